@@ -1,0 +1,1 @@
+"""Attention in NumPy: forward and hand-written backward, step by step, checked."""

@@ -1,0 +1,34 @@
+"""Attention as pure functions on arrays: each forward beside its hand-written backward."""
+
+from mha_numpy.core.attention import attention_backward, attention_forward
+from mha_numpy.core.attention_stages import AttentionStages, attention_stages
+from mha_numpy.core.attention_types import AttentionCache, AttentionGrads, AttentionOptions
+from mha_numpy.core.kv_cache import KVCache, multi_head_attention_decode
+from mha_numpy.core.linear import LinearCache, LinearGrads, linear_backward, linear_forward
+from mha_numpy.core.mask_report import explain_mask
+from mha_numpy.core.masks import causal_mask, combine_masks, padding_mask, window_mask
+from mha_numpy.core.multihead import (
+    MultiHeadCache,
+    MultiHeadGrads,
+    multi_head_attention_backward,
+    multi_head_attention_forward,
+)
+from mha_numpy.core.multihead_params import MultiHeadParams
+from mha_numpy.core.positions import alibi_bias, sinusoidal_positions
+from mha_numpy.core.rope import RopeCache, RopeGrads, RopeOptions, rope_backward, rope_forward
+from mha_numpy.core.scaled_dot_product import scaled_dot_product_attention
+from mha_numpy.core.shapes import merge_heads, split_heads
+from mha_numpy.core.softmax import SoftmaxCache, SoftmaxGrads, softmax_backward, softmax_forward
+from mha_numpy.core.steps import step
+
+__all__ = [
+    "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "KVCache",
+    "LinearCache", "LinearGrads", "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams",
+    "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "alibi_bias",
+    "attention_backward", "attention_forward", "attention_stages", "causal_mask",
+    "combine_masks", "explain_mask", "linear_backward", "linear_forward", "merge_heads",
+    "multi_head_attention_backward", "multi_head_attention_decode",
+    "multi_head_attention_forward", "padding_mask", "rope_backward", "rope_forward",
+    "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
+    "softmax_forward", "split_heads", "step", "window_mask",
+]  # fmt: skip

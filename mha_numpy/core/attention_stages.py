@@ -1,0 +1,53 @@
+"""The scores of attention at every stage, on request."""
+
+from typing import NamedTuple
+
+from mha_numpy.core.attention import attention_forward
+from mha_numpy.core.attention_types import AttentionCache
+from mha_numpy.core.dtypes import Array
+from mha_numpy.core.steps import watching
+
+
+class AttentionStages(NamedTuple):
+    """The scores on their way to weights, each (B, H, T_q, T_k)."""
+
+    scores: Array  # scale * q @ k^T
+    capped: Array  # softcap * tanh(scores / softcap)
+    biased: Array  # capped + bias
+    masked: Array  # biased where visible, else -inf
+    weights: Array  # softmax(masked), before dropout and head gate
+
+
+def attention_stages(cache: AttentionCache) -> AttentionStages:
+    """Run a forward pass once more and keep what the scores were at each stage.
+
+    Parameters
+    ----------
+    cache : AttentionCache
+        From `attention_forward`.
+
+    Returns
+    -------
+    AttentionStages
+        Each (B, H, T_q, T_k), or of lower rank like the query, in the dtype of the computation. A
+        stage whose option was not given is the stage before it.
+
+    Notes
+    -----
+    `attention_forward` keeps only what its backward needs; its `step` calls show the rest to
+    whoever watches, as here. The ONNX Attention operator calls these ``qk_matmul_output``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.eye(2)
+    >>> out, cache = attention_forward(x, x, x, is_causal=True, scale=1.0)
+    >>> attention_stages(cache).masked
+    array([[  1., -inf],
+           [  0.,   1.]])
+    """
+    seen: dict[str, Array] = {}
+    with watching(lambda name, array, axes, equation: seen.update({name: array})):
+        q, k, v, bias, visible, scale, softcap, *_ = cache.inputs
+        attention_forward(q, k, v, bias=bias, mask=visible, scale=scale, softcap=softcap)
+    return AttentionStages(*(seen[stage] for stage in AttentionStages._fields))

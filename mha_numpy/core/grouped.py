@@ -1,0 +1,51 @@
+"""Products between H query heads and H_kv key/value heads, without a copy of the latter.
+
+Query head h reads key/value head ``h // G``. Sharing is a broadcast in forward, therefore a
+sum over the group in backward: the two functions are each other's gradient.
+"""
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+
+
+def shared_matmul(a: Array, b: Array, visible: Array | None = None) -> Array:
+    """Multiply each query head's `a` by its group's `b`: (B,H,m,n) @ (B,H_kv,n,p) -> (B,H,m,p).
+
+    `visible` says which cells of `a` may attend; the hidden ones, which are 0, add nothing even
+    where `b` holds NaN or inf.
+    """
+    if a.shape[:-2] == b.shape[:-2]:
+        return _matmul_visible(a, b, visible)
+    num_kv_heads = b.shape[1]
+    if visible is not None:
+        visible = group_heads(np.broadcast_to(visible, a.shape), num_kv_heads)
+    product = _matmul_visible(group_heads(a, num_kv_heads), b[:, :, None], visible)
+    return product.reshape(*a.shape[:-1], b.shape[-1])  # (B, H_kv, G, m, p) -> (B, H, m, p)
+
+
+def summed_matmul(a: Array, b: Array, num_kv_heads: int, visible: Array | None = None) -> Array:
+    """Multiply head by head and add up each group: (B,H,m,n) @ (B,H,n,p) -> (B,H_kv,m,p)."""
+    product = _matmul_visible(a, b, visible)
+    if a.ndim < 4 or a.shape[1] == num_kv_heads:
+        return product
+    return group_heads(product, num_kv_heads).sum(axis=2)
+
+
+def group_heads(x: Array, num_kv_heads: int) -> Array:
+    """Split the head axis into groups of neighbours, a view: (B, H, ...) -> (B, H_kv, G, ...)."""
+    B, H, *rest = x.shape
+    return x.reshape(B, num_kv_heads, H // num_kv_heads, *rest)
+
+
+def _matmul_visible(a: Array, b: Array, visible: Array | None) -> Array:
+    """Return a @ b, where a hidden cell of `a` adds nothing, though 0 * NaN and 0 * inf are NaN."""
+    finite = np.asarray(np.isfinite(b).all(axis=-1))  # (..., n)
+    if visible is None or finite.all():
+        return a @ b
+    product = a @ np.where(finite[..., None], b, 0)
+    visible = np.broadcast_to(visible, a.shape)
+    for n in np.flatnonzero(~finite.all(axis=tuple(range(finite.ndim - 1)))):  # seldom many
+        row = np.where(finite[..., n, None], 0, b[..., n, :])[..., None, :]  # (..., 1, p)
+        product = product + np.where(visible[..., n, None], a[..., n, None] * row, 0)
+    return product

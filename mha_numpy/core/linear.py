@@ -1,0 +1,128 @@
+"""The linear map out = x @ w + b, forward and backward."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype, result_dtype
+from mha_numpy.core.shapes import check_shape
+from mha_numpy.errors import ShapeError
+
+
+class LinearCache(NamedTuple):
+    """What `linear_backward` needs."""
+
+    x: Array  # (..., I)
+    w: Array  # (I, O)
+    has_bias: bool
+    dtype: np.dtype[np.floating]
+
+
+class LinearGrads(NamedTuple):
+    """Gradients, in the order of the inputs."""
+
+    d_x: Array  # (..., I)
+    d_w: Array  # (I, O)
+    d_b: Array | None  # (O,)
+
+
+def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, LinearCache]:
+    """Map every vector of `x`: ``out = x @ w + b``.
+
+    Parameters
+    ----------
+    x : (..., I) float array
+        Any number of leading axes; (B, T, I) for tokens.
+    w : (I, O) float array
+        Inputs by outputs. PyTorch stores the transpose.
+    b : (O,) float array, optional
+
+    Returns
+    -------
+    out : (..., O) array
+    cache : LinearCache
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        An argument is not a float array, or the sizes do not match.
+
+    Notes
+    -----
+    2 I O floating-point operations a vector. Source: Goodfellow et al. 2016, *Deep
+    Learning*, chapter 6. Derivation: ``docs/multi-head.md``.
+
+    Examples
+    --------
+    >>> out, cache = linear_forward(np.ones((2, 5, 3)), np.ones((3, 4)), np.zeros(4))
+    >>> out.shape
+    (2, 5, 4)
+    """
+    x, w = as_float_array("x", x), as_float_array("w", w)
+    b = None if b is None else as_float_array("b", b)
+    sizes: dict[str, int] = {}
+    check_shape("w", w, "I O", sizes)
+    if x.ndim < 1 or x.shape[-1] != sizes["I"]:
+        raise ShapeError(f"x: expected (..., I={sizes['I']}) to match w {w.shape}; got {x.shape}")
+    if b is not None:
+        check_shape("b", b, "O", sizes, to_match=f"w {w.shape}")
+    dtype = result_dtype(x, w, b)
+    x, w = (array.astype(compute_dtype(dtype), copy=False) for array in (x, w))
+
+    # 1. multiply
+    product = x @ w  # (..., O)
+    # 2. add
+    out = product if b is None else product + b
+    return out.astype(dtype, copy=False), LinearCache(x, w, b is not None, dtype)
+
+
+def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
+    """Pull a gradient back through the linear map.
+
+    ``d_x = d_out w^T``, ``d_w = x^T d_out``, ``d_b = sum of d_out``: `w` and `b` serve every
+    token of every sequence, so their gradients are sums over all of them.
+
+    Parameters
+    ----------
+    d_out : (..., O) float array
+    cache : LinearCache
+
+    Returns
+    -------
+    LinearGrads
+        ``d_x``, ``d_w``, and ``d_b`` (None if there was no bias).
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        `d_out` is not a float array or has not the shape of the output.
+
+    Notes
+    -----
+    Derivation: ``docs/multi-head.md``.
+
+    Examples
+    --------
+    >>> out, cache = linear_forward(np.ones((2, 5, 3)), np.ones((3, 4)), np.zeros(4))
+    >>> linear_backward(np.ones((2, 5, 4)), cache).d_b
+    array([10., 10., 10., 10.])
+    """
+    x, w = cache.x, cache.w
+    d_out = as_float_array("d_out", d_out)
+    if d_out.shape != (*x.shape[:-1], w.shape[1]):
+        raise ShapeError(f"d_out: expected {(*x.shape[:-1], w.shape[1])}; got {d_out.shape}")
+    d_out = d_out.astype(np.result_type(x, d_out), copy=False)
+    rows = math.prod(x.shape[:-1])
+    d_out_rows = d_out.reshape(rows, w.shape[1])  # (rows, O): B and T in one axis
+
+    # 2. out = product + b
+    d_b = d_out_rows.sum(axis=0) if cache.has_bias else None
+    # 1. product = x @ w
+    d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows
+    d_x = d_out @ w.T
+
+    d_b = None if d_b is None else d_b.astype(cache.dtype, copy=False)
+    return LinearGrads(
+        d_x.astype(cache.dtype, copy=False), d_w.astype(cache.dtype, copy=False), d_b
+    )

@@ -1,0 +1,194 @@
+"""Masks: True = may attend. Building them, combining them, and deciding who sees whom."""
+
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.core.shapes import check_count
+from mha_numpy.errors import ConfigError, MaskError
+
+Window = tuple[int | None, int | None]
+
+
+def causal_mask(T_q: int, T_k: int | None = None, *, q_offset: int | Array = 0) -> Array:
+    """Let query i see key j if and only if ``j <= i + q_offset``.
+
+    Parameters
+    ----------
+    T_q, T_k : int
+        Number of queries and of keys; `T_k` defaults to `T_q`.
+    q_offset : int or (B,) int array
+        Position of the first query among the keys. 0 aligns at the top left, as PyTorch, JAX
+        and Keras do; ``T_k - T_q`` at the bottom right; with a KV cache it is the number of
+        keys before.
+
+    Returns
+    -------
+    (T_q, T_k) bool array, or (B, 1, T_q, T_k) for an offset per sequence.
+
+    Raises
+    ------
+    ConfigError
+        A length is not an integer >= 0, or the offset is not an integer.
+
+    Examples
+    --------
+    >>> causal_mask(2, 4, q_offset=2).astype(int)
+    array([[1, 1, 1, 0],
+           [1, 1, 1, 1]])
+    """
+    return window_mask(T_q, T_k, window=(None, 0), q_offset=q_offset)
+
+
+def window_mask(
+    T_q: int, T_k: int | None = None, *, window: Window, q_offset: int | Array = 0
+) -> Array:
+    """Let query i see keys from ``i + q_offset - left`` to ``i + q_offset + right``, inclusive.
+
+    Parameters
+    ----------
+    T_q, T_k : int
+        Number of queries and of keys; `T_k` defaults to `T_q`.
+    window : (left, right)
+        Integers >= 0; None = unbounded on that side.
+    q_offset : int or (B,) int array
+        Position of the first query among the keys.
+
+    Returns
+    -------
+    (T_q, T_k) bool array, or (B, 1, T_q, T_k) for an offset per sequence.
+
+    Raises
+    ------
+    ConfigError
+        A length, the window or the offset is not as described.
+
+    Notes
+    -----
+    Source: Beltagy et al. 2020, *Longformer*, section 3.1.
+
+    Examples
+    --------
+    >>> window_mask(4, window=(1, 0)).astype(int)
+    array([[1, 0, 0, 0],
+           [1, 1, 0, 0],
+           [0, 1, 1, 0],
+           [0, 0, 1, 1]])
+    """
+    T_q = check_count("T_q", T_q, least=0)
+    T_k = T_q if T_k is None else check_count("T_k", T_k, least=0)
+    left, right = check_window(window)
+    offset = check_offset(q_offset)
+    query = np.arange(T_q)[:, None] + offset.reshape(offset.shape + (1,) * 3 * offset.ndim)
+    key = np.arange(T_k)  # (T_k,) against queries (T_q, 1) or (B, 1, T_q, 1)
+    not_before = True if left is None else key >= query - left
+    not_after = True if right is None else key <= query + right
+    return np.broadcast_to(not_before & not_after, (*query.shape[:-1], T_k)).copy()
+
+
+def padding_mask(lengths: Array, T_k: int) -> Array:
+    """Let every query see the first ``lengths[b]`` keys of sequence b, and not the padding.
+
+    Parameters
+    ----------
+    lengths : (B,) int array
+        Number of real tokens in each sequence, 0 to `T_k`.
+    T_k : int
+        Padded length.
+
+    Returns
+    -------
+    (B, 1, 1, T_k) bool array: it broadcasts over heads and queries.
+
+    Raises
+    ------
+    ConfigError
+        `lengths` is not a (B,) integer array with values from 0 to `T_k`.
+
+    Examples
+    --------
+    >>> padding_mask(np.array([3, 1]), 4)[:, 0, 0].astype(int)
+    array([[1, 1, 1, 0],
+           [1, 0, 0, 0]])
+    """
+    T_k = check_count("T_k", T_k, least=0)
+    lengths = np.asarray(lengths)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
+        raise ConfigError(
+            f"lengths: expected a (B,) array of integers; got {lengths.shape} {lengths.dtype}"
+        )
+    if lengths.size and (lengths.min() < 0 or lengths.max() > T_k):
+        raise ConfigError(f"lengths: expected values from 0 to T_k={T_k}; got {lengths}")
+    return np.arange(T_k) < lengths[:, None, None, None]
+
+
+def combine_masks(*masks: Array | None) -> Array | None:
+    """Let through what every mask lets through (AND); None hides nothing.
+
+    Parameters
+    ----------
+    *masks : bool arrays that broadcast against each other, or None
+
+    Returns
+    -------
+    bool array, or None if all are None.
+
+    Raises
+    ------
+    MaskError
+        One is not bool, or they do not broadcast.
+
+    Examples
+    --------
+    >>> both = combine_masks(causal_mask(3), padding_mask(np.array([3, 2]), 3), None)
+    >>> both.shape
+    (2, 1, 3, 3)
+    """
+    combined: Array | None = None
+    for number, mask in enumerate(masks):
+        if mask is None:
+            continue
+        mask = check_kind(f"masks[{number}]", mask)
+        try:
+            combined = mask if combined is None else combined & mask
+        except ValueError as error:
+            raise MaskError(
+                f"masks[{number}]: expected a shape that broadcasts with the masks before it; "
+                f"got {mask.shape}"
+            ) from error
+    return combined
+
+
+def check_kind(name: str, mask: Any) -> Array:
+    """Return the mask as a bool array, or raise a MaskError that says what to write instead."""
+    try:
+        array = np.asarray(mask)
+    except ValueError as error:  # nested lists of unequal lengths
+        raise MaskError(f"{name}: expected a bool array, True = may attend") from error
+    kind = array.dtype.kind
+    if kind == "b":
+        return array
+    advice = ""
+    if kind in "iu":
+        advice = f"; if 1 means 'may attend' write {name} == 1, if 1 means 'blocked' {name} == 0"
+    if kind == "f":
+        advice = f"; numbers to be added to the scores are passed as bias={name}"
+    got = f"dtype {array.dtype}" if isinstance(mask, np.ndarray) else repr(mask)
+    raise MaskError(f"{name}: expected a bool array, True = may attend; got {got:.80}{advice}")
+
+
+def check_window(window: Any) -> Window:
+    """Return the window as a pair, or raise a ConfigError."""
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        raise ConfigError(f"window: expected (left, right), None = unbounded; got {window!r}")
+    left, right = (None if side is None else check_count("window", side, 0) for side in window)
+    return left, right
+
+
+def check_offset(q_offset: Any) -> Array:
+    """Return the offset as an integer array of rank 0 or 1, or raise a ConfigError."""
+    offset = np.asarray(q_offset)
+    if offset.dtype.kind not in "iu" or offset.ndim > 1:
+        raise ConfigError(f"q_offset: expected an integer or a (B,) int array; got {q_offset!r}")
+    return offset.astype(np.int64, copy=False)

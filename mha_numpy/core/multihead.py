@@ -1,0 +1,220 @@
+"""Multi-head attention: project, split, attend, merge, project; forward and backward."""
+
+from typing import NamedTuple, Unpack
+
+import numpy as np
+
+from mha_numpy.core.attention import attention_backward, attention_forward
+from mha_numpy.core.attention_types import AttentionCache, AttentionOptions
+from mha_numpy.core.dtypes import Array, as_float_array
+from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
+from mha_numpy.core.masks import check_offset
+from mha_numpy.core.multihead_params import MultiHeadParams, check_multi_head_inputs
+from mha_numpy.core.projection import project_heads_backward, project_heads_forward
+from mha_numpy.core.rope import RopeCache, RopeOptions, rope_backward, rope_forward
+from mha_numpy.core.shapes import check_shape, merge_heads, split_heads
+from mha_numpy.core.steps import step
+
+
+class MultiHeadCache(NamedTuple):
+    """The caches of the parts, in forward's order."""
+
+    project_q: LinearCache
+    project_k: LinearCache
+    project_v: LinearCache
+    rotate_q: RopeCache | None
+    rotate_k: RopeCache | None
+    attention: AttentionCache
+    project_out: LinearCache
+    is_given: tuple[bool, bool]  # x_k, x_v
+
+
+class MultiHeadGrads(NamedTuple):
+    """Gradients, in the order of the inputs; None for an input that was not given."""
+
+    d_x_q: Array  # (B, T_q, D), with the shares of x_k and x_v where these defaulted to it
+    d_x_k: Array | None
+    d_x_v: Array | None
+    d_params: MultiHeadParams
+    d_bias: Array | None
+    d_head_gate: Array | None
+
+
+def multi_head_attention_forward(
+    x_q: Array,
+    x_k: Array | None = None,
+    x_v: Array | None = None,
+    *,
+    params: MultiHeadParams,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    rope: RopeOptions | None = None,
+    **options: Unpack[AttentionOptions],
+) -> tuple[Array, MultiHeadCache]:
+    """Attend with H heads at once: ``Concat(head_1, ..., head_H) w_o + b_o``.
+
+    ``head_h = attention(x_q w_q^h, x_k w_k^h, x_v w_v^h)``, where w_q^h is the h-th block of
+    columns of w_q.
+
+    Parameters
+    ----------
+    x_q : (B, T_q, D) float array
+        What asks.
+    x_k : (B, T_k, kdim) float array, optional
+        What is matched; defaults to `x_q` (self-attention).
+    x_v : (B, T_k, vdim) float array, optional
+        What is mixed; defaults to `x_k`.
+    params : MultiHeadParams
+    num_heads : int
+        H, query heads.
+    num_kv_heads : int, optional
+        H_kv, a divisor of H; default H. Fewer is grouped-query, 1 is multi-query attention.
+    rope : RopeOptions, optional
+        Rotate queries (from position `q_offset` on) and keys (from 0 on) before they meet.
+    **options
+        mask, bias, is_causal, q_offset, window, softcap, scale, dropout_mask, head_gate and
+        backend, as `attention_forward` explains them.
+
+    Returns
+    -------
+    out : (B, T_q, D_out) array
+        D_out is the width of w_o, as a rule D.
+    cache : MultiHeadCache
+
+    Raises
+    ------
+    DTypeError, ShapeError, MaskError, ConfigError, BackendError
+        An argument is of the wrong kind, shape or value; the message names it.
+
+    Notes
+    -----
+    Sources: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023; Shazeer 2019. Derivation:
+    ``docs/multi-head.md``, ``docs/grouped.md``.
+
+    Examples
+    --------
+    >>> params = MultiHeadParams(*(np.ones((8, 8)) if i % 2 == 0 else None for i in range(8)))
+    >>> out, cache = multi_head_attention_forward(np.ones((2, 5, 8)), params=params, num_heads=4)
+    >>> out.shape, cache.attention.weights.shape
+    ((2, 5, 8), (2, 4, 5, 5))
+    """
+    is_given = (x_k is not None, x_v is not None)
+    x_q, x_k, x_v, params, num_heads, num_kv_heads = check_multi_head_inputs(
+        x_q, x_k, x_v, params, num_heads, num_kv_heads
+    )
+    step("x_q", x_q, "B T_q D")
+    step("x_k", x_k, "B T_k kdim")
+    step("x_v", x_v, "B T_k vdim")
+
+    # 1. project and split into heads
+    q, project_q = project_heads_forward("q", x_q, params.w_q, params.b_q, num_heads)
+    k, project_k = project_heads_forward("k", x_k, params.w_k, params.b_k, num_kv_heads)
+    v, project_v = project_heads_forward("v", x_v, params.w_v, params.b_v, num_kv_heads)
+
+    # 2. rotate
+    rotate_q = rotate_k = None
+    if rope is not None:
+        first = check_offset(options.get("q_offset", 0))[..., None]  # (1,) or (B, 1)
+        q, rotate_q = rope_forward(q, positions=first + np.arange(q.shape[2]), **rope._asdict())
+        k, rotate_k = rope_forward(k, **rope._asdict())
+        step("q_rotated", q, "B H T_q d_k", "q turned by its positions")
+        step("k_rotated", k, "B H_kv T_k d_k", "k turned by its positions")
+
+    # 3. attend
+    heads, attention = attention_forward(q, k, v, **options)
+
+    # 4. merge
+    merged = merge_heads(heads)
+    step("heads_by_token", heads.swapaxes(1, 2), "B T_q H d_v", "heads.transpose(0, 2, 1, 3)")
+    step("merged", merged, "B T_q H*d_v", "heads_by_token.reshape(B, T_q, H*d_v)")
+
+    # 5. project
+    out, project_out = linear_forward(merged, params.w_o, params.b_o)
+    step("out", out, "B T_q D_out", "merged @ w_o + b_o")
+
+    cache = MultiHeadCache(
+        project_q, project_k, project_v, rotate_q, rotate_k, attention, project_out, is_given
+    )
+    return out, cache
+
+
+def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:
+    """Pull a gradient back through multi-head attention: forward's steps, last to first.
+
+    Parameters
+    ----------
+    d_out : (B, T_q, D_out) float array
+    cache : MultiHeadCache
+
+    Returns
+    -------
+    MultiHeadGrads
+        ``d_x_q, d_x_k, d_x_v, d_params, d_bias, d_head_gate``. An input that was not given has
+        None, and its share is in the one that it defaulted to.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        `d_out` is not a float array or has not the shape of the output.
+
+    Notes
+    -----
+    Derivation: ``docs/multi-head.md``.
+
+    Examples
+    --------
+    >>> params = MultiHeadParams(*(np.ones((8, 8)) if i % 2 == 0 else None for i in range(8)))
+    >>> out, cache = multi_head_attention_forward(np.ones((2, 5, 8)), params=params, num_heads=4)
+    >>> grads = multi_head_attention_backward(np.ones((2, 5, 8)), cache)
+    >>> grads.d_x_q.shape, grads.d_params.w_q.shape, grads.d_x_k is None
+    ((2, 5, 8), (8, 8), True)
+    """
+    d_out = as_float_array("d_out", d_out)
+    B, T_q, _ = cache.project_out.x.shape
+    check_shape(
+        "d_out", d_out, "B T_q D_out", {"B": B, "T_q": T_q, "D_out": cache.project_out.w.shape[1]}
+    )
+    step("d_out", d_out, "B T_q D_out")
+
+    # 5. out = merged @ w_o + b_o
+    d_merged, d_w_o, d_b_o = linear_backward(d_out, cache.project_out)
+    step("d_merged", d_merged, "B T_q H*d_v", "d_out @ w_o.T")
+    step("d_w_o", d_w_o, "H*d_v D_out", "merged.T @ d_out, summed over B and T_q")
+
+    # 4. merged = merge_heads(heads)
+    num_heads = cache.attention.inputs.q.shape[1]
+    d_heads = split_heads(d_merged, num_heads)
+    step(
+        "d_heads_by_token",
+        d_heads.swapaxes(1, 2),
+        "B T_q H d_v",
+        "d_merged.reshape(B, T_q, H, d_v)",
+    )
+    step("d_heads", d_heads, "B H T_q d_v", "d_heads_by_token.transpose(0, 2, 1, 3)")
+
+    # 3. heads = attention(q, k, v)
+    d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(d_heads, cache.attention)
+
+    # 2. q, k = rotate(q), rotate(k)
+    if cache.rotate_q is not None and cache.rotate_k is not None:
+        d_q = rope_backward(d_q, cache.rotate_q).d_x
+        d_k = rope_backward(d_k, cache.rotate_k).d_x
+        step("d_q_turned_back", d_q, "B H T_q d_k", "d_q turned by minus its positions")
+        step("d_k_turned_back", d_k, "B H_kv T_k d_k", "d_k turned by minus its positions")
+
+    # 1. q = split_heads(x_q @ w_q + b_q), and so for k and v
+    d_x_q, d_w_q, d_b_q = project_heads_backward("q", d_q, cache.project_q)
+    d_x_k, d_w_k, d_b_k = project_heads_backward("k", d_k, cache.project_k)
+    d_x_v, d_w_v, d_b_v = project_heads_backward("v", d_v, cache.project_v)
+    d_params = MultiHeadParams(d_w_q, d_b_q, d_w_k, d_b_k, d_w_v, d_b_v, d_w_o, d_b_o)
+
+    # 0. x_k = x_q and x_v = x_k, by default: an input used twice collects both gradients
+    x_k_given, x_v_given = cache.is_given
+    if not x_v_given:
+        d_x_k = step("d_x_kv", d_x_k + d_x_v, "B T_k kdim", "d_x_k + d_x_v")
+    if not x_k_given:
+        d_x_q = step("d_x", d_x_q + d_x_k, "B T_q D", "d_x_q + d_x_kv")
+    return MultiHeadGrads(
+        d_x_q, d_x_k if x_k_given else None, d_x_v if x_v_given else None,
+        d_params, d_bias, d_head_gate,
+    )  # fmt: skip

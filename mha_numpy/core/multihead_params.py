@@ -1,0 +1,94 @@
+"""The learned arrays of multi-head attention, and what it accepts."""
+
+from typing import Any, NamedTuple
+
+from mha_numpy.core.dtypes import Array, as_float_array
+from mha_numpy.core.shapes import check_count, check_shape
+from mha_numpy.errors import ConfigError, ShapeError
+
+
+class MultiHeadParams(NamedTuple):
+    """Weights (inputs, outputs) and biases of the four projections; also their gradients.
+
+    Block h of the columns of w_q, w_k and w_v, and block h of the rows of w_o, belong to head h.
+    Any bias may be None.
+    """
+
+    w_q: Array  # (D, H*d_k)
+    b_q: Array | None  # (H*d_k,)
+    w_k: Array  # (kdim, H_kv*d_k)
+    b_k: Array | None  # (H_kv*d_k,)
+    w_v: Array  # (vdim, H_kv*d_v)
+    b_v: Array | None  # (H_kv*d_v,)
+    w_o: Array  # (H*d_v, D_out)
+    b_o: Array | None  # (D_out,)
+
+
+class MultiHeadInputs(NamedTuple):
+    """Checked inputs, defaults filled in."""
+
+    x_q: Array
+    x_k: Array
+    x_v: Array
+    params: MultiHeadParams
+    num_heads: int
+    num_kv_heads: int
+
+
+def check_multi_head_inputs(
+    x_q: Any, x_k: Any, x_v: Any, params: Any, num_heads: Any, num_kv_heads: Any
+) -> MultiHeadInputs:
+    """Check the inputs, the params and that they fit each other; raise the first error found."""
+    H = check_count("num_heads", num_heads)
+    H_kv = H if num_kv_heads is None else check_count("num_kv_heads", num_kv_heads)
+    if H % H_kv:
+        raise ConfigError(f"num_kv_heads: expected a divisor of num_heads={H}; got {H_kv}")
+    if not isinstance(params, MultiHeadParams):
+        raise ConfigError(f"params: expected MultiHeadParams; got {type(params).__name__}")
+
+    x_q = as_float_array("x_q", x_q)
+    x_k = x_q if x_k is None else as_float_array("x_k", x_k)
+    x_v = x_k if x_v is None else as_float_array("x_v", x_v)
+    sizes = {"H": H, "H_kv": H_kv}
+    check_shape("x_q", x_q, "B T_q D", sizes)
+    check_shape("x_k", x_k, "B T_k kdim", sizes, to_match=f"x_q {x_q.shape}")
+    check_shape("x_v", x_v, "B T_k vdim", sizes, to_match=f"x_k {x_k.shape}")
+    return MultiHeadInputs(x_q, x_k, x_v, _check_params(params, sizes), H, H_kv)
+
+
+def _check_params(params: MultiHeadParams, sizes: dict[str, int]) -> MultiHeadParams:
+    """Check each array's shape; the widths of a head follow from w_q and w_v."""
+    arrays: dict[str, Any] = {
+        name: array if array is None and name.startswith("b_") else as_float_array(name, array)
+        for name, array in params._asdict().items()
+    }
+    sizes["d_k"] = _head_width("w_q", arrays["w_q"], "H", sizes)
+    sizes["d_v"] = _head_width("w_v", arrays["w_v"], "H_kv", sizes)
+    axes = {
+        "q": ("D", "H*d_k"),
+        "k": ("kdim", "H_kv*d_k"),
+        "v": ("vdim", "H_kv*d_v"),
+        "o": ("H*d_v", "D_out"),
+    }
+    for letter, (inputs, outputs) in axes.items():
+        check_shape(
+            f"w_{letter}",
+            arrays[f"w_{letter}"],
+            f"{inputs} {outputs}",
+            sizes,
+            to_match="the inputs and heads",
+        )
+        bias = arrays[f"b_{letter}"]
+        if bias is not None:
+            check_shape(f"b_{letter}", bias, outputs, sizes, to_match=f"w_{letter}")
+    return MultiHeadParams(**arrays)
+
+
+def _head_width(name: str, w: Array, heads: str, sizes: dict[str, int]) -> int:
+    """Return the width that the columns of `w` give each head."""
+    check_shape(name, w, "inputs outputs", {})
+    if w.shape[1] % sizes[heads]:
+        raise ShapeError(
+            f"{name}: expected {heads}={sizes[heads]} to divide its columns; got {w.shape}"
+        )
+    return int(w.shape[1]) // sizes[heads]

@@ -1,0 +1,95 @@
+"""Where a token stands, as numbers to add: ALiBi bias and sinusoids. For RoPE see `rope`."""
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.core.shapes import check_count, check_integer, check_number
+
+
+def alibi_bias(H: int, T_q: int, T_k: int | None = None, *, q_offset: int = 0) -> Array:
+    """Return a bias that falls linearly with distance, steeper or flatter by head.
+
+    ``bias[h, i, j] = -slope_h * |i + q_offset - j|``.
+
+    Parameters
+    ----------
+    H, T_q, T_k : int
+        Heads, queries, keys; `T_k` defaults to `T_q`.
+    q_offset : int
+        Position of the first query among the keys.
+
+    Returns
+    -------
+    (H, T_q, T_k) float64 array, to be passed as ``bias=``.
+
+    Raises
+    ------
+    ConfigError
+        A count is not a positive integer, or a length is negative.
+
+    Notes
+    -----
+    For H a power of 2 the slopes are ``2^(-8/H), 2^(-16/H), ..., 2^-8``; for another H the slopes
+    of the next smaller power of 2 come first, then every other one of the next larger. Source:
+    Press et al. 2022, section 3 and the authors' code. The paper is causal; with the
+    absolute distance the same bias also serves attention that looks both ways.
+
+    Examples
+    --------
+    >>> alibi_bias(2, 3)[1] * 256
+    array([[ 0., -1., -2.],
+           [-1.,  0., -1.],
+           [-2., -1.,  0.]])
+    """
+    H = check_count("H", H)
+    T_q = check_count("T_q", T_q, least=0)
+    T_k = T_q if T_k is None else check_count("T_k", T_k, least=0)
+    power = 2 ** (H.bit_length() - 1)
+    slopes = 2.0 ** (-8 / power * np.arange(1, power + 1))
+    between = 2.0 ** (-4 / power * np.arange(1, 2 * (H - power) + 1, 2))
+    query = np.arange(T_q)[:, None] + check_integer("q_offset", q_offset)
+    distance = np.abs(query - np.arange(T_k))  # (T_q, T_k)
+    return np.concatenate([slopes, between])[:, None, None] * (0 - distance)
+
+
+def sinusoidal_positions(T: int, D: int, *, base: float = 10000.0, offset: int = 0) -> Array:
+    """Return fixed position vectors to be added to token embeddings.
+
+    ``out[t, 2 i] = sin((t + offset) * base^(-2 i / D))``, and ``out[t, 2 i + 1]`` the cosine.
+
+    Parameters
+    ----------
+    T, D : int
+        Tokens and width.
+    base : float
+        Larger is slower.
+    offset : int
+        Position of the first token.
+
+    Returns
+    -------
+    (T, D) float64 array
+
+    Raises
+    ------
+    ConfigError
+        An argument has an impossible value.
+
+    Notes
+    -----
+    Source: Vaswani et al. 2017, section 3.5.
+
+    Examples
+    --------
+    >>> sinusoidal_positions(2, 4).round(2)
+    array([[0.  , 1.  , 0.  , 1.  ],
+           [0.84, 0.54, 0.01, 1.  ]])
+    """
+    T, D = check_count("T", T, least=0), check_count("D", D)
+    base = check_number("base", base, positive=True)
+    column = np.arange(D)
+    pair = column // 2
+    angles = (np.arange(T)[:, None] + check_integer("offset", offset)) * base ** (
+        -2 * pair / D
+    )  # (T, D)
+    return np.where(column % 2 == 0, np.sin(angles), np.cos(angles))

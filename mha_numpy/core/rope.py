@@ -1,0 +1,183 @@
+"""Rotary position embedding (RoPE), forward and backward."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype
+from mha_numpy.core.shapes import check_count, check_flag, check_number
+from mha_numpy.errors import ConfigError, ShapeError
+
+
+class RopeOptions(NamedTuple):
+    """How to rotate; the keyword arguments of `rope_forward` but for the positions."""
+
+    base: float = 10000.0
+    rotary_dim: int | None = None
+    interleaved: bool = False
+
+
+class RopeCache(NamedTuple):
+    """What `rope_backward` needs."""
+
+    cos: Array  # broadcasts to (..., T, rotary_dim / 2)
+    sin: Array
+    interleaved: bool
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class RopeGrads(NamedTuple):
+    """The gradient of rope's one differentiable input."""
+
+    d_x: Array
+
+
+def rope_forward(
+    x: Array,
+    *,
+    positions: Array | None = None,
+    base: float = 10000.0,
+    rotary_dim: int | None = None,
+    interleaved: bool = False,
+) -> tuple[Array, RopeCache]:
+    """Rotate pairs of features by angles proportional to the token's position.
+
+    ``(x1, x2) -> (x1 cos a - x2 sin a, x2 cos a + x1 sin a)`` with
+    ``a = position * base^(-2 i / rotary_dim)`` for pair i. The product of a rotated query and a
+    rotated key depends on their distance alone.
+
+    Parameters
+    ----------
+    x : (B, H, T, d), (B, T, d) or (T, d) float array
+        Queries or keys.
+    positions : (T,) or (B, T) array of numbers, optional
+        Default ``0, 1, ..., T - 1``.
+    base : float
+        Larger is slower: the wavelengths grow from 2 pi towards ``2 pi base``, in tokens.
+    rotary_dim : int, optional
+        Rotate only the first `rotary_dim` features, an even number; default all d.
+    interleaved : bool
+        Which features form pair i: 2 i and 2 i + 1 (the paper, GPT-J), or else i and
+        ``i + rotary_dim / 2`` (GPT-NeoX, Llama in Hugging Face's layout).
+
+    Returns
+    -------
+    out : array like `x`
+    cache : RopeCache
+
+    Raises
+    ------
+    DTypeError, ShapeError, ConfigError
+        An argument is of the wrong kind, shape or value; the message names it.
+
+    Notes
+    -----
+    Both layouts are the same map up to a permutation of features; params trained for one give
+    nonsense in the other. Source: Su et al. 2021, *RoFormer*, eq. 34. Derivation:
+    ``docs/rope.md``.
+
+    Examples
+    --------
+    >>> out, cache = rope_forward(np.array([[1.0, 0.0], [1.0, 0.0]]))
+    >>> out.round(4)  # token 1 is turned by 1 radian
+    array([[1.    , 0.    ],
+           [0.5403, 0.8415]])
+    """
+    x = as_float_array("x", x)
+    if x.ndim not in (2, 3, 4):
+        raise ShapeError(f"x: expected (B, H, T, d), (B, T, d) or (T, d); got {x.shape}")
+    rotary_dim = _check_rotary_dim(rotary_dim, x.shape[-1])
+    base = check_number("base", base, positive=True)
+    interleaved = check_flag("interleaved", interleaved)
+    positions = _check_positions(positions, x.shape)
+    dtype = compute_dtype(x.dtype)
+
+    # 1. the angle of each pair at each position
+    pair = np.arange(rotary_dim // 2)
+    angles = positions[..., None] * base ** (-2 * pair / max(rotary_dim, 1))  # (T, rotary_dim / 2)
+    # float64 up to here: a large position times a frequency would lose digits in float32
+    cos, sin = (f(angles).astype(dtype.type(0).real.dtype) for f in (np.cos, np.sin))
+
+    # 2. rotate
+    out = _rotate(x.astype(dtype, copy=False), cos, sin, interleaved)
+    return out.astype(x.dtype, copy=False), RopeCache(cos, sin, interleaved, x.shape, x.dtype)
+
+
+def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
+    """Pull a gradient back through the rotation: rotate it by the opposite angle.
+
+    Parameters
+    ----------
+    d_out : float array of the shape of forward's output
+    cache : RopeCache
+
+    Returns
+    -------
+    RopeGrads
+        ``d_x``.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        `d_out` is not a float array or has not the shape of the output.
+
+    Notes
+    -----
+    A rotation is orthogonal: its transpose is its inverse. Derivation: ``docs/rope.md``.
+
+    Examples
+    --------
+    >>> x = np.arange(6.0).reshape(3, 2)
+    >>> out, cache = rope_forward(x)
+    >>> np.allclose(rope_backward(out, cache).d_x, x)
+    True
+    """
+    d_out = as_float_array("d_out", d_out)
+    if d_out.shape != cache.shape:
+        raise ShapeError(f"d_out: expected {cache.shape}; got {d_out.shape}")
+    d_out = d_out.astype(compute_dtype(d_out.dtype), copy=False)
+
+    # 2. out = R(a) x, so d_x = R(a)^T d_out = R(-a) d_out
+    d_x = _rotate(d_out, cache.cos, -cache.sin, cache.interleaved)
+    return RopeGrads(d_x.astype(cache.dtype, copy=False))
+
+
+def _rotate(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    """Rotate each pair of the leading features; the features behind them stay as they are."""
+    half = cos.shape[-1]
+    if interleaved:
+        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    else:
+        first, second = slice(0, half), slice(half, 2 * half)
+    out = x.copy()
+    out[..., first] = x[..., first] * cos - x[..., second] * sin
+    out[..., second] = x[..., second] * cos + x[..., first] * sin
+    return out
+
+
+def _check_rotary_dim(rotary_dim: Any, d: int) -> int:
+    """Return the number of features to rotate."""
+    if rotary_dim is None and d % 2:
+        raise ShapeError(f"x: expected an even last axis to pair its features; got d={d}")
+    rotary_dim = d if rotary_dim is None else check_count("rotary_dim", rotary_dim, least=0)
+    if rotary_dim % 2 or rotary_dim > d:
+        raise ConfigError(f"rotary_dim: expected an even number up to d={d}; got {rotary_dim}")
+    return rotary_dim
+
+
+def _check_positions(positions: Any, shape: tuple[int, ...]) -> Array:
+    """Return positions that broadcast to x without its last axis, in float64."""
+    B, T = shape[0], shape[-2]
+    if positions is None:
+        return np.arange(T, dtype=np.float64)
+    positions = np.asarray(positions)
+    per_sequence = len(shape) > 2 and positions.shape == (B, T)
+    if positions.dtype.kind not in "iuf" or not (positions.shape == (T,) or per_sequence):
+        allowed = f"(T={T},)" if len(shape) == 2 else f"(T={T},) or (B={B}, T={T})"
+        raise ShapeError(
+            f"positions: expected numbers of shape {allowed} to match x {shape}; "
+            f"got {positions.shape} {positions.dtype}"
+        )
+    positions = positions.astype(np.float64)
+    return positions[:, None] if per_sequence and len(shape) == 4 else positions

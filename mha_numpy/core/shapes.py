@@ -1,0 +1,180 @@
+"""Shapes: checking them by the names of their axes, splitting and merging heads."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array, as_float_array
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
+
+
+def split_heads(x: Array, num_heads: int) -> Array:
+    """Give every head its own slice of the width: (B, T, H*d) -> (B, H, T, d).
+
+    Token t's vector is cut into H consecutive pieces, and the head axis then moves in
+    front of the token axis. Both moves are views: no number is copied. `merge_heads` is the
+    inverse, and therefore also the backward: ``d_x = merge_heads(d_heads)``.
+
+    Parameters
+    ----------
+    x : (B, T, H*d) float array
+    num_heads : int
+        H; must divide the last axis.
+
+    Returns
+    -------
+    (B, H, T, d) float array, a view of `x` where its memory order allows one.
+
+    Raises
+    ------
+    ShapeError
+        `x` is not of rank 3, or `num_heads` does not divide its width.
+    ConfigError
+        `num_heads` is not a positive integer.
+
+    Notes
+    -----
+    Reshaping straight to (B, H, T, d) has the right shape and the wrong content: it deals
+    out whole tokens to the heads. Source: Vaswani et al. 2017, section 3.2.2.
+
+    Examples
+    --------
+    >>> x = np.arange(6.0).reshape(1, 2, 3)
+    >>> split_heads(x, 3)[0, :, :, 0]  # head h holds column h of every token
+    array([[0., 3.],
+           [1., 4.],
+           [2., 5.]])
+    """
+    x = as_float_array("x", x)
+    num_heads = check_count("num_heads", num_heads)
+    check_shape("x", x, "B T H*d", {})
+    B, T, width = x.shape
+    if width % num_heads:
+        raise ShapeError(
+            f"x: expected (B, T, H*d) with num_heads={num_heads} dividing the last axis; "
+            f"got {x.shape}, and {width} / {num_heads} leaves {width % num_heads}"
+        )
+    by_token = x.reshape(B, T, num_heads, width // num_heads)  # (B, T, H, d)
+    return by_token.swapaxes(1, 2)  # (B, H, T, d)
+
+
+def merge_heads(heads: Array) -> Array:
+    """Lay the heads side by side again: (B, H, T, d) -> (B, T, H*d).
+
+    The inverse of `split_heads`, and its backward; `split_heads` is in turn the backward of
+    this function. The head axis moves behind the token axis (a view), then both last axes
+    become one (a copy, for the pieces of a token do not lie together in memory).
+
+    Parameters
+    ----------
+    heads : (B, H, T, d) float array
+
+    Returns
+    -------
+    (B, T, H*d) float array
+
+    Raises
+    ------
+    ShapeError
+        `heads` is not of rank 4.
+
+    Notes
+    -----
+    Source: "Concat(head_1, ..., head_h)" in Vaswani et al. 2017, section 3.2.2.
+
+    Examples
+    --------
+    >>> x = np.arange(24.0).reshape(2, 3, 4)
+    >>> np.array_equal(merge_heads(split_heads(x, 2)), x)
+    True
+    """
+    heads = as_float_array("heads", heads)
+    check_shape("heads", heads, "B H T d", {})
+    B, H, T, d = heads.shape
+    by_token = heads.swapaxes(1, 2)  # (B, T, H, d)
+    return by_token.reshape(B, T, H * d)
+
+
+def sum_to_shape(d_big: Array, shape: tuple[int, ...]) -> Array:
+    """Sum a gradient over the axes along which its array had been broadcast from `shape`."""
+    added = d_big.ndim - len(shape)
+    stretched = tuple(
+        axis for axis in range(d_big.ndim)
+        if axis < added or (shape[axis - added] == 1 and d_big.shape[axis] != 1)
+    )  # fmt: skip
+    return d_big.sum(axis=stretched, keepdims=True).reshape(shape)
+
+
+def check_shape(
+    name: str, array: Array, axes: str, sizes: dict[str, int], *, to_match: str = ""
+) -> None:
+    """Read `array`'s shape by axis names: sizes already known must agree, new ones are noted.
+
+    `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product.
+    """
+    names = axes.split()
+    known = [size_of(axis, sizes) for axis in names]
+    fits = array.ndim == len(names) and all(
+        size in (None, actual) for size, actual in zip(known, array.shape, strict=True)
+    )
+    if not fits:
+        parts = [axis if n is None else f"{axis}={n}" for axis, n in zip(names, known, strict=True)]
+        expected = ", ".join(parts) + ("," if len(parts) == 1 else "")
+        reason = f" to match {to_match}" if to_match else ""
+        raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
+    pairs = zip(names, array.shape, strict=True)
+    sizes.update({axis: actual for axis, actual in pairs if "*" not in axis})
+
+
+def size_of(axis: str, sizes: dict[str, int]) -> int | None:
+    """Return the size of an axis such as "T_q" or "H*d_k", or None where it is not known yet."""
+    factors = [sizes.get(factor) for factor in axis.split("*")]
+    return None if None in factors else math.prod(f for f in factors if f is not None)
+
+
+def check_broadcast(
+    name: str, array: Array, shape: tuple[int, ...], axes: str, error: type[MhaError] = ShapeError
+) -> None:
+    """Check that `array` stretches to `shape`, aligned at the right, and does not enlarge it."""
+    tail = shape[len(shape) - array.ndim :]
+    if array.ndim > len(shape) or any(
+        n not in (1, size) for n, size in zip(array.shape, tail, strict=True)
+    ):
+        sizes = zip(axes.split(), shape, strict=True)
+        target = ", ".join(f"{axis}={n}" for axis, n in sizes)
+        raise error(
+            f"{name}: expected a shape that broadcasts to ({target}): "
+            f"aligned at the right, each axis full or 1; got {array.shape}"
+        )
+
+
+def check_integer(name: str, value: Any) -> int:
+    """Return `value` as an int, or raise a ConfigError that names it."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise ConfigError(f"{name}: expected an integer; got {value!r:.80}")
+    return int(value)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Return `value` as an int of at least `least`, or raise a ConfigError that names it."""
+    if check_integer(name, value) < least:
+        raise ConfigError(f"{name}: expected an integer >= {least}; got {value!r}")
+    return int(value)
+
+
+def check_number(name: str, value: Any, *, positive: bool = False) -> float:
+    """Return `value` as a finite float, or raise a ConfigError that names it."""
+    is_real = isinstance(value, (int, float, np.integer, np.floating))
+    if not is_real or isinstance(value, bool) or not math.isfinite(value):
+        raise ConfigError(f"{name}: expected a finite number; got {value!r:.80}")
+    if positive and value <= 0:
+        raise ConfigError(f"{name}: expected a number > 0; got {value!r}")
+    return float(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` as a bool, or raise a ConfigError that names it."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name}: expected True or False; got {value!r:.80}")
+    return bool(value)

@@ -1,0 +1,25 @@
+"""Every error that the package raises on purpose."""
+
+
+class MhaError(Exception):
+    """Base of all errors raised here; catch it to catch them all."""
+
+
+class ShapeError(MhaError, ValueError):
+    """An array has the wrong rank or a size that does not fit the others."""
+
+
+class MaskError(MhaError, ValueError):
+    """A mask has the wrong kind (it must be bool, True = may attend) or the wrong shape."""
+
+
+class ConfigError(MhaError, ValueError):
+    """An option has a value that makes no sense, alone or with the others."""
+
+
+class DTypeError(MhaError, TypeError):
+    """Something is not an array of floats."""
+
+
+class BackendError(MhaError, RuntimeError):
+    """The named backend does not exist or cannot run here."""
