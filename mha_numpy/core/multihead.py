@@ -180,6 +180,8 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     d_merged, d_w_o, d_b_o = linear_backward(d_out, cache.project_out)
     step("d_merged", d_merged, "B T_q H*d_v", "d_out @ w_o.T")
     step("d_w_o", d_w_o, "H*d_v D_out", "merged.T @ d_out, summed over B and T_q")
+    if d_b_o is not None:
+        step("d_b_o", d_b_o, "D_out", "d_out summed over B and T_q")
 
     # 4. merged = merge_heads(heads)
     num_heads = cache.attention.inputs.q.shape[1]

@@ -1,0 +1,6 @@
+"""Checks for any callables and arrays, a student's too: is this gradient what it should be."""
+
+from mha_numpy.check.gradients import gradcheck
+from mha_numpy.check.report import ArrayReport, GradcheckReport
+
+__all__ = ["ArrayReport", "GradcheckReport", "gradcheck"]

@@ -1,0 +1,56 @@
+"""Nested inputs and gradients, read as flat dicts from a dotted name to an array."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+
+
+def leaves(tree: Any, path: str = "") -> dict[str, Any]:
+    """Return every leaf of nested dicts, tuples and lists under its dotted name."""
+    children = _children(tree)
+    if children is None:
+        return {path: tree}
+    found: dict[str, Any] = {}
+    for name, child in children.items():
+        found.update(leaves(child, f"{path}.{name}" if path else name))
+    return found
+
+
+def replaced(tree: Any, new: Mapping[str, Array], path: str = "") -> Any:
+    """Return a copy of the tree in which the leaves named in `new` are replaced."""
+    children = _children(tree)
+    if children is None:
+        return new.get(path, tree)
+    parts = {
+        name: replaced(child, new, f"{path}.{name}" if path else name)
+        for name, child in children.items()
+    }
+    if isinstance(tree, Mapping):
+        return parts
+    if hasattr(tree, "_make"):
+        return tree._make(parts.values())
+    return type(tree)(parts.values())
+
+
+def without_d(name: str) -> str:
+    """Return the name of what a gradient belongs to: "d_params.w_q" -> "params.w_q"."""
+    return ".".join(part.removeprefix("d_") for part in name.split("."))
+
+
+def is_float_array(leaf: Any) -> bool:
+    """Return whether a leaf is something to differentiate by."""
+    return isinstance(leaf, (np.ndarray, np.floating)) and leaf.dtype.kind == "f"
+
+
+def _children(tree: Any) -> dict[str, Any] | None:
+    """Return a container's children by name, or None for a leaf."""
+    if isinstance(tree, Mapping):
+        return {str(name): child for name, child in tree.items()}
+    if hasattr(tree, "_asdict"):
+        return dict(tree._asdict())
+    if isinstance(tree, (tuple, list)):
+        return {str(i): child for i, child in enumerate(tree)}
+    return None

@@ -1,0 +1,263 @@
+"""Multi-head attention as a layer: self, cross, grouped."""
+
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.core import (
+    KVCache,
+    MultiHeadCache,
+    MultiHeadParams,
+    RopeOptions,
+    multi_head_attention_backward,
+    multi_head_attention_decode,
+    multi_head_attention_forward,
+)
+from mha_numpy.core.attention_inputs import BACKENDS
+from mha_numpy.core.dtypes import Array, as_float_array
+from mha_numpy.core.masks import Window
+from mha_numpy.core.shapes import check_count, check_flag, check_number
+from mha_numpy.errors import BackendError, ConfigError, MhaError
+from mha_numpy.nn.layer import Layer
+
+
+class MultiHeadAttention(Layer):
+    """``Concat(head_1, ..., head_H) w_o + b_o`` with params of its own.
+
+    Parameters
+    ----------
+    embed_dim : int
+        D, width of the query input and of the output.
+    num_heads : int
+        H.
+    num_kv_heads : int, optional
+        H_kv, a divisor of H; default H. 1 is multi-query attention.
+    head_dim : int, optional
+        d_k, width of a head's queries and keys; default D // H, which must then divide.
+    value_dim : int, optional
+        d_v, width of a head's values; default `head_dim`.
+    kdim, vdim : int, optional
+        Widths of the key and of the value input; default D and `kdim`.
+    bias : bool
+        Whether the four projections have biases.
+    rope : RopeOptions, optional
+        Rotate queries and keys by their positions.
+    dropout_p : float
+        Share of weights to drop while ``layer.training``; 0 <= p < 1.
+    backend : {"numpy"}
+        Who computes the attention core.
+    rng : int or numpy Generator, optional
+        Seeds the params and dropout; default 0, so that a notebook gives the same twice.
+
+    Raises
+    ------
+    ConfigError, BackendError
+        An argument has an impossible value; the message names it.
+
+    Notes
+    -----
+    Params are float64 and initialised as by PyTorch's nn.MultiheadAttention: w_q, w_k, w_v
+    Xavier-uniform, w_o uniform within ``1 / sqrt(inputs)``, biases zero; but each of
+    w_q, w_k, w_v by its own shape, where PyTorch packs three equal ones into one.
+    ``layer.astype(np.float32)`` narrows them. Source: Vaswani et al. 2017, section 3.2.2.
+
+    Examples
+    --------
+    >>> layer = MultiHeadAttention(embed_dim=8, num_heads=4, num_kv_heads=2, rng=0)
+    >>> layer
+    MultiHeadAttention(embed_dim=8, num_heads=4, num_kv_heads=2 (grouped), 216 parameters)
+    >>> x = np.ones((2, 5, 8))
+    >>> out, weights = layer(x, is_causal=True, return_weights=True)
+    >>> out.shape, weights.shape
+    ((2, 5, 8), (2, 4, 5, 5))
+    >>> d_query, d_key, d_value = layer.backward(np.ones_like(out))
+    >>> d_query.shape, d_key, layer.grads["w_k"].shape
+    ((2, 5, 8), None, (8, 4))
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        *,
+        head_dim: int | None = None,
+        value_dim: int | None = None,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        bias: bool = True,
+        rope: RopeOptions | None = None,
+        dropout_p: float = 0.0,
+        backend: str = "numpy",
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.embed_dim = check_count("embed_dim", embed_dim)
+        self.num_heads = check_count("num_heads", num_heads)
+        self.num_kv_heads = _default("num_kv_heads", num_kv_heads, self.num_heads)
+        if self.num_heads % self.num_kv_heads:
+            raise ConfigError(
+                f"num_kv_heads: expected a divisor of num_heads={num_heads}; got {num_kv_heads}"
+            )
+        if head_dim is None and self.embed_dim % self.num_heads:
+            raise ConfigError(
+                f"num_heads: expected a divisor of embed_dim={embed_dim}, or head_dim= given; "
+                f"got {num_heads}"
+            )
+        self.head_dim = _default("head_dim", head_dim, self.embed_dim // self.num_heads)
+        self.value_dim = _default("value_dim", value_dim, self.head_dim)
+        self.kdim = _default("kdim", kdim, self.embed_dim)
+        self.vdim = _default("vdim", vdim, self.kdim)
+        if rope is not None and not isinstance(rope, RopeOptions):
+            raise ConfigError(f"rope: expected RopeOptions(...) or None; got {rope!r}")
+        self.rope = rope
+        self.dropout_p = check_number("dropout_p", dropout_p)
+        if not 0 <= self.dropout_p < 1:
+            raise ConfigError(f"dropout_p: expected 0 <= p < 1; got {dropout_p}")
+        if backend not in BACKENDS:
+            raise BackendError(f"backend: expected one of {BACKENDS}; got {backend!r}")
+        self.backend = backend
+        self.rng = np.random.default_rng(0 if rng is None else rng)
+        self._init_params(check_flag("bias", bias))
+        self._cache: MultiHeadCache | None = None
+
+    def _init_params(self, bias: bool) -> None:
+        """Draw the params."""
+        queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        values, merged = self.num_kv_heads * self.value_dim, self.num_heads * self.value_dim
+        shapes = {
+            "q": (self.embed_dim, queries),
+            "k": (self.kdim, keys),
+            "v": (self.vdim, values),
+            "o": (merged, self.embed_dim),
+        }
+        for letter, (inputs, outputs) in shapes.items():
+            bound = np.sqrt(1 / inputs) if letter == "o" else np.sqrt(6 / (inputs + outputs))
+            self.params[f"w_{letter}"] = self.rng.uniform(-bound, bound, (inputs, outputs))
+            if bias:
+                self.params[f"b_{letter}"] = np.zeros(outputs)
+
+    def forward(
+        self,
+        query: Array,
+        key: Array | None = None,
+        value: Array | None = None,
+        *,
+        mask: Array | None = None,
+        bias: Array | None = None,
+        is_causal: bool = False,
+        window: Window | None = None,
+        softcap: float | None = None,
+        head_gate: Array | None = None,
+        kv_cache: KVCache | None = None,
+        return_weights: bool = False,
+    ) -> Array | tuple[Array, Array]:
+        """Attend from the query input to the key and value inputs.
+
+        Parameters
+        ----------
+        query : (B, T_q, D) float array
+        key : (B, T_k, kdim) float array, optional
+            Default `query`: self-attention.
+        value : (B, T_k, vdim) float array, optional
+            Default `key`.
+        mask, bias, is_causal, window, softcap, head_gate
+            As `attention_forward` explains them.
+        kv_cache : KVCache, optional
+            Append this call's keys and values and attend to all so far; self-attention only, and no
+            backward.
+        return_weights : bool
+            Also return the (B, H, T_q, T_k) weights, per head and before dropout.
+
+        Returns
+        -------
+        out : (B, T_q, D) array
+        weights : (B, H, T_q, T_k) array
+            Only with ``return_weights=True``.
+
+        Raises
+        ------
+        DTypeError, ShapeError, MaskError, ConfigError
+            An argument is of the wrong kind, shape or value; the message names it.
+        """
+        self._cache = None
+        options: dict[str, Any] = {
+            "params": MultiHeadParams(*(self.params.get(p) for p in MultiHeadParams._fields)),
+            "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads, "rope": self.rope,
+            "mask": mask, "bias": bias, "is_causal": is_causal, "window": window,
+            "softcap": softcap, "head_gate": head_gate, "backend": self.backend,
+        }  # fmt: skip
+        if kv_cache is not None:
+            if key is not None or value is not None:
+                raise ConfigError(
+                    "kv_cache: expected no key and no value; it is for self-attention"
+                )
+            out, weights = multi_head_attention_decode(query, kv_cache=kv_cache, **options)
+            return (out, weights) if return_weights else out
+
+        dropout_mask = self._draw_dropout_mask(query, key)
+        out, self._cache = multi_head_attention_forward(
+            query, key, value, dropout_mask=dropout_mask, **options
+        )
+        weights = self._cache.attention.weights.astype(out.dtype, copy=False)
+        return (out, weights) if return_weights else out
+
+    def backward(self, d_out: Array) -> tuple[Array, Array | None, Array | None]:
+        """Add to the params' gradients and return those of the inputs.
+
+        Parameters
+        ----------
+        d_out : (B, T_q, D) float array
+
+        Returns
+        -------
+        d_query, d_key, d_value
+            None for an input that was not passed: its share is in the one that it defaulted to.
+
+        Raises
+        ------
+        MhaError
+            There was no forward before, or it used a KV cache.
+        """
+        if self._cache is None:
+            raise MhaError("backward: expected a forward before it, without kv_cache")
+        grads = multi_head_attention_backward(d_out, self._cache)
+        for name, gradient in grads.d_params._asdict().items():
+            self.accumulate(name, gradient)
+        return grads.d_x_q, grads.d_x_k, grads.d_x_v
+
+    def __repr__(self) -> str:
+        shared = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
+        if self.num_heads == 1:
+            shared = ""
+        parts = [
+            f"embed_dim={self.embed_dim}",
+            f"num_heads={self.num_heads}",
+            f"num_kv_heads={self.num_kv_heads}{shared}" if shared else "",
+            f"head_dim={self.head_dim}" if self.head_dim * self.num_heads != self.embed_dim else "",
+            f"value_dim={self.value_dim}" if self.value_dim != self.head_dim else "",
+            f"kdim={self.kdim}" if self.kdim != self.embed_dim else "",
+            f"vdim={self.vdim}" if self.vdim != self.kdim else "",
+            "" if "b_q" in self.params else "bias=False",
+            f"rope={self.rope}" if self.rope else "",
+            f"dropout_p={self.dropout_p}" if self.dropout_p else "",
+            f"{self.num_parameters} parameters",
+        ]
+        return f"MultiHeadAttention({', '.join(filter(None, parts))})"
+
+    def _draw_dropout_mask(self, query: Array, key: Array | None) -> Array | None:
+        """Draw 0 or 1 / (1 - p) for each weight; None where nothing is dropped."""
+        if not self.training or self.dropout_p == 0:
+            return None
+        query = as_float_array("query", query)
+        key = query if key is None else as_float_array("key", key)
+        if query.ndim != 3 or key.ndim != 3:
+            return None  # forward says what is wrong
+        shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
+        kept = self.rng.random(shape) >= self.dropout_p
+        return (kept / (1 - self.dropout_p)).astype(query.dtype)
+
+
+def _default(name: str, value: int | None, default: int) -> int:
+    """Return a checked count, or its default."""
+    return default if value is None else check_count(name, value)

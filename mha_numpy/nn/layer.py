@@ -1,0 +1,120 @@
+"""Layer: params, their gradients, and child layers."""
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.errors import ConfigError, DTypeError
+
+
+class Layer:
+    """Base of all layers.
+
+    A subclass fills `params` in its constructor, and in `forward` keeps what its `backward`
+    needs. `backward` adds to `grads` and returns the gradients of the inputs: nothing is learned
+    there. An attribute that is a Layer, or a list of them, is a child.
+
+    Examples
+    --------
+    >>> class Scale(Layer):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.params["factor"] = np.array(2.0)
+    >>> layer = Scale()
+    >>> [name for name, _ in layer.named_params()], layer.num_parameters
+    (['factor'], 1)
+    """
+
+    def __init__(self) -> None:
+        self.params: dict[str, Array] = {}
+        self.grads: dict[str, Array] = {}
+        self.training = True
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """Compute the output and keep what `backward` needs."""
+        raise NotImplementedError
+
+    def backward(self, d_out: Array) -> Any:
+        """Add to `grads` and return the gradients of the inputs."""
+        raise NotImplementedError
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Run `forward`."""
+        return self.forward(*inputs, **options)
+
+    def children(self) -> dict[str, "Layer"]:
+        """Return the child layers by the name of their attribute; "blocks.0" in a list."""
+        found: dict[str, Layer] = {}
+        for name, value in vars(self).items():
+            parts = enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]
+            for i, part in parts:
+                if isinstance(part, Layer):
+                    found[name if i is None else f"{name}.{i}"] = part
+        return found
+
+    def layers(self) -> Iterator["Layer"]:
+        """Yield this layer and all below it."""
+        yield self
+        for child in self.children().values():
+            yield from child.layers()
+
+    def named_params(self) -> Iterator[tuple[str, Array]]:
+        """Yield (dotted name, array) for the params of this layer and of all below it."""
+        yield from self.params.items()
+        for name, child in self.children().items():
+            for inner, array in child.named_params():
+                yield f"{name}.{inner}", array
+
+    def named_grads(self) -> Iterator[tuple[str, Array]]:
+        """Yield (dotted name, gradient) in the order of `named_params`; zeros where none came."""
+        for name, array in self.params.items():
+            yield name, self.grads.get(name, np.zeros_like(array))
+        for name, child in self.children().items():
+            for inner, gradient in child.named_grads():
+                yield f"{name}.{inner}", gradient
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of learned numbers in this layer and all below it."""
+        return sum(array.size for _, array in self.named_params())
+
+    def zero_grads(self) -> None:
+        """Forget all gradients, here and below."""
+        for layer in self.layers():
+            layer.grads.clear()
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch dropout on (or off), here and below."""
+        for layer in self.layers():
+            layer.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Switch dropout off, here and below."""
+        return self.train(False)
+
+    def astype(self, dtype: npt.DTypeLike) -> Self:
+        """Convert all params to a float dtype, here and below, and forget all gradients.
+
+        Raises
+        ------
+        DTypeError
+            `dtype` is not a float dtype.
+        """
+        if np.dtype(dtype).kind != "f":
+            raise DTypeError(f"dtype: expected a float dtype; got {np.dtype(dtype)}")
+        for layer in self.layers():
+            layer.params = {name: array.astype(dtype) for name, array in layer.params.items()}
+        self.zero_grads()
+        return self
+
+    def accumulate(self, name: str, gradient: Array | None) -> None:
+        """Add to the gradient of one param; None adds nothing."""
+        if gradient is None:
+            return
+        if name not in self.params:
+            raise ConfigError(f"{name}: expected one of {list(self.params)}")
+        self.grads[name] = self.grads[name] + gradient if name in self.grads else gradient

@@ -1,0 +1,40 @@
+"""A progress bar that appears only when the work takes long."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+PATIENCE = 1.0  # seconds without a bar
+
+
+def progress(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
+    """Yield the items; after a second, show on stderr how many are done.
+
+    Where stderr is not a terminal nothing is shown.
+
+    Examples
+    --------
+    >>> sum(progress([1, 2, 3], 3, "adding"))
+    6
+    """
+    items = iter(items)
+    start = time.monotonic()
+    for done, item in enumerate(items, start=1):
+        yield item
+        if time.monotonic() - start > PATIENCE and sys.stderr.isatty():
+            yield from _with_bar(items, total, label, done)
+
+
+def _with_bar(items: Iterator[Item], total: int, label: str, done: int) -> Iterator[Item]:
+    """Yield what is left under a bar that starts at `done`."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total, completed=done)
+        for item in items:
+            yield item
+            bar.advance(task)

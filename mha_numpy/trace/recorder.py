@@ -1,0 +1,193 @@
+"""The recorder behind `with trace() as t:`."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.core.shapes import check_shape
+from mha_numpy.core.steps import watching
+from mha_numpy.tables import Table
+
+
+@dataclass(frozen=True)
+class Step:
+    """One recorded array and what was measured about it."""
+
+    number: int
+    name: str
+    axes: str  # "B H T_q T_k"
+    equation: str  # the right-hand side; empty for an input
+    array: Array = field(repr=False)
+    memory: str  # "input", "new", or "view of", "copy of", "is" an earlier step
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether the step belongs to a backward pass."""
+        return self.name.startswith("d_")
+
+    @property
+    def layout(self) -> str:
+        """How the elements lie in memory: "C", "F", or "strided"."""
+        flags = self.array.flags
+        return "C" if flags.c_contiguous else "F" if flags.f_contiguous else "strided"
+
+    def as_dict(self, *, values: bool = False) -> dict[str, Any]:
+        """Return what can go into JSON; with the numbers themselves on request."""
+        described = {
+            "number": self.number,
+            "name": self.name,
+            "equation": self.equation,
+            "axes": self.axes.split(),
+            "shape": list(self.array.shape),
+            "strides": list(self.array.strides),
+            "dtype": str(self.array.dtype),
+            "nbytes": self.array.nbytes,
+            "layout": self.layout,
+            "memory": self.memory,
+            "pass": "backward" if self.is_backward else "forward",
+        }
+        return {**described, "values": _json_numbers(self.array)} if values else described
+
+
+class Trace:
+    """The steps recorded so far; prints as a table, in a notebook as an HTML table.
+
+    ``t["scores"]`` is the array of that name (the last one recorded); ``t.steps`` are all.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def __getitem__(self, name: str) -> Array:
+        for step in reversed(self.steps):
+            if step.name == name:
+                return step.array
+        raise KeyError(f"no step is named {name!r}; there are {[s.name for s in self.steps]}")
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of every named axis.
+
+        Raises
+        ------
+        ShapeError
+            Two steps disagree about an axis, or a step's axes do not fit its array.
+        """
+        sizes: dict[str, int] = {}
+        for step in self.steps:
+            check_shape(step.name, step.array, step.axes, sizes, to_match="the steps before")
+        return sizes
+
+    def record(self, name: str, array: Array, axes: str, equation: str) -> None:
+        """Note one step.
+
+        An array that is an earlier one untouched gets no row of its own, as where an option was
+        not given: forward keeps its first name, backward takes its last, so that both speak of
+        `scores` when there is no softcap. Only an input under a second name is told again.
+        """
+        twin = next((i for i, seen in enumerate(self.steps) if seen.array is array), None)
+        if twin is None:
+            memory = self._memory_of(array, is_input=not equation)
+            self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
+        elif name.startswith("d_") and self.steps[twin].is_backward:
+            self.steps[twin] = replace(self.steps[twin], name=name)
+        elif not equation and self.steps[twin].name != name:
+            memory = f"is {self.steps[twin].name}"
+            self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
+
+    def table(self, *, backward: bool | None = None) -> Table:
+        """Return the steps as a table: all, or only those of forward or of backward."""
+        chosen = [s for s in self.steps if backward is None or s.is_backward == backward]
+        rows = [
+            [
+                str(s.number),
+                s.name,
+                s.equation or s.memory,
+                f"[{', '.join(s.axes.split())}]",
+                str(s.array.shape),
+                str(s.array.strides),
+                s.memory,
+                str(s.array.nbytes),
+            ]
+            for s in chosen
+        ]
+        dtypes = sorted({str(s.array.dtype) for s in chosen})
+        title = f"{len(chosen)} steps, {', '.join(dtypes)}; strides and sizes in bytes"
+        columns = ["#", "step", "equation", "axes", "shape", "strides", "memory", "bytes"]
+        return Table(title, columns, rows)
+
+    def to_json(self, *, values: bool = False) -> str:
+        """Return all steps as JSON; with the numbers themselves on request.
+
+        JSON has no NaN and no infinities: these are written as the strings "nan", "inf", "-inf".
+        """
+        return json.dumps([step.as_dict(values=values) for step in self.steps], indent=1)
+
+    def __str__(self) -> str:
+        return self.table().to_text()
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
+
+    def _memory_of(self, array: Array, *, is_input: bool) -> str:
+        """Measure whether the array shares memory with an earlier step, or repeats the last."""
+        for step in reversed(self.steps):
+            if np.may_share_memory(step.array, array):
+                return f"view of {step.name}"
+        if self.steps and _same_elements(self.steps[-1].array, array):
+            return f"copy of {self.steps[-1].name}"
+        return "input" if is_input else "new"
+
+
+def _same_elements(a: Array, b: Array) -> bool:
+    """Return whether two arrays hold the same numbers in the same order, whatever their shapes."""
+    return a.size == b.size and np.array_equal(a.ravel(), b.ravel(), equal_nan=True)
+
+
+def _json_numbers(array: Array) -> Any:
+    """Return nested lists of numbers, and of strings where JSON has no number."""
+    numbers = array.astype(object)
+    odd = ~np.isfinite(array)
+    numbers[odd] = [str(x) for x in array[odd]]
+    return numbers.tolist()
+
+
+@contextmanager
+def trace() -> Iterator[Trace]:
+    """Record every step inside the block, forward and backward.
+
+    Yields
+    ------
+    Trace
+        Filled as the computation goes. It keeps the arrays themselves.
+
+    Notes
+    -----
+    An innermost block records alone. What other threads compute is not recorded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mha_numpy.core import scaled_dot_product_attention
+    >>> x = np.eye(3)
+    >>> with trace() as t:
+    ...     out = scaled_dot_product_attention(x, x, x)
+    >>> [step.name for step in t]
+    ['q', 'k', 'v', 'scores', 'weights', 'heads']
+    >>> t["scores"].shape, t.sizes["T_k"]
+    ((3, 3), 3)
+    """
+    recorded = Trace()
+    with watching(recorded.record):
+        yield recorded
