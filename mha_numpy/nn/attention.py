@@ -16,7 +16,7 @@ from mha_numpy.core import (
 from mha_numpy.core.attention_inputs import BACKENDS
 from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.masks import Window
-from mha_numpy.core.shapes import check_count, check_flag, check_number
+from mha_numpy.core.shapes import check_count, check_flag, check_number, check_shape
 from mha_numpy.errors import BackendError, ConfigError, MhaError
 from mha_numpy.nn.layer import Layer
 
@@ -181,8 +181,17 @@ class MultiHeadAttention(Layer):
             An argument is of the wrong kind, shape or value; the message names it.
         """
         self._cache = None
+        sizes = {"D": self.embed_dim, "kdim": self.kdim, "vdim": self.vdim}
+        inputs = {
+            "query": (query, "B T_q D"),
+            "key": (key, "B T_k kdim"),
+            "value": (value, "B T_k vdim"),
+        }
+        for name, (array, axes) in inputs.items():
+            if array is not None or name == "query":
+                check_shape(name, as_float_array(name, array), axes, sizes, to_match="the layer")
         options: dict[str, Any] = {
-            "params": MultiHeadParams(*(self.params.get(p) for p in MultiHeadParams._fields)),
+            "params": MultiHeadParams._make(self.params.get(p) for p in MultiHeadParams._fields),
             "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads, "rope": self.rope,
             "mask": mask, "bias": bias, "is_causal": is_causal, "window": window,
             "softcap": softcap, "head_gate": head_gate, "backend": self.backend,
@@ -249,13 +258,10 @@ class MultiHeadAttention(Layer):
         """Draw 0 or 1 / (1 - p) for each weight; None where nothing is dropped."""
         if not self.training or self.dropout_p == 0:
             return None
-        query = as_float_array("query", query)
-        key = query if key is None else as_float_array("key", key)
-        if query.ndim != 3 or key.ndim != 3:
-            return None  # forward says what is wrong
-        shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
-        kept = self.rng.random(shape) >= self.dropout_p
-        return (kept / (1 - self.dropout_p)).astype(query.dtype)
+        B, T_q, _ = np.shape(query)
+        T_k = T_q if key is None else np.shape(key)[1]
+        kept = self.rng.random((B, self.num_heads, T_q, T_k)) >= self.dropout_p
+        return (kept / (1 - self.dropout_p)).astype(np.asarray(query).dtype)
 
 
 def _default(name: str, value: int | None, default: int) -> int:
