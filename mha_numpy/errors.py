@@ -23,3 +23,10 @@ class DTypeError(MhaError, TypeError):
 
 class BackendError(MhaError, RuntimeError):
     """The named backend does not exist or cannot run here."""
+
+
+def describe(value: object) -> str:
+    """Return a value as an error names it, in one line: an array by its shape and dtype."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array {value.shape} of {value.dtype}"
+    return " ".join(repr(value).split())[:80]

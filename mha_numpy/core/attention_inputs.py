@@ -8,7 +8,7 @@ from mha_numpy.core.attention_types import AttentionInputs
 from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.core.shapes import check_broadcast, check_number, check_shape
 from mha_numpy.core.visibility import visible_cells
-from mha_numpy.errors import BackendError, ConfigError, ShapeError
+from mha_numpy.errors import BackendError, ConfigError, ShapeError, describe
 
 LEADING_AXES = {2: ("", ""), 3: ("B", "B"), 4: ("B H", "B H_kv")}  # of queries, of keys
 BACKENDS = ("numpy",)
@@ -32,7 +32,7 @@ def check_attention_inputs(
 ) -> AttentionInputs:
     """Check all arguments of `attention_forward`; raise the first error found."""
     if backend not in BACKENDS:
-        raise BackendError(f"backend: expected one of {BACKENDS}; got {backend!r}")
+        raise BackendError(f"backend: expected one of {BACKENDS}; got {describe(backend)}")
     q, k, v = (as_float_array(name, x) for name, x in (("q", q), ("k", k), ("v", v)))
     sizes = _check_qkv(q, k, v)
     per_query = LEADING_AXES[q.ndim][0]
@@ -72,12 +72,12 @@ def _check_qkv(q: Array, k: Array, v: Array) -> dict[str, int]:
     sizes: dict[str, int] = {}
     check_shape("q", q, f"{per_query} T_q d_k", sizes)
     check_shape("k", k, f"{per_key} T_k d_k", sizes, to_match=f"q {q.shape}")
-    check_shape("v", v, f"{per_key} T_k d_v", sizes, to_match=f"q {q.shape} and k {k.shape}")
     if q.ndim == 4 and (sizes["H_kv"] == 0 or sizes["H"] % sizes["H_kv"]):
         raise ShapeError(
             f"k: expected (B, H_kv, T_k, d_k) with H_kv dividing H={sizes['H']} to match "
             f"q {q.shape}; got {k.shape}"
         )
+    check_shape("v", v, f"{per_key} T_k d_v", sizes, to_match=f"q {q.shape} and k {k.shape}")
     return sizes
 
 

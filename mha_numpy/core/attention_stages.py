@@ -47,7 +47,7 @@ def attention_stages(cache: AttentionCache) -> AttentionStages:
            [  0.,   1.]])
     """
     seen: dict[str, Array] = {}
-    with watching(lambda name, array, axes, equation: seen.update({name: array})):
+    with watching(lambda name, array, axes, equation: seen.setdefault(name, array)):
         q, k, v, bias, visible, scale, softcap, *_ = cache.inputs
         attention_forward(q, k, v, bias=bias, mask=visible, scale=scale, softcap=softcap)
     return AttentionStages(*(seen[stage] for stage in AttentionStages._fields))

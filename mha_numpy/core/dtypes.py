@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mha_numpy.errors import DTypeError
+from mha_numpy.errors import DTypeError, describe
 
 Array = npt.NDArray[Any]
 
@@ -37,13 +37,13 @@ def as_float_array(name: str, value: Any) -> Array:
     try:
         array = np.asarray(value)
     except ValueError as error:  # nested lists of unequal lengths
-        raise DTypeError(f"{name}: expected a float array; got {type(value).__name__}") from error
+        raise DTypeError(f"{name}: expected a float array; got {describe(value)}") from error
     kind = array.dtype.kind
     if kind == "f" or (kind == "c" and _complex_allowed.get()):
         return array
-    got = f"dtype {array.dtype}" if isinstance(value, np.ndarray) else repr(value)
     advice = _ADVICE.get(kind, "pass a NumPy array of float32 or float64")
-    raise DTypeError(f"{name}: expected a float array; got {got:.80}; {advice.format(name=name)}")
+    advice = advice.format(name=name)
+    raise DTypeError(f"{name}: expected a float array; got {describe(value)}; {advice}")
 
 
 def result_dtype(*arrays: Array | None) -> np.dtype[Any]:

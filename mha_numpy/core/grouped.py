@@ -38,6 +38,7 @@ def group_heads(x: Array, num_kv_heads: int) -> Array:
     return x.reshape(B, num_kv_heads, H // num_kv_heads, *rest)
 
 
+@np.errstate(invalid="ignore")  # inf - inf in a hidden cell is nobody's concern
 def _matmul_visible(a: Array, b: Array, visible: Array | None) -> Array:
     """Return a @ b, where a hidden cell of `a` adds nothing, though 0 * NaN and 0 * inf are NaN."""
     finite = np.asarray(np.isfinite(b).all(axis=-1))  # (..., n)
@@ -47,5 +48,7 @@ def _matmul_visible(a: Array, b: Array, visible: Array | None) -> Array:
     visible = np.broadcast_to(visible, a.shape)
     for n in np.flatnonzero(~finite.all(axis=tuple(range(finite.ndim - 1)))):  # seldom many
         row = np.where(finite[..., n, None], 0, b[..., n, :])[..., None, :]  # (..., 1, p)
-        product = product + np.where(visible[..., n, None], a[..., n, None] * row, 0)
+        share = np.zeros_like(product)
+        np.multiply(a[..., n, None], row, out=share, where=visible[..., n, None])
+        product = product + share
     return product

@@ -1,6 +1,6 @@
 """The KV cache: keys and values of the tokens so far, and the decode step that uses them."""
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class KVCache:
     """Keys and values of past tokens, for the H_kv heads that exist and not for H.
 
     Holds k as (B, H_kv, length, d_k) and v as (B, H_kv, length, d_v). The first `append`
-    decides all sizes but the length, and the dtype; room then grows by doubling.
+    decides all sizes but the length; room then grows by doubling, and mixed floats promote.
 
     Notes
     -----
@@ -77,7 +77,10 @@ class KVCache:
 
         longer = self._length + k.shape[2]
         empty = [new[:, :, :0] for new in (k, v)]
-        self._room = [_enlarged(part, longer) for part in self._room or empty]
+        self._room = [
+            _with_room(part, longer, np.result_type(part, new))
+            for part, new in zip(self._room or empty, (k, v), strict=True)
+        ]
         for part, new in zip(self._room, (k, v), strict=True):
             part[:, :, self._length : longer] = new
         self._length = longer
@@ -196,11 +199,11 @@ def multi_head_attention_decode(
     return out, attention.weights.astype(heads.dtype, copy=False)
 
 
-def _enlarged(part: Array, length: int) -> Array:
-    """Return `part` itself if it has room for `length` tokens, else a copy with twice the room."""
+def _with_room(part: Array, length: int, dtype: np.dtype[Any]) -> Array:
+    """Return `part` if `length` tokens of this dtype fit, else a copy with twice the room."""
     B, H_kv, capacity, d = part.shape
-    if length <= capacity:
+    if length <= capacity and dtype == part.dtype:
         return part
-    room = np.zeros((B, H_kv, max(length, 2 * capacity), d), part.dtype)
+    room = np.zeros((B, H_kv, max(length, 2 * capacity), d), dtype)
     room[:, :, :capacity] = part
     return room

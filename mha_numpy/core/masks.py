@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.core.dtypes import Array
 from mha_numpy.core.shapes import check_count
-from mha_numpy.errors import ConfigError, MaskError
+from mha_numpy.errors import ConfigError, MaskError, describe
 
 Window = tuple[int | None, int | None]
 
@@ -174,14 +174,15 @@ def check_kind(name: str, mask: Any) -> Array:
         advice = f"; if 1 means 'may attend' write {name} == 1, if 1 means 'blocked' {name} == 0"
     if kind == "f":
         advice = f"; numbers to be added to the scores are passed as bias={name}"
-    got = f"dtype {array.dtype}" if isinstance(mask, np.ndarray) else repr(mask)
-    raise MaskError(f"{name}: expected a bool array, True = may attend; got {got:.80}{advice}")
+    raise MaskError(
+        f"{name}: expected a bool array, True = may attend; got {describe(mask)}{advice}"
+    )
 
 
 def check_window(window: Any) -> Window:
     """Return the window as a pair, or raise a ConfigError."""
     if not isinstance(window, (tuple, list)) or len(window) != 2:
-        raise ConfigError(f"window: expected (left, right), None = unbounded; got {window!r}")
+        raise ConfigError(f"window: expected (left, right) or None; got {describe(window)}")
     left, right = (None if side is None else check_count("window", side, 0) for side in window)
     return left, right
 
@@ -190,5 +191,5 @@ def check_offset(q_offset: Any) -> Array:
     """Return the offset as an integer array of rank 0 or 1, or raise a ConfigError."""
     offset = np.asarray(q_offset)
     if offset.dtype.kind not in "iu" or offset.ndim > 1:
-        raise ConfigError(f"q_offset: expected an integer or a (B,) int array; got {q_offset!r}")
+        raise ConfigError(f"q_offset: expected an int or (B,) int array; got {describe(q_offset)}")
     return offset.astype(np.int64, copy=False)

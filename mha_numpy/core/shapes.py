@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.core.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.errors import ConfigError, MhaError, ShapeError, describe
 
 
 def split_heads(x: Array, num_heads: int) -> Array:
@@ -152,14 +152,14 @@ def check_broadcast(
 def check_integer(name: str, value: Any) -> int:
     """Return `value` as an int, or raise a ConfigError that names it."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-        raise ConfigError(f"{name}: expected an integer; got {value!r:.80}")
+        raise ConfigError(f"{name}: expected an integer; got {describe(value)}")
     return int(value)
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
     """Return `value` as an int of at least `least`, or raise a ConfigError that names it."""
     if check_integer(name, value) < least:
-        raise ConfigError(f"{name}: expected an integer >= {least}; got {value!r}")
+        raise ConfigError(f"{name}: expected an integer >= {least}; got {describe(value)}")
     return int(value)
 
 
@@ -167,14 +167,14 @@ def check_number(name: str, value: Any, *, positive: bool = False) -> float:
     """Return `value` as a finite float, or raise a ConfigError that names it."""
     is_real = isinstance(value, (int, float, np.integer, np.floating))
     if not is_real or isinstance(value, bool) or not math.isfinite(value):
-        raise ConfigError(f"{name}: expected a finite number; got {value!r:.80}")
+        raise ConfigError(f"{name}: expected a finite number; got {describe(value)}")
     if positive and value <= 0:
-        raise ConfigError(f"{name}: expected a number > 0; got {value!r}")
+        raise ConfigError(f"{name}: expected a number > 0; got {describe(value)}")
     return float(value)
 
 
 def check_flag(name: str, value: Any) -> bool:
     """Return `value` as a bool, or raise a ConfigError that names it."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ConfigError(f"{name}: expected True or False; got {value!r:.80}")
+        raise ConfigError(f"{name}: expected True or False; got {describe(value)}")
     return bool(value)

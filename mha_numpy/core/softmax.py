@@ -74,6 +74,8 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
     out_dtype = scores.dtype
     scores = scores.astype(compute_dtype(out_dtype), copy=False)
 
+    step("scores", scores, axes)
+
     # 1. hide what the mask hides
     masked = scores if mask is None else np.where(mask, scores, -np.inf)
     sees_any = _sees_any(mask, scores.shape)  # (..., T_q, 1)

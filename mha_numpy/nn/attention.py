@@ -17,7 +17,7 @@ from mha_numpy.core.attention_inputs import BACKENDS
 from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.masks import Window
 from mha_numpy.core.shapes import check_count, check_flag, check_number, check_shape
-from mha_numpy.errors import BackendError, ConfigError, MhaError
+from mha_numpy.errors import BackendError, ConfigError, MhaError, describe
 from mha_numpy.nn.layer import Layer
 
 
@@ -109,13 +109,13 @@ class MultiHeadAttention(Layer):
         self.kdim = _default("kdim", kdim, self.embed_dim)
         self.vdim = _default("vdim", vdim, self.kdim)
         if rope is not None and not isinstance(rope, RopeOptions):
-            raise ConfigError(f"rope: expected RopeOptions(...) or None; got {rope!r}")
+            raise ConfigError(f"rope: expected RopeOptions(...) or None; got {describe(rope)}")
         self.rope = rope
         self.dropout_p = check_number("dropout_p", dropout_p)
         if not 0 <= self.dropout_p < 1:
             raise ConfigError(f"dropout_p: expected 0 <= p < 1; got {dropout_p}")
         if backend not in BACKENDS:
-            raise BackendError(f"backend: expected one of {BACKENDS}; got {backend!r}")
+            raise BackendError(f"backend: expected one of {BACKENDS}; got {describe(backend)}")
         self.backend = backend
         self.rng = np.random.default_rng(0 if rng is None else rng)
         self._init_params(check_flag("bias", bias))

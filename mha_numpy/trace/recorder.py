@@ -94,7 +94,7 @@ class Trace:
 
         An array that is an earlier one untouched gets no row of its own, as where an option was
         not given: forward keeps its first name, backward takes its last, so that both speak of
-        `scores` when there is no softcap. Only an input under a second name is told again.
+        `scores` when there is no softcap. Only an input under a new name is told again.
         """
         twin = next((i for i, seen in enumerate(self.steps) if seen.array is array), None)
         if twin is None:
@@ -102,7 +102,7 @@ class Trace:
             self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
         elif name.startswith("d_") and self.steps[twin].is_backward:
             self.steps[twin] = replace(self.steps[twin], name=name)
-        elif not equation and self.steps[twin].name != name:
+        elif not equation and all(seen.name != name for seen in self.steps):
             memory = f"is {self.steps[twin].name}"
             self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
 

@@ -1,0 +1,269 @@
+"""The checker itself: right gradients pass, every seeded mistake fails."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from mha_numpy import (
+    MultiHeadParams,
+    attention_backward,
+    attention_forward,
+    linear_backward,
+    linear_forward,
+    multi_head_attention_backward,
+    multi_head_attention_forward,
+)
+from mha_numpy.check import gradcheck
+from mha_numpy.errors import ConfigError, DTypeError, ShapeError
+
+
+@pytest.fixture
+def inputs(rng):
+    return {
+        "q": rng.normal(size=(2, 4, 3, 5)),
+        "k": rng.normal(size=(2, 2, 6, 5)),
+        "v": rng.normal(size=(2, 2, 6, 7)),
+    }
+
+
+def one_element(factor):
+    """Spoil the element of median size: not the largest, which is easy to see."""
+
+    def spoil(gradient):
+        flat = gradient.copy().ravel()
+        flat[np.argsort(np.abs(flat))[flat.size // 2]] *= factor
+        return flat.reshape(gradient.shape)
+
+    return spoil
+
+
+MISTAKES = {
+    "0.1 % off in one element": one_element(1.001),
+    "one element missing": one_element(0.0),
+    "sign of one element": one_element(-1.0),
+    "sign": lambda g: -g,
+    "scale left out": lambda g: g * np.sqrt(5),
+    "scale twice": lambda g: g / np.sqrt(5),
+    "mean over the batch": lambda g: g / 2,
+    "zero": np.zeros_like,
+    "one sequence only": lambda g: np.concatenate([g[:1], 0 * g[1:]]),
+    "tokens reversed": lambda g: g[:, :, ::-1],
+    "heads swapped": lambda g: g[:, ::-1],
+    "transposed in memory, not in shape": lambda g: g.swapaxes(-1, -2).reshape(g.shape),
+    "constant added": lambda g: g + 1e-4,
+    "NaN": one_element(np.nan),
+    "inf": one_element(np.inf),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("name", ["d_q", "d_k", "d_v"])
+def test_a_seeded_mistake_fails_and_is_located(inputs, mistake, name):
+    def backward(d_out, cache):
+        grads = attention_backward(d_out, cache)
+        return grads._replace(**{name: MISTAKES[mistake](getattr(grads, name))})
+
+    report = gradcheck(attention_forward, backward, inputs)
+    assert not report
+    failed = {row.name for row in report.rows if not row.passed}
+    assert failed == {name.removeprefix("d_")}
+    if mistake == "0.1 % off in one element":
+        right = attention_backward(*_upstream_and_cache(inputs))
+        wrong = MISTAKES[mistake](getattr(right, name))
+        index = np.argwhere(wrong != getattr(right, name))[0]
+        assert all(row.worst == tuple(index) for row in report.rows if not row.passed)
+
+
+def _upstream_and_cache(inputs):
+    out, cache = attention_forward(**inputs)
+    return np.random.default_rng(0).normal(size=out.shape), cache
+
+
+@pytest.mark.parametrize(
+    "mistake", ["0.1 % off in one element", "sign of one element", "sign", "zero"]
+)
+def test_a_mistake_in_a_large_array_fails(rng, mistake):
+    inputs = {"x": rng.normal(size=(3, 64)), "w": rng.normal(size=(64, 96))}
+
+    def backward(d_out, cache):
+        grads = linear_backward(d_out, cache)
+        return grads._replace(d_w=MISTAKES[mistake](grads.d_w))
+
+    assert gradcheck(linear_forward, linear_backward, inputs)
+    report = gradcheck(linear_forward, backward, inputs)
+    assert {row.name for row in report.rows if not row.passed} == {"w"}
+    assert {row.checked for row in report.rows if row.name == "w"} == {"128 of 6144 + 8 directions"}
+
+
+def test_a_right_gradient_passes_by_both_methods(inputs):
+    report = gradcheck(partial(attention_forward, is_causal=True), attention_backward, inputs)
+    assert report
+    assert report.max_error < 1e-8
+    assert list(report.errors("central")) == list(report.errors("complex step")) == ["q", "k", "v"]
+    assert max(report.errors("complex step").values()) < 1e-13
+
+
+def test_a_true_gradient_of_zero_passes_and_a_false_one_fails(rng):
+    def params(n):
+        return (x for _ in range(4) for x in (rng.normal(size=(6, n)), rng.normal(size=n)))
+
+    forward = partial(multi_head_attention_forward, num_heads=2)
+    inputs = {"x_q": rng.normal(size=(2, 5, 6)), "params": MultiHeadParams(*params(6))}
+    report = gradcheck(forward, multi_head_attention_backward, inputs)
+    assert report
+    assert abs(next(row for row in report.rows if row.name == "params.b_k").analytic) < 1e-12
+
+    def backward(d_out, cache):
+        grads = multi_head_attention_backward(d_out, cache)
+        return grads._replace(d_params=grads.d_params._replace(b_k=np.full(6, 1e-6)))
+
+    report = gradcheck(forward, backward, inputs)
+    assert {row.name for row in report.rows if not row.passed} == {"params.b_k"}
+
+
+class TestAnyCallables:
+    """Students write functions of every shape."""
+
+    def test_no_cache_and_positional(self, rng):
+        x, w = rng.normal(size=(4, 3)), rng.normal(size=(3, 2))
+        assert gradcheck(lambda x, w: x @ w, lambda d, x, w: (d @ w.T, x.T @ d), [x, w])
+        assert not gradcheck(lambda x, w: x @ w, lambda d, x, w: (d @ w.T, 2 * x.T @ d), [x, w])
+
+    def test_a_single_array_not_in_a_tuple(self, rng):
+        assert gradcheck(np.exp, lambda d, x: d * np.exp(x), [rng.normal(size=5)])
+
+    def test_dicts_in_any_order(self, rng):
+        inputs = {"x": rng.normal(size=(4, 3)), "w": rng.normal(size=(3, 2))}
+        assert gradcheck(
+            lambda x, w: (x @ w, (x, w)),
+            lambda d, cache: {"d_w": cache[0].T @ d, "d_x": d @ cache[1].T},
+            inputs,
+        )
+
+    def test_nested_params_with_prefixes_of_their_own(self, rng):
+        inputs = {
+            "x": rng.normal(size=3),
+            "params": {"w": rng.normal(size=3), "b": [rng.normal(size=3)]},
+        }
+        assert gradcheck(
+            lambda x, params: x * params["w"] + params["b"][0],
+            lambda d, x, params: {"d_x": d * params["w"], "d_params": {"d_w": d * x, "d_b": [d]}},
+            inputs,
+        )
+
+    def test_float32_inputs_are_checked_in_float64(self, rng):
+        assert gradcheck(
+            np.sin, lambda d, x: d * np.cos(x), [rng.normal(size=5).astype(np.float32)]
+        )
+
+    def test_what_is_not_a_float_array_is_passed_on(self, rng):
+        def backward(d_out, x, power, name):
+            return (power * x ** (power - 1) * d_out,)
+
+        inputs = {"x": rng.normal(size=4), "power": 3, "name": None}
+        assert gradcheck(lambda x, power, name: x**power, backward, inputs)
+
+    @pytest.mark.parametrize("forward", [np.abs, lambda x: np.sqrt(x.real**2)])
+    def test_forward_that_is_not_complex_safe_is_checked_by_central_differences(self, rng, forward):
+        x = rng.normal(size=5)
+        report = gradcheck(forward, lambda d, x: d * np.sign(x), [x])
+        assert report
+        assert report.note.startswith("no complex step")
+        assert {row.method for row in report.rows} == {"central"}
+        assert not gradcheck(forward, lambda d, x: d, [x - 2])
+
+    def test_forward_that_casts_is_not_complex_safe(self, rng):
+        report = gradcheck(
+            lambda x: np.array(x, dtype=np.float64) ** 2,
+            lambda d, x: 2 * x * d,
+            [rng.normal(size=5)],
+        )
+        assert report
+        assert "ComplexWarning" in report.note
+
+    def test_a_zero_dimensional_and_an_empty_array(self):
+        inputs = {"a": np.array(2.0), "b": np.ones((0, 3))}
+        report = gradcheck(lambda a, b: a * 3 + b.sum(), lambda d, a, b: (3 * d, d + b), inputs)
+        assert report
+        assert [row.checked for row in report.rows if row.name == "b"] == ["none", "none"]
+
+
+class TestErrors:
+    def test_a_gradient_of_the_wrong_shape(self, rng):
+        with pytest.raises(ShapeError, match=r"d_w: expected \(3, 2\), as w; got \(2, 3\)"):
+            gradcheck(
+                lambda x, w: x @ w, lambda d, x, w: (d @ w.T, d.T @ x),
+                {"x": rng.normal(size=(4, 3)), "w": rng.normal(size=(3, 2))},
+            )  # fmt: skip
+
+    def test_a_missing_gradient(self, rng):
+        with pytest.raises(ConfigError, match="d_w: backward returns no such gradient"):
+            gradcheck(
+                lambda x, w: x * w, lambda d, x, w: (d * w,), {"x": np.ones(3), "w": np.ones(3)}
+            )
+
+    def test_narrow_arithmetic_inside(self):
+        with pytest.raises(DTypeError, match="forward: expected a float64 result.*float32"):
+            gradcheck(lambda x: x.astype(np.float32), lambda d, x: d, [np.ones(3)])
+
+    def test_an_input_changed_in_place(self):
+        def forward(x):
+            x *= 1.5
+            return x
+
+        with pytest.raises(ConfigError, match="in place|same result every time"):
+            gradcheck(forward, lambda d, x: d, [np.ones(3)])
+
+        def backward(d, x):
+            x += 1
+            return d
+
+        with pytest.raises(ConfigError, match="0: .*in place"):
+            gradcheck(lambda x: x * 1.0, backward, [np.ones(3)])
+
+    def test_a_forward_that_draws_anew_each_time(self, rng):
+        with pytest.raises(ConfigError, match="same result every time"):
+            gradcheck(lambda x: x * rng.normal(size=3), lambda d, x: d, [np.ones(3)])
+
+    def test_nothing_to_check(self):
+        with pytest.raises(ConfigError, match="at least one float array"):
+            gradcheck(lambda n: np.ones(n), lambda d, n: (d,), {"n": 3})
+
+    def test_wrong_options(self):
+        for options in ({"h": 0.0}, {"samples": -1}, {"d_out": np.ones(4)}):
+            with pytest.raises((ConfigError, ShapeError), match=next(iter(options))):
+                gradcheck(np.exp, lambda d, x: d * np.exp(x), [np.ones(3)], **options)
+
+    def test_the_users_arrays_are_left_alone(self, inputs):
+        for array in inputs.values():
+            array.flags.writeable = False
+        assert gradcheck(attention_forward, attention_backward, inputs)
+
+
+class TestReport:
+    def test_text_and_html(self, inputs):
+        def backward(d_out, cache):
+            grads = attention_backward(d_out, cache)
+            return grads._replace(d_k=-grads.d_k)
+
+        report = gradcheck(attention_forward, backward, inputs)
+        text, html = str(report), report._repr_html_()
+        assert "gradient check FAILED: 2 of 6" in text
+        assert text.count("FAIL ") == 2
+        assert html.startswith("<table style=")
+        assert html.count("<tr") == 7
+        assert html.count("#f4c7c3") == 2
+        for active in ("<script", "<iframe", "<svg", "class=", "onclick"):
+            assert active not in html
+
+    def test_upstream_of_ones_hides_what_random_shows(self, rng):
+        # rows of weights sum to 1: with ones upstream and v of ones every d_scores is 0
+        def forward(s):
+            e = np.exp(s - s.max(axis=-1, keepdims=True))
+            return e / e.sum(axis=-1, keepdims=True)
+
+        inputs = [rng.normal(size=(3, 4))]
+        wrong = lambda d, s: 0 * s  # noqa: E731
+        assert gradcheck(forward, wrong, inputs, d_out=np.ones((3, 4)))
+        assert not gradcheck(forward, wrong, inputs)

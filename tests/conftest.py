@@ -1,0 +1,26 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def sizes():
+    """Pairwise different sizes: equal ones hide transposes."""
+    return SimpleNamespace(B=4, H=6, H_kv=3, T_q=5, T_k=7, d_k=11, d_v=13, D=17)
+
+
+@pytest.fixture
+def qkv(rng, sizes):
+    """Queries, keys and values for grouped attention."""
+    s = sizes
+    return (
+        rng.normal(size=(s.B, s.H, s.T_q, s.d_k)),
+        rng.normal(size=(s.B, s.H_kv, s.T_k, s.d_k)),
+        rng.normal(size=(s.B, s.H_kv, s.T_k, s.d_v)),
+    )

@@ -1,0 +1,298 @@
+import numpy as np
+import pytest
+
+from mha_numpy import (
+    attention_backward,
+    attention_forward,
+    attention_stages,
+    scaled_dot_product_attention,
+)
+from tests.compare import assert_close
+from tests.core.configurations import SEEDS, attention_configuration
+from tests.core.naive import naive_attention
+
+
+def forward_and_backward(q, k, v, **options):
+    """Return the output and the gradients for a fixed random upstream gradient."""
+    out, cache = attention_forward(q, k, v, **options)
+    d_out = np.random.default_rng(7).normal(size=out.shape)
+    return out, attention_backward(d_out, cache)
+
+
+class TestValues:
+    def test_hand_computed_forward(self):
+        # scores log 1, log 3 -> weights 1/4, 3/4
+        q, k, v = np.array([[1.0]]), np.log([[1.0], [3.0]]), np.array([[8.0, 0.0], [0.0, 4.0]])
+        out, cache = attention_forward(q, k, v)
+        assert_close(cache.weights, [[1 / 4, 3 / 4]])
+        assert_close(out, [[2, 3]])
+        assert_close(cache.lse, [np.log(4)])
+
+    def test_hand_computed_backward(self):
+        q, k, v = np.array([[1.0]]), np.log([[1.0], [3.0]]), np.array([[8.0, 0.0], [0.0, 4.0]])
+        _, cache = attention_forward(q, k, v)
+        d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(np.array([[1.0, 0.0]]), cache)
+        # d_weights = [8, 0]; row mean 2; d_scores = [1/4 * 6, 3/4 * -2] = [1.5, -1.5]
+        assert_close(d_v, [[1 / 4, 0], [3 / 4, 0]])
+        assert_close(d_k, [[1.5], [-1.5]])
+        assert_close(d_q, [[1.5 * np.log(1) - 1.5 * np.log(3)]])
+        assert d_bias is None
+        assert d_head_gate is None
+
+    def test_scale_defaults_to_one_over_root_of_d_k(self, rng):
+        q, k, v = (rng.normal(size=(5, 4)) for _ in range(3))
+        assert_close(attention_forward(q, k, v)[0], attention_forward(q, k, v, scale=0.5)[0])
+
+    @pytest.mark.parametrize("seed", [s for s in SEEDS if s % 5 < 3][:60])
+    def test_equals_plain_loops(self, seed):
+        inputs, options = attention_configuration(seed)
+        out, cache = attention_forward(**inputs, **options)
+        expected, weights, lse = naive_attention(**inputs, **options)
+        assert_close(out, expected)
+        assert_close(cache.weights, weights)
+        assert_close(cache.lse, lse)
+
+
+class TestMeanings:
+    @pytest.mark.parametrize("H_kv", [1, 2, 3, 6])
+    def test_query_head_h_reads_key_head_h_over_G(self, rng, H_kv):
+        q, k, v = (rng.normal(size=(2, h, 5, 4)) for h in (6, H_kv, H_kv))
+        out, grads = forward_and_backward(q, k, v)
+        k_all, v_all = (np.repeat(x, 6 // H_kv, axis=1) for x in (k, v))
+        expected, all_grads = forward_and_backward(q, k_all, v_all)
+        assert_close(out, expected)
+        assert_close(grads.d_q, all_grads.d_q)
+        for mine, repeated in ((grads.d_k, all_grads.d_k), (grads.d_v, all_grads.d_v)):
+            groups = repeated.reshape(2, H_kv, 6 // H_kv, *repeated.shape[2:])
+            assert_close(mine, groups.sum(axis=2))
+
+    def test_keys_in_another_order_change_nothing(self, qkv, rng):
+        q, k, v = qkv
+        order = rng.permutation(k.shape[2])
+        out, grads = forward_and_backward(q, k, v)
+        permuted, permuted_grads = forward_and_backward(q, k[:, :, order], v[:, :, order])
+        assert_close(permuted, out)
+        assert_close(permuted_grads.d_k, grads.d_k[:, :, order])
+
+    def test_queries_in_another_order_reorder_the_output(self, qkv, rng):
+        q, k, v = qkv
+        order = rng.permutation(q.shape[2])
+        assert_close(
+            attention_forward(q[:, :, order], k, v)[0], attention_forward(q, k, v)[0][:, :, order]
+        )
+
+    @pytest.mark.parametrize("q_offset", [0, 2, -1])
+    def test_causal_output_does_not_react_to_the_future(self, qkv, q_offset):
+        q, k, v = qkv
+        out, _ = attention_forward(q, k, v, is_causal=True, q_offset=q_offset)
+        for j in range(7):
+            k_new, v_new = k.copy(), v.copy()
+            k_new[:, :, j] += 1
+            v_new[:, :, j] += 1
+            moved, _ = attention_forward(q, k_new, v_new, is_causal=True, q_offset=q_offset)
+            changed = np.abs(moved - out).max(axis=(0, 1, 3)) > 0
+            assert changed.tolist() == [j <= i + q_offset for i in range(5)]
+
+    def test_an_offset_per_sequence_equals_each_alone(self, qkv):
+        q, k, v = qkv
+        offsets = np.array([0, 2, -3, 9])
+        out, grads = forward_and_backward(
+            q, k, v, is_causal=True, window=(2, None), q_offset=offsets
+        )
+        for b, offset in enumerate(offsets):
+            one = slice(b, b + 1)
+            alone, _ = attention_forward(
+                q[one], k[one], v[one], is_causal=True, window=(2, None), q_offset=int(offset)
+            )
+            assert_close(out[one], alone)
+        rank_3, _ = attention_forward(q[:, 0], k[:, 0], v[:, 0], is_causal=True, q_offset=offsets)
+        rank_4, _ = attention_forward(
+            q[:, :1], k[:, :1], v[:, :1], is_causal=True, q_offset=offsets
+        )
+        assert_close(rank_3, rank_4[:, 0])
+
+    def test_ranks_agree(self, qkv):
+        q, k, v = (x[:, 0] for x in qkv)
+        out, grads = forward_and_backward(q, k, v)
+        for b in range(4):
+            assert_close(attention_forward(q[b], k[b], v[b])[0], out[b])
+        assert_close(attention_forward(q[:, None], k[:, None], v[:, None])[0][:, 0], out)
+
+    def test_everything_that_hides_combines(self, qkv, rng):
+        mask, bias = rng.random((5, 7)) < 0.6, np.where(rng.random((5, 7)) < 0.2, -np.inf, 0.0)
+        i, j = np.arange(5)[:, None] + 2, np.arange(7)
+        expected = mask & (bias == 0) & (j <= i) & (j >= i - 3)
+        _, cache = attention_forward(
+            *qkv, mask=mask, bias=bias, is_causal=True, window=(3, 5), q_offset=2
+        )
+        assert np.array_equal(
+            np.broadcast_to(cache.inputs.visible, cache.weights.shape)[0, 0], expected
+        )
+        assert np.array_equal(cache.weights[1, 2] > 0, expected)
+
+    def test_a_bias_of_minus_inf_hides_as_the_mask_does(self, qkv, rng):
+        mask = rng.random((4, 1, 5, 7)) < 0.5
+        by_mask, grads = forward_and_backward(*qkv, mask=mask)
+        by_bias, bias_grads = forward_and_backward(*qkv, bias=np.where(mask, 0.0, -np.inf))
+        assert_close(by_bias, by_mask)
+        assert_close(bias_grads.d_k, grads.d_k)
+        assert (bias_grads.d_bias[~mask] == 0).all()
+
+    def test_order_softcap_before_bias_and_mask(self, qkv):
+        bias = np.full((1, 7), 100.0)
+        bias[0, 0] = 0
+        _, cache = attention_forward(*qkv, softcap=0.5, bias=bias)
+        assert (cache.weights[..., 0] < 1e-40).all()  # a bias inside the cap could not do that
+
+    def test_a_gate_of_0_silences_a_head_and_its_gradients(self, qkv):
+        gate = np.array([1.0, 1.0, 0.0, 0.0, 1.0, 2.0])
+        out, grads = forward_and_backward(*qkv, head_gate=gate)
+        plain, _ = attention_forward(*qkv)
+        assert_close(out, plain * gate[:, None, None])
+        assert (grads.d_q[:, 2:4] == 0).all()
+        assert (grads.d_k[:, 1] == 0).all()
+        assert (grads.d_head_gate[2:4] != 0).all()
+
+    def test_returned_weights_are_per_head_and_before_dropout(self, qkv, rng):
+        dropout_mask = (rng.random((4, 6, 5, 7)) > 0.5) * 2.0
+        out, weights = scaled_dot_product_attention(
+            *qkv, dropout_mask=dropout_mask, return_weights=True
+        )
+        assert weights.shape == (4, 6, 5, 7)
+        assert_close(weights.sum(axis=-1), np.ones((4, 6, 5)))
+        shared_v = np.repeat(qkv[2], 2, axis=1)
+        assert_close(out, (weights * dropout_mask) @ shared_v)
+        assert_close(scaled_dot_product_attention(*qkv, dropout_mask=dropout_mask), out, "exact")
+
+
+class TestRowsThatSeeNothing:
+    def test_output_weights_gradients_and_lse(self, qkv):
+        mask = np.ones((5, 7), bool)
+        mask[3] = False
+        out, cache = attention_forward(*qkv, mask=mask)
+        assert (out[:, :, 3] == 0).all()
+        assert (cache.weights[:, :, 3] == 0).all()
+        assert (cache.lse[:, :, 3] == -np.inf).all()
+        d_out = np.random.default_rng(1).normal(size=out.shape)
+        grads = attention_backward(d_out, cache)
+        assert (grads.d_q[:, :, 3] == 0).all()
+        d_out[:, :, 3] = 1e6  # nothing comes through
+        again = attention_backward(d_out, cache)
+        assert_close(again.d_k, grads.d_k, "exact")
+        assert_close(again.d_v, grads.d_v, "exact")
+
+
+class TestNaN:
+    @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+    @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf: NumPy says so
+    def test_poison_reaches_only_rows_that_see_it(self, qkv, poison):
+        q, k, v = (x.copy() for x in qkv)
+        clean, clean_grads = forward_and_backward(q, k, v, is_causal=True, softcap=2.0)
+        k[0, 0, 2], v[0, 0, 2], q[1, 5, 4] = poison, poison, poison
+        out, grads = forward_and_backward(q, k, v, is_causal=True, softcap=2.0)
+        touched = np.zeros(out.shape[:3], bool)
+        touched[0, :2, 2:] = True  # group 0 of sequence 0, from key 2 on
+        touched[1, 5, 4] = True
+        assert_close(out[~touched], clean[~touched])
+        if np.isnan(poison):
+            assert np.isnan(out[touched]).all()
+        assert_close(grads.d_q[~touched], clean_grads.d_q[~touched])
+        # keys and values that no touched row sees: other groups, and the future of the row
+        assert_close(grads.d_v[0, 1:], clean_grads.d_v[0, 1:])
+        assert_close(grads.d_k[2:], clean_grads.d_k[2:])
+        assert_close(grads.d_k[1, :2], clean_grads.d_k[1, :2])
+        assert_close(grads.d_k[1, 2, 5:], clean_grads.d_k[1, 2, 5:])
+
+    def test_poison_in_padding_touches_nothing(self, qkv):
+        q, k, v = (x.copy() for x in qkv)
+        mask = np.arange(7) < 4
+        clean, clean_grads = forward_and_backward(q, k, v, mask=mask)
+        k[:, :, 4:], v[:, :, 4:] = np.nan, np.inf
+        out, grads = forward_and_backward(q, k, v, mask=mask)
+        assert_close(out, clean, "float64")
+        for mine, expected in zip(grads[:3], clean_grads[:3], strict=True):
+            assert_close(mine, expected)
+
+    def test_an_infinite_value_arrives_as_infinity(self):
+        v = np.array([[np.inf], [1.0]])
+        out, _ = attention_forward(
+            np.zeros((2, 3)), np.zeros((2, 3)), v, mask=np.eye(2, dtype=bool)
+        )
+        assert_close(out, [[np.inf], [1.0]])
+
+    def test_nan_upstream_in_a_row_that_sees_nothing(self, qkv):
+        mask = np.ones((5, 7), bool)
+        mask[3] = False
+        out, cache = attention_forward(*qkv, mask=mask)
+        d_out = np.ones_like(out)
+        d_out[:, :, 3] = np.nan
+        assert all(np.isfinite(g).all() for g in attention_backward(d_out, cache)[:3])
+
+
+class TestDtypes:
+    @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+    def test_kept(self, qkv, rng, dtype):
+        bias, gate = rng.normal(size=(6, 1, 7)), rng.normal(size=6)
+        narrow = [x.astype(dtype) for x in (*qkv, bias, gate)]
+        expected, expected_grads = forward_and_backward(
+            *(x.astype(np.float64) for x in narrow[:3]),
+            bias=narrow[3].astype(np.float64), head_gate=narrow[4].astype(np.float64),
+        )  # fmt: skip
+        out, grads = forward_and_backward(*narrow[:3], bias=narrow[3], head_gate=narrow[4])
+        assert {x.dtype for x in (out, *grads)} == {np.dtype(dtype)}
+        assert_close(out, expected, np.dtype(dtype).name)
+        for mine, wide in zip(grads, expected_grads, strict=True):
+            assert_close(mine, wide, np.dtype(dtype).name)
+
+    def test_mixed_floats_promote(self, qkv):
+        q, k, v = qkv
+        out, grads = forward_and_backward(q.astype(np.float32), k, v)
+        assert {x.dtype for x in (out, *grads[:3])} == {np.dtype(np.float64)}
+
+    def test_python_and_numpy_scalars_do_not_widen(self, qkv):
+        narrow = [x.astype(np.float32) for x in qkv]
+        out, grads = forward_and_backward(*narrow, scale=np.float64(0.3), softcap=np.float64(2))
+        assert {x.dtype for x in (out, *grads[:3])} == {np.dtype(np.float32)}
+
+    def test_longdouble_is_not_narrowed(self, qkv):
+        out, grads = forward_and_backward(*(x.astype(np.longdouble) for x in qkv))
+        assert out.dtype == grads.d_k.dtype == np.longdouble
+
+    @pytest.mark.parametrize("make", [np.asfortranarray, lambda x: np.repeat(x, 2, -1)[..., ::2]])
+    def test_memory_order_does_not_matter(self, qkv, make):
+        out, grads = forward_and_backward(*qkv)
+        other, other_grads = forward_and_backward(*(make(x) for x in qkv))
+        assert_close(other, out)
+        assert_close(other_grads.d_k, grads.d_k)
+
+
+@pytest.mark.parametrize("axis", ["B", "T_q", "T_k", "d_k", "d_v"])
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_empty_axes(axis, is_causal):
+    n = {"B": 2, "T_q": 3, "T_k": 4, "d_k": 5, "d_v": 6, axis: 0}
+    q = np.ones((n["B"], 4, n["T_q"], n["d_k"]))
+    k, v = np.ones((n["B"], 2, n["T_k"], n["d_k"])), np.ones((n["B"], 2, n["T_k"], n["d_v"]))
+    out, grads = forward_and_backward(q, k, v, is_causal=is_causal, bias=np.ones((4, 1, 1)))
+    assert out.shape == (n["B"], 4, n["T_q"], n["d_v"])
+    assert [g.shape for g in grads[:4]] == [q.shape, k.shape, v.shape, (4, 1, 1)]
+    if axis == "T_k":
+        assert (out == 0).all()
+    assert all(np.isfinite(g).all() for g in grads[:4])
+
+
+def test_stages(qkv):
+    bias = np.where(np.arange(7) == 3, -np.inf, 1.0)
+    _, cache = attention_forward(*qkv, softcap=2.0, bias=bias, is_causal=True)
+    stages = attention_stages(cache)
+    assert_close(stages.capped, 2 * np.tanh(stages.scores / 2))
+    assert_close(stages.biased, stages.capped + bias)
+    hidden = (np.arange(7) > np.arange(5)[:, None]) | (np.arange(7) == 3)
+    assert (stages.masked[..., hidden] == -np.inf).all()
+    assert_close(stages.masked[..., ~hidden], stages.biased[..., ~hidden])
+    assert_close(stages.weights, cache.weights, "exact")
+
+
+def test_stages_without_options_are_the_stage_before(qkv):
+    stages = attention_stages(attention_forward(*qkv)[1])
+    assert stages.capped is stages.scores
+    assert stages.masked is stages.biased is stages.scores

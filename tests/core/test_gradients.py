@@ -1,0 +1,130 @@
+"""Every differentiable input of every pair, by central difference and by complex step."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from mha_numpy.check import gradcheck
+from mha_numpy.core import (
+    MultiHeadParams,
+    RopeOptions,
+    attention_backward,
+    attention_forward,
+    linear_backward,
+    linear_forward,
+    multi_head_attention_backward,
+    multi_head_attention_forward,
+    rope_backward,
+    rope_forward,
+    softmax_backward,
+    softmax_forward,
+)
+from tests.compare import TOLERANCES
+from tests.core.configurations import SEEDS, attention_configuration
+
+
+def assert_gradients(forward, backward, inputs, seed=0):
+    """Fail unless all gradients agree with both numeric derivatives."""
+    report = gradcheck(forward, backward, inputs, rng=seed)
+    assert report.note == "", report.note
+    for method in ("central", "complex step"):
+        errors = report.errors(method)
+        assert errors, f"no {method} rows"
+        assert max(errors.values()) <= TOLERANCES[method], str(report)
+    assert report, str(report)
+
+
+def test_a_wrong_gradient_fails(rng):
+    def backward(d_out, cache):
+        grads = linear_backward(d_out, cache)
+        return grads._replace(d_w=grads.d_w * (1 + 1e-7))
+
+    inputs = {"x": rng.normal(size=(4, 3)), "w": rng.normal(size=(3, 2))}
+    with pytest.raises(AssertionError, match="central"):
+        assert_gradients(linear_forward, backward, inputs)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_attention(seed):
+    inputs, options = attention_configuration(seed)
+    if "bias" in inputs and np.isneginf(inputs["bias"]).any():
+        # -inf cannot be moved by a small step: only the finite part is differentiated
+        hidden = np.isneginf(inputs["bias"])
+
+        def forward(bias, **rest):
+            return attention_forward(bias=np.where(hidden, -np.inf, bias), **rest, **options)
+
+        inputs["bias"] = np.where(hidden, 0, inputs["bias"])
+        assert_gradients(forward, attention_backward, inputs, seed)
+    else:
+        assert_gradients(partial(attention_forward, **options), attention_backward, inputs, seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_softmax(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 6, size=1 + seed % 4))
+    mask = None if seed % 3 == 0 else rng.random(shape) < 0.6
+    inputs = {"scores": 3 * rng.normal(size=shape)}
+    assert_gradients(partial(softmax_forward, mask=mask), softmax_backward, inputs, seed)
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 3), (2, 5, 3), (1, 1, 3)])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_linear(rng, shape, with_bias):
+    inputs = {"x": rng.normal(size=shape), "w": rng.normal(size=(3, 4))}
+    if with_bias:
+        inputs["b"] = rng.normal(size=4)
+    assert_gradients(linear_forward, linear_backward, inputs)
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("rotary_dim", [None, 4, 0])
+@pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6), (2, 3, 5, 6)])
+def test_rope(rng, interleaved, rotary_dim, shape):
+    forward = partial(
+        rope_forward, positions=np.arange(5) + 3, interleaved=interleaved, rotary_dim=rotary_dim
+    )
+    assert_gradients(forward, rope_backward, {"x": rng.normal(size=shape)})
+
+
+def multi_head_configuration(seed):
+    """Return (inputs, options) of one random multi-head problem."""
+    rng = np.random.default_rng(seed)
+    B, H_kv, G = rng.integers(1, 3), rng.integers(1, 3), rng.integers(1, 4)
+    H, T_q, T_k, D, kdim, vdim, d_v, D_out = H_kv * G, *rng.integers(1, 6, size=7)
+    d_k = 2 * rng.integers(1, 3)
+    is_cross = seed % 3  # 0 self, 1 key input given, 2 key and value inputs given
+    if is_cross == 0:
+        T_k, kdim = T_q, D
+    if is_cross < 2:
+        vdim = kdim
+
+    def params(inputs, outputs):
+        w = rng.normal(size=(inputs, outputs)) / np.sqrt(inputs)
+        return w, (rng.normal(size=outputs) if seed % 4 else None)
+
+    inputs = {"x_q": rng.normal(size=(B, T_q, D))}
+    if is_cross:
+        inputs["x_k"] = rng.normal(size=(B, T_k, kdim))
+    if is_cross == 2:
+        inputs["x_v"] = rng.normal(size=(B, T_k, vdim))
+    shapes = [(D, H * d_k), (kdim, H_kv * d_k), (vdim, H_kv * d_v), (H * d_v, D_out)]
+    inputs["params"] = MultiHeadParams(*(array for shape in shapes for array in params(*shape)))
+    options = {"num_heads": H, "num_kv_heads": H_kv, "is_causal": bool(seed % 2)}
+    if seed % 5 == 0:
+        options["rope"] = RopeOptions(interleaved=bool(seed % 2))
+        options["q_offset"] = rng.integers(0, 4, size=B)
+    if seed % 5 == 1:
+        inputs["bias"], inputs["head_gate"] = rng.normal(size=(H, 1, T_k)), rng.normal(size=H)
+    if seed % 5 == 2:
+        options["mask"] = rng.random((B, 1, 1, T_k)) < 0.7
+    return inputs, options
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_multi_head_attention(seed):
+    inputs, options = multi_head_configuration(seed)
+    forward = partial(multi_head_attention_forward, **options)
+    assert_gradients(forward, multi_head_attention_backward, inputs, seed)

@@ -1,0 +1,289 @@
+"""What a user may get wrong: a typed error, one line, the argument, what was expected, what came."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import mha_numpy as mha
+from mha_numpy.core import MultiHeadParams, RopeOptions
+from mha_numpy.errors import (
+    BackendError,
+    ConfigError,
+    DTypeError,
+    MaskError,
+    MhaError,
+    ShapeError,
+)
+
+Q, K, V = np.ones((2, 6, 5, 8)), np.ones((2, 3, 7, 8)), np.ones((2, 3, 7, 4))
+X, W = np.ones((2, 5, 12)), np.ones((12, 12))
+PARAMS = MultiHeadParams(W, None, W, None, W, None, W, None)
+OUT, CACHE = mha.attention_forward(Q, K, V)
+RAGGED = [[1.0], [1.0, 2.0]]
+
+
+def attention(q=Q, k=K, v=V, **options):
+    return mha.attention_forward(q, k, v, **options)
+
+
+def multi_head(x_q=X, x_k=None, x_v=None, params=PARAMS, num_heads=4, **options):
+    return mha.multi_head_attention_forward(
+        x_q, x_k, x_v, params=params, num_heads=num_heads, **options
+    )
+
+
+def layer(**options):
+    return mha.nn.MultiHeadAttention(**{"embed_dim": 12, "num_heads": 4, **options})
+
+
+CASES = [
+    # attention: rank and sizes
+    (lambda: attention(q=np.ones(8)), ShapeError, r"q: expected \(B, H, T_q, d_k\).*got \(8,\)"),
+    (lambda: attention(q=np.ones((1,) * 5)), ShapeError, r"q: .*got \(1, 1, 1, 1, 1\)"),
+    (lambda: attention(k=K[0]), ShapeError, r"k: expected \(B=2, H_kv, T_k, d_k=8\).*got \(3, 7, 8\)"),
+    (lambda: attention(k=K[:1]), ShapeError, r"k: expected \(B=2.*q \(2, 6, 5, 8\); got \(1, 3, 7, 8\)"),
+    (lambda: attention(k=K[..., :7]), ShapeError, r"k: .*d_k=8.*got \(2, 3, 7, 7\)"),
+    (lambda: attention(k=np.ones((2, 4, 7, 8))), ShapeError, r"k: .*H_kv dividing H=6.*got \(2, 4"),
+    (lambda: attention(k=np.ones((2, 0, 7, 8)), v=np.ones((2, 0, 7, 4))), ShapeError, r"k: .*got \(2, 0"),
+    (lambda: attention(k=np.ones((2, 12, 7, 8)), v=np.ones((2, 12, 7, 4))), ShapeError, "dividing H=6"),
+    (lambda: attention(v=V[:, :2]), ShapeError, r"v: expected \(B=2, H_kv=3, T_k=7, d_v\).*got \(2, 2"),
+    (lambda: attention(v=V[:, :, :6]), ShapeError, r"v: .*T_k=7.*got \(2, 3, 6, 4\)"),
+    (lambda: attention(q=Q[0], k=K[0, :1], v=V[0, :1]), ShapeError, r"k: expected \(B=6"),
+    # attention: kinds
+    (lambda: attention(q=None), DTypeError, "q: expected a float array; got None"),
+    (lambda: attention(q="query"), DTypeError, "q: expected a float array; got 'query'"),
+    (lambda: attention(k=K.astype(int)), DTypeError, r"k: .*int64; write k.astype\(np.float64\)"),
+    (lambda: attention(v=V.astype(np.uint8)), DTypeError, "v: .*uint8"),
+    (lambda: attention(v=V > 0), DTypeError, "v: .*bool; a bool array is a mask"),
+    (lambda: attention(q=Q + 0j), DTypeError, "q: .*complex128; .*q.real"),
+    (lambda: attention(q=Q.astype(object)), DTypeError, "q: .*of object"),
+    (lambda: attention(q=RAGGED), DTypeError, r"q: expected a float array; got \[\[1.0\]"),
+    (lambda: attention(k=np.array("k")), DTypeError, "k: expected a float array"),
+    # attention: mask and bias
+    (lambda: attention(mask=np.ones((5, 7), int)), MaskError, "mask: .*bool.*int64; .*mask == 1.*mask == 0"),
+    (lambda: attention(mask=np.ones((5, 7))), MaskError, "mask: .*float64; .*bias=mask"),
+    (lambda: attention(mask=np.ones((7, 5), bool)), MaskError, r"mask: .*T_q=5, T_k=7.*got \(7, 5\)"),
+    (lambda: attention(mask=np.ones((2, 5, 7), bool)), MaskError, r"mask: .*H=6.*got \(2, 5, 7\)"),
+    (lambda: attention(mask=np.ones((2, 3, 5, 7), bool)), MaskError, r"mask: .*got \(2, 3, 5, 7\)"),
+    (lambda: attention(mask=np.ones((1,) * 5, bool)), MaskError, r"mask: .*got \(1, 1, 1, 1, 1\)"),
+    (lambda: attention(mask="causal"), MaskError, "mask: expected a bool array.*got 'causal'"),
+    (lambda: attention(mask=RAGGED), MaskError, "mask: expected a bool array"),
+    (lambda: attention(bias=np.ones((5, 7), bool)), ConfigError, "bias: expected floats; got bool; .*mask="),
+    (lambda: attention(bias=np.ones((5, 7), int)), DTypeError, "bias: .*int64"),
+    (lambda: attention(bias=np.ones((7, 5))), ShapeError, r"bias: .*T_q=5, T_k=7.*got \(7, 5\)"),
+    (lambda: attention(dropout_mask=np.ones((6, 5))), ShapeError, r"dropout_mask: .*got \(6, 5\)"),
+    (lambda: attention(dropout_mask=np.ones((5, 7), bool)), ConfigError, "dropout_mask: expected floats"),
+    # attention: options
+    (lambda: attention(is_causal=1), ConfigError, "is_causal: expected True or False; got 1"),
+    (lambda: attention(is_causal=np.ones((5, 7), bool)), ConfigError, "is_causal: expected True or False"),
+    (lambda: attention(q_offset=1.5), ConfigError, "q_offset: expected an int"),
+    (lambda: attention(q_offset=None), ConfigError, "q_offset: .*got None"),
+    (lambda: attention(q_offset=np.zeros(3, int)), ShapeError, r"q_offset: expected \(B=2,\).*got \(3,\)"),
+    (lambda: attention(q_offset=np.zeros((2, 1), int)), ConfigError, "q_offset: "),
+    (lambda: attention(Q[0, 0], K[0, 0], V[0, 0], q_offset=np.array([1])), ShapeError, "no batch axis"),
+    (lambda: attention(window=3), ConfigError, r"window: expected \(left, right\).*got 3"),
+    (lambda: attention(window=(1, -1)), ConfigError, "window: expected an integer >= 0; got -1"),
+    (lambda: attention(window=(1.0, 2)), ConfigError, "window: expected an integer; got 1.0"),
+    (lambda: attention(softcap=0), ConfigError, "softcap: expected a number > 0; got 0"),
+    (lambda: attention(softcap="2"), ConfigError, "softcap: expected a finite number; got '2'"),
+    (lambda: attention(scale=np.inf), ConfigError, "scale: expected a finite number; got inf"),
+    (lambda: attention(scale=np.ones(2)), ConfigError, "scale: expected a finite number"),
+    (lambda: attention(scale=True), ConfigError, "scale: expected a finite number; got True"),
+    (lambda: attention(head_gate=np.ones(3)), ShapeError, r"head_gate: expected \(H=6,\); got \(3,\)"),
+    (lambda: attention(head_gate=np.ones((3, 6))), ShapeError, r"head_gate: expected \(B=2, H=6\)"),
+    (lambda: attention(head_gate=np.ones(6, int)), DTypeError, "head_gate: .*int64"),
+    (lambda: attention(Q[0, 0], K[0, 0], V[0, 0], head_gate=np.ones(6)), ShapeError, "head_gate: "),
+    (lambda: attention(backend="gpu"), BackendError, "backend: expected one of .*got 'gpu'"),
+    (lambda: mha.scaled_dot_product_attention(Q, K[..., :3], V), ShapeError, "k: expected"),
+    # attention: backward
+    (lambda: mha.attention_backward(OUT[0], CACHE), ShapeError, r"d_out: expected \(B=2, H=6, T_q=5, d_v=4\)"),
+    (lambda: mha.attention_backward(OUT[..., :3], CACHE), ShapeError, r"d_out: .*got \(2, 6, 5, 3\)"),
+    (lambda: mha.attention_backward(None, CACHE), DTypeError, "d_out: .*got None"),
+    (lambda: mha.attention_backward(OUT.astype(int), CACHE), DTypeError, "d_out: .*int64"),
+    # softmax and linear
+    (lambda: mha.softmax_forward(np.float64(3)), ShapeError, r"scores: .*rank 1 to 4; got \(\)"),
+    (lambda: mha.softmax_forward(np.ones((1,) * 5)), ShapeError, "scores: "),
+    (lambda: mha.softmax_forward(np.ones(3), mask=np.ones(2, bool)), MaskError, r"mask: .*T_k=3.*got \(2,\)"),
+    (lambda: mha.softmax_forward(np.ones(3), mask=[1, 0, 1]), MaskError, "mask: expected a bool array"),
+    (
+        lambda: mha.softmax_backward(np.ones(2), mha.softmax_forward(np.ones(3))[1]),
+        ShapeError,
+        r"d_weights: expected \(T_k=3,\)",
+    ),
+    (lambda: mha.linear_forward(X, np.ones((11, 3))), ShapeError, r"x: expected \(..., I=11\).*got \(2, 5, 12\)"),
+    (lambda: mha.linear_forward(X, np.ones(12)), ShapeError, r"w: expected \(I, O\); got \(12,\)"),
+    (lambda: mha.linear_forward(X, W, np.ones(11)), ShapeError, r"b: expected \(O=12,\).*got \(11,\)"),
+    (lambda: mha.linear_forward(np.float64(1), W), ShapeError, "x: "),
+    (
+        lambda: mha.linear_backward(np.ones((2, 5, 3)), mha.linear_forward(X, W)[1]),
+        ShapeError,
+        r"d_out: expected \(2, 5, 12\); got \(2, 5, 3\)",
+    ),
+    # heads
+    (lambda: mha.split_heads(X, 5), ShapeError, r"x: .*num_heads=5.*got \(2, 5, 12\), and 12 / 5 leaves 2"),
+    (lambda: mha.split_heads(X[0], 4), ShapeError, r"x: expected \(B, T, H\*d\); got \(5, 12\)"),
+    (lambda: mha.split_heads(X, 0), ConfigError, "num_heads: expected an integer >= 1; got 0"),
+    (lambda: mha.split_heads(X, 4.0), ConfigError, "num_heads: expected an integer; got 4.0"),
+    (lambda: mha.merge_heads(X), ShapeError, r"heads: expected \(B, H, T, d\); got \(2, 5, 12\)"),
+    # multi-head
+    (lambda: multi_head(x_q=X[0]), ShapeError, r"x_q: expected \(B, T_q, D\); got \(5, 12\)"),
+    (lambda: multi_head(x_k=X[:1]), ShapeError, r"x_k: expected \(B=2, T_k, kdim\) to match x_q"),
+    (lambda: multi_head(x_k=X, x_v=X[:, :4]), ShapeError, r"x_v: expected \(B=2, T_k=5, vdim\)"),
+    (lambda: multi_head(x_q=X.astype(int)), DTypeError, "x_q: .*int64"),
+    (lambda: multi_head(num_heads=5), ShapeError, r"w_q: expected H=5 to divide its columns; got \(12, 12\)"),
+    (lambda: multi_head(num_heads=None), ConfigError, "num_heads: expected an integer; got None"),
+    (lambda: multi_head(num_kv_heads=3), ConfigError, "num_kv_heads: expected a divisor of num_heads=4; got 3"),
+    (lambda: multi_head(num_kv_heads=2), ShapeError, r"w_k: expected \(kdim=12, H_kv\*d_k=6\).*got \(12, 12\)"),
+    (lambda: multi_head(params=(W, W, W, W)), ConfigError, "params: expected MultiHeadParams; got tuple"),
+    (lambda: multi_head(params=PARAMS._replace(w_q=W[:11])), ShapeError, r"w_q: expected \(D=12"),
+    (lambda: multi_head(params=PARAMS._replace(w_o=W[:8])), ShapeError, r"w_o: expected \(H\*d_v=12, D_out\)"),
+    (lambda: multi_head(params=PARAMS._replace(w_v=None)), DTypeError, "w_v: .*got None"),
+    (lambda: multi_head(params=PARAMS._replace(b_q=np.ones(3))), ShapeError, r"b_q: expected \(H\*d_k=12,\)"),
+    (lambda: multi_head(mask=np.ones((2, 5, 5), bool)), MaskError, r"mask: .*got \(2, 5, 5\)"),
+    (lambda: multi_head(rope=RopeOptions(rotary_dim=5)), ConfigError, "rotary_dim: .*even number up to d=3"),
+    (
+        lambda: mha.multi_head_attention_backward(X[0], multi_head()[1]),
+        ShapeError,
+        r"d_out: expected \(B=2, T_q=5, D_out=12\); got \(5, 12\)",
+    ),
+    # decode
+    (
+        lambda: mha.multi_head_attention_decode(X, kv_cache={}, params=PARAMS, num_heads=4),
+        ConfigError,
+        "kv_cache: expected a KVCache; got dict",
+    ),
+    (
+        lambda: mha.multi_head_attention_decode(
+            X, kv_cache=mha.KVCache(), params=PARAMS, num_heads=4, q_offset=3
+        ),
+        ConfigError,
+        "q_offset: expected none",
+    ),
+    (lambda: mha.KVCache().append(K[0], V), ShapeError, r"k: expected \(B, H_kv, T, d_k\); got \(3, 7, 8\)"),
+    (lambda: mha.KVCache().append(K, V[:, :2]), ShapeError, r"v: expected \(B=2, H_kv=3, T=7, d_v\)"),
+    (lambda: mha.KVCache().append(K.astype(int), V), DTypeError, "k: .*int64"),
+    # positions
+    (lambda: mha.rope_forward(np.ones(8)), ShapeError, r"x: expected \(B, H, T, d\)"),
+    (lambda: mha.rope_forward(np.ones((5, 7))), ShapeError, "x: expected an even last axis.*d=7"),
+    (lambda: mha.rope_forward(np.ones((5, 8)), rotary_dim=3), ConfigError, "rotary_dim: .*got 3"),
+    (lambda: mha.rope_forward(np.ones((5, 8)), rotary_dim=10), ConfigError, "rotary_dim: .*up to d=8"),
+    (lambda: mha.rope_forward(np.ones((5, 8)), base=-1.0), ConfigError, "base: expected a number > 0"),
+    (lambda: mha.rope_forward(np.ones((5, 8)), interleaved="yes"), ConfigError, "interleaved: "),
+    (lambda: mha.rope_forward(np.ones((5, 8)), positions=3), ShapeError, r"positions: .*\(T=5,\)"),
+    (lambda: mha.rope_forward(np.ones((5, 8)), positions=np.arange(4)), ShapeError, r"positions: .*got \(4,\)"),
+    (lambda: mha.rope_forward(np.ones((5, 8)), positions=["a"] * 5), ShapeError, "positions: "),
+    (
+        lambda: mha.rope_backward(np.ones((4, 8)), mha.rope_forward(np.ones((5, 8)))[1]),
+        ShapeError,
+        r"d_out: expected \(5, 8\); got \(4, 8\)",
+    ),
+    (lambda: mha.alibi_bias(0, 3), ConfigError, "H: expected an integer >= 1; got 0"),
+    (lambda: mha.alibi_bias(2, -1), ConfigError, "T_q: "),
+    (lambda: mha.alibi_bias(2, 3, q_offset=0.5), ConfigError, "q_offset: "),
+    (lambda: mha.sinusoidal_positions(5, 0), ConfigError, "D: "),
+    (lambda: mha.sinusoidal_positions(5, 4, base=0), ConfigError, "base: "),
+    # masks
+    (lambda: mha.causal_mask(-1), ConfigError, "T_q: expected an integer >= 0; got -1"),
+    (lambda: mha.causal_mask(3, 2.5), ConfigError, "T_k: "),
+    (lambda: mha.causal_mask(3, q_offset="end"), ConfigError, "q_offset: "),
+    (lambda: mha.window_mask(3, window=(1,)), ConfigError, "window: "),
+    (lambda: mha.padding_mask(np.array([1.0]), 3), ConfigError, r"lengths: .*got \(1,\) float64"),
+    (lambda: mha.padding_mask(np.array([4]), 3), ConfigError, "lengths: .*0 to T_k=3"),
+    (lambda: mha.padding_mask(3, 3), ConfigError, "lengths: "),
+    (lambda: mha.combine_masks(np.ones(3, bool), np.ones(3)), MaskError, r"masks\[1\]: .*float64"),
+    (lambda: mha.combine_masks(np.ones(3, bool), np.ones(2, bool)), MaskError, r"masks\[1\]: .*got \(2,\)"),
+    (lambda: mha.explain_mask(np.ones(3, bool)), MaskError, r"mask: .*got \(3,\)"),
+    (lambda: mha.explain_mask(np.ones((3, 3))), MaskError, "mask: .*float64"),
+    (lambda: mha.explain_mask(mha.causal_mask(3), query_labels=["a"]), ConfigError, "query_labels: .*T_q=3"),
+    # layer
+    (lambda: layer(num_heads=5), ConfigError, "num_heads: expected a divisor of embed_dim=12.*got 5"),
+    (lambda: layer(num_kv_heads=3), ConfigError, "num_kv_heads: expected a divisor of num_heads=4"),
+    (lambda: layer(embed_dim="12"), ConfigError, "embed_dim: expected an integer; got '12'"),
+    (lambda: layer(head_dim=0), ConfigError, "head_dim: "),
+    (lambda: layer(dropout_p=1.0), ConfigError, "dropout_p: expected 0 <= p < 1; got 1.0"),
+    (lambda: layer(rope=True), ConfigError, "rope: expected RopeOptions"),
+    (lambda: layer(bias=None), ConfigError, "bias: expected True or False; got None"),
+    (lambda: layer(backend="cuda"), BackendError, "backend: "),
+    (lambda: layer()(X[..., :11]), ShapeError, r"query: expected \(B, T_q, D=12\).*got \(2, 5, 11\)"),
+    (lambda: layer()(None), DTypeError, "query: .*got None"),
+    (lambda: layer()(X, X[:1]), ShapeError, r"key: expected \(B=2, T_k, kdim=12\)"),
+    (lambda: layer()(X, X, X[:, :4]), ShapeError, r"value: expected \(B=2, T_k=5, vdim=12\)"),
+    (lambda: layer()(X, X, kv_cache=mha.KVCache()), ConfigError, "kv_cache: "),
+    (lambda: layer().backward(X), MhaError, "backward: expected a forward before it"),
+    (lambda: layer().astype(int), DTypeError, "dtype: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "message"), CASES, ids=range(len(CASES)))
+def test_a_typed_error_in_one_line(call, error, message):
+    with pytest.raises(error, match=message) as raised:
+        call()
+    assert isinstance(raised.value, MhaError)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 250
+
+
+def test_there_are_many():
+    assert len(CASES) >= 60
+
+
+def test_shape_and_value_errors_are_also_the_builtin_ones():
+    assert issubclass(ShapeError, ValueError)
+    assert issubclass(MaskError, ValueError)
+    assert issubclass(ConfigError, ValueError)
+    assert issubclass(DTypeError, TypeError)
+
+
+def test_every_public_function_is_tried():
+    tried = inspect.getsource(inspect.getmodule(test_there_are_many))
+    functions = [name for name in mha.__all__ if inspect.isfunction(getattr(mha, name))]
+    untried = {name for name in functions if f"mha.{name}(" not in tried}
+    assert untried == {"attention_stages", "gradcheck"}  # takes a cache; has tests of its own
+
+
+class TestInputsAreLeftAlone:
+    """Read-only arrays go in: a write anywhere would raise."""
+
+    @staticmethod
+    def frozen(rng, *shape):
+        array = rng.normal(size=shape)
+        array.flags.writeable = False
+        return array
+
+    def test_attention(self, rng):
+        q, k, v = (self.frozen(rng, *x.shape) for x in (Q, K, V))
+        mask = mha.padding_mask(np.array([7, 3]), 7)
+        mask.flags.writeable = False
+        out, cache = mha.attention_forward(
+            q, k, v, mask=mask, bias=self.frozen(rng, 6, 1, 7), softcap=2.0, is_causal=True,
+            dropout_mask=self.frozen(rng, 2, 6, 5, 7), head_gate=self.frozen(rng, 2, 6),
+        )  # fmt: skip
+        mha.attention_backward(self.frozen(rng, *out.shape), cache)
+
+    def test_multi_head(self, rng):
+        params = MultiHeadParams(
+            *(self.frozen(rng, *s) for _ in range(4) for s in ((12, 12), (12,)))
+        )
+        out, cache = mha.multi_head_attention_forward(
+            self.frozen(rng, 2, 5, 12), params=params, num_heads=2, rope=RopeOptions()
+        )
+        mha.multi_head_attention_backward(self.frozen(rng, *out.shape), cache)
+        mha.multi_head_attention_decode(
+            self.frozen(rng, 2, 5, 12), kv_cache=mha.KVCache(), params=params, num_heads=2
+        )
+
+    def test_the_rest(self, rng):
+        weights, cache = mha.softmax_forward(self.frozen(rng, 3, 4), mask=np.eye(3, 4, dtype=bool))
+        mha.softmax_backward(self.frozen(rng, 3, 4), cache)
+        out, cache = mha.linear_forward(
+            self.frozen(rng, 3, 4), self.frozen(rng, 4, 2), self.frozen(rng, 2)
+        )
+        mha.linear_backward(self.frozen(rng, 3, 2), cache)
+        out, cache = mha.rope_forward(self.frozen(rng, 3, 4))
+        mha.rope_backward(self.frozen(rng, 3, 4), cache)
+
+    def test_backward_twice_gives_the_same(self, rng):
+        d_out = rng.normal(size=OUT.shape)
+        first, second = (mha.attention_backward(d_out, CACHE) for _ in range(2))
+        assert all(np.array_equal(a, b) for a, b in zip(first[:3], second[:3], strict=True))

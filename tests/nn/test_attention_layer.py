@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+
+from mha_numpy import KVCache, MultiHeadParams, RopeOptions, multi_head_attention_forward
+from mha_numpy.check import gradcheck
+from mha_numpy.errors import MhaError
+from mha_numpy.nn import Layer, MultiHeadAttention
+from tests.compare import TOLERANCES, assert_close
+
+
+def with_biases(layer, rng):
+    """Give the layer biases that are not zero."""
+    for name in ("b_q", "b_k", "b_v", "b_o"):
+        layer.params[name] = rng.normal(size=layer.params[name].shape)
+    return layer
+
+
+class TestMultiHeadAttention:
+    def test_equals_core(self, rng):
+        layer = with_biases(
+            MultiHeadAttention(12, 4, 2, head_dim=5, value_dim=3, kdim=7, vdim=8), rng
+        )
+        x_q, x_k, x_v = (rng.normal(size=(2, T, n)) for T, n in ((5, 12), (6, 7), (6, 8)))
+        out, weights = layer(x_q, x_k, x_v, is_causal=True, return_weights=True)
+        params = MultiHeadParams(**layer.params)
+        expected, cache = multi_head_attention_forward(
+            x_q, x_k, x_v, params=params, num_heads=4, num_kv_heads=2, is_causal=True
+        )
+        assert_close(out, expected, "exact")
+        assert_close(weights, cache.attention.weights, "exact")
+
+    @pytest.mark.parametrize("inputs", ["query", "query key", "query key value", "query value"])
+    def test_gradients_of_inputs_and_params(self, rng, inputs):
+        layer = with_biases(MultiHeadAttention(8, 4, 2, rope=RopeOptions()), rng)
+        arrays = {name: rng.normal(size=(2, 5, 8)) for name in inputs.split()}
+
+        def forward(params, **arrays):
+            layer.params = dict(params)
+            return layer(**arrays, is_causal=True, softcap=3.0), None
+
+        def backward(d_out, _):
+            layer.zero_grads()
+            d_inputs = dict(zip(("query", "key", "value"), layer.backward(d_out), strict=True))
+            assert {n for n, g in d_inputs.items() if g is not None} == set(arrays)
+            return {"params": layer.grads, **{n: d_inputs[n] for n in arrays}}
+
+        report = gradcheck(forward, backward, {"params": layer.params, **arrays})
+        assert report, str(report)
+        assert max(report.errors("central").values()) <= TOLERANCES["central"]
+        assert len(report.errors("complex step")) == 8 + len(arrays)
+
+    def test_gradients_accumulate_until_zeroed(self, rng):
+        layer = MultiHeadAttention(8, 2)
+        x, d_out = rng.normal(size=(2, 5, 8)), rng.normal(size=(2, 5, 8))
+        layer(x)
+        layer.backward(d_out)
+        once = {name: g.copy() for name, g in layer.grads.items()}
+        layer.backward(d_out)
+        assert_close(layer.grads["w_q"], 2 * once["w_q"])
+        layer.zero_grads()
+        assert all((g == 0).all() for _, g in layer.named_grads())
+        layer.backward(d_out)
+        assert_close(layer.grads["w_q"], once["w_q"])
+
+    @pytest.mark.parametrize("rope", [None, RopeOptions()])
+    def test_decoding_equals_the_full_forward(self, rng, rope):
+        layer = with_biases(MultiHeadAttention(8, 4, 1, rope=rope), rng)
+        x = rng.normal(size=(2, 6, 8))
+        expected, weights = layer(x, is_causal=True, return_weights=True)
+        kv_cache = KVCache()
+        for t in range(6):
+            out, new = layer(x[:, t : t + 1], kv_cache=kv_cache, return_weights=True)
+            assert_close(out[:, 0], expected[:, t])
+            assert_close(new[:, :, 0], weights[:, :, t, : t + 1])
+        with pytest.raises(MhaError, match="without kv_cache"):
+            layer.backward(out)
+
+    def test_dropout(self, rng):
+        x = rng.normal(size=(2, 5, 8))
+        plain = MultiHeadAttention(8, 2, rng=3)
+        layer = MultiHeadAttention(8, 2, dropout_p=0.5, rng=3)
+        out, weights = layer(x, return_weights=True)
+        assert_close(weights.sum(axis=-1), np.ones((2, 2, 5)))  # before dropout
+        assert np.abs(out - plain(x)).max() > 1e-3
+        assert np.abs(out - layer(x)).max() > 1e-3
+        again = MultiHeadAttention(8, 2, dropout_p=0.5, rng=3)
+        assert_close(again(x), out, "exact")
+        assert_close(layer.eval()(x), plain(x), "exact")
+        assert not layer.training
+        layer.train()
+        mean = np.mean([layer(x) for _ in range(3000)], axis=0)
+        assert np.abs(mean - plain(x)).max() < 0.05  # 1 / (1 - p) keeps the mean
+
+    def test_initialisation(self):
+        layer = MultiHeadAttention(64, 4, 2, rng=1)
+        for name, bound in (("w_q", np.sqrt(6 / 128)), ("w_k", np.sqrt(6 / 96)), ("w_o", 1 / 8)):
+            w = layer.params[name]
+            assert 0.98 * bound < np.abs(w).max() <= bound
+            assert abs(w.mean()) < 0.05 * bound
+        assert (layer.params["b_q"] == 0).all()
+        assert np.array_equal(
+            MultiHeadAttention(64, 4, 2, rng=1).params["w_q"], layer.params["w_q"]
+        )
+        assert not np.array_equal(
+            MultiHeadAttention(64, 4, 2, rng=2).params["w_q"], layer.params["w_q"]
+        )
+
+    def test_parameters_and_repr(self):
+        assert MultiHeadAttention(768, 12).num_parameters == 4 * 768 * 768 + 4 * 768
+        assert MultiHeadAttention(768, 12, bias=False).num_parameters == 4 * 768 * 768
+        assert (
+            repr(MultiHeadAttention(8, 2))
+            == "MultiHeadAttention(embed_dim=8, num_heads=2, 288 parameters)"
+        )
+        assert "num_kv_heads=1 (multi-query)" in repr(MultiHeadAttention(8, 2, 1))
+        text = repr(MultiHeadAttention(8, 1, head_dim=4, kdim=3, bias=False, dropout_p=0.1))
+        assert text == (
+            "MultiHeadAttention(embed_dim=8, num_heads=1, head_dim=4, kdim=3, bias=False, "
+            "dropout_p=0.1, 88 parameters)"
+        )
+
+    def test_float32(self, rng):
+        layer = MultiHeadAttention(8, 2, dropout_p=0.3).astype(np.float32)
+        out = layer(rng.normal(size=(2, 5, 8)).astype(np.float32))
+        layer.backward(out)
+        assert {out.dtype, *(g.dtype for _, g in layer.named_grads())} == {np.dtype(np.float32)}
+
+
+class TestLayer:
+    class Block(Layer):
+        def __init__(self):
+            super().__init__()
+            self.attention = MultiHeadAttention(8, 2)
+            self.stack = [MultiHeadAttention(8, 4), MultiHeadAttention(8, 1)]
+            self.params["scale"] = np.ones(8)
+
+    def test_dotted_names(self):
+        block = self.Block()
+        names = [name for name, _ in block.named_params()]
+        assert names[:2] == ["scale", "attention.w_q"]
+        assert "stack.1.b_o" in names
+        assert [name for name, _ in block.named_grads()] == names
+        assert block.num_parameters == 8 + 3 * 288
+
+    def test_modes_and_zeroing_reach_all_children(self, rng):
+        block = self.Block()
+        x = rng.normal(size=(1, 3, 8))
+        block.stack[1](x)
+        block.stack[1].backward(x)
+        block.zero_grads()
+        assert not block.stack[1].grads
+        block.eval()
+        assert not block.stack[0].training
+        block.astype(np.float32)
+        assert {a.dtype for _, a in block.named_params()} == {np.dtype(np.float32)}
+
+    def test_the_base_has_no_forward(self):
+        with pytest.raises(NotImplementedError):
+            Layer()(1)
+        with pytest.raises(NotImplementedError):
+            Layer().backward(np.ones(1))

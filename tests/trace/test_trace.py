@@ -1,0 +1,198 @@
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from mha_numpy import attention_backward, attention_forward, rope_forward, softmax_forward
+from mha_numpy.core import RopeOptions, step
+from mha_numpy.core.multihead import multi_head_attention_backward, multi_head_attention_forward
+from mha_numpy.errors import ShapeError
+from mha_numpy.trace import trace
+from tests.core.configurations import attention_configuration
+from tests.core.test_gradients import multi_head_configuration
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_axes_of_every_step_fit_and_agree(seed):
+    inputs, options = multi_head_configuration(seed)
+    with trace() as t:
+        out, cache = multi_head_attention_forward(**inputs, **options)
+        multi_head_attention_backward(np.ones_like(out), cache)
+    sizes = t.sizes  # raises where a step's axes do not fit its array, or two steps disagree
+    assert sizes["H"] == options["num_heads"]
+    assert sizes["T_k"] == cache.attention.inputs.k.shape[2]
+    names = [s.name for s in t]
+    assert len(names) == len(set(names))
+    for s in t:
+        if s.name.startswith("d_") and s.name.removeprefix("d_") in names:
+            assert s.array.shape == t[s.name.removeprefix("d_")].shape
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_axes_at_every_rank(seed):
+    inputs, options = attention_configuration(seed)
+    with trace() as t:
+        out, cache = attention_forward(**inputs, **options)
+        attention_backward(np.ones_like(out), cache)
+    assert t.sizes["d_k"] == inputs["q"].shape[-1]
+
+
+def test_a_wrong_axis_is_noticed():
+    with trace() as t:
+        step("a", np.ones((2, 3)), "T_q T_k")
+        step("b", np.ones((3, 2)), "T_q T_k")
+    with pytest.raises(ShapeError, match="b: expected"):
+        _ = t.sizes
+
+
+def test_the_seven_stages_of_self_attention():
+    inputs, options = multi_head_configuration(3)  # self-attention, biases, causal
+    with trace() as t:
+        multi_head_attention_forward(inputs["x_q"], params=inputs["params"], **options)
+    axes = {s.name: s.axes for s in t}
+    assert [axes[name] for name in (
+        "x_q", "q_by_token", "q", "scores", "weights", "heads", "heads_by_token", "merged", "out"
+    )] == [
+        "B T_q D", "B T_q H d_k", "B H T_q d_k", "B H T_q T_k", "B H T_q T_k", "B H T_q d_v",
+        "B T_q H d_v", "B T_q H*d_v", "B T_q D_out",
+    ]  # fmt: skip
+
+
+def test_view_or_copy_is_measured(rng):
+    inputs, options = multi_head_configuration(3)
+    with trace() as t:
+        out, cache = multi_head_attention_forward(inputs["x_q"], params=inputs["params"], **options)
+        multi_head_attention_backward(rng.normal(size=out.shape), cache)
+    memory = {s.name: s.memory for s in t}
+    assert memory["x_q"] == "input"
+    assert memory["x_k"] == "is x_q"
+    assert memory["q_projected"] == "new"
+    assert memory["q_by_token"] == "view of q_projected"
+    assert memory["q"] == "view of q_by_token"
+    assert memory["heads_by_token"] == "view of heads"
+    assert memory["d_heads"] == "view of d_heads_by_token"
+    for s in t:
+        if s.memory.startswith("view of"):
+            assert np.shares_memory(s.array, t[s.memory.removeprefix("view of ")])
+
+
+def test_a_copy_is_told_from_new_numbers():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    with trace() as t:
+        step("x", x, "A B C")
+        step("y", x.swapaxes(1, 2), "A C B", "x.transpose(0, 2, 1)")
+        step("z", x.swapaxes(1, 2).reshape(2, 12), "A C*B", "y.reshape(2, 12)")
+        step("w", x.swapaxes(1, 2).reshape(2, 12) + 1, "A C*B", "z + 1")
+    assert [s.memory for s in t] == ["input", "view of x", "copy of y", "new"]
+    assert [s.layout for s in t] == ["C", "strided", "C", "C"]
+
+
+def test_options_that_were_not_given_leave_no_row(rng):
+    x = rng.normal(size=(5, 4))
+    with trace() as t:
+        out, cache = attention_forward(x, x.copy(), x.copy())
+        attention_backward(rng.normal(size=out.shape), cache)
+    assert [s.name for s in t] == [
+        "q", "k", "v", "scores", "weights", "heads",
+        "d_heads", "d_weights", "d_v", "d_scores", "d_q", "d_k",
+    ]  # fmt: skip
+    with trace() as t:
+        out, cache = attention_forward(
+            x, x.copy(), x.copy(), softcap=2.0, bias=np.ones((5, 5)), is_causal=True,
+            dropout_mask=np.full((5, 5), 2.0),
+        )  # fmt: skip
+        attention_backward(rng.normal(size=out.shape), cache)
+    assert [s.name for s in t][3:] == [
+        "scores", "capped", "biased", "masked", "weights", "dropped", "heads",
+        "d_heads", "d_dropped", "d_v", "d_weights", "d_capped", "d_scores", "d_q", "d_k",
+    ]  # fmt: skip
+
+
+def test_steps_are_untouched_and_results_the_same(rng):
+    x = rng.normal(size=(5, 4))
+    plain, _ = attention_forward(x, x, x)
+    with trace() as t:
+        watched, _ = attention_forward(x, x, x)
+    assert np.array_equal(plain, watched)
+    assert step("x", x, "T D") is x
+    assert len(t) == 6  # nothing after the block
+
+
+def test_an_inner_block_records_alone_and_threads_are_not_heard(rng):
+    x = rng.normal(size=(5, 4))
+    with trace() as outer:
+        with trace() as inner:
+            softmax_forward(x)
+        thread = threading.Thread(target=softmax_forward, args=(x,))
+        thread.start()
+        thread.join()
+        rope_forward(x)
+    assert [s.name for s in inner] == ["scores", "weights"]
+    assert len(outer) == 0
+
+
+def test_an_error_inside_ends_the_recording(rng):
+    def fails():
+        with trace():
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fails()
+    with trace() as t:
+        pass
+    softmax_forward(rng.normal(size=3))
+    assert len(t) == 0
+
+
+class TestReports:
+    @pytest.fixture
+    def recorded(self, rng):
+        with trace() as t:
+            out, cache = attention_forward(
+                *(rng.normal(size=(3, 4)) for _ in range(3)), is_causal=True
+            )
+            attention_backward(rng.normal(size=out.shape), cache)
+        return t
+
+    def test_text(self, recorded):
+        text = str(recorded)
+        assert "scale * q @ k.T" in text
+        assert "(3, 4)" in text
+        assert len(text.splitlines()) == 3 + len(recorded)
+        assert text.isascii()
+
+    def test_html_survives_where_scripts_are_stripped(self, recorded):
+        html = recorded._repr_html_()
+        assert html.count("<tr") == 1 + len(recorded)
+        for active in ("<script", "<iframe", "<svg", "class=", "onclick", "javascript:"):
+            assert active not in html
+
+    def test_json(self, recorded):
+        steps = json.loads(
+            recorded.to_json(values=True), parse_constant=lambda name: pytest.fail(name)
+        )
+        masked = next(s for s in steps if s["name"] == "masked")
+        assert masked["values"][0][1] == "-inf"
+        assert masked["shape"] == [3, 3]
+        assert masked["axes"] == ["T_q", "T_k"]
+        assert "values" not in json.loads(recorded.to_json())[0]
+
+    def test_lookup(self, recorded):
+        assert recorded["scores"].shape == (3, 3)
+        with pytest.raises(KeyError, match="no step is named 'score'"):
+            recorded["score"]
+
+    def test_halves(self, recorded):
+        forward, backward = (recorded.table(backward=b).rows for b in (False, True))
+        assert len(forward) + len(backward) == len(recorded)
+        assert all(row[1].startswith("d_") for row in backward)
+
+
+def test_rope_is_on_record(rng):
+    inputs, options = multi_head_configuration(15)
+    assert isinstance(options["rope"], RopeOptions)
+    with trace() as t:
+        out, cache = multi_head_attention_forward(**inputs, **options)
+        multi_head_attention_backward(np.ones_like(out), cache)
+    assert {"q_rotated", "k_rotated", "d_q_turned_back", "d_k_turned_back"} <= {s.name for s in t}
