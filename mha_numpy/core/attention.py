@@ -7,7 +7,7 @@ from mha_numpy.core.attention_types import AttentionCache, AttentionGrads
 from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
-from mha_numpy.core.shapes import check_shape, sum_to_shape
+from mha_numpy.core.shapes import broadcast_axes, check_shape, sum_to_shape
 from mha_numpy.core.softmax import softmax_backward, softmax_forward
 from mha_numpy.core.steps import step
 from mha_numpy.core.visibility import only_visible
@@ -97,6 +97,10 @@ def attention_forward(
     step("k", k, f"{per_key} T_k d_k")
     step("v", v, f"{per_key} T_k d_v")
     cells = f"{per_query} T_q T_k"
+    if bias is not None:
+        step("bias", bias, broadcast_axes(bias.shape, cells, (*q.shape[:-1], k.shape[-2])))
+    if head_gate is not None:
+        step("head_gate", head_gate, "H" if head_gate.ndim == 1 else "B H")
 
     # 1. match: how well does each query fit each key?
     scores = scale * shared_matmul(q, k.swapaxes(-1, -2))  # (B, H, T_q, T_k)
@@ -108,7 +112,7 @@ def attention_forward(
 
     # 3. bias
     biased = capped if bias is None else capped + bias
-    step("biased", biased, cells, "scores + bias")
+    step("biased", biased, cells, "capped + bias")
 
     # 4. mask and softmax
     weights, softmax_cache = softmax_forward(biased, mask=visible)
@@ -119,11 +123,11 @@ def attention_forward(
 
     # 6. head gate
     gated = dropped if head_gate is None else dropped * head_gate[..., None, None]
-    step("gated", gated, cells, "weights * head_gate")
+    step("gated", gated, cells, "dropped * head_gate")
 
     # 7. mix: each query's mean of the values
     heads = shared_matmul(gated, v, visible)  # (B, H, T_q, d_v)
-    step("heads", heads, f"{per_query} T_q d_v", "weights @ v")
+    step("heads", heads, f"{per_query} T_q d_v", "gated @ v")
 
     cache = AttentionCache(inputs, capped, softmax_cache)
     return heads.astype(dtype, copy=False), cache
@@ -181,7 +185,7 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     d_gated = only_visible(shared_matmul(d_heads, v.swapaxes(-1, -2)), visible)
     d_v = summed_matmul(gated.swapaxes(-1, -2), d_heads, num_kv_heads, visible_T)
     step("d_gated", d_gated, cells, "d_heads @ v.T")
-    step("d_v", d_v, f"{per_key} T_k d_v", "weights.T @ d_heads, summed over each group")
+    step("d_v", d_v, f"{per_key} T_k d_v", "gated.T @ d_heads, summed over each group")
 
     # 6. gated = dropped * head_gate
     d_dropped = d_gated if head_gate is None else d_gated * head_gate[..., None, None]
@@ -189,6 +193,8 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     d_head_gate = None
     if head_gate is not None:
         d_head_gate = sum_to_shape((d_gated * dropped).sum(axis=(-2, -1)), head_gate.shape)
+        axes = "H" if head_gate.ndim == 1 else "B H"
+        step("d_head_gate", d_head_gate, axes, "d_gated * dropped, summed over each head")
 
     # 5. dropped = weights * dropout_mask
     d_weights = d_dropped if dropout_mask is None else d_dropped * dropout_mask
@@ -198,8 +204,12 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     d_biased = softmax_backward(d_weights, cache.softmax).d_scores
 
     # 3. biased = capped + bias
+    step("d_biased", d_biased, cells)
     d_capped = step("d_capped", d_biased, cells)
     d_bias = None if bias is None else sum_to_shape(d_biased, bias.shape)
+    if d_bias is not None:
+        axes = broadcast_axes(d_bias.shape, cells, weights.shape)
+        step("d_bias", d_bias, axes, "d_biased, summed over broadcast axes")
 
     # 2. capped = softcap * tanh(scores / softcap)
     d_scores = d_capped

@@ -174,6 +174,7 @@ def multi_head_attention_decode(
         x, None, None, params, num_heads, num_kv_heads
     )
     past = options["q_offset"] = kv_cache.length
+    before = kv_cache._room, kv_cache._length
 
     # 1. project the new tokens and split into heads
     q, _ = project_heads_forward("q", x, params.w_q, params.b_q, num_heads)
@@ -187,11 +188,11 @@ def multi_head_attention_decode(
         k, _ = rope_forward(k, positions=positions, **rope._asdict())
 
     # 3. append, and attend to all
-    k, v = kv_cache.append(k, v)
     try:
+        k, v = kv_cache.append(k, v)
         heads, attention = attention_forward(q, k, v, **options)
     except Exception:
-        kv_cache.truncate(past)
+        kv_cache._room, kv_cache._length = before
         raise
 
     # 4. merge, 5. project

@@ -106,6 +106,15 @@ def sum_to_shape(d_big: Array, shape: tuple[int, ...]) -> Array:
     return d_big.sum(axis=stretched, keepdims=True).reshape(shape)
 
 
+def broadcast_axes(shape: tuple[int, ...], axes: str, full: tuple[int, ...]) -> str:
+    """Name the axes of an array that broadcasts to the shape `full`; "1" for a stretched one."""
+    names = axes.split()[len(full) - len(shape) :]
+    tail = full[len(full) - len(shape) :]
+    return " ".join(
+        axis if n == size else "1" for axis, n, size in zip(names, shape, tail, strict=True)
+    )
+
+
 def check_shape(
     name: str, array: Array, axes: str, sizes: dict[str, int], *, to_match: str = ""
 ) -> None:
@@ -124,12 +133,12 @@ def check_shape(
         reason = f" to match {to_match}" if to_match else ""
         raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
     pairs = zip(names, array.shape, strict=True)
-    sizes.update({axis: actual for axis, actual in pairs if "*" not in axis})
+    sizes.update({axis: actual for axis, actual in pairs if axis.isidentifier()})
 
 
 def size_of(axis: str, sizes: dict[str, int]) -> int | None:
-    """Return the size of an axis such as "T_q" or "H*d_k", or None where it is not known yet."""
-    factors = [sizes.get(factor) for factor in axis.split("*")]
+    """Return the size of an axis such as "T_q", "H*d_k" or "1"; None where it is not known yet."""
+    factors = [int(f) if f.isdigit() else sizes.get(f) for f in axis.split("*")]
     return None if None in factors else math.prod(f for f in factors if f is not None)
 
 

@@ -1,6 +1,6 @@
 """Masked softmax over the last axis, forward and backward."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ class SoftmaxCache(NamedTuple):
     weights: Array  # (..., T_q, T_k), in the dtype of the computation
     mask: Array | None  # bool, broadcasts to the scores
     lse: Array  # (..., T_q): log(sum_j e^scores_j); -inf where a row sees nothing
+    dtype: np.dtype[Any]  # of the scores and of their gradient
 
 
 class SoftmaxGrads(NamedTuple):
@@ -71,8 +72,8 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
     axes = AXES[scores.ndim]
     if mask is not None:
         mask = check_mask("mask", mask, scores.shape, axes)
-    out_dtype = scores.dtype
-    scores = scores.astype(compute_dtype(out_dtype), copy=False)
+    dtype = scores.dtype
+    scores = scores.astype(compute_dtype(dtype), copy=False)
 
     step("scores", scores, axes)
 
@@ -91,10 +92,10 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
 
     # 4. normalise; a hidden cell is 0 even in a row full of NaN
     weights = only_visible(powers / total, mask)
-    step("weights", weights, axes, "exp(scores) / sum_j exp(scores)")
+    step("weights", weights, axes, "exp(masked) / sum_j exp(masked)")
 
     lse = np.where(sees_any, largest + np.log(total), -np.inf)[..., 0]
-    return weights.astype(out_dtype, copy=False), SoftmaxCache(weights, mask, lse)
+    return weights.astype(dtype, copy=False), SoftmaxCache(weights, mask, lse, dtype)
 
 
 def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
@@ -133,7 +134,6 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     axes = AXES[weights.ndim]
     sizes = dict(zip(axes.split(), weights.shape, strict=True))
     check_shape("d_weights", d_weights, axes, sizes, to_match="the weights")
-    out_dtype = d_weights.dtype
     d_weights = d_weights.astype(np.result_type(weights, d_weights), copy=False)
     d_weights = only_visible(d_weights, cache.mask)
 
@@ -144,7 +144,7 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     # 1. masked = scores where the mask is True, else -inf
     d_scores = only_visible(d_scores, cache.mask)
     step("d_scores", d_scores, axes, "weights * (d_weights - sum_j weights * d_weights)")
-    return SoftmaxGrads(d_scores.astype(out_dtype, copy=False))
+    return SoftmaxGrads(d_scores.astype(cache.dtype, copy=False))
 
 
 def _sees_any(mask: Array | None, shape: tuple[int, ...]) -> Array:

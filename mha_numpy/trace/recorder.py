@@ -1,6 +1,7 @@
 """The recorder behind `with trace() as t:`."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
+        self._aliases: dict[str, str] = {}  # a name in an equation -> the row that holds it
 
     def __getitem__(self, name: str) -> Array:
         for step in reversed(self.steps):
@@ -94,17 +96,19 @@ class Trace:
 
         An array that is an earlier one untouched gets no row of its own, as where an option was
         not given: forward keeps its first name, backward takes its last, so that both speak of
-        `scores` when there is no softcap. Only an input under a new name is told again.
+        `scores` when there is no softcap; and so do equations. Only an input under a new name is
+        told again.
         """
+        names = [seen.name for seen in self.steps]
         twin = next((i for i, seen in enumerate(self.steps) if seen.array is array), None)
         if twin is None:
-            memory = self._memory_of(array, is_input=not equation)
-            self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
-        elif name.startswith("d_") and self.steps[twin].is_backward:
-            self.steps[twin] = replace(self.steps[twin], name=name)
-        elif not equation and all(seen.name != name for seen in self.steps):
-            memory = f"is {self.steps[twin].name}"
-            self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
+            self._append(name, array, axes, equation, self._memory_of(array, is_input=not equation))
+        elif not equation and name not in names and not name.startswith("d_"):
+            self._append(name, array, axes, equation, f"is {names[twin]}")
+        elif name.startswith("d_"):
+            self._rename(twin, name)
+        else:
+            self._aliases[name] = names[twin]
 
     def table(self, *, backward: bool | None = None) -> Table:
         """Return the steps as a table: all, or only those of forward or of backward."""
@@ -139,6 +143,20 @@ class Trace:
 
     def _repr_html_(self) -> str:
         return self.table().to_html()
+
+    def _append(self, name: str, array: Array, axes: str, equation: str, memory: str) -> None:
+        """Add a row, its equation in the names of the rows before."""
+        self._aliases.pop(name, None)
+        equation = re.sub(r"\w+", lambda word: self._aliases.get(word[0], word[0]), equation)
+        self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
+
+    def _rename(self, index: int, name: str) -> None:
+        """Give a row another name; equations to come may still use the old ones."""
+        old = self.steps[index].name
+        self.steps[index] = replace(self.steps[index], name=name)
+        self._aliases = {word: name if row == old else row for word, row in self._aliases.items()}
+        self._aliases[old] = name
+        self._aliases.pop(name, None)
 
     def _memory_of(self, array: Array, *, is_input: bool) -> str:
         """Measure whether the array shares memory with an earlier step, or repeats the last."""

@@ -109,7 +109,20 @@ def test_room_grows_seldom():
 
 def test_a_wider_dtype_is_not_narrowed():
     kv_cache = KVCache()
-    kv_cache.append(np.ones((1, 1, 3, 2), np.float32), np.ones((1, 1, 3, 2), np.float32))
-    k, v = kv_cache.append(np.full((1, 1, 1, 2), 1e-9 + 1), np.ones((1, 1, 1, 2), np.float32))
+    narrow = np.ones((1, 1, 3, 2), np.float32)
+    kv_cache.append(narrow, narrow)
+    kv_cache.append(narrow[:, :, :1], narrow[:, :, :1])  # leaves room for two more
+    k, v = kv_cache.append(np.full((1, 1, 1, 2), 1 + 1e-9), narrow[:, :, :1])
     assert (k.dtype, v.dtype) == (np.float64, np.float32)
-    assert k[0, 0, 3, 0] == 1e-9 + 1
+    assert k[0, 0, 4, 0] == 1 + 1e-9
+
+
+def test_a_failed_first_decode_decides_nothing(rng):
+    options = {"params": square_params(rng, 8, 8), "num_heads": 2}
+    kv_cache = KVCache()
+    with pytest.raises(MaskError):
+        multi_head_attention_decode(
+            rng.normal(size=(2, 1, 8)), kv_cache=kv_cache, mask=causal_mask(3), **options
+        )
+    multi_head_attention_decode(rng.normal(size=(1, 1, 8)), kv_cache=kv_cache, **options)
+    assert kv_cache.length == 1

@@ -37,6 +37,14 @@ def test_a_constant_added_to_a_row_changes_nothing_but_lse(rng):
     assert_close(shifted_cache.lse, cache.lse + shift[:, 0])
 
 
+def test_a_hidden_cell_counts_for_nothing_beside_far_lower_scores():
+    weights, cache = softmax_forward(
+        np.array([[-1e12, -1e12, 0.0]]), mask=np.array([[True, True, False]])
+    )
+    assert_close(weights, [[0.5, 0.5, 0]])
+    assert_close(cache.lse, [-1e12 + np.log(2)])
+
+
 @pytest.mark.parametrize("far", [1e3, 1e8, -1e8])
 def test_large_scores_do_not_overflow(far):
     weights, cache = softmax_forward(np.array([[far, far - 1, -np.inf]]))
@@ -89,6 +97,8 @@ def test_dtype_is_kept(rng, dtype):
     weights, cache = softmax_forward(scores.astype(dtype))
     d_scores = softmax_backward(np.ones((3, 5), dtype), cache).d_scores
     assert weights.dtype == d_scores.dtype == dtype
+    other = np.float32 if dtype is np.float64 else np.float64
+    assert softmax_backward(np.ones((3, 5), other), cache).d_scores.dtype == dtype
     assert_close(weights, softmax_forward(scores)[0], np.dtype(dtype).name)
 
 

@@ -93,20 +93,51 @@ def test_options_that_were_not_given_leave_no_row(rng):
     with trace() as t:
         out, cache = attention_forward(x, x.copy(), x.copy())
         attention_backward(rng.normal(size=out.shape), cache)
-    assert [s.name for s in t] == [
-        "q", "k", "v", "scores", "weights", "heads",
-        "d_heads", "d_weights", "d_v", "d_scores", "d_q", "d_k",
-    ]  # fmt: skip
+    assert {s.name: s.equation for s in t} == {
+        "q": "", "k": "", "v": "",
+        "scores": "scale * q @ k.T",
+        "weights": "exp(scores) / sum_j exp(scores)",
+        "heads": "weights @ v",
+        "d_heads": "",
+        "d_weights": "d_heads @ v.T",
+        "d_v": "weights.T @ d_heads, summed over each group",
+        "d_scores": "weights * (d_weights - sum_j weights * d_weights)",
+        "d_q": "scale * d_scores @ k",
+        "d_k": "scale * d_scores.T @ q, summed over each group",
+    }  # fmt: skip
+
+
+def test_options_that_were_given_each_leave_a_row(rng):
+    q, k, v = (rng.normal(size=(2, 3, 5, 4)) for _ in range(3))
     with trace() as t:
         out, cache = attention_forward(
-            x, x.copy(), x.copy(), softcap=2.0, bias=np.ones((5, 5)), is_causal=True,
-            dropout_mask=np.full((5, 5), 2.0),
+            q, k, v, softcap=2.0, bias=rng.normal(size=(3, 1, 5)), is_causal=True,
+            dropout_mask=np.full((5, 5), 2.0), head_gate=np.full((2, 3), 3.0),
         )  # fmt: skip
         attention_backward(rng.normal(size=out.shape), cache)
-    assert [s.name for s in t][3:] == [
-        "scores", "capped", "biased", "masked", "weights", "dropped", "heads",
-        "d_heads", "d_dropped", "d_v", "d_weights", "d_capped", "d_scores", "d_q", "d_k",
-    ]  # fmt: skip
+    assert {s.name: s.equation for s in t} == {
+        "q": "", "k": "", "v": "", "bias": "", "head_gate": "",
+        "scores": "scale * q @ k.T",
+        "capped": "softcap * tanh(scores / softcap)",
+        "biased": "capped + bias",
+        "masked": "biased where the mask is True, else -inf",
+        "weights": "exp(masked) / sum_j exp(masked)",
+        "dropped": "weights * dropout_mask",
+        "gated": "dropped * head_gate",
+        "heads": "gated @ v",
+        "d_heads": "",
+        "d_gated": "d_heads @ v.T",
+        "d_v": "gated.T @ d_heads, summed over each group",
+        "d_dropped": "d_gated * head_gate",
+        "d_head_gate": "d_gated * dropped, summed over each head",
+        "d_weights": "d_dropped * dropout_mask",
+        "d_capped": "weights * (d_weights - sum_j weights * d_weights)",
+        "d_bias": "d_capped, summed over broadcast axes",
+        "d_scores": "d_capped * (1 - (capped / softcap)^2)",
+        "d_q": "scale * d_scores @ k",
+        "d_k": "scale * d_scores.T @ q, summed over each group",
+    }  # fmt: skip
+    assert next(s.axes for s in t if s.name == "d_bias") == "H 1 T_k"
 
 
 def test_steps_are_untouched_and_results_the_same(rng):

@@ -1,0 +1,155 @@
+"""Known mistakes, each as a replacement of one piece of the core's own source."""
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """Replace `right`, which stands exactly once in core/`file`, by `wrong`."""
+
+    mistake: str
+    file: str
+    right: str
+    wrong: str
+
+
+SCALE = 'scale = 1 / np.sqrt(max(sizes["d_k"], 1))'
+ROW_SUM = "(weights * d_weights).sum(axis=-1, keepdims=True)"
+D_SCORES = "d_scores = weights * (d_weights - row_mean)"
+MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
+D_Q = "d_q = scale * shared_matmul(d_scores, k, visible)"
+D_K = "d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, num_kv_heads, visible_T)"
+D_V = "summed_matmul(gated.swapaxes(-1, -2), d_heads, num_kv_heads, visible_T)"
+D_W = "d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows"
+D_B = "d_b = d_out_rows.sum(axis=0) if cache.has_bias else None"
+GROUP_SUM = "group_heads(product, num_kv_heads).sum(axis=2)"
+TOTAL = "powers.sum(axis=-1, keepdims=True)"
+
+MUTATIONS = [
+    # forward
+    Mutation("no scale", "attention_inputs.py", SCALE, "scale = 1.0"),
+    Mutation("1/d_k", "attention_inputs.py", SCALE, 'scale = 1 / max(sizes["d_k"], 1)'),
+    Mutation("times root d_k", "attention_inputs.py", SCALE, 'scale = np.sqrt(max(sizes["d_k"], 1))'),
+    Mutation("softmax over queries", "softmax.py", TOTAL, "powers.sum(axis=-2, keepdims=True)"),
+    Mutation("softmax over the matrix", "softmax.py", TOTAL, "powers.sum(axis=(-2, -1), keepdims=True)"),
+    Mutation(
+        "split by reshape without transpose", "shapes.py",
+        "return by_token.swapaxes(1, 2)  # (B, H, T, d)", "return by_token.reshape(B, num_heads, T, -1)",
+    ),
+    Mutation(
+        "heads interleaved when split", "shapes.py",
+        "by_token = x.reshape(B, T, num_heads, width // num_heads)",
+        "by_token = x.reshape(B, T, width // num_heads, num_heads).swapaxes(2, 3)",
+    ),
+    Mutation(
+        "merged without transpose", "shapes.py",
+        "return by_token.reshape(B, T, H * d)", "return heads.reshape(B, T, H * d)",
+    ),
+    Mutation(
+        "heads merged in another order", "shapes.py",
+        "return by_token.reshape(B, T, H * d)", "return by_token[:, :, ::-1].reshape(B, T, H * d)",
+    ),
+    Mutation("w transposed", "linear.py", "product = x @ w  #", "product = x @ w.T  #"),
+    Mutation(
+        "k reshaped, not transposed", "attention.py",
+        "scores = scale * shared_matmul(q, k.swapaxes(-1, -2))",
+        "scores = scale * shared_matmul(q, k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2]))",
+    ),
+    Mutation(
+        "values projected from the keys' input", "multihead.py",
+        'project_heads_forward("v", x_v,', 'project_heads_forward("v", x_k,',
+    ),
+    Mutation(
+        "cross-attention ignores its source", "multihead.py",
+        'project_heads_forward("k", x_k,', 'project_heads_forward("k", x_q,',
+    ),
+    Mutation("causal, strict", "masks.py", "key <= query + right", "key < query + right"),
+    Mutation("causal, leaks one key", "masks.py", "key <= query + right", "key <= query + right + 1"),
+    Mutation("causal, wrong triangle", "masks.py", "key <= query + right", "key >= query + right"),
+    Mutation(
+        "bottom-right for top-left", "masks.py",
+        "query = np.arange(T_q)[:, None] +", "query = np.arange(T_q)[:, None] + T_k - T_q +",
+    ),
+    Mutation("window exclusive", "masks.py", "key >= query - left", "key > query - left"),
+    Mutation("mask inverted", "visibility.py", 'check_mask("mask", mask, scores_shape, axes)]',
+             '~check_mask("mask", mask, scores_shape, axes)]'),
+    Mutation("is_causal drops the mask", "visibility.py", "masks.append(causal_mask(", "masks = [causal_mask("
+             "T_q, T_k, q_offset=offset)] or (causal_mask("),
+    Mutation("mask after softmax", "softmax.py", MASKED, "masked = scores"),
+    Mutation("mask multiplied in", "softmax.py", MASKED, "masked = scores if mask is None else scores * mask"),
+    Mutation("-1e9 for -inf", "softmax.py", MASKED,
+             "masked = scores if mask is None else np.where(mask, scores, -1e9)"),
+    Mutation("additive -10", "softmax.py", MASKED,
+             "masked = scores if mask is None else np.where(mask, scores, scores - 10)"),
+    Mutation("NaN in a row that sees nothing", "softmax.py",
+             "shifted = masked - np.where(sees_any, largest, 0)", "shifted = masked - largest"),
+    Mutation("no maximum subtracted", "softmax.py",
+             "shifted = masked - np.where(sees_any, largest, 0)", "shifted = masked"),
+    Mutation("one global maximum", "softmax.py", "masked.real.max(axis=-1, keepdims=True,",
+             "masked.real.max(keepdims=True,"),
+    Mutation("lse without the maximum", "softmax.py", "largest + np.log(total)", "np.log(total)"),
+    Mutation("groups tiled, not repeated", "grouped.py",
+             "return x.reshape(B, num_kv_heads, H // num_kv_heads, *rest)",
+             "return x.reshape(B, H // num_kv_heads, num_kv_heads, *rest).swapaxes(1, 2)"),
+    Mutation("bias of the projection left out", "linear.py",
+             "out = product if b is None else product + b", "out = product"),
+    Mutation("output projection left out", "multihead.py",
+             'step("out", out, "B T_q D_out"', 'out = merged\n    step("out", out, "B T_q D_out"'),
+    Mutation("softcap left out", "attention.py",
+             "capped = scores if softcap is None else", "capped = scores if True else"),
+    Mutation("0 * NaN instead of a selection", "visibility.py",
+             "np.where(visible, cells, 0)", "cells * visible"),
+    Mutation("poison through hidden cells", "grouped.py", "if visible is None or finite.all():", "if True:"),
+    Mutation("float32 inside", "dtypes.py", "if dtype == np.float16 else dtype",
+             "if dtype != np.longdouble else dtype"),
+    # backward
+    Mutation("scale left out of d_q", "attention.py", D_Q, D_Q.replace("scale * ", "")),
+    Mutation("scale left out of d_k", "attention.py", D_K, D_K.replace("scale * ", "")),
+    Mutation("scale twice", "attention.py", D_Q, D_Q.replace("scale *", "scale**2 *")),
+    Mutation("sign of d_k", "attention.py", D_K, D_K.replace("scale *", "-scale *")),
+    Mutation("row-sum term left out", "softmax.py", D_SCORES, "d_scores = weights * d_weights"),
+    Mutation("diagonal of the Jacobian alone", "softmax.py", D_SCORES,
+             "d_scores = weights * (1 - weights) * d_weights"),
+    Mutation("row sum over queries", "softmax.py", ROW_SUM, ROW_SUM.replace("-1", "-2")),
+    Mutation("row sum unweighted", "softmax.py", ROW_SUM, "d_weights.sum(axis=-1, keepdims=True)"),
+    Mutation("factor p left out", "softmax.py", D_SCORES, "d_scores = d_weights - row_mean"),
+    Mutation("weights not transposed", "attention.py", D_V, D_V.replace("gated.swapaxes(-1, -2)", "gated")),
+    Mutation("d_scores not transposed", "attention.py", D_K, D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")),
+    Mutation("d_q and d_k swapped", "attention.py", "AttentionGrads(d_q, d_k,", "AttentionGrads(d_k, d_q,"),
+    Mutation("group: mean, not sum", "grouped.py", GROUP_SUM, GROUP_SUM.replace("sum", "mean")),
+    Mutation("group: first head alone", "grouped.py", GROUP_SUM, "group_heads(product, num_kv_heads)[:, :, 0]"),
+    Mutation("d_w of the last sequence alone", "linear.py", D_W, "d_w = x[-1:].reshape(-1, w.shape[0]).T"
+             " @ d_out[-1:].reshape(-1, w.shape[1])"),
+    Mutation("d_w: mean over rows", "linear.py", D_W, D_W + " / max(rows, 1)"),
+    Mutation("d_w transposed", "linear.py", D_W, "d_w = (x.reshape(rows, w.shape[0]).T @ d_out_rows).T"),
+    Mutation("d_x by w, not by its transpose", "linear.py", "d_x = d_out @ w.T", "d_x = d_out @ w"),
+    Mutation("d_b over one axis", "linear.py", D_B, "d_b = d_out.sum(axis=0) if cache.has_bias else None"),
+    Mutation("d_b: mean", "linear.py", D_B, D_B.replace("sum", "mean")),
+    Mutation("d_b: zero", "linear.py", D_B, "d_b = 0 * w[0] if cache.has_bias else None"),
+    Mutation("one branch of self-attention", "multihead.py", "d_x_q + d_x_k, ", "d_x_q, "),
+    Mutation("value branch forgotten", "multihead.py", "d_x_k + d_x_v, ", "d_x_k, "),
+    Mutation("output projection skipped", "multihead.py", "d_heads = split_heads(d_merged, num_heads)",
+             "d_heads = split_heads(d_out, num_heads)"),
+    Mutation("d_out divided by B", "multihead.py", "linear_backward(d_out, cache.project_out)",
+             "linear_backward(d_out / len(d_out), cache.project_out)"),
+    Mutation("dropout forgotten", "attention.py", "d_weights = d_dropped if dropout_mask is None else",
+             "d_weights = d_dropped if True else"),
+    Mutation("softcap's slope left out", "attention.py", "(1 - (capped / softcap) ** 2)", "1"),
+    Mutation("softcap's slope without division", "attention.py", "(1 - (capped / softcap) ** 2)", "(1 - capped**2)"),
+    Mutation("bias gradient: mean over broadcast axes", "shapes.py",
+             "d_big.sum(axis=stretched,", "d_big.mean(axis=stretched,"),
+    Mutation("gate's gradient from gated weights", "attention.py", "(d_gated * dropped).sum(", "(d_gated * gated).sum("),
+    Mutation("gate forgotten in backward", "attention.py", "d_dropped = d_gated if head_gate is None else",
+             "d_dropped = d_gated if True else"),
+    # positions and cache
+    Mutation("rope: backward turns forward", "rope.py", "_rotate(d_out, cache.cos, -cache.sin,",
+             "_rotate(d_out, cache.cos, cache.sin,"),
+    Mutation("rope: one sign", "rope.py", "x[..., second] * cos + x[..., first] * sin",
+             "x[..., second] * cos - x[..., first] * sin"),
+    Mutation("rope: changes its input", "rope.py", "out = x.copy()", "out = x"),
+    Mutation("rope: decode starts at 0", "kv_cache.py", "positions = past + np.arange(x.shape[1])",
+             "positions = np.arange(x.shape[1])"),
+    Mutation("decode forgets the offset", "kv_cache.py", 'past = options["q_offset"] = kv_cache.length',
+             "past = kv_cache.length"),
+    Mutation("cache narrows a wider dtype", "kv_cache.py", "if length <= capacity and dtype == part.dtype:",
+             "if length <= capacity:"),
+]  # fmt: skip

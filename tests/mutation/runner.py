@@ -1,0 +1,92 @@
+"""Apply each mutation to a copy of the package and run the core's tests on it until one fails.
+
+``python -m tests.mutation.runner`` prints a line for each. A forked child starts with NumPy and
+pytest loaded, so one mutation costs about a second.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np  # noqa: F401
+import pytest
+
+from tests.mutation.mutations import MUTATIONS, Mutation
+
+ROOT = Path(__file__).parents[2]
+# quick ones first; the checks of steps, reports and whole layers are not needed to catch these
+SUITE = [
+    f"tests/core/test_{name}.py"
+    for name in (
+        "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions",
+        "kv_cache", "wrong_input", "gradients",
+    )
+]  # fmt: skip
+UNCHANGED = Mutation("nothing at all", "softmax.py", "weights", "weights")
+
+
+def start(mutation: Mutation, suite: list[str], folder: str) -> int:
+    """Fork a child that runs the suite on a mutated copy; return its process id."""
+    for part in ("mha_numpy", "tests"):
+        shutil.copytree(ROOT / part, Path(folder, part))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    source = Path(folder, "mha_numpy", "core", mutation.file)
+    source.write_text(source.read_text().replace(mutation.right, mutation.wrong))
+    child = os.fork()
+    if child == 0:
+        os._exit(_run_pytest(folder, suite))
+    return child
+
+
+def _run_pytest(folder: str, suite: list[str]) -> int:
+    """Run the suite quietly, in a child process, on the package in `folder`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.chdir(folder)
+    for name in [m for m in sys.modules if m.split(".")[0] in ("tests", "mha_numpy")]:
+        del sys.modules[name]
+    sys.path[:] = [folder] + [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "addopts="]
+    # file by file: most mistakes fall to a quick one, and the others are not even collected
+    codes = (int(pytest.main([*options, file])) for file in suite)
+    return next((code for code in codes if code != 0), 0)
+
+
+def outcomes(jobs: list[tuple[Mutation, list[str]]]) -> Iterator[tuple[Mutation, int]]:
+    """Yield each mutation with pytest's exit code, 0 all passed, 1 some failed, as they end."""
+    waiting, running = list(reversed(jobs)), {}
+    while waiting or running:
+        while waiting and len(running) < (os.cpu_count() or 1):
+            mutation, suite = waiting.pop()
+            folder = tempfile.TemporaryDirectory()
+            running[start(mutation, suite, folder.name)] = (mutation, folder)
+        child, status = os.wait()
+        mutation, folder = running.pop(child)
+        folder.cleanup()
+        yield mutation, os.waitstatus_to_exitcode(status)
+
+
+def main() -> int:
+    """Print one line for each mutation; return how many were not caught."""
+    missed = 0
+    for mutation in MUTATIONS:
+        text = (ROOT / "mha_numpy" / "core" / mutation.file).read_text()
+        if text.count(mutation.right) != 1:
+            print(f"MISSED  {mutation.mistake}: {mutation.right!r} does not stand once")
+            missed += 1
+    jobs = [(UNCHANGED, SUITE[:3]), *((mutation, SUITE) for mutation in MUTATIONS)]
+    for mutation, code in outcomes(jobs):
+        expected = 0 if mutation is UNCHANGED else 1
+        verdict = "MISSED" if code != expected else "passes" if expected == 0 else "caught"
+        print(
+            f"{verdict}  {mutation.mistake}  ({mutation.file}, pytest exit code {code})", flush=True
+        )
+        missed += code != expected
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
