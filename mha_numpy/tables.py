@@ -1,5 +1,6 @@
 """A table with two renderings: plain text for terminals and pipes, HTML for notebooks."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
@@ -45,6 +46,29 @@ class Table(NamedTuple):
             bad = "#f4c7c3" if number in self.bad_rows else None
             yield from _html_row("td", row, bad or ("#ffffff", "#f3f4f6")[number % 2])
         yield "</table>"
+
+
+def show(section: Table | str) -> None:
+    """Print a paragraph or a table: in colour on a terminal, as plain text elsewhere."""
+    if not sys.stdout.isatty():
+        print(section if isinstance(section, str) else section.to_text(), end="\n\n")
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    console = Console(highlight=False)
+    if isinstance(section, str):
+        console.print(escape(section), end="\n\n")
+        return
+    table = RichTable(title=escape(section.title), title_justify="left", box=box.SIMPLE_HEAD)
+    for column in section.columns:
+        table.add_column(escape(column), overflow="fold")
+    for number, row in enumerate(section.rows):
+        style = "bold red" if number in section.bad_rows else "dim" if number % 2 else ""
+        table.add_row(*map(escape, row), style=style)
+    console.print(table)
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:

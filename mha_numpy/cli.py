@@ -1,0 +1,98 @@
+"""The program `mha-numpy`: one subcommand, one library function."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from mha_numpy import __version__
+from mha_numpy.errors import MhaError
+from mha_numpy.tables import show
+
+EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return the exit code: 0 done, 1 a gradient is wrong, 2 wrong use."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(
+            stream, "reconfigure"
+        ):  # a token that the terminal cannot spell is no reason to stop
+            stream.reconfigure(errors="replace")
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except MhaError as error:
+        print(f"mha-numpy {options.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole program."""
+    parser = _Parser(prog="mha-numpy", description="Attention in NumPy to learn from.")
+    parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    walk = commands.add_parser(
+        "walk",
+        help="run a sentence through attention and show every step",
+        description="Run a sentence through multi-head attention, forward and backward: show every "
+        "step with its shape, who attends to whom, and check every gradient.",
+        epilog=f"example: mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
+    )
+    # fmt: off
+    add = walk.add_argument
+    add("text", nargs="?", help="the sentence")
+    add("--input", type=Path, metavar="FILE",
+        help="a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence")
+    add("--heads", type=int, default=4, metavar="H", help="query heads (default 4)")
+    add("--kv-heads", type=int, metavar="H_KV",
+        help="key/value heads, a divisor of the heads (default: as many)")
+    add("--dim", type=int, metavar="D", help="width of a token's vector (default 16)")
+    add("--causal", action="store_true", help="a token sees only itself and those before it")
+    add("--cross", metavar="TEXT", help="another sentence, for keys and values")
+    add("--dtype", default="float64", help="float16, float32 or float64 (default)")
+    add("--seed", type=int, default=0,
+        help="seeds vectors, params and the upstream gradient (default 0)")
+    add("--save", type=Path, metavar="DIR",
+        help="write pictures (PNG, SVG) and the trace (JSON) there")
+    add("--force", action="store_true", help="let --save overwrite files")
+    # fmt: on
+    walk.set_defaults(run=_walk)
+    return parser
+
+
+def _walk(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.walk.walk` and print what it saw."""
+    from mha_numpy.walk import walk
+    from mha_numpy.walk.files import prepare_folder, save
+    from mha_numpy.walk.report import sections
+
+    if options.save:
+        prepare_folder(options.save, force=options.force)
+    seen = walk(
+        options.text, file=options.input, heads=options.heads, kv_heads=options.kv_heads,
+        dim=options.dim, causal=options.causal, cross=options.cross, dtype=options.dtype,
+        seed=options.seed,
+    )  # fmt: skip
+    for section in sections(seen):
+        show(section)
+    if options.save:
+        for path in save(seen, options.save):
+            print(f"wrote {path}")
+    sys.stdout.flush()
+    return 0 if seen.report else 1

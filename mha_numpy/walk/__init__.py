@@ -1,0 +1,6 @@
+"""The walk: real text through attention, every step shown, every gradient checked."""
+
+from mha_numpy.walk.steps import Walk, walk
+from mha_numpy.walk.tokens import embed, tokenize
+
+__all__ = ["Walk", "embed", "tokenize", "walk"]

@@ -1,0 +1,96 @@
+"""The walk's files: a user's own array in, pictures and JSON out."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mha_numpy.walk.steps import Walk
+
+PICTURES = ("shape-film", "shape-film-backward", "weights")
+FILES = [f"{stem}.{kind}" for stem in PICTURES for kind in ("png", "svg")] + ["trace.json"]
+
+
+def read_input(path: Path, dim: int | None) -> Array:
+    """Read a (T, D) or (B, T, D) array of numbers as (B, T, D) float64.
+
+    An .npz file must hold one array, or one named x.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or holds something else.
+    """
+    try:
+        with path.open("rb") as stream:
+            loaded = _one_array(np.load(stream, allow_pickle=False), path)
+    except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise ConfigError(
+            f"input: cannot read {path} as .npy or .npz: {' '.join(reason.split())}"
+        ) from error
+    if loaded.dtype.kind not in "fiu" or loaded.ndim not in (2, 3) or 0 in loaded.shape:
+        raise ConfigError(
+            f"input: expected numbers of shape (T, D) or (B, T, D) in {path}; "
+            f"got {loaded.shape} {loaded.dtype}"
+        )
+    if not np.isfinite(loaded).all():
+        raise ConfigError(f"input: expected finite numbers in {path}; got NaN or infinity")
+    if dim is not None and dim != loaded.shape[-1]:
+        raise ConfigError(f"dim: expected none, or D={loaded.shape[-1]} of {path}; got {dim}")
+    return loaded.astype(np.float64).reshape((1,) * (3 - loaded.ndim) + loaded.shape)
+
+
+def _one_array(loaded: Any, path: Path) -> Array:
+    """Return the array of an .npy file, or the one that an .npz file is about."""
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        return np.asarray(loaded)
+    names = loaded.files
+    if "x" not in names and len(names) != 1:
+        raise ConfigError(f"input: expected one array or one named x in {path}; got {names}")
+    return np.asarray(loaded["x" if "x" in names else names[0]])
+
+
+def prepare_folder(folder: Path, *, force: bool) -> None:
+    """Make the folder, or raise a ConfigError where `save` would overwrite something."""
+    taken = [name for name in FILES if (folder / name).exists()]
+    if taken and not force:
+        raise ConfigError(f"save: {folder} already holds {taken[0]}; add --force to overwrite")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"save: cannot make the folder {folder}: {error.strerror}") from error
+
+
+def save(seen: "Walk", folder: Path) -> list[Path]:
+    """Write the pictures, each as PNG and SVG, and the trace as JSON; return the paths."""
+    from mha_numpy.draw import save_figure, shape_film, weights_by_head
+
+    figures = {
+        "shape-film": shape_film(seen.trace),
+        "shape-film-backward": shape_film(seen.trace, backward=True),
+        "weights": weights_by_head(
+            seen.weights, seen.tokens, seen.source_tokens, visible=seen.visible
+        ),
+    }
+    paths = [
+        path for stem, figure in figures.items() for path in save_figure(figure, folder / stem)
+    ]
+    described = {
+        "tokens": seen.tokens,
+        "source_tokens": seen.source_tokens,
+        "layer": repr(seen.layer),
+        "is_causal": seen.is_causal,
+        "sizes": seen.trace.sizes,
+        "steps": [step.as_dict(values=True) for step in seen.trace],
+    }
+    (folder / "trace.json").write_text(json.dumps(described), encoding="utf-8")
+    return [*paths, folder / "trace.json"]

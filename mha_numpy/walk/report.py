@@ -1,0 +1,72 @@
+"""What the walk prints: tokens, steps, who attends to whom, gradients."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mha_numpy.tables import Table
+from mha_numpy.walk.steps import Walk
+
+
+def sections(seen: Walk) -> Iterator[Table | str]:
+    """Yield the parts of the report in order: lines of text, and tables."""
+    yield _summary(seen)
+    yield _tokens("tokens", seen.tokens)
+    if seen.is_cross:
+        yield _tokens("source", seen.source_tokens)
+    yield _titled("FORWARD: from [B, T, D] to [B, H, T, d_h] and back", seen, backward=False)
+    yield attention_table(seen)
+    yield _titled("BACKWARD: the same way, last step to first", seen, backward=True)
+    yield seen.report.table()
+    yield _verdict(seen)
+
+
+def attention_table(seen: Walk) -> Table:
+    """Return, for each query and head, the key that it attends to most; of the first sequence."""
+    H = seen.weights.shape[1]
+    rows = []
+    for i, token in enumerate(seen.tokens):
+        cells = []
+        for h in range(H):
+            row = seen.weights[0, h, i]
+            j = int(row.argmax())
+            cells.append(f"{seen.source_tokens[j]} {row[j]:.2f}" if row[j] > 0 else "nothing")
+        rows.append([str(i), token, *cells])
+    title = f"WHO ATTENDS TO WHOM MOST, of {len(seen.source_tokens)} keys (weight 0 to 1)"
+    return Table(title, ["#", "query", *(f"head {h}" for h in range(H))], rows)
+
+
+def _summary(seen: Walk) -> str:
+    """Say what is about to be shown, in one paragraph."""
+    sizes = seen.trace.sizes
+    kind = "cross-attention" if seen.is_cross else "self-attention"
+    if seen.is_causal:
+        kind = f"causal {kind}"
+    dims = ", ".join(
+        f"{axis}={sizes[axis]}" for axis in ("B", "T_q", "T_k", "D", "H", "H_kv", "d_k", "d_v")
+    )
+    dtype = seen.trace.steps[0].array.dtype
+    return f"{kind}, {dtype}: {dims}\n{seen.layer}"
+
+
+def _tokens(title: str, tokens: list[str]) -> str:
+    """Return the tokens in one line, numbered."""
+    return f"{title}: " + "  ".join(f"{i} {token}" for i, token in enumerate(tokens))
+
+
+def _titled(title: str, seen: Walk, *, backward: bool) -> Table:
+    """Return the steps of one pass under a title."""
+    table = seen.trace.table(backward=backward)
+    return table._replace(title=f"{title} ({table.title})")
+
+
+def _verdict(seen: Walk) -> str:
+    """Say in one line whether the gradients are right."""
+    report = seen.report
+    if not report:
+        return "gradients: WRONG, see the rows marked FAIL"
+    worst = {m: max(report.errors(m).values(), default=np.nan) for m in ("central", "complex step")}
+    return (
+        f"gradients: all {len(report.errors('central'))} right; largest error "
+        f"{worst['central']:.0e} by central difference, {worst['complex step']:.0e} by complex step"
+    )

@@ -1,0 +1,254 @@
+"""The program as a user runs it: in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_numpy import cli
+from mha_numpy.walk.files import FILES
+
+SENTENCE = "The animal didn't cross the street because it was too tired"
+
+
+def run(*arguments, env=None):
+    return subprocess.run(
+        [sys.executable, "-m", "mha_numpy", *arguments],
+        capture_output=True, text=True, check=False, timeout=120, encoding="utf-8",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", **(env or {})},
+    )  # fmt: skip
+
+
+def rows_of(output, title):
+    """Return the rows of the table under a title, split at two or more spaces."""
+    lines = output[output.index(title) :].splitlines()
+    end = lines.index("") if "" in lines else len(lines)
+    return [line.split() for line in lines[3:end]]
+
+
+@pytest.fixture(scope="module")
+def output():
+    """What the walk of the README prints into a pipe."""
+    result = run("walk", SENTENCE)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+class TestWalk:
+    def test_shows_everything(self, output):
+        assert "tokens: 0 The  1 animal  2 didn't" in output
+        forward = [row[1] for row in rows_of(output, "FORWARD")]
+        assert forward[0] == "x_q"
+        assert forward[-1] == "out"
+        backward = [row[1] for row in rows_of(output, "BACKWARD")]
+        assert backward[0] == "d_out"
+        assert backward[-1] == "d_x"
+        assert "[B, H, T_q, T_k]" in output
+        assert "(3872, 968, 88, 8)" in output
+        assert "view of q_projected" in output
+        assert "copy of heads_by_token" in output
+        whom = rows_of(output, "WHO ATTENDS")
+        assert [row[1] for row in whom] == SENTENCE.split()
+        checked = {row[1] for row in rows_of(output, "gradient check passed")}
+        assert checked == {"x_q", *(f"params.{x}_{y}" for x in "wb" for y in "qkvo")}
+        assert "gradients: all 9 right" in output
+
+    def test_is_plain_when_piped(self, output):
+        assert "\x1b" not in output
+        assert output.isascii()
+
+    def test_is_the_same_every_time_and_the_seed_decides(self, output):
+        assert run("walk", SENTENCE).stdout == output
+        assert run("walk", SENTENCE, "--seed", "1").stdout != output
+
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (("--causal",), "causal self-attention"),
+            (("--heads", "8", "--kv-heads", "2", "--dim", "32"), "D=32, H=8, H_kv=2, d_k=4"),
+            (("--cross", "two words"), "cross-attention, float64: B=1, T_q=11, T_k=2"),
+            (("--dtype", "float32"), "float32: B=1"),
+            (("--dtype", "float16", "--causal", "--kv-heads", "1"), "float16: B=1"),
+            (("--heads", "1", "--dim", "3"), "H=1, H_kv=1, d_k=3"),
+        ],
+    )
+    def test_options(self, arguments, expected):
+        result = run("walk", SENTENCE, *arguments)
+        assert result.returncode == 0, result.stderr
+        assert expected in result.stdout
+        assert "right; largest error" in result.stdout
+
+    def test_causal_attends_to_no_later_token(self):
+        whom = rows_of(run("walk", "one two three", "--causal").stdout, "WHO ATTENDS")
+        assert whom[0][2:] == ["one", "1.00"] * 4
+        assert "three" not in whom[1][2:]
+
+    def test_one_token(self):
+        assert run("walk", "alone").returncode == 0
+
+    @pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8)])
+    @pytest.mark.parametrize("kind", ["npy", "npz"])
+    def test_input_from_a_file(self, tmp_path, rng, shape, kind):
+        path = tmp_path / f"x.{kind}"
+        x = rng.normal(size=shape)
+        np.save(path, x) if kind == "npy" else np.savez(path, x=x, other=np.ones(3))
+        result = run("walk", "--input", str(path))
+        assert result.returncode == 0, result.stderr
+        assert f"B={1 if len(shape) == 2 else 2}, T_q=5, T_k=5, D=8" in result.stdout
+
+    def test_integers_in_a_file_are_numbers(self, tmp_path):
+        np.save(tmp_path / "x.npy", np.arange(12).reshape(3, 4))
+        assert run("walk", "--input", str(tmp_path / "x.npy")).returncode == 0
+
+    def test_save(self, tmp_path):
+        folder = tmp_path / "new" / "folder"
+        result = run("walk", SENTENCE, "--save", str(folder), "--causal")
+        assert result.returncode == 0, result.stderr
+        assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+        assert result.stdout.count("wrote ") == len(FILES)
+        described = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
+        steps = {step["name"]: step for step in described["steps"]}
+        weights = np.array(steps["weights"]["values"])
+        assert weights.shape == (1, 4, 11, 11)
+        np.testing.assert_allclose(weights.sum(axis=-1), 1)
+        assert described["tokens"] == SENTENCE.split()
+        for path in folder.glob("*.png"):
+            assert path.read_bytes().startswith(b"\x89PNG")
+        # nothing is overwritten without --force
+        (folder / "trace.json").write_text("mine")
+        refused = run("walk", SENTENCE, "--save", str(folder))
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "--force" in refused.stderr
+        assert (folder / "trace.json").read_text() == "mine"
+        assert run("walk", SENTENCE, "--save", str(folder), "--force").returncode == 0
+        assert (folder / "trace.json").read_text() != "mine"
+
+
+class TestWrongUse:
+    @pytest.fixture
+    def files(self, tmp_path):
+        """Files that are not what the walk can read."""
+        (tmp_path / "text.npy").write_text("not an array")
+        (tmp_path / "empty.npy").write_bytes(b"")
+        (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04broken")
+        np.save(tmp_path / "words.npy", np.array([["a", "b"]]))
+        np.save(tmp_path / "objects.npy", np.array([{}, None]), allow_pickle=True)
+        np.save(tmp_path / "rank1.npy", np.ones(4))
+        np.save(tmp_path / "none.npy", np.ones((0, 4)))
+        np.save(tmp_path / "nan.npy", np.full((3, 4), np.nan))
+        np.savez(tmp_path / "two.npz", a=np.ones((3, 4)), b=np.ones((3, 4)))
+        np.save(tmp_path / "good.npy", np.ones((3, 4)))
+        (tmp_path / "file").write_text("in the way")
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["walk"], "text: expected a sentence or a file"),
+            (["walk", ""], "text: expected at least one word; got ''"),
+            (["walk", "   "], "text: expected at least one word"),
+            (["walk", "a b", "--heads", "3"], "heads: expected a divisor of dim=16; got 3"),
+            (["walk", "a b", "--heads", "0"], "heads: expected an integer >= 1; got 0"),
+            (["walk", "a b", "--heads", "-4"], "heads: expected an integer >= 1; got -4"),
+            (["walk", "a b", "--heads", "two"], "invalid int value: 'two'"),
+            (["walk", "a b", "--kv-heads", "3"], "kv_heads: expected a divisor of heads=4; got 3"),
+            (["walk", "a b", "--kv-heads", "8"], "kv_heads: expected a divisor of heads=4; got 8"),
+            (["walk", "a b", "--dim", "0"], "dim: expected an integer >= 1; got 0"),
+            (["walk", "a b", "--dtype", "int8"], "dtype: expected one of float16, float32, "),
+            (["walk", "a b", "--seed", "-1"], "seed: expected an integer >= 0; got -1"),
+            (["walk", "a b", "--cross", ""], "cross: expected at least one word; got ''"),
+            (["walk", "a b", "--input", "good.npy"], "text: expected a sentence or a file, one"),
+            (["walk", "--input", "missing.npy"], "input: cannot read missing.npy"),
+            (["walk", "--input", "text.npy"], "input: cannot read text.npy"),
+            (["walk", "--input", "empty.npy"], "input: cannot read empty.npy"),
+            (["walk", "--input", "broken.npz"], "input: cannot read broken.npz"),
+            (["walk", "--input", "objects.npy"], "input: cannot read objects.npy"),
+            (["walk", "--input", "."], "input: cannot read ."),
+            (["walk", "--input", "words.npy"], "input: expected numbers of shape"),
+            (["walk", "--input", "rank1.npy"], "got (4,) float64"),
+            (["walk", "--input", "none.npy"], "got (0, 4) float64"),
+            (["walk", "--input", "nan.npy"], "input: expected finite numbers"),
+            (["walk", "--input", "two.npz"], "input: expected one array or one named x"),
+            (["walk", "--input", "good.npy", "--dim", "8"], "dim: expected none, or D=4"),
+            (["walk", "a b", "--save", "file"], "save: cannot make the folder file"),
+            (["walk", "a", "b"], "unrecognized arguments: b"),
+            (["walk", "a b", "--colour"], "unrecognized arguments: --colour"),
+            (["run"], "invalid choice: 'run'"),
+            ([], "the following arguments are required: COMMAND"),
+        ],
+    )  # fmt: skip
+    def test_one_clear_line_and_exit_code_2(self, files, monkeypatch, capsys, arguments, message):
+        monkeypatch.chdir(files)
+        before = sorted(path.name for path in files.iterdir())
+        try:
+            code = cli.main(arguments)
+        except SystemExit as stop:  # from argparse
+            code = stop.code
+        printed = capsys.readouterr()
+        assert code == 2
+        assert printed.out == ""
+        assert printed.err.startswith("mha-numpy")
+        assert message in printed.err
+        assert printed.err.count("\n") == 1
+        assert sorted(path.name for path in files.iterdir()) == before
+
+    def test_no_traceback_from_a_process_either(self):
+        result = run("walk", "a b", "--heads", "5")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr == "mha-numpy walk: heads: expected a divisor of dim=16; got 5\n"
+
+
+def test_help_and_version():
+    assert "walk" in run("--help").stdout
+    assert "--kv-heads" in run("walk", "--help").stdout
+    assert run("--version").stdout.startswith("mha-numpy 0.")
+
+
+def test_a_terminal_that_knows_only_ascii():
+    result = run("walk", "les \u00e9l\u00e8ves", env={"PYTHONIOENCODING": "ascii"})
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_reader_that_stops_early():
+    first = subprocess.Popen(
+        [sys.executable, "-m", "mha_numpy", "walk", "a b c"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    first.stdout.close()
+    _, errors = first.communicate(timeout=60)
+    assert errors == b""
+    assert first.returncode == 0
+
+
+def test_a_wrong_gradient_is_exit_code_1(monkeypatch, capsys):
+    from mha_numpy.walk import steps
+
+    def wrong(d_out, cache):
+        grads = backward(d_out, cache)
+        return grads._replace(d_x_q=-grads.d_x_q)
+
+    backward = steps.multi_head_attention_backward
+    monkeypatch.setattr(steps, "multi_head_attention_backward", wrong)
+    assert cli.main(["walk", "a b"]) == 1
+    assert "gradients: WRONG" in capsys.readouterr().out
+
+
+def test_in_a_terminal_it_is_in_colour(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli.main(["walk", "a [b] c"]) == 0
+    output = capsys.readouterr().out
+    assert "\x1b[" in output
+    assert "[B, H, T_q, T_k]" in output
+
+
+def test_the_walk_of_the_readme_is_in_the_readme():
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert f'mha-numpy walk "{SENTENCE}"' in readme
