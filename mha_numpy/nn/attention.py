@@ -120,6 +120,8 @@ class MultiHeadAttention(Layer):
         self.rng = np.random.default_rng(0 if rng is None else rng)
         self._init_params(check_flag("bias", bias))
         self._cache: MultiHeadCache | None = None
+        self.d_bias: Array | None = None
+        self.d_head_gate: Array | None = None
 
     def _init_params(self, bias: bool) -> None:
         """Draw the params."""
@@ -222,6 +224,8 @@ class MultiHeadAttention(Layer):
         -------
         d_query, d_key, d_value
             None for an input that was not passed: its share is in the one that it defaulted to.
+            The gradients of `bias` and `head_gate`, where given, are in ``layer.d_bias`` and
+            ``layer.d_head_gate`` until the next backward.
 
         Raises
         ------
@@ -231,6 +235,7 @@ class MultiHeadAttention(Layer):
         if self._cache is None:
             raise MhaError("backward: expected a forward before it, without kv_cache")
         grads = multi_head_attention_backward(d_out, self._cache)
+        self.d_bias, self.d_head_gate = grads.d_bias, grads.d_head_gate
         for name, gradient in grads.d_params._asdict().items():
             self.accumulate(name, gradient)
         return grads.d_x_q, grads.d_x_k, grads.d_x_v

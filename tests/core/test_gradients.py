@@ -20,7 +20,7 @@ from mha_numpy.core import (
     softmax_backward,
     softmax_forward,
 )
-from tests.compare import TOLERANCES
+from tests.compare import GRADIENT_ERRORS
 from tests.core.configurations import SEEDS, attention_configuration
 
 
@@ -31,7 +31,7 @@ def assert_gradients(forward, backward, inputs, seed=0):
     for method in ("central", "complex step"):
         errors = report.errors(method)
         assert errors, f"no {method} rows"
-        assert max(errors.values()) <= TOLERANCES[method], str(report)
+        assert max(errors.values()) <= GRADIENT_ERRORS[method], str(report)
     assert report, str(report)
 
 

@@ -5,7 +5,7 @@ from mha_numpy import KVCache, MultiHeadParams, RopeOptions, multi_head_attentio
 from mha_numpy.check import gradcheck
 from mha_numpy.errors import MhaError
 from mha_numpy.nn import Layer, MultiHeadAttention
-from tests.compare import TOLERANCES, assert_close
+from tests.compare import GRADIENT_ERRORS, assert_close
 
 
 def with_biases(layer, rng):
@@ -46,8 +46,23 @@ class TestMultiHeadAttention:
 
         report = gradcheck(forward, backward, {"params": layer.params, **arrays})
         assert report, str(report)
-        assert max(report.errors("central").values()) <= TOLERANCES["central"]
+        assert max(report.errors("central").values()) <= GRADIENT_ERRORS["central"]
         assert len(report.errors("complex step")) == 8 + len(arrays)
+
+    def test_gradients_of_bias_and_head_gate(self, rng):
+        layer = with_biases(MultiHeadAttention(8, 4, 2), rng)
+        x = rng.normal(size=(2, 5, 8))
+
+        def backward(d_out, _):
+            layer.backward(d_out)
+            return {"bias": layer.d_bias, "head_gate": layer.d_head_gate}
+
+        inputs = {"bias": rng.normal(size=(4, 1, 5)), "head_gate": rng.normal(size=(2, 4))}
+        assert gradcheck(lambda **options: (layer(x, **options), None), backward, inputs)
+        layer(x)
+        layer.backward(x)
+        assert layer.d_bias is None
+        assert layer.d_head_gate is None
 
     def test_gradients_accumulate_until_zeroed(self, rng):
         layer = MultiHeadAttention(8, 2)

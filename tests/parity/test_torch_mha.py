@@ -1,0 +1,242 @@
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from mha_numpy.core import (
+    MultiHeadParams,
+    multi_head_attention_backward,
+    multi_head_attention_forward,
+)
+from mha_numpy.nn import MultiHeadAttention
+from tests.compare import assert_close
+
+pytest.importorskip("torch")
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+B, H, T_q, T_k, d_h = 4, 6, 5, 7, 11
+D, kdim, vdim = H * d_h, 17, 19
+LETTERS = ("q", "k", "v", "o")
+
+
+class Config(NamedTuple):
+    """One comparison: which inputs, and what hides or shifts the scores."""
+
+    kind: str  # which inputs are passed, see `draw_inputs`
+    has_bias: bool = True
+    padding: bool = False
+    attn_mask: str | None = None  # "bool" or "float"
+    per_head: bool = False  # attn_mask is (B * H, T_q, T_k) instead of (T_q, T_k)
+    is_causal: bool = False
+    blind: bool = False  # one sequence is padding alone
+
+
+class Drawn(NamedTuple):
+    """The random arrays of one comparison, in our meaning: True = may attend."""
+
+    inputs: dict[str, np.ndarray]
+    mask: np.ndarray | None
+    bias: np.ndarray | None
+    padding: np.ndarray | None
+    d_out: np.ndarray
+
+
+CONFIGS = {
+    "self": Config("self"),
+    "self, without biases": Config("self", has_bias=False),
+    "self, causal": Config("self", is_causal=True),
+    "self, causal and padding": Config("self", is_causal=True, padding=True),
+    "self, mask for each head": Config("self", attn_mask="bool", per_head=True),
+    "query, key and value alike": Config("alike"),
+    "cross": Config("cross"),
+    "cross, one memory": Config("memory"),
+    "cross, without biases": Config("cross", has_bias=False),
+    "cross, padding": Config("cross", padding=True),
+    "cross, causal": Config("cross", is_causal=True),
+    "cross, mask": Config("cross", attn_mask="bool"),
+    "cross, mask for each head": Config("cross", attn_mask="bool", per_head=True),
+    "cross, mask and padding": Config("cross", attn_mask="bool", padding=True),
+    "cross, mask for each head and padding": Config(
+        "memory", attn_mask="bool", per_head=True, padding=True
+    ),
+    "cross, added numbers": Config("cross", attn_mask="float"),
+    "cross, added numbers for each head": Config("memory", attn_mask="float", per_head=True),
+    "three inputs of one width": Config("equal widths", attn_mask="bool"),
+}
+
+
+def draw(config):
+    """Return random inputs, masks and a gradient of the output."""
+    rng = np.random.default_rng(20170612)
+    inputs = draw_inputs(config.kind, rng)
+    T = number_of_keys(inputs)
+    padding = mask = bias = None
+    if config.padding:
+        lengths = np.array([3, 0 if config.blind else 4, T, 2])
+        padding = np.arange(T) < lengths[:, None]  # (B, T)
+    shape = (B, H, T_q, T) if config.per_head else (T_q, T)
+    if config.attn_mask == "bool":
+        mask = rng.random(shape) < 0.7
+        mask[..., 0] = True  # no row is blind: PyTorch's weights would be NaN
+    if config.attn_mask == "float":
+        bias = rng.normal(size=shape)
+    return Drawn(inputs, mask, bias, padding, rng.normal(size=(B, T_q, D)))
+
+
+def number_of_keys(inputs):
+    """Return T_k, which is T_q where the query input serves as key."""
+    return list(inputs.values())[-1].shape[1]
+
+
+def draw_inputs(kind, rng):
+    """Return those of query, key and value that are passed."""
+    query = rng.normal(size=(B, T_q, D))
+    if kind == "self":
+        return {"query": query}
+    if kind == "alike":
+        return {"query": query, "key": query, "value": query}
+    if kind == "equal widths":
+        key, value = rng.normal(size=(2, B, T_k, D))
+        return {"query": query, "key": key, "value": value}
+    key = rng.normal(size=(B, T_k, kdim))
+    if kind == "memory":
+        return {"query": query, "key": key}
+    return {"query": query, "key": key, "value": rng.normal(size=(B, T_k, vdim))}
+
+
+def torch_module(config):
+    """Return a PyTorch module with random weights and, unlike a new one, random biases."""
+    torch.manual_seed(1706)
+    widths = {"cross": (kdim, vdim), "memory": (kdim, kdim)}.get(config.kind, (D, D))
+    module = torch.nn.MultiheadAttention(
+        D, H, bias=config.has_bias, kdim=widths[0], vdim=widths[1], batch_first=True,
+        dtype=torch.float64,
+    )  # fmt: skip
+    for name, param in module.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(param)
+    return module
+
+
+def our_layout(module, of):
+    """Return `of` each of the module's params under our names, (inputs, outputs)."""
+    if module.in_proj_weight is None:
+        weights = [of(getattr(module, f"{letter}_proj_weight")) for letter in "qkv"]
+    else:
+        weights = list(of(module.in_proj_weight).split(D))
+    weights.append(of(module.out_proj.weight))
+    found = {f"w_{letter}": w.numpy().T for letter, w in zip(LETTERS, weights, strict=True)}
+    if module.in_proj_bias is not None:
+        biases = [*of(module.in_proj_bias).split(D), of(module.out_proj.bias)]
+        found |= {f"b_{letter}": b.numpy() for letter, b in zip(LETTERS, biases, strict=True)}
+    return found
+
+
+def theirs(config, need_weights):
+    """Return output, weights and all gradients of PyTorch, in our layout, by our names."""
+    module, drawn = torch_module(config), draw(config)
+    inputs = {name: torch.tensor(x, requires_grad=True) for name, x in drawn.inputs.items()}
+    query = inputs["query"]
+    key = inputs.get("key", query)
+    value = inputs.get("value", key)
+    attn_mask, is_causal = their_mask(drawn, config), config.is_causal
+    with sdpa_kernel(SDPBackend.MATH):
+        out, weights = module(
+            query, key, value, attn_mask=attn_mask, is_causal=is_causal,
+            key_padding_mask=None if drawn.padding is None else torch.tensor(~drawn.padding),
+            need_weights=need_weights, average_attn_weights=False,
+        )  # fmt: skip
+    out.backward(torch.tensor(drawn.d_out))
+    found = {"out": out.detach()}
+    if need_weights:
+        found["weights"] = weights.detach()
+    found |= {f"d_{name}": x.grad for name, x in inputs.items()}
+    found |= {f"d_{name}": g for name, g in our_layout(module, lambda p: p.grad).items()}
+    if drawn.bias is not None:
+        found["d_bias"] = attn_mask.grad.reshape(drawn.bias.shape)
+    return found
+
+
+def their_mask(drawn, config):
+    """Return attn_mask as PyTorch's module takes it: True = blocked, batch and heads in one axis.
+
+    Its is_causal is but a hint; the mask has to be given along with it.
+    """
+    T = number_of_keys(drawn.inputs)
+    if config.is_causal:
+        return torch.ones(T_q, T, dtype=torch.bool).triu(1)
+    cells = drawn.bias if drawn.mask is None else ~drawn.mask
+    if cells is None:
+        return None
+    cells = cells.reshape(B * H, T_q, T) if config.per_head else cells
+    return torch.tensor(cells, requires_grad=cells.dtype != bool)
+
+
+def our_options(drawn, config):
+    """Return what core and layer take alike."""
+    mask = drawn.mask
+    if drawn.padding is not None:
+        padding = drawn.padding[:, None, None]  # (B, 1, 1, T_k)
+        mask = padding if mask is None else mask & padding
+    return {"mask": mask, "bias": drawn.bias, "is_causal": config.is_causal}
+
+
+def run_core(config):
+    """Return output, weights and all gradients of core."""
+    drawn = draw(config)
+    params = our_layout(torch_module(config), lambda p: p.detach())
+    out, cache = multi_head_attention_forward(
+        *drawn.inputs.values(), num_heads=H, **our_options(drawn, config),
+        params=MultiHeadParams(**{name: params.get(name) for name in MultiHeadParams._fields}),
+    )  # fmt: skip
+    grads = multi_head_attention_backward(drawn.d_out, cache)
+    found = {"out": out, "weights": cache.attention.weights, "d_bias": grads.d_bias}
+    found |= {"d_query": grads.d_x_q, "d_key": grads.d_x_k, "d_value": grads.d_x_v}
+    return found | {f"d_{name}": gradient for name, gradient in grads.d_params._asdict().items()}
+
+
+def run_layer(config):
+    """Return output, weights and all gradients of the layer; it has none of the bias."""
+    drawn, module = draw(config), torch_module(config)
+    layer = MultiHeadAttention(D, H, kdim=module.kdim, vdim=module.vdim, bias=config.has_bias)
+    params = our_layout(module, lambda p: p.detach())
+    assert {name: x.shape for name, x in params.items()} == {
+        name: x.shape for name, x in layer.named_params()
+    }
+    layer.params = params
+    out, weights = layer(*drawn.inputs.values(), **our_options(drawn, config), return_weights=True)
+    d_inputs = layer.backward(drawn.d_out)
+    found = {"out": out, "weights": weights}
+    found |= dict(zip(("d_query", "d_key", "d_value"), d_inputs, strict=True))
+    return found | {f"d_{name}": gradient for name, gradient in layer.named_grads()}
+
+
+def assert_same(actual, expected, only_one_has=()):
+    """Compare all arrays one by one; only those named may be missing on one side."""
+    found = {name for name, array in actual.items() if array is not None}
+    assert found ^ set(expected) == set(only_one_has)
+    for name in found & set(expected):
+        assert_close(actual[name], expected[name], "framework", name=name)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("run", [run_core, run_layer])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_output_weights_and_gradients(name, run, need_weights):
+    config = CONFIGS[name]
+    only_core_has_d_bias = run is run_layer and config.attn_mask == "float"
+    only_one_has = ["weights"] * (not need_weights) + ["d_bias"] * only_core_has_d_bias
+    assert_same(run(config), theirs(config, need_weights), only_one_has)
+
+
+# Only without weights does PyTorch give 0 for a row that sees nothing; with them it gives NaN.
+@pytest.mark.parametrize("run", [run_core, run_layer])
+@pytest.mark.parametrize("kind", ["self", "cross"])
+def test_a_sequence_without_keys(run, kind):
+    config = Config(kind, padding=True, blind=True)
+    actual = run(config)
+    assert_same(actual, theirs(config, need_weights=False), ["weights"])
+    assert not actual["weights"][1].any()
+    assert_close(actual["out"][1], np.tile(torch_module(config).out_proj.bias.detach(), (T_q, 1)))
