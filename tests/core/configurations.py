@@ -9,12 +9,12 @@ def attention_configuration(seed):
     """Return (inputs to differentiate by, options, has_heads) of one random problem."""
     rng = np.random.default_rng(seed)
     rank = (4, 4, 4, 3, 2)[seed % 5]
-    B, H_kv, G = rng.integers(1, 4), rng.integers(1, 4), rng.integers(1, 4)
+    B, H_kv, G = rng.integers(1, 3), rng.integers(1, 4), rng.integers(1, 4)
     if seed % 7 == 0:
         H_kv = 1  # multi-query
     elif seed % 7 == 1:
         G = 1  # multi-head
-    T_q, T_k, d_k, d_v = (int(n) for n in rng.choice([1, 2, 3, 4, 5, 6, 7], size=4))
+    T_q, T_k, d_k, d_v = (int(n) for n in rng.choice([1, 2, 3, 4, 5, 6], size=4))
     query = {4: (B, H_kv * G), 3: (B,), 2: ()}[rank]
     key = {4: (B, H_kv), 3: (B,), 2: ()}[rank]
     cells = (*query, T_q, T_k)

@@ -17,15 +17,23 @@ import pytest
 from tests.mutation.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
-# quick ones first; the checks of steps, reports and whole layers are not needed to catch these
-SUITE = [
-    f"tests/core/test_{name}.py"
-    for name in (
-        "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions",
-        "kv_cache", "wrong_input", "gradients",
-    )
-]  # fmt: skip
+NAMES = (
+    "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions", "kv_cache",
+    "wrong_input", "gradients",
+)  # fmt: skip
+# the tests to try first, where they are not called as the file is
+NEAREST = {
+    "attention_inputs": "attention", "visibility": "attention", "grouped": "attention",
+    "dtypes": "attention", "rope": "positions",
+}  # fmt: skip
 UNCHANGED = Mutation("nothing at all", "softmax.py", "weights", "weights")
+
+
+def suite_for(mutation: Mutation) -> list[str]:
+    """Return all test files of the core, the one nearest to the mutated file first."""
+    stem = mutation.file.removesuffix(".py")
+    nearest = NEAREST.get(stem, stem)
+    return [f"tests/core/test_{name}.py" for name in sorted(NAMES, key=lambda n: n != nearest)]
 
 
 def start(mutation: Mutation, suite: list[str], folder: str) -> int:
@@ -77,7 +85,8 @@ def main() -> int:
         if text.count(mutation.right) != 1:
             print(f"MISSED  {mutation.mistake}: {mutation.right!r} does not stand once")
             missed += 1
-    jobs = [(UNCHANGED, SUITE[:3]), *((mutation, SUITE) for mutation in MUTATIONS)]
+    jobs = [(UNCHANGED, suite_for(UNCHANGED)[:3])]
+    jobs += [(mutation, suite_for(mutation)) for mutation in MUTATIONS]
     for mutation, code in outcomes(jobs):
         expected = 0 if mutation is UNCHANGED else 1
         verdict = "MISSED" if code != expected else "passes" if expected == 0 else "caught"
