@@ -6,6 +6,7 @@ from html import escape
 from typing import NamedTuple
 
 CELL = "padding:2px 8px;text-align:left;white-space:nowrap;font-family:monospace;color:#1a1a1a"
+GAP, INDENT = "  ", "    "
 
 
 class Table(NamedTuple):
@@ -26,13 +27,27 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
     bad_rows: frozenset[int] = frozenset()  # shown in red
 
-    def to_text(self) -> str:
-        """Return aligned columns in plain text, without colour or box drawing."""
-        lines = [self.columns, *self.rows]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
-        rule = ["-" * width for width in widths]
-        aligned = [_align(line, widths) for line in (self.columns, rule, *self.rows)]
-        return "\n".join([self.title, *aligned] if self.title else aligned)
+    def to_text(self, width: int | None = None) -> str:
+        """Return aligned columns in plain text, without colour or box drawing.
+
+        Where the columns together are wider than `width`, a row goes over several lines, cut
+        between columns.
+        """
+        return "\n".join(line for line, _ in self.lines(width))
+
+    def lines(self, width: int | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `to_text`, each with its kind: "title", "head", "row" or "bad"."""
+        if self.title:
+            yield self.title, "title"
+        texts = [self.columns, *self.rows]
+        widths = [max(len(row[i]) for row in texts) for i in range(len(self.columns))]
+        groups = _groups(widths, width)
+        rule = ["-" * n for n in widths]
+        for cells in (self.columns, rule):
+            yield from ((line, "head") for line in _aligned(cells, widths, groups))
+        for number, cells in enumerate(self.rows):
+            kind = "bad" if number in self.bad_rows else "row"
+            yield from ((line, kind) for line in _aligned(cells, widths, groups))
 
     def to_html(self) -> str:
         """Return a table with inline styles alone: it survives in a notebook not yet trusted."""
@@ -40,7 +55,10 @@ class Table(NamedTuple):
 
     def _html_parts(self) -> Iterator[str]:
         yield '<table style="border-collapse:collapse;background:#ffffff">'
-        yield f'<caption style="text-align:left;font-weight:bold">{escape(self.title)}</caption>'
+        yield (
+            '<caption style="text-align:left;font-weight:bold;color:#1a1a1a;background:#ffffff">'
+            f"{escape(self.title)}</caption>"
+        )
         yield from _html_row("th", self.columns, "#d8dee9")
         for number, row in enumerate(self.rows):
             bad = "#f4c7c3" if number in self.bad_rows else None
@@ -49,31 +67,36 @@ class Table(NamedTuple):
 
 
 def show(section: Table | str) -> None:
-    """Print a paragraph or a table: in colour on a terminal, as plain text elsewhere."""
+    """Print a paragraph or a table: in colour and cut to width on a terminal, plain elsewhere."""
     if not sys.stdout.isatty():
         print(section if isinstance(section, str) else section.to_text(), end="\n\n")
         return
-    from rich import box
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table as RichTable
 
-    console = Console(highlight=False)
-    if isinstance(section, str):
-        console.print(escape(section), end="\n\n")
-        return
-    table = RichTable(title=escape(section.title), title_justify="left", box=box.SIMPLE_HEAD)
-    for column in section.columns:
-        table.add_column(escape(column), overflow="fold")
-    for number, row in enumerate(section.rows):
-        style = "bold red" if number in section.bad_rows else "dim" if number % 2 else ""
-        table.add_row(*map(escape, row), style=style)
-    console.print(table)
+    styles = {"title": "bold cyan", "head": "bold", "bad": "bold red"}
+    console = Console(highlight=False, markup=False, emoji=False)
+    lines = [(section, "text")] if isinstance(section, str) else section.lines(console.width)
+    for line, kind in lines:
+        console.print(line, style=styles.get(kind))
+    console.print()
 
 
-def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Pad the cells of one line to the widths of their columns."""
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+def _groups(widths: Sequence[int], limit: int | None) -> list[range]:
+    """Cut the columns into as few lines as fit into `limit` characters."""
+    groups, first, used = [], 0, 0
+    for column, width in enumerate(widths):
+        if limit is not None and column > first and used + width > limit:
+            groups.append(range(first, column))
+            first, used = column, len(INDENT)
+        used += width + len(GAP)
+    return [*groups, range(first, len(widths))]
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int], groups: list[range]) -> Iterator[str]:
+    """Yield the lines of one row, its cells padded to the widths of their columns."""
+    for number, group in enumerate(groups):
+        indent = INDENT if number else ""
+        yield (indent + GAP.join(cells[i].ljust(widths[i]) for i in group)).rstrip()
 
 
 def _html_row(tag: str, cells: Sequence[str], background: str) -> Iterator[str]:

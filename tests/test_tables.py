@@ -1,0 +1,43 @@
+import pytest
+
+from mha_numpy.tables import Table, show
+
+TABLE = Table(
+    "T [1]", ["#", "name", "equation"], [["1", "a", "b @ c"], ["2", "long", "<d>"]], frozenset({1})
+)
+
+
+def test_text():
+    assert TABLE.to_text().split("\n") == [
+        "T [1]", "#  name  equation", "-  ----  --------", "1  a     b @ c", "2  long  <d>",
+    ]  # fmt: skip
+    assert Table("", ["x"], []).to_text() == "x\n-"
+
+
+@pytest.mark.parametrize("width", [17, 16, 10, 9, 1])
+def test_a_narrow_terminal_gets_more_lines_and_loses_nothing(width):
+    text = TABLE.to_text(width)
+    per_row = {17: 1, 16: 2, 10: 2, 9: 2, 1: 3}[width]
+    assert len(text.split("\n")) == 1 + 4 * per_row
+    assert text.split() == TABLE.to_text().split()
+    if per_row == 2:
+        assert "    equation" in text
+
+
+def test_html_is_escaped_and_marks_bad_rows():
+    html = TABLE.to_html()
+    assert "&lt;d&gt;" in html
+    assert html.count("#f4c7c3") == 1
+    assert html.count("<tr") == html.count("</tr>") == 3
+
+
+def test_show_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    show(TABLE)
+    show("plain [b]text[/b]")
+    output = capsys.readouterr().out
+    assert "\x1b[1;31m2  long  <d>" in output
+    assert "T [1]" in output
+    assert "plain [b]text[/b]" in output
