@@ -1,6 +1,7 @@
 """The program `mha-numpy`: one subcommand, one library function."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,29 +18,40 @@ EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the exit code: 0 done, 1 a gradient is wrong, 2 wrong use."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(
-            stream, "reconfigure"
-        ):  # a token that the terminal cannot spell is no reason to stop
-            stream.reconfigure(errors="replace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know a token's letters
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()
     except MhaError as error:
-        print(f"mha-numpy {options.command}: {error}", file=sys.stderr)
-        return 2
+        return _complain(options.command, str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError:
+        return _complain(options.command, "not enough memory for arrays of these sizes")
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _complain(options.command, f"cannot print: {error.strerror}")
+    return code
+
+
+def _complain(command: str, message: str) -> int:
+    """Print one line to stderr and return the exit code of wrong use."""
+    print(f"mha-numpy {command}: {' '.join(message.split())}", file=sys.stderr)
+    return 2
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,20 +91,20 @@ def _parser() -> argparse.ArgumentParser:
 def _walk(options: argparse.Namespace) -> int:
     """Run `mha_numpy.walk.walk` and print what it saw."""
     from mha_numpy.walk import walk
-    from mha_numpy.walk.files import prepare_folder, save
+    from mha_numpy.walk.files import check_folder, save
     from mha_numpy.walk.report import sections
 
     if options.save:
-        prepare_folder(options.save, force=options.force)
+        check_folder(options.save, force=options.force)
     seen = walk(
         options.text, file=options.input, heads=options.heads, kv_heads=options.kv_heads,
         dim=options.dim, causal=options.causal, cross=options.cross, dtype=options.dtype,
         seed=options.seed,
     )  # fmt: skip
+    # saved before anything is printed: a reader such as head may leave early
+    saved = save(seen, options.save) if options.save else []
     for section in sections(seen):
         show(section)
-    if options.save:
-        for path in save(seen, options.save):
-            print(f"wrote {path}")
-    sys.stdout.flush()
+    for path in saved:
+        print(f"wrote {path}")
     return 0 if seen.report else 1

@@ -68,7 +68,7 @@ class Table(NamedTuple):
 
 def show(section: Table | str) -> None:
     """Print a paragraph or a table: in colour and cut to width on a terminal, plain elsewhere."""
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         print(section if isinstance(section, str) else section.to_text(), end="\n\n")
         return
     from rich.console import Console

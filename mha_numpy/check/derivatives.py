@@ -9,33 +9,34 @@ import numpy as np
 
 from mha_numpy.check.trees import is_float_array, leaves, replaced
 from mha_numpy.core.dtypes import Array, allow_complex
+from mha_numpy.errors import ConfigError, describe
 
+EPSILON = float(np.finfo(float).eps)
 TINY_STEP = 1e-30  # a complex step subtracts nothing, so nothing cancels
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A direction to differentiate along: one element, or all of them with random signs."""
+    """A direction to differentiate along: one element, or all of them with random signs.
+
+    `size` is how large the numbers are that it moves: a step is h times as long.
+    """
 
     label: tuple[int, ...] | str
-    index: tuple[int, ...] | None
-    signs: Array | None  # +-1 / sqrt(size), in the array's shape
-
-    @property
-    def is_direction(self) -> bool:
-        """Whether the probe takes part of every element."""
-        return self.signs is not None
+    size: float
+    index: tuple[int, ...] = ()
+    direction: Array | None = None  # in the array's shape; None: the element at `index`
 
     def along(self, gradient: Array) -> float:
         """Return the derivative along this direction that a gradient predicts."""
-        if self.signs is not None:
-            return float((gradient * self.signs).sum())
+        if self.direction is not None:
+            return float((gradient * self.direction).sum())
         return float(gradient[self.index])
 
     def step_from(self, array: Array, length: complex) -> Array:
         """Return the array moved by `length` along this direction."""
-        if self.signs is not None:
-            return array + length * self.signs
+        if self.direction is not None:
+            return array + length * self.direction
         moved = array.astype(np.result_type(array, length))
         moved[self.index] += length
         return moved
@@ -44,23 +45,43 @@ class Probe:
 def make_probes(
     array: Array, rng: np.random.Generator, max_full: int, samples: int, directions: int
 ) -> list[Probe]:
-    """Return every element of a small array, or some elements and directions of a large one."""
-    flat = np.arange(array.size)
-    if array.size > max_full:
-        flat = np.sort(rng.choice(array.size, size=min(samples, array.size), replace=False))
+    """Return every element of a small array, or some elements and directions of a large one.
+
+    What is not finite, such as a bias of -inf, cannot be moved by a small step and is left out.
+    """
+    typical = typical_size(array)
+    flat = np.flatnonzero(np.isfinite(array))
+    is_large = array.size > max_full
+    if is_large:
+        flat = np.sort(rng.choice(flat, size=min(samples, flat.size), replace=False))
     indices = [tuple(int(i) for i in np.unravel_index(n, array.shape)) for n in flat]
-    probes = [Probe(index, index, None) for index in indices]
-    if array.size > max_full:
-        for number in range(directions):
-            signs = rng.choice([-1.0, 1.0], size=array.shape) / np.sqrt(array.size)
-            probes.append(Probe(f"direction {number}", None, signs))
+    probes = [Probe(index, max(abs(float(array[index])), typical), index) for index in indices]
+    if is_large:
+        probes += [random_direction(array, rng, f"direction {i}") for i in range(directions)]
     return probes
+
+
+def random_direction(array: Array, rng: np.random.Generator, label: str) -> Probe:
+    """Return a probe that moves every finite element up or down, large ones further."""
+    signs = rng.choice([-1.0, 1.0], size=array.shape) / np.sqrt(max(array.size, 1))
+    typical = typical_size(array)
+    relative = np.maximum(np.abs(array), typical) / typical
+    direction = np.where(np.isfinite(array), signs * relative, 0)
+    return Probe(label, typical, direction=direction)
+
+
+def typical_size(array: Array) -> float:
+    """Return the root mean square of the finite elements; 1 where they are all 0."""
+    finite = array[np.isfinite(array)]
+    return float(np.sqrt(np.mean(finite**2))) or 1.0 if finite.size else 1.0
 
 
 class Pair:
     """A forward function with its inputs, which can be run with some arrays moved."""
 
     def __init__(self, forward: Callable[..., Any], inputs: Mapping[str, Any] | Sequence[Any]):
+        if not isinstance(inputs, (Mapping, tuple, list)):
+            raise ConfigError(f"inputs: expected a dict, tuple or list; got {describe(inputs)}")
         self.forward = forward
         self.by_keyword = isinstance(inputs, Mapping)
         named = inputs if isinstance(inputs, Mapping) else {str(i): x for i, x in enumerate(inputs)}
@@ -68,44 +89,65 @@ class Pair:
         self.arrays = {name: np.array(x, dtype=np.float64) for name, x in originals.items()}
         self.inputs = replaced(named, {name: x.copy() for name, x in self.arrays.items()})
 
-    def call(self, function: Callable[..., Any], *first: Any, **moved: Array) -> Any:
+    def call(self, function: Callable[..., Any], moved: Mapping[str, Array], *first: Any) -> Any:
         """Call a function with the inputs, some arrays replaced."""
         inputs = replaced(self.inputs, moved) if moved else self.inputs
         return function(*first, **inputs) if self.by_keyword else function(*first, *inputs.values())
 
-    def run(self, **moved: Array) -> tuple[Array, tuple[Any, ...]]:
-        """Return forward's output, and its cache as a tuple of one; or empty if it has none."""
-        result = self.call(self.forward, **moved)
-        if isinstance(result, tuple):
-            return np.asarray(result[0]), (result[1],)
-        return np.asarray(result), ()
+    def run(self, moved: Mapping[str, Array]) -> tuple[Array, tuple[Any, ...]]:
+        """Return forward's output, and its cache as a tuple of one; or empty if it has none.
+
+        The output is copied: forward may write the next one into the same memory.
+        """
+        result = self.call(self.forward, moved)
+        if not isinstance(result, tuple):
+            return np.array(result), ()
+        if len(result) != 2:
+            raise ConfigError(
+                f"forward: expected to return out or (out, cache); got a tuple of {len(result)}"
+            )
+        return np.array(result[0]), (result[1],)
+
+    def changed_input(self) -> str | None:
+        """Return the name of an input that has been changed in place, if any."""
+        now = leaves(self.inputs)
+        for name, array in self.arrays.items():
+            if not np.array_equal(now[name], array, equal_nan=True):
+                return name
+        return None
 
 
 def central_difference(pair: Pair, d_out: Array, name: str, probe: Probe, h: float) -> float:
     """Return ``(f(x + h u) - f(x - h u)) / 2 h`` for f = sum(out * d_out)."""
-    array = pair.arrays[name]
-    if probe.index is not None:
-        h *= max(1.0, abs(float(array[probe.index])))
-    ahead, _ = pair.run(**{name: probe.step_from(array, h)})
-    behind, _ = pair.run(**{name: probe.step_from(array, -h)})
+    h *= probe.size
+    ahead, _ = pair.run({name: probe.step_from(pair.arrays[name], h)})
+    behind, _ = pair.run({name: probe.step_from(pair.arrays[name], -h)})
     # the difference before the sum: what does not depend on x cancels exactly
     return float(((ahead - behind) * d_out).sum() / (2 * h))
 
 
 def complex_step(pair: Pair, d_out: Array, name: str, probe: Probe) -> float:
     """Return ``Im f(x + i h u) / h`` for f = sum(out * d_out)."""
+    h = TINY_STEP * probe.size
     with allow_complex():
-        out, _ = pair.run(**{name: probe.step_from(pair.arrays[name], 1j * TINY_STEP)})
-    return float((out.imag * d_out).sum() / TINY_STEP)
+        out, _ = pair.run({name: probe.step_from(pair.arrays[name], 1j * h)})
+    return float((out.imag * d_out).sum() / h)
 
 
-def is_complex_safe(pair: Pair, d_out: Array, rng: np.random.Generator, h: float) -> str:
+def rounding_noise(out: Array, d_out: Array, probe: Probe, h: float | None) -> float:
+    """Estimate what the output's rounding can feign in a derivative; h=None for a complex step."""
+    rounding = 4 * EPSILON * float(np.linalg.norm(np.nan_to_num(out * d_out)))
+    return rounding / probe.size / (1 if h is None else h)
+
+
+def why_not_complex_safe(
+    pair: Pair, out: Array, d_out: Array, rng: np.random.Generator, h: float
+) -> str:
     """Try whether forward carries a complex step through; return why not, or nothing."""
     for name, array in pair.arrays.items():
-        if not array.size:
+        if not np.isfinite(array).any():
             continue
-        signs = rng.choice([-1.0, 1.0], size=array.shape) / np.sqrt(array.size)
-        probe = Probe("trial", None, signs)
+        probe = random_direction(array, rng, "trial")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", np.exceptions.ComplexWarning)
@@ -113,6 +155,7 @@ def is_complex_safe(pair: Pair, d_out: Array, rng: np.random.Generator, h: float
         except Exception as error:
             return f"no complex step: forward with a complex {name} raises {type(error).__name__}"
         differed = central_difference(pair, d_out, name, probe, h)
-        if not abs(stepped - differed) <= 1e-5 * (abs(differed) + 1):
+        noise = rounding_noise(out, d_out, probe, h)
+        if not abs(stepped - differed) <= 1e-3 * abs(differed) + noise:
             return f"no complex step: forward does not carry it through from {name}"
     return ""

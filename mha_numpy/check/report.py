@@ -10,10 +10,11 @@ from mha_numpy.tables import Table
 class ArrayReport:
     """The check of one array by one method.
 
-    ``error`` is the largest ``|analytic - numeric|`` divided by the largest numeric gradient of
-    the whole set, so that an array whose true gradient is zero is not divided by zero.
-    The worst index is that of the element farthest beyond its tolerance: an index into
-    the array, or "direction i" where a random direction showed it.
+    ``error`` is the largest ``|analytic - numeric|`` divided by the largest numeric derivative of
+    the whole set (or by a multiple of what rounding can feign, where that is larger), so that an
+    array whose true gradient is zero is not divided by zero. The worst index is that of the element
+    farthest beyond its tolerance: an index into the array, or "direction i" where a random
+    direction showed it.
     """
 
     name: str

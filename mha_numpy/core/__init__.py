@@ -3,7 +3,8 @@
 from mha_numpy.core.attention import attention_backward, attention_forward
 from mha_numpy.core.attention_stages import AttentionStages, attention_stages
 from mha_numpy.core.attention_types import AttentionCache, AttentionGrads, AttentionOptions
-from mha_numpy.core.kv_cache import KVCache, multi_head_attention_decode
+from mha_numpy.core.decode import multi_head_attention_decode
+from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import LinearCache, LinearGrads, linear_backward, linear_forward
 from mha_numpy.core.mask_report import explain_mask
 from mha_numpy.core.masks import causal_mask, combine_masks, padding_mask, window_mask

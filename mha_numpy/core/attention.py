@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from mha_numpy.core.attention_inputs import LEADING_AXES, check_attention_inputs
+from mha_numpy.core.attention_inputs import check_attention_inputs
 from mha_numpy.core.attention_types import AttentionCache, AttentionGrads
+from mha_numpy.core.checks import check_type
 from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
@@ -74,9 +75,11 @@ def attention_forward(
 
     Notes
     -----
-    2 B H T_q T_k (d_k + d_v) floating-point operations; B H T_q T_k numbers of memory.
+    2 B H T_q T_k (d_k + d_v) floating-point operations. The cache holds B H T_q T_k weights, and
+    as many numbers again for each of softcap, dropout and head gate.
     mask, is_causal, window and a bias of -inf combine by AND. Sources: Vaswani et al. 2017,
-    eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024, section 2.
+    eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024,
+    *Gemma 2*, section 2.
     Derivation: ``docs/attention.md``.
 
     Examples
@@ -91,12 +94,12 @@ def attention_forward(
         softcap=softcap, scale=scale, dropout_mask=dropout_mask, head_gate=head_gate,
         backend=backend,
     )  # fmt: skip
-    q, k, v, bias, visible, scale, softcap, dropout_mask, head_gate, dtype = inputs
-    per_query, per_key = LEADING_AXES[q.ndim]
-    step("q", q, f"{per_query} T_q d_k")
-    step("k", k, f"{per_key} T_k d_k")
-    step("v", v, f"{per_key} T_k d_v")
-    cells = f"{per_query} T_q T_k"
+    q, k, v, bias, head_gate = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.head_gate
+    scale, softcap, dropout_mask = inputs.scale, inputs.softcap, inputs.dropout_mask
+    visible, cells = inputs.visible, inputs.cell_axes
+    step("q", q, f"{inputs.query_axes} T_q d_k")
+    step("k", k, f"{inputs.key_axes} T_k d_k")
+    step("v", v, f"{inputs.key_axes} T_k d_v")
     if bias is not None:
         step("bias", bias, broadcast_axes(bias.shape, cells, (*q.shape[:-1], k.shape[-2])))
     if head_gate is not None:
@@ -118,19 +121,25 @@ def attention_forward(
     weights, softmax_cache = softmax_forward(biased, mask=visible)
 
     # 5. dropout
-    dropped = weights if dropout_mask is None else weights * dropout_mask
+    dropped = weights
+    if dropout_mask is not None:
+        dropped = only_visible(weights * dropout_mask, visible)
     step("dropped", dropped, cells, "weights * dropout_mask")
 
     # 6. head gate
-    gated = dropped if head_gate is None else dropped * head_gate[..., None, None]
+    gated = dropped
+    if head_gate is not None:
+        gated = only_visible(dropped * head_gate[..., None, None], visible)
     step("gated", gated, cells, "dropped * head_gate")
 
     # 7. mix: each query's mean of the values
     heads = shared_matmul(gated, v, visible)  # (B, H, T_q, d_v)
-    step("heads", heads, f"{per_query} T_q d_v", "gated @ v")
+    step("heads", heads, f"{inputs.query_axes} T_q d_v", "gated @ v")
 
-    cache = AttentionCache(inputs, capped, softmax_cache)
-    return heads.astype(dtype, copy=False), cache
+    cache = AttentionCache(
+        inputs, None if softcap is None else capped, softmax_cache, dropped, gated
+    )
+    return heads.astype(inputs.dtype, copy=False), cache
 
 
 def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
@@ -165,27 +174,24 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     >>> grads.d_q.shape, grads.d_k.shape, grads.d_v.shape
     ((2, 6, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4))
     """
-    q, k, v, bias, visible, scale, softcap, dropout_mask, head_gate, dtype = cache.inputs
-    capped, weights = cache.capped, cache.softmax.weights
+    check_type("cache", cache, AttentionCache, "attention_forward")
+    inputs, capped, softmax_cache, dropped, gated = cache
+    q, k, v, bias, head_gate = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.head_gate
+    scale, softcap, dropout_mask = inputs.scale, inputs.softcap, inputs.dropout_mask
+    visible, cells = inputs.visible, inputs.cell_axes
     visible_T = None if visible is None else visible.swapaxes(-1, -2)
-    num_kv_heads = k.shape[1] if k.ndim == 4 else 1
-    per_query, per_key = LEADING_AXES[q.ndim]
-    cells = f"{per_query} T_q T_k"
+    weights, leading = softmax_cache.weights, k.shape[:-2]
     d_out = as_float_array("d_out", d_out)
-    check_shape(
-        "d_out", d_out, f"{per_query} T_q d_v",
-        dict(zip(f"{cells} d_v".split(), (*weights.shape, v.shape[-1]), strict=True)),
-    )  # fmt: skip
+    sizes = dict(zip(f"{cells} d_v".split(), (*weights.shape, v.shape[-1]), strict=True))
+    check_shape("d_out", d_out, f"{inputs.query_axes} T_q d_v", sizes)
     d_heads = d_out.astype(np.result_type(d_out, weights), copy=False)
-    step("d_heads", d_heads, f"{per_query} T_q d_v")
-    dropped = weights if dropout_mask is None else weights * dropout_mask
-    gated = dropped if head_gate is None else dropped * head_gate[..., None, None]
+    step("d_heads", d_heads, f"{inputs.query_axes} T_q d_v")
 
     # 7. heads = gated @ v
     d_gated = only_visible(shared_matmul(d_heads, v.swapaxes(-1, -2)), visible)
-    d_v = summed_matmul(gated.swapaxes(-1, -2), d_heads, num_kv_heads, visible_T)
+    d_v = summed_matmul(gated.swapaxes(-1, -2), d_heads, leading, visible_T)
     step("d_gated", d_gated, cells, "d_heads @ v.T")
-    step("d_v", d_v, f"{per_key} T_k d_v", "gated.T @ d_heads, summed over each group")
+    step("d_v", d_v, f"{inputs.key_axes} T_k d_v", "gated.T @ d_heads, summed over each group")
 
     # 6. gated = dropped * head_gate
     d_dropped = d_gated if head_gate is None else d_gated * head_gate[..., None, None]
@@ -201,11 +207,12 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     step("d_weights", d_weights, cells, "d_dropped * dropout_mask")
 
     # 4. weights = softmax(biased)
-    d_biased = softmax_backward(d_weights, cache.softmax).d_scores
+    d_biased = softmax_backward(d_weights, softmax_cache).d_scores
+    step("d_biased", d_biased, cells)
 
     # 3. biased = capped + bias
-    step("d_biased", d_biased, cells)
-    d_capped = step("d_capped", d_biased, cells)
+    d_capped = d_biased
+    step("d_capped", d_capped, cells)
     d_bias = None if bias is None else sum_to_shape(d_biased, bias.shape)
     if d_bias is not None:
         axes = broadcast_axes(d_bias.shape, cells, weights.shape)
@@ -213,15 +220,17 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
 
     # 2. capped = softcap * tanh(scores / softcap)
     d_scores = d_capped
-    if softcap is not None:
+    if softcap is not None and capped is not None:
         d_scores = only_visible(d_capped * (1 - (capped / softcap) ** 2), visible)
     step("d_scores", d_scores, cells, "d_capped * (1 - (capped / softcap)^2)")
 
     # 1. scores = scale * q @ k^T
     d_q = scale * shared_matmul(d_scores, k, visible)
-    d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, num_kv_heads, visible_T)
-    step("d_q", d_q, f"{per_query} T_q d_k", "scale * d_scores @ k")
-    step("d_k", d_k, f"{per_key} T_k d_k", "scale * d_scores.T @ q, summed over each group")
+    d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)
+    step("d_q", d_q, f"{inputs.query_axes} T_q d_k", "scale * d_scores @ k")
+    step("d_k", d_k, f"{inputs.key_axes} T_k d_k", "scale * d_scores.T @ q, summed over each group")
 
     grads = AttentionGrads(d_q, d_k, d_v, d_bias, d_head_gate)
-    return AttentionGrads._make(g if g is None else g.astype(dtype, copy=False) for g in grads)
+    return AttentionGrads._make(
+        g if g is None else g.astype(inputs.dtype, copy=False) for g in grads
+    )

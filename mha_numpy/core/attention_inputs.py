@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.core.attention_types import AttentionInputs
+from mha_numpy.core.checks import check_number
 from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype, result_dtype
-from mha_numpy.core.shapes import check_broadcast, check_number, check_shape
+from mha_numpy.core.shapes import check_broadcast, check_shape
 from mha_numpy.core.visibility import visible_cells
 from mha_numpy.errors import BackendError, ConfigError, ShapeError, describe
 
@@ -54,11 +55,15 @@ def check_attention_inputs(
 
     arrays = (q, k, v, bias, dropout_mask, head_gate)
     dtype = result_dtype(*arrays)
+    largest = float(np.finfo(compute_dtype(dtype)).max)
+    if softcap is not None and softcap > largest:
+        raise ConfigError(f"softcap: expected at most {largest:.1e}, as {dtype}; got {softcap}")
     q, k, v, bias, dropout_mask, head_gate = (
         x if x is None else x.astype(compute_dtype(dtype), copy=False) for x in arrays
     )
     return AttentionInputs(
-        q, k, v, bias, visible, scale, softcap, dropout_mask, head_gate, dtype
+        q=q, k=k, v=v, bias=bias, visible=visible, scale=scale, softcap=softcap,
+        dropout_mask=dropout_mask, head_gate=head_gate, dtype=dtype,
     )  # fmt: skip
 
 
@@ -85,8 +90,6 @@ def _check_cells(name: str, cells: Any, scores_shape: tuple[int, ...], axes: str
     """Check a float array that broadcasts to the scores."""
     if cells is None:
         return None
-    if np.asarray(cells).dtype == bool:
-        raise ConfigError(f"{name}: expected floats; got bool; if True = may attend write mask=")
     cells = as_float_array(name, cells)
     check_broadcast(name, cells, scores_shape, axes)
     return cells

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from mha_numpy.core.attention import attention_forward
 from mha_numpy.core.attention_types import AttentionCache
+from mha_numpy.core.checks import check_type
 from mha_numpy.core.dtypes import Array
 from mha_numpy.core.steps import watching
 
@@ -46,8 +47,10 @@ def attention_stages(cache: AttentionCache) -> AttentionStages:
     array([[  1., -inf],
            [  0.,   1.]])
     """
-    seen: dict[str, Array] = {}
+    check_type("cache", cache, AttentionCache, "attention_forward")
+    i, seen = cache.inputs, dict[str, Array]()
     with watching(lambda name, array, axes, equation: seen.setdefault(name, array)):
-        q, k, v, bias, visible, scale, softcap, *_ = cache.inputs
-        attention_forward(q, k, v, bias=bias, mask=visible, scale=scale, softcap=softcap)
+        attention_forward(
+            i.q, i.k, i.v, bias=i.bias, mask=i.visible, scale=i.scale, softcap=i.softcap
+        )
     return AttentionStages(*(seen[stage] for stage in AttentionStages._fields))

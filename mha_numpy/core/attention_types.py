@@ -38,13 +38,30 @@ class AttentionInputs(NamedTuple):
     head_gate: Array | None  # (H,) or (B, H)
     dtype: np.dtype[Any]  # of the output and of all gradients
 
+    @property
+    def query_axes(self) -> str:
+        """The leading axes of a query and of all that belongs to it."""
+        return ("", "B", "B H")[self.q.ndim - 2]
+
+    @property
+    def key_axes(self) -> str:
+        """The leading axes of a key and of a value."""
+        return ("", "B", "B H_kv")[self.q.ndim - 2]
+
+    @property
+    def cell_axes(self) -> str:
+        """The axes of the scores: a cell is a pair of query and key."""
+        return f"{self.query_axes} T_q T_k"
+
 
 class AttentionCache(NamedTuple):
     """What `attention_backward` needs."""
 
     inputs: AttentionInputs
-    capped: Array  # (B, H, T_q, T_k): the scores after softcap
+    capped: Array | None  # (B, H, T_q, T_k): the scores after softcap; None without one
     softmax: SoftmaxCache
+    dropped: Array  # (B, H, T_q, T_k): the weights after dropout
+    gated: Array  # (B, H, T_q, T_k): the weights after dropout and head gate
 
     @property
     def weights(self) -> Array:

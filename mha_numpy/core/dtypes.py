@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mha_numpy.errors import DTypeError, describe
+from mha_numpy.errors import ConfigError, DTypeError, MhaError, describe
 
 Array = npt.NDArray[Any]
+
+LARGEST = 2**60  # of a position: sums of two stay within int64
 
 _complex_allowed: ContextVar[bool] = ContextVar("complex_allowed", default=False)
 
 _ADVICE = {
-    "b": "a bool array is a mask, not a number",
+    "b": "a bool array is a mask: pass it as mask=",
     "i": "write {name}.astype(np.float64)",
     "u": "write {name}.astype(np.float64)",
     "c": "attention is defined on real numbers: pass {name}.real",
@@ -34,16 +36,35 @@ def allow_complex() -> Iterator[None]:
 
 def as_float_array(name: str, value: Any) -> Array:
     """Return `value` as an array of floats, or raise a DTypeError that names it."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # nested lists of unequal lengths
-        raise DTypeError(f"{name}: expected a float array; got {describe(value)}") from error
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(
+            f"{name}: expected a plain array; got a masked one; pass mask= for its mask"
+        )
+    array = as_array(name, value, "a float array", DTypeError)
     kind = array.dtype.kind
     if kind == "f" or (kind == "c" and _complex_allowed.get()):
         return array
     advice = _ADVICE.get(kind, "pass a NumPy array of float32 or float64")
     advice = advice.format(name=name)
     raise DTypeError(f"{name}: expected a float array; got {describe(value)}; {advice}")
+
+
+def as_integer_array(name: str, value: Any, expected: str) -> Array:
+    """Return `value` as an int64 array, or raise a ConfigError that says what was expected."""
+    array = as_array(name, value, expected, ConfigError)
+    if array.dtype.kind not in "iu":
+        raise ConfigError(f"{name}: expected {expected}; got {describe(value)}")
+    if array.size and max(abs(int(array.max())), abs(int(array.min()))) > LARGEST:
+        raise ConfigError(f"{name}: expected numbers up to 2^60; got {describe(value)}")
+    return array.astype(np.int64)
+
+
+def as_array(name: str, value: Any, expected: str, error: type[MhaError]) -> Array:
+    """Return np.asarray(value); what NumPy cannot take raises `error` in our words."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as reason:  # ragged lists, foreign tensors
+        raise error(f"{name}: expected {expected}; got {describe(value)}") from reason
 
 
 def result_dtype(*arrays: Array | None) -> np.dtype[Any]:
@@ -53,4 +74,5 @@ def result_dtype(*arrays: Array | None) -> np.dtype[Any]:
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype to compute in: float32 for float16, else the dtype itself."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
+    is_half = dtype.kind == "f" and dtype.itemsize == 2  # in either byte order
+    return np.dtype(np.float32) if is_half else dtype

@@ -24,12 +24,17 @@ def shared_matmul(a: Array, b: Array, visible: Array | None = None) -> Array:
     return product.reshape(*a.shape[:-1], b.shape[-1])  # (B, H_kv, G, m, p) -> (B, H, m, p)
 
 
-def summed_matmul(a: Array, b: Array, num_kv_heads: int, visible: Array | None = None) -> Array:
-    """Multiply head by head and add up each group: (B,H,m,n) @ (B,H,n,p) -> (B,H_kv,m,p)."""
+def summed_matmul(
+    a: Array, b: Array, leading: tuple[int, ...], visible: Array | None = None
+) -> Array:
+    """Multiply head by head and add up each group: (B,H,m,n) @ (B,H,n,p) -> (B,H_kv,m,p).
+
+    `leading` is the (B, H_kv) of the result; without heads it is () or (B,).
+    """
     product = _matmul_visible(a, b, visible)
-    if a.ndim < 4 or a.shape[1] == num_kv_heads:
+    if product.shape[:-2] == leading:
         return product
-    return group_heads(product, num_kv_heads).sum(axis=2)
+    return group_heads(product, leading[1]).sum(axis=2)
 
 
 def group_heads(x: Array, num_kv_heads: int) -> Array:
@@ -38,11 +43,13 @@ def group_heads(x: Array, num_kv_heads: int) -> Array:
     return x.reshape(B, num_kv_heads, H // num_kv_heads, *rest)
 
 
-@np.errstate(invalid="ignore")  # inf - inf in a hidden cell is nobody's concern
+@np.errstate(invalid="ignore")  # inf - inf: NaN says it, where somebody sees the cell
 def _matmul_visible(a: Array, b: Array, visible: Array | None) -> Array:
     """Return a @ b, where a hidden cell of `a` adds nothing, though 0 * NaN and 0 * inf are NaN."""
+    if visible is None:
+        return a @ b
     finite = np.asarray(np.isfinite(b).all(axis=-1))  # (..., n)
-    if visible is None or finite.all():
+    if finite.all():
         return a @ b
     product = a @ np.where(finite[..., None], b, 0)
     visible = np.broadcast_to(visible, a.shape)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mha_numpy.core.checks import check_type
 from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.core.shapes import check_shape
 from mha_numpy.errors import ShapeError
@@ -108,10 +109,12 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     >>> linear_backward(np.ones((2, 5, 4)), cache).d_b
     array([10., 10., 10., 10.])
     """
+    check_type("cache", cache, LinearCache, "linear_forward")
     x, w = cache.x, cache.w
     d_out = as_float_array("d_out", d_out)
     if d_out.shape != (*x.shape[:-1], w.shape[1]):
-        raise ShapeError(f"d_out: expected {(*x.shape[:-1], w.shape[1])}; got {d_out.shape}")
+        expected = (*x.shape[:-1], w.shape[1])
+        raise ShapeError(f"d_out: expected (..., O) = {expected}, as out; got {d_out.shape}")
     d_out = d_out.astype(np.result_type(x, d_out), copy=False)
     rows = math.prod(x.shape[:-1])
     d_out_rows = d_out.reshape(rows, w.shape[1])  # (rows, O): B and T in one axis
@@ -122,7 +125,5 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows
     d_x = d_out @ w.T
 
-    d_b = None if d_b is None else d_b.astype(cache.dtype, copy=False)
-    return LinearGrads(
-        d_x.astype(cache.dtype, copy=False), d_w.astype(cache.dtype, copy=False), d_b
-    )
+    grads = LinearGrads(d_x, d_w, d_b)
+    return LinearGrads._make(g if g is None else g.astype(cache.dtype, copy=False) for g in grads)

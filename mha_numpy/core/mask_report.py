@@ -1,5 +1,6 @@
 """A mask in plain text: who may attend to whom, and which rows may attend to nothing."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,7 +9,7 @@ from mha_numpy.core.dtypes import Array
 from mha_numpy.core.masks import check_kind
 from mha_numpy.errors import ConfigError, MaskError
 
-MAX_GRIDS, MAX_CELLS = 8, 40
+MAX_GRIDS, MAX_CELLS, MAX_NAMES = 8, 40, 8
 
 
 def explain_mask(mask: Array, *, query_labels: Sequence[str] | None = None) -> str:
@@ -48,7 +49,11 @@ def explain_mask(mask: Array, *, query_labels: Sequence[str] | None = None) -> s
     if mask.ndim not in (2, 3, 4):
         raise MaskError(f"mask: expected (T_q, T_k) with up to two axes before; got {mask.shape}")
     T_q = mask.shape[-2]
-    labels = [str(i) for i in range(T_q)] if query_labels is None else list(query_labels)
+    labels = (
+        [str(i) for i in range(T_q)]
+        if query_labels is None
+        else [str(label) for label in query_labels]
+    )
     if len(labels) != T_q:
         raise ConfigError(f"query_labels: expected T_q={T_q} of them; got {len(labels)}")
 
@@ -79,12 +84,12 @@ def _grid(cells: Array, labels: list[str]) -> list[str]:
 def _blind_rows(mask: Array, labels: list[str]) -> str:
     """Name the rows without a visible key."""
     blind = np.argwhere(~mask.any(axis=-1))  # (number, rank - 1): leading index and query
-    total = mask[..., 0].size if mask.shape[-1] else int(np.prod(mask.shape[:-1]))
+    total = math.prod(mask.shape[:-1])
     if not len(blind):
         return f"every one of {total} rows may attend to something"
     names = [
         "".join(f"{axis}={i} " for axis, i in zip("bh", lead, strict=False)) + labels[row]
-        for *lead, row in blind[:MAX_GRIDS]
+        for *lead, row in blind[:MAX_NAMES]
     ]
-    more = ", ..." if len(blind) > MAX_GRIDS else ""
+    more = ", ..." if len(blind) > MAX_NAMES else ""
     return f"{len(blind)} of {total} rows may attend to nothing: {', '.join(names)}{more}"

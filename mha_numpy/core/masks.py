@@ -1,12 +1,13 @@
-"""Masks: True = may attend. Building them, combining them, and deciding who sees whom."""
+"""Masks: True = may attend. Building and combining them."""
 
 from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
-from mha_numpy.core.shapes import check_count
-from mha_numpy.errors import ConfigError, MaskError, describe
+from mha_numpy.core.checks import check_count
+from mha_numpy.core.dtypes import LARGEST, Array, as_array, as_integer_array
+from mha_numpy.core.shapes import check_broadcast
+from mha_numpy.errors import ConfigError, MaskError, ShapeError, describe
 
 Window = tuple[int | None, int | None]
 
@@ -113,13 +114,13 @@ def padding_mask(lengths: Array, T_k: int) -> Array:
            [1, 0, 0, 0]])
     """
     T_k = check_count("T_k", T_k, least=0)
-    lengths = np.asarray(lengths)
-    if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
-        raise ConfigError(
-            f"lengths: expected a (B,) array of integers; got {lengths.shape} {lengths.dtype}"
-        )
+    lengths = as_integer_array("lengths", lengths, "a (B,) array of integers")
+    if lengths.ndim != 1:
+        raise ConfigError(f"lengths: expected a (B,) array of integers; got {lengths.shape}")
     if lengths.size and (lengths.min() < 0 or lengths.max() > T_k):
-        raise ConfigError(f"lengths: expected values from 0 to T_k={T_k}; got {lengths}")
+        raise ConfigError(
+            f"lengths: expected values from 0 to T_k={T_k}; got {lengths.min()} to {lengths.max()}"
+        )
     return np.arange(T_k) < lengths[:, None, None, None]
 
 
@@ -160,12 +161,16 @@ def combine_masks(*masks: Array | None) -> Array | None:
     return combined
 
 
+def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -> Array:
+    """Return the mask as a bool array that broadcasts to the scores, or raise a MaskError."""
+    mask = check_kind(name, mask)
+    check_broadcast(name, mask, scores_shape, axes, MaskError)
+    return mask
+
+
 def check_kind(name: str, mask: Any) -> Array:
     """Return the mask as a bool array, or raise a MaskError that says what to write instead."""
-    try:
-        array = np.asarray(mask)
-    except ValueError as error:  # nested lists of unequal lengths
-        raise MaskError(f"{name}: expected a bool array, True = may attend") from error
+    array = as_array(name, mask, "a bool array, True = may attend", MaskError)
     kind = array.dtype.kind
     if kind == "b":
         return array
@@ -183,13 +188,23 @@ def check_window(window: Any) -> Window:
     """Return the window as a pair, or raise a ConfigError."""
     if not isinstance(window, (tuple, list)) or len(window) != 2:
         raise ConfigError(f"window: expected (left, right) or None; got {describe(window)}")
-    left, right = (None if side is None else check_count("window", side, 0) for side in window)
+    left, right = (
+        None if side is None else min(check_count("window", side, least=0), LARGEST)
+        for side in window
+    )
     return left, right
 
 
-def check_offset(q_offset: Any) -> Array:
-    """Return the offset as an integer array of rank 0 or 1, or raise a ConfigError."""
-    offset = np.asarray(q_offset)
-    if offset.dtype.kind not in "iu" or offset.ndim > 1:
-        raise ConfigError(f"q_offset: expected an int or (B,) int array; got {describe(q_offset)}")
-    return offset.astype(np.int64, copy=False)
+def check_offset(q_offset: Any, batch: int | None = None) -> Array:
+    """Return the offset as an int64 array, () or (B,), or raise an error.
+
+    `batch` is B where it is known, 0 where there is no batch axis.
+    """
+    offset = as_integer_array("q_offset", q_offset, "an int or (B,) int array")
+    if offset.ndim > 1:
+        raise ConfigError(f"q_offset: expected an int or (B,) int array; got {offset.shape}")
+    if offset.ndim and batch == 0:
+        raise ShapeError(f"q_offset: expected an int, as q has no batch axis; got {offset.shape}")
+    if offset.ndim and batch is not None and len(offset) != batch:
+        raise ShapeError(f"q_offset: expected an int or (B={batch},), as q; got {offset.shape}")
+    return offset

@@ -6,13 +6,22 @@ import numpy as np
 
 from mha_numpy.core.attention import attention_backward, attention_forward
 from mha_numpy.core.attention_types import AttentionCache, AttentionOptions
+from mha_numpy.core.checks import check_type
 from mha_numpy.core.dtypes import Array, as_float_array
-from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
+from mha_numpy.core.linear import LinearCache
 from mha_numpy.core.masks import check_offset
 from mha_numpy.core.multihead_params import MultiHeadParams, check_multi_head_inputs
-from mha_numpy.core.projection import project_heads_backward, project_heads_forward
-from mha_numpy.core.rope import RopeCache, RopeOptions, rope_backward, rope_forward
-from mha_numpy.core.shapes import check_shape, merge_heads, split_heads
+from mha_numpy.core.projection import (
+    KEY,
+    QUERY,
+    VALUE,
+    merge_project_backward,
+    merge_project_forward,
+    project_heads_backward,
+    project_heads_forward,
+)
+from mha_numpy.core.rope import RopeCache, RopeOptions, check_rope, rope_backward, rope_forward
+from mha_numpy.core.shapes import check_shape
 from mha_numpy.core.steps import step
 
 
@@ -107,14 +116,15 @@ def multi_head_attention_forward(
     step("x_v", x_v, "B T_k vdim")
 
     # 1. project and split into heads
-    q, project_q = project_heads_forward("q", x_q, params.w_q, params.b_q, num_heads)
-    k, project_k = project_heads_forward("k", x_k, params.w_k, params.b_k, num_kv_heads)
-    v, project_v = project_heads_forward("v", x_v, params.w_v, params.b_v, num_kv_heads)
+    q, project_q = project_heads_forward(QUERY, x_q, params.w_q, params.b_q, num_heads)
+    k, project_k = project_heads_forward(KEY, x_k, params.w_k, params.b_k, num_kv_heads)
+    v, project_v = project_heads_forward(VALUE, x_v, params.w_v, params.b_v, num_kv_heads)
 
     # 2. rotate
     rotate_q = rotate_k = None
     if rope is not None:
-        first = check_offset(options.get("q_offset", 0))[..., None]  # (1,) or (B, 1)
+        check_rope(rope, q.shape[-1])
+        first = check_offset(options.get("q_offset", 0), len(q))[..., None]  # (1,) or (B, 1)
         q, rotate_q = rope_forward(q, positions=first + np.arange(q.shape[2]), **rope._asdict())
         k, rotate_k = rope_forward(k, **rope._asdict())
         step("q_rotated", q, "B H T_q d_k", "q turned by its positions")
@@ -123,14 +133,8 @@ def multi_head_attention_forward(
     # 3. attend
     heads, attention = attention_forward(q, k, v, **options)
 
-    # 4. merge
-    merged = merge_heads(heads)
-    step("heads_by_token", heads.swapaxes(1, 2), "B T_q H d_v", "heads.transpose(0, 2, 1, 3)")
-    step("merged", merged, "B T_q H*d_v", "heads_by_token.reshape(B, T_q, H*d_v)")
-
-    # 5. project
-    out, project_out = linear_forward(merged, params.w_o, params.b_o)
-    step("out", out, "B T_q D_out", "merged @ w_o + b_o")
+    # 4. merge and project
+    out, project_out = merge_project_forward(heads, params.w_o, params.b_o)
 
     cache = MultiHeadCache(
         project_q, project_k, project_v, rotate_q, rotate_k, attention, project_out, is_given
@@ -169,45 +173,33 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     >>> grads.d_x_q.shape, grads.d_params.w_q.shape, grads.d_x_k is None
     ((2, 5, 8), (8, 8), True)
     """
+    check_type("cache", cache, MultiHeadCache, "multi_head_attention_forward")
     d_out = as_float_array("d_out", d_out)
     B, T_q, _ = cache.project_out.x.shape
     check_shape(
         "d_out", d_out, "B T_q D_out", {"B": B, "T_q": T_q, "D_out": cache.project_out.w.shape[1]}
     )
-    step("d_out", d_out, "B T_q D_out")
 
-    # 5. out = merged @ w_o + b_o
-    d_merged, d_w_o, d_b_o = linear_backward(d_out, cache.project_out)
-    step("d_merged", d_merged, "B T_q H*d_v", "d_out @ w_o.T")
-    step("d_w_o", d_w_o, "H*d_v D_out", "merged.T @ d_out, summed over B and T_q")
-    if d_b_o is not None:
-        step("d_b_o", d_b_o, "D_out", "d_out summed over B and T_q")
-
-    # 4. merged = merge_heads(heads)
+    # 4. out = merge_heads(heads) @ w_o + b_o
     num_heads = cache.attention.inputs.q.shape[1]
-    d_heads = split_heads(d_merged, num_heads)
-    step(
-        "d_heads_by_token",
-        d_heads.swapaxes(1, 2),
-        "B T_q H d_v",
-        "d_merged.reshape(B, T_q, H, d_v)",
-    )
-    step("d_heads", d_heads, "B H T_q d_v", "d_heads_by_token.transpose(0, 2, 1, 3)")
+    d_heads, d_w_o, d_b_o = merge_project_backward(d_out, cache.project_out, num_heads)
 
     # 3. heads = attention(q, k, v)
     d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(d_heads, cache.attention)
 
-    # 2. q, k = rotate(q), rotate(k)
+    # 2. q_rotated, k_rotated = rotate(q), rotate(k)
     if cache.rotate_q is not None and cache.rotate_k is not None:
+        step("d_q_rotated", d_q, "B H T_q d_k")
+        step("d_k_rotated", d_k, "B H_kv T_k d_k")
         d_q = rope_backward(d_q, cache.rotate_q).d_x
         d_k = rope_backward(d_k, cache.rotate_k).d_x
-        step("d_q_turned_back", d_q, "B H T_q d_k", "d_q turned by minus its positions")
-        step("d_k_turned_back", d_k, "B H_kv T_k d_k", "d_k turned by minus its positions")
+        step("d_q", d_q, "B H T_q d_k", "d_q_rotated turned by minus its positions")
+        step("d_k", d_k, "B H_kv T_k d_k", "d_k_rotated turned by minus its positions")
 
     # 1. q = split_heads(x_q @ w_q + b_q), and so for k and v
-    d_x_q, d_w_q, d_b_q = project_heads_backward("q", d_q, cache.project_q)
-    d_x_k, d_w_k, d_b_k = project_heads_backward("k", d_k, cache.project_k)
-    d_x_v, d_w_v, d_b_v = project_heads_backward("v", d_v, cache.project_v)
+    d_x_q, d_w_q, d_b_q = project_heads_backward(QUERY, d_q, cache.project_q)
+    d_x_k, d_w_k, d_b_k = project_heads_backward(KEY, d_k, cache.project_k)
+    d_x_v, d_w_v, d_b_v = project_heads_backward(VALUE, d_v, cache.project_v)
     d_params = MultiHeadParams(d_w_q, d_b_q, d_w_k, d_b_k, d_w_v, d_b_v, d_w_o, d_b_o)
 
     # 0. x_k = x_q and x_v = x_k, by default: an input used twice collects both gradients

@@ -2,8 +2,9 @@
 
 from typing import Any, NamedTuple
 
+from mha_numpy.core.checks import check_count
 from mha_numpy.core.dtypes import Array, as_float_array
-from mha_numpy.core.shapes import check_count, check_shape
+from mha_numpy.core.shapes import check_shape
 from mha_numpy.errors import ConfigError, ShapeError
 
 

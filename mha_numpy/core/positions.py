@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from mha_numpy.core.checks import check_count, check_integer, check_number
 from mha_numpy.core.dtypes import Array
-from mha_numpy.core.shapes import check_count, check_integer, check_number
 
 
 def alibi_bias(H: int, T_q: int, T_k: int | None = None, *, q_offset: int = 0) -> Array:
@@ -46,10 +46,11 @@ def alibi_bias(H: int, T_q: int, T_k: int | None = None, *, q_offset: int = 0) -
     T_k = T_q if T_k is None else check_count("T_k", T_k, least=0)
     power = 2 ** (H.bit_length() - 1)
     slopes = 2.0 ** (-8 / power * np.arange(1, power + 1))
-    between = 2.0 ** (-4 / power * np.arange(1, 2 * (H - power) + 1, 2))
+    slopes_between = 2.0 ** (-4 / power * np.arange(1, 2 * (H - power) + 1, 2))
     query = np.arange(T_q)[:, None] + check_integer("q_offset", q_offset)
     distance = np.abs(query - np.arange(T_k))  # (T_q, T_k)
-    return np.concatenate([slopes, between])[:, None, None] * (0 - distance)
+    # 0 - distance, for -distance would make -0.0 of 0
+    return np.concatenate([slopes, slopes_between])[:, None, None] * (0 - distance)
 
 
 def sinusoidal_positions(T: int, D: int, *, base: float = 10000.0, offset: int = 0) -> Array:

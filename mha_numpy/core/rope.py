@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype
-from mha_numpy.core.shapes import check_count, check_flag, check_number
-from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.core.checks import check_count, check_flag, check_number, check_type
+from mha_numpy.core.dtypes import Array, as_array, as_float_array, compute_dtype
+from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
 
 
 class RopeOptions(NamedTuple):
@@ -119,7 +119,7 @@ def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
 
     Raises
     ------
-    DTypeError, ShapeError
+    DTypeError, ShapeError, describe
         `d_out` is not a float array or has not the shape of the output.
 
     Notes
@@ -133,14 +133,24 @@ def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
     >>> np.allclose(rope_backward(out, cache).d_x, x)
     True
     """
+    check_type("cache", cache, RopeCache, "rope_forward")
     d_out = as_float_array("d_out", d_out)
     if d_out.shape != cache.shape:
-        raise ShapeError(f"d_out: expected {cache.shape}; got {d_out.shape}")
-    d_out = d_out.astype(compute_dtype(d_out.dtype), copy=False)
+        raise ShapeError(f"d_out: expected {cache.shape}, as out; got {d_out.shape}")
+    d_out = d_out.astype(np.result_type(d_out, cache.cos), copy=False)
 
     # 2. out = R(a) x, so d_x = R(a)^T d_out = R(-a) d_out
     d_x = _rotate(d_out, cache.cos, -cache.sin, cache.interleaved)
     return RopeGrads(d_x.astype(cache.dtype, copy=False))
+
+
+def check_rope(rope: Any, d_k: int) -> None:
+    """Check the options of a layer of heads that are d_k wide."""
+    if not isinstance(rope, RopeOptions):
+        raise ConfigError(f"rope: expected RopeOptions(...) or None; got {describe(rope)}")
+    if rope.rotary_dim is None and d_k % 2:
+        raise ConfigError(f"rope: expected an even d_k, or rotary_dim= given; got d_k={d_k}")
+    _check_rotary_dim(rope.rotary_dim, d_k)
 
 
 def _rotate(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
@@ -171,13 +181,12 @@ def _check_positions(positions: Any, shape: tuple[int, ...]) -> Array:
     B, T = shape[0], shape[-2]
     if positions is None:
         return np.arange(T, dtype=np.float64)
-    positions = np.asarray(positions)
+    allowed = f"(T={T},)" if len(shape) == 2 else f"(T={T},) or (B={B}, T={T})"
+    positions = as_array("positions", positions, f"numbers of shape {allowed}", DTypeError)
+    if positions.dtype.kind not in "iuf":
+        raise DTypeError(f"positions: expected numbers of shape {allowed}; got {positions.dtype}")
     per_sequence = len(shape) > 2 and positions.shape == (B, T)
-    if positions.dtype.kind not in "iuf" or not (positions.shape == (T,) or per_sequence):
-        allowed = f"(T={T},)" if len(shape) == 2 else f"(T={T},) or (B={B}, T={T})"
-        raise ShapeError(
-            f"positions: expected numbers of shape {allowed} to match x {shape}; "
-            f"got {positions.shape} {positions.dtype}"
-        )
+    if positions.shape != (T,) and not per_sequence:
+        raise ShapeError(f"positions: expected {allowed} to match x {shape}; got {positions.shape}")
     positions = positions.astype(np.float64)
     return positions[:, None] if per_sequence and len(shape) == 4 else positions

@@ -1,12 +1,10 @@
 """Shapes: checking them by the names of their axes, splitting and merging heads."""
 
 import math
-from typing import Any
 
-import numpy as np
-
+from mha_numpy.core.checks import check_count
 from mha_numpy.core.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError, MhaError, ShapeError, describe
+from mha_numpy.errors import MhaError, ShapeError
 
 
 def split_heads(x: Array, num_heads: int) -> Array:
@@ -40,6 +38,7 @@ def split_heads(x: Array, num_heads: int) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = np.arange(6.0).reshape(1, 2, 3)
     >>> split_heads(x, 3)[0, :, :, 0]  # head h holds column h of every token
     array([[0., 3.],
@@ -85,6 +84,7 @@ def merge_heads(heads: Array) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = np.arange(24.0).reshape(2, 3, 4)
     >>> np.array_equal(merge_heads(split_heads(x, 2)), x)
     True
@@ -156,34 +156,3 @@ def check_broadcast(
             f"{name}: expected a shape that broadcasts to ({target}): "
             f"aligned at the right, each axis full or 1; got {array.shape}"
         )
-
-
-def check_integer(name: str, value: Any) -> int:
-    """Return `value` as an int, or raise a ConfigError that names it."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-        raise ConfigError(f"{name}: expected an integer; got {describe(value)}")
-    return int(value)
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return `value` as an int of at least `least`, or raise a ConfigError that names it."""
-    if check_integer(name, value) < least:
-        raise ConfigError(f"{name}: expected an integer >= {least}; got {describe(value)}")
-    return int(value)
-
-
-def check_number(name: str, value: Any, *, positive: bool = False) -> float:
-    """Return `value` as a finite float, or raise a ConfigError that names it."""
-    is_real = isinstance(value, (int, float, np.integer, np.floating))
-    if not is_real or isinstance(value, bool) or not math.isfinite(value):
-        raise ConfigError(f"{name}: expected a finite number; got {describe(value)}")
-    if positive and value <= 0:
-        raise ConfigError(f"{name}: expected a number > 0; got {describe(value)}")
-    return float(value)
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Return `value` as a bool, or raise a ConfigError that names it."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ConfigError(f"{name}: expected True or False; got {describe(value)}")
-    return bool(value)

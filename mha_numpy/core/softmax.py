@@ -4,10 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.core.checks import check_type
 from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype
+from mha_numpy.core.masks import check_mask
 from mha_numpy.core.shapes import check_shape
 from mha_numpy.core.steps import step
-from mha_numpy.core.visibility import check_mask, only_visible
+from mha_numpy.core.visibility import only_visible
 from mha_numpy.errors import ShapeError
 
 AXES = {1: "T_k", 2: "T_q T_k", 3: "B T_q T_k", 4: "B H T_q T_k"}
@@ -29,7 +31,7 @@ class SoftmaxGrads(NamedTuple):
 
 
 def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array, SoftmaxCache]:
-    """Turn each row of scores into weights that are positive and sum to 1.
+    """Turn each row of scores into weights, none negative, that sum to 1.
 
     ``weights_j = e^scores_j / sum_l e^scores_l``, over the keys that the mask lets through.
 
@@ -94,6 +96,7 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
     weights = only_visible(powers / total, mask)
     step("weights", weights, axes, "exp(masked) / sum_j exp(masked)")
 
+    # 5. keep the log of the sum
     lse = np.where(sees_any, largest + np.log(total), -np.inf)[..., 0]
     return weights.astype(dtype, copy=False), SoftmaxCache(weights, mask, lse, dtype)
 
@@ -129,6 +132,7 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     >>> softmax_backward(np.array([[1.0, 0.0]]), cache).d_scores
     array([[ 0.1875, -0.1875]])
     """
+    check_type("cache", cache, SoftmaxCache, "softmax_forward")
     weights = cache.weights
     d_weights = as_float_array("d_weights", d_weights)
     axes = AXES[weights.ndim]

@@ -1,20 +1,17 @@
-"""Who sees whom: everything that can hide a cell, combined; and what counts as a mask."""
-
-from typing import Any
+"""Who sees whom: everything that can hide a cell, combined; and selecting what is visible."""
 
 import numpy as np
 
+from mha_numpy.core.checks import check_flag
 from mha_numpy.core.dtypes import Array
 from mha_numpy.core.masks import (
     Window,
     causal_mask,
-    check_kind,
+    check_mask,
     check_offset,
     combine_masks,
     window_mask,
 )
-from mha_numpy.core.shapes import check_broadcast, check_flag, check_shape
-from mha_numpy.errors import MaskError, ShapeError
 
 
 def visible_cells(
@@ -29,11 +26,7 @@ def visible_cells(
 ) -> Array | None:
     """Combine all that can hide a cell; None where nothing does. Broadcasts to the scores."""
     rank, (T_q, T_k) = len(scores_shape), scores_shape[-2:]
-    offset = check_offset(q_offset)
-    if offset.ndim and rank == 2:
-        raise ShapeError(f"q_offset: expected an integer, as q has no batch axis; got {offset}")
-    if offset.ndim:
-        check_shape("q_offset", offset, "B", {"B": scores_shape[0]}, to_match="q")
+    offset = check_offset(q_offset, scores_shape[0] if rank > 2 else 0)
 
     masks = [] if mask is None else [check_mask("mask", mask, scores_shape, axes)]
     if bias is not None and np.isneginf(bias.real).any():
@@ -44,6 +37,7 @@ def visible_cells(
         masks.append(causal_mask(T_q, T_k, q_offset=offset))
     # an offset per sequence comes as (B, 1, T_q, T_k): without a head axis at rank 3
     visible = combine_masks(*(m[:, 0] if m.ndim > rank else m for m in masks))
+    # every axis there, for backward swaps the last two
     return (
         None if visible is None else visible.reshape((1,) * (rank - visible.ndim) + visible.shape)
     )
@@ -52,10 +46,3 @@ def visible_cells(
 def only_visible(cells: Array, visible: Array | None) -> Array:
     """Select the visible cells, 0 elsewhere: a product with 0 would let NaN and inf through."""
     return cells if visible is None else np.where(visible, cells, 0)
-
-
-def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -> Array:
-    """Return the mask as a bool array that broadcasts to the scores, or raise a MaskError."""
-    mask = check_kind(name, mask)
-    check_broadcast(name, mask, scores_shape, axes, MaskError)
-    return mask

@@ -6,7 +6,6 @@ import numpy as np
 
 from mha_numpy.core import (
     KVCache,
-    MultiHeadCache,
     MultiHeadParams,
     RopeOptions,
     multi_head_attention_backward,
@@ -14,10 +13,12 @@ from mha_numpy.core import (
     multi_head_attention_forward,
 )
 from mha_numpy.core.attention_inputs import BACKENDS
+from mha_numpy.core.checks import check_count, check_flag, check_number
 from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.masks import Window
-from mha_numpy.core.shapes import check_count, check_flag, check_number, check_shape
-from mha_numpy.errors import BackendError, ConfigError, MhaError, describe
+from mha_numpy.core.rope import check_rope
+from mha_numpy.core.shapes import check_shape
+from mha_numpy.errors import BackendError, ConfigError, MhaError, ShapeError, describe
 from mha_numpy.nn.layer import Layer
 
 
@@ -108,8 +109,8 @@ class MultiHeadAttention(Layer):
         self.value_dim = _default("value_dim", value_dim, self.head_dim)
         self.kdim = _default("kdim", kdim, self.embed_dim)
         self.vdim = _default("vdim", vdim, self.kdim)
-        if rope is not None and not isinstance(rope, RopeOptions):
-            raise ConfigError(f"rope: expected RopeOptions(...) or None; got {describe(rope)}")
+        if rope is not None:
+            check_rope(rope, self.head_dim)
         self.rope = rope
         self.dropout_p = check_number("dropout_p", dropout_p)
         if not 0 <= self.dropout_p < 1:
@@ -119,7 +120,6 @@ class MultiHeadAttention(Layer):
         self.backend = backend
         self.rng = np.random.default_rng(0 if rng is None else rng)
         self._init_params(check_flag("bias", bias))
-        self._cache: MultiHeadCache | None = None
         self.d_bias: Array | None = None
         self.d_head_gate: Array | None = None
 
@@ -166,8 +166,8 @@ class MultiHeadAttention(Layer):
         mask, bias, is_causal, window, softcap, head_gate
             As `attention_forward` explains them.
         kv_cache : KVCache, optional
-            Append this call's keys and values and attend to all so far; self-attention only, and no
-            backward.
+            Append keys and values and attend to all so far: self-attention only, without
+            dropout and without backward.
         return_weights : bool
             Also return the (B, H, T_q, T_k) weights, per head and before dropout.
 
@@ -175,7 +175,7 @@ class MultiHeadAttention(Layer):
         -------
         out : (B, T_q, D) array
         weights : (B, H, T_q, T_k) array
-            Only with ``return_weights=True``.
+            Only with ``return_weights=True``; read-only, for backward uses the same memory.
 
         Raises
         ------
@@ -192,6 +192,10 @@ class MultiHeadAttention(Layer):
         for name, (array, axes) in inputs.items():
             if array is not None or name == "query":
                 check_shape(name, as_float_array(name, array), axes, sizes, to_match="the layer")
+        if key is None and self.kdim != self.embed_dim:
+            raise ShapeError(f"key: expected (B, T_k, kdim={self.kdim}); got None")
+        if value is None and self.vdim != self.kdim:
+            raise ShapeError(f"value: expected (B, T_k, vdim={self.vdim}); got None")
         options: dict[str, Any] = {
             "params": MultiHeadParams._make(self.params.get(p) for p in MultiHeadParams._fields),
             "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads, "rope": self.rope,
@@ -210,7 +214,8 @@ class MultiHeadAttention(Layer):
         out, self._cache = multi_head_attention_forward(
             query, key, value, dropout_mask=dropout_mask, **options
         )
-        weights = self._cache.attention.weights.astype(out.dtype, copy=False)
+        weights = self._cache.attention.weights.astype(out.dtype, copy=False)[...]
+        weights.flags.writeable = False
         return (out, weights) if return_weights else out
 
     def backward(self, d_out: Array) -> tuple[Array, Array | None, Array | None]:
@@ -242,8 +247,6 @@ class MultiHeadAttention(Layer):
 
     def __repr__(self) -> str:
         shared = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
-        if self.num_heads == 1:
-            shared = ""
         parts = [
             f"embed_dim={self.embed_dim}",
             f"num_heads={self.num_heads}",

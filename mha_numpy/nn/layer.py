@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.core.dtypes import Array
-from mha_numpy.errors import ConfigError, DTypeError
+from mha_numpy.errors import ConfigError, DTypeError, describe
 
 
 class Layer:
@@ -32,6 +32,7 @@ class Layer:
         self.params: dict[str, Array] = {}
         self.grads: dict[str, Array] = {}
         self.training = True
+        self._cache: Any = None  # what the last forward left for backward
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """Compute the output and keep what `backward` needs."""
@@ -97,17 +98,22 @@ class Layer:
         return self.train(False)
 
     def astype(self, dtype: npt.DTypeLike) -> Self:
-        """Convert all params to a float dtype, here and below, and forget all gradients.
+        """Convert all params to a float dtype, here and below; forget gradients and caches.
 
         Raises
         ------
         DTypeError
             `dtype` is not a float dtype.
         """
-        if np.dtype(dtype).kind != "f":
-            raise DTypeError(f"dtype: expected a float dtype; got {np.dtype(dtype)}")
+        try:
+            is_float = np.dtype(dtype).kind == "f"
+        except TypeError:
+            is_float = False
+        if not is_float:
+            raise DTypeError(f"dtype: expected a float dtype; got {describe(dtype)}")
         for layer in self.layers():
             layer.params = {name: array.astype(dtype) for name, array in layer.params.items()}
+            layer._cache = None
         self.zero_grads()
         return self
 

@@ -14,6 +14,8 @@ from mha_numpy.core.shapes import check_shape
 from mha_numpy.core.steps import watching
 from mha_numpy.tables import Table
 
+MOVE = re.compile(r"\.(reshape|transpose)\(")  # an equation that moves elements
+
 
 @dataclass(frozen=True)
 class Step:
@@ -96,17 +98,17 @@ class Trace:
 
         An array that is an earlier one untouched gets no row of its own, as where an option was
         not given: forward keeps its first name, backward takes its last, so that both speak of
-        `scores` when there is no softcap; and so do equations. Only an input under a new name is
-        told again.
+        `scores` when there is no softcap; and so do equations. Only an input under a new name,
+        and a gradient that is an array of forward, are told again.
         """
         names = [seen.name for seen in self.steps]
         twin = next((i for i, seen in enumerate(self.steps) if seen.array is array), None)
         if twin is None:
-            self._append(name, array, axes, equation, self._memory_of(array, is_input=not equation))
-        elif not equation and name not in names and not name.startswith("d_"):
-            self._append(name, array, axes, equation, f"is {names[twin]}")
-        elif name.startswith("d_"):
+            self._append(name, array, axes, equation, self._memory_of(array, equation))
+        elif name.startswith("d_") and self.steps[twin].is_backward:
             self._rename(twin, name)
+        elif name.startswith("d_") or (not equation and name not in names):
+            self._append(name, array, axes, equation, f"is {names[twin]}")
         else:
             self._aliases[name] = names[twin]
 
@@ -158,14 +160,27 @@ class Trace:
         self._aliases[old] = name
         self._aliases.pop(name, None)
 
-    def _memory_of(self, array: Array, *, is_input: bool) -> str:
-        """Measure whether the array shares memory with an earlier step, or repeats the last."""
+    def _memory_of(self, array: Array, equation: str) -> str:
+        """Measure whether the array shares memory with an earlier step.
+
+        One that is new, was made by moving elements alone, and has those of the step before, is a
+        copy of it.
+        """
         for step in reversed(self.steps):
-            if np.may_share_memory(step.array, array):
+            if _share_memory(step.array, array):
                 return f"view of {step.name}"
-        if self.steps and _same_elements(self.steps[-1].array, array):
+        moves_only = MOVE.search(equation) is not None
+        if moves_only and self.steps and _same_elements(self.steps[-1].array, array):
             return f"copy of {self.steps[-1].name}"
-        return "input" if is_input else "new"
+        return "new" if equation else "input"
+
+
+def _share_memory(a: Array, b: Array) -> bool:
+    """Return whether two arrays have an element in common, not only a buffer."""
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
 
 
 def _same_elements(a: Array, b: Array) -> bool:
@@ -175,7 +190,7 @@ def _same_elements(a: Array, b: Array) -> bool:
 
 def _json_numbers(array: Array) -> Any:
     """Return nested lists of numbers, and of strings where JSON has no number."""
-    numbers = array.astype(object)
+    numbers = array.astype(np.float64).astype(object)
     odd = ~np.isfinite(array)
     numbers[odd] = [str(x) for x in array[odd]]
     return numbers.tolist()

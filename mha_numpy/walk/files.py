@@ -1,6 +1,7 @@
 """The walk's files: a user's own array in, pictures and JSON out."""
 
 import json
+import os
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mha_numpy.core.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, MhaError
 
 if TYPE_CHECKING:
     from mha_numpy.walk.steps import Walk
 
 PICTURES = ("shape-film", "shape-film-backward", "weights")
+LARGEST = 1e100  # of a number in a file: beyond it, squares overflow
 FILES = [f"{stem}.{kind}" for stem in PICTURES for kind in ("png", "svg")] + ["trace.json"]
 
 
@@ -30,22 +32,22 @@ def read_input(path: Path, dim: int | None) -> Array:
     try:
         with path.open("rb") as stream:
             loaded = _one_array(np.load(stream, allow_pickle=False), path)
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise ConfigError(
-            f"input: cannot read {path} as .npy or .npz: {' '.join(reason.split())}"
-        ) from error
+    except OSError as error:
+        raise ConfigError(f"input: cannot read {path}: {error.strerror}") from error
+    except MhaError:
+        raise
+    except (EOFError, ValueError, zipfile.BadZipFile) as error:
+        reason = "it is empty, broken, or holds something else than numbers"
+        raise ConfigError(f"input: cannot read {path} as .npy or .npz: {reason}") from error
     if loaded.dtype.kind not in "fiu" or loaded.ndim not in (2, 3) or 0 in loaded.shape:
         raise ConfigError(
             f"input: expected numbers of shape (T, D) or (B, T, D) in {path}; "
             f"got {loaded.shape} {loaded.dtype}"
         )
-    if not np.isfinite(loaded).all():
-        raise ConfigError(f"input: expected finite numbers in {path}; got NaN or infinity")
     if dim is not None and dim != loaded.shape[-1]:
         raise ConfigError(f"dim: expected none, or D={loaded.shape[-1]} of {path}; got {dim}")
+    if not (np.abs(loaded) <= LARGEST).all():
+        raise ConfigError(f"input: expected numbers up to {LARGEST:.0e} in {path}; got others")
     return loaded.astype(np.float64).reshape((1,) * (3 - loaded.ndim) + loaded.shape)
 
 
@@ -59,19 +61,21 @@ def _one_array(loaded: Any, path: Path) -> Array:
     return np.asarray(loaded["x" if "x" in names else names[0]])
 
 
-def prepare_folder(folder: Path, *, force: bool) -> None:
-    """Make the folder, or raise a ConfigError where `save` would overwrite something."""
-    taken = [name for name in FILES if (folder / name).exists()]
+def check_folder(folder: Path, *, force: bool) -> None:
+    """Raise a ConfigError where `save` would overwrite something."""
+    taken = [name for name in FILES if os.path.lexists(folder / name)]
     if taken and not force:
         raise ConfigError(f"save: {folder} already holds {taken[0]}; add --force to overwrite")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"save: cannot make the folder {folder}: {error.strerror}") from error
 
 
 def save(seen: "Walk", folder: Path) -> list[Path]:
-    """Write the pictures, each as PNG and SVG, and the trace as JSON; return the paths."""
+    """Write the pictures, each as PNG and SVG, and the trace as JSON; return the paths.
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be made or written to.
+    """
     from mha_numpy.draw import save_figure, shape_film, weights_by_head
 
     figures = {
@@ -81,9 +85,6 @@ def save(seen: "Walk", folder: Path) -> list[Path]:
             seen.weights, seen.tokens, seen.source_tokens, visible=seen.visible
         ),
     }
-    paths = [
-        path for stem, figure in figures.items() for path in save_figure(figure, folder / stem)
-    ]
     described = {
         "tokens": seen.tokens,
         "source_tokens": seen.source_tokens,
@@ -92,5 +93,10 @@ def save(seen: "Walk", folder: Path) -> list[Path]:
         "sizes": seen.trace.sizes,
         "steps": [step.as_dict(values=True) for step in seen.trace],
     }
-    (folder / "trace.json").write_text(json.dumps(described), encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [p for stem, figure in figures.items() for p in save_figure(figure, folder / stem)]
+        (folder / "trace.json").write_text(json.dumps(described), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"save: cannot write to {folder}: {error.strerror}") from error
     return [*paths, folder / "trace.json"]

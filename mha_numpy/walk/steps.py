@@ -12,8 +12,8 @@ from mha_numpy.core import (
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
+from mha_numpy.core.checks import check_count
 from mha_numpy.core.dtypes import Array
-from mha_numpy.core.shapes import check_count
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.trace import Trace, trace
@@ -114,9 +114,11 @@ def walk(
     inputs = {"x_q": x_q, "params": params}
     if x_k is not None:
         inputs = {"x_q": x_q, "x_k": x_k, "params": params}
+    is_short = x_q.shape[1] <= 64  # else every forward pass takes long: check less of each array
     report = gradcheck(
-        forward, multi_head_attention_backward, inputs, rng=seed, samples=64, directions=4
-    )
+        forward, multi_head_attention_backward, inputs, rng=seed,
+        max_full=1024 if is_short else 16, samples=64 if is_short else 8, directions=4,
+    )  # fmt: skip
 
     narrow = {name: array.astype(dtype) for name, array in layer.params.items()}
     d_out = np.random.default_rng(seed).normal(size=x_q.shape).astype(dtype)

@@ -1,16 +1,18 @@
 """From text to an array: tokens, and a vector for each of them."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
 from mha_numpy.core import sinusoidal_positions
+from mha_numpy.core.checks import check_count
 from mha_numpy.core.dtypes import Array
-from mha_numpy.core.shapes import check_count
 from mha_numpy.errors import ConfigError, describe
 
-WORD_OR_MARK = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
+WORD_OR_MARK = re.compile(r"w+('w+)*|[.']")  # in kinds of letters
+JOINER = "\u200d"
 
 
 def tokenize(text: str, *, name: str = "text") -> list[str]:
@@ -25,7 +27,7 @@ def tokenize(text: str, *, name: str = "text") -> list[str]:
     Returns
     -------
     list of str
-        An apostrophe inside a word belongs to the word.
+        An apostrophe inside a word belongs to the word, an accent or vowel sign to its letter.
 
     Raises
     ------
@@ -37,7 +39,9 @@ def tokenize(text: str, *, name: str = "text") -> list[str]:
     >>> tokenize("The animal didn't cross, it was tired.")
     ['The', 'animal', "didn't", 'cross', ',', 'it', 'was', 'tired', '.']
     """
-    tokens = WORD_OR_MARK.findall(text)
+    letters = _letters(text)
+    kinds = "".join(_kind(letter) for letter in letters)  # one character for each letter
+    tokens = ["".join(letters[slice(*found.span())]) for found in WORD_OR_MARK.finditer(kinds)]
     if not tokens:
         raise ConfigError(f"{name}: expected at least one word; got {describe(text)}")
     return tokens
@@ -74,6 +78,28 @@ def embed(tokens: Sequence[str], D: int, *, seed: int = 0) -> Array:
     """
     D, seed = check_count("dim", D), check_count("seed", seed, least=0)
     vectors = [
-        np.random.default_rng([seed, *token.encode()]).standard_normal(D) for token in tokens
+        np.random.default_rng([seed, *token.encode(errors="surrogateescape")]).standard_normal(D)
+        for token in tokens
     ]
     return np.array(vectors).reshape(len(tokens), D) + sinusoidal_positions(len(tokens), D)
+
+
+def _letters(text: str) -> list[str]:
+    """Cut a text into letters, each with the accents and joined parts that belong to it."""
+    letters: list[str] = []
+    for character in unicodedata.normalize("NFC", text):
+        belongs = unicodedata.category(character).startswith("M") or character == JOINER
+        if letters and (belongs or letters[-1].endswith(JOINER)):
+            letters[-1] += character
+        else:
+            letters.append(character)
+    return letters
+
+
+def _kind(letter: str) -> str:
+    """Return "w" for a letter of words, "'" for an apostrophe, " " for a space, "." for others."""
+    if letter[0].isalnum() or letter[0] == "_":
+        return "w"
+    if letter[0] in "'\u2019":
+        return "'"
+    return " " if letter.isspace() else "."

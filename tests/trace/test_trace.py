@@ -226,4 +226,9 @@ def test_rope_is_on_record(rng):
     with trace() as t:
         out, cache = multi_head_attention_forward(**inputs, **options)
         multi_head_attention_backward(np.ones_like(out), cache)
-    assert {"q_rotated", "k_rotated", "d_q_turned_back", "d_k_turned_back"} <= {s.name for s in t}
+    equations = {s.name: s.equation for s in t}
+    assert equations["scores"] == "scale * q_rotated @ k_rotated.T"
+    assert equations["d_k_rotated"].startswith("scale * d_scores.T @ q_rotated")
+    assert equations["d_q"] == "d_q_rotated turned by minus its positions"
+    assert equations["d_q_by_token"] == "d_q.transpose(0, 2, 1, 3)"
+    assert next(s.memory for s in t if s.name == "d_q_by_token") == "view of d_q"

@@ -1,0 +1,107 @@
+"""Decoding: attend from new tokens to all so far, with the help of a KV cache."""
+
+from typing import Unpack
+
+import numpy as np
+
+from mha_numpy.core.attention import attention_forward
+from mha_numpy.core.attention_types import AttentionOptions
+from mha_numpy.core.dtypes import Array
+from mha_numpy.core.kv_cache import KVCache
+from mha_numpy.core.multihead_params import MultiHeadParams, check_multi_head_inputs
+from mha_numpy.core.projection import (
+    NEW_KEY,
+    NEW_VALUE,
+    QUERY,
+    merge_project_forward,
+    project_heads_forward,
+)
+from mha_numpy.core.rope import RopeOptions, check_rope, rope_forward
+from mha_numpy.core.steps import step
+from mha_numpy.errors import ConfigError
+
+
+def multi_head_attention_decode(
+    x: Array,
+    *,
+    kv_cache: KVCache,
+    params: MultiHeadParams,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    rope: RopeOptions | None = None,
+    **options: Unpack[AttentionOptions],
+) -> tuple[Array, Array]:
+    """Attend from new tokens to all tokens so far, whose keys and values `kv_cache` holds.
+
+    What `multi_head_attention_forward` gives for the last T tokens of the whole sequence,
+    without projecting the earlier ones again. It has no backward: it is for inference.
+
+    Parameters
+    ----------
+    x : (B, T, D) float array
+        The new tokens: one when decoding, several when a prompt is read.
+    kv_cache : KVCache
+        Gets the new keys and values appended; unchanged where an error is raised.
+    params, num_heads, num_kv_heads, rope
+        As in `multi_head_attention_forward`.
+    **options
+        As in `attention_forward`, but for `q_offset`, which is the cache's length. T_k is
+        the length after appending. With T > 1 a causal model needs ``is_causal=True`` here too.
+
+    Returns
+    -------
+    out : (B, T, D_out) array
+    weights : (B, H, T, T_k) array
+        Before dropout.
+
+    Raises
+    ------
+    DTypeError, ShapeError, MaskError, ConfigError, BackendError
+        An argument is of the wrong kind, shape or value; the message names it.
+
+    Notes
+    -----
+    O(T_k) time a token instead of O(T_k^2). Source: Shazeer 2019, section 2.4.
+
+    Examples
+    --------
+    >>> params = MultiHeadParams(*(np.ones((8, 8)) if i % 2 == 0 else None for i in range(8)))
+    >>> kv_cache = KVCache()
+    >>> for token in range(3):
+    ...     out, weights = multi_head_attention_decode(
+    ...         np.ones((1, 1, 8)), kv_cache=kv_cache, params=params, num_heads=2)
+    >>> out.shape, weights.shape
+    ((1, 1, 8), (1, 2, 1, 3))
+    """
+    if not isinstance(kv_cache, KVCache):
+        raise ConfigError(f"kv_cache: expected a KVCache; got {type(kv_cache).__name__}")
+    if "q_offset" in options:
+        raise ConfigError("q_offset: expected none, for with a KV cache it is the cache's length")
+    x, _, _, params, num_heads, num_kv_heads = check_multi_head_inputs(
+        x, None, None, params, num_heads, num_kv_heads
+    )
+    past = options["q_offset"] = kv_cache.length
+    step("x_q", x, "B T_q D")
+
+    # 1. project the new tokens and split into heads
+    q, _ = project_heads_forward(QUERY, x, params.w_q, params.b_q, num_heads)
+    k_new, _ = project_heads_forward(NEW_KEY, x, params.w_k, params.b_k, num_kv_heads)
+    v_new, _ = project_heads_forward(NEW_VALUE, x, params.w_v, params.b_v, num_kv_heads)
+
+    # 2. rotate by their place in the whole sequence
+    if rope is not None:
+        check_rope(rope, q.shape[-1])
+        positions = past + np.arange(x.shape[1])
+        q, _ = rope_forward(q, positions=positions, **rope._asdict())
+        k_new, _ = rope_forward(k_new, positions=positions, **rope._asdict())
+        step("q_rotated", q, "B H T_q d_k", "q turned by its positions")
+        step("k_new_rotated", k_new, "B H_kv T_q d_k", "k_new turned by its positions")
+
+    with kv_cache.unchanged_on_error():
+        # 3. append, and attend to all
+        k, v = kv_cache.append(k_new, v_new)
+        heads, attention = attention_forward(q, k, v, **options)
+
+        # 4. merge and project
+        out, _ = merge_project_forward(heads, params.w_o, params.b_o)
+    return out, attention.weights.astype(heads.dtype, copy=False)
