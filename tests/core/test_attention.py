@@ -296,3 +296,47 @@ def test_stages_without_options_are_the_stage_before(qkv):
     stages = attention_stages(attention_forward(*qkv)[1])
     assert stages.capped is stages.scores
     assert stages.masked is stages.biased is stages.scores
+
+
+class TestNaNInOptions:
+    def test_in_hidden_cells_and_rows_it_touches_nothing(self, qkv, rng):
+        mask = rng.random((5, 7)) < 0.6
+        mask[3], mask[0, 0] = False, True
+        dropout_mask = np.where(mask, 2.0, np.nan)
+        clean, clean_grads = forward_and_backward(
+            *qkv, mask=mask, dropout_mask=np.full((5, 7), 2.0)
+        )
+        out, grads = forward_and_backward(*qkv, mask=mask, dropout_mask=dropout_mask)
+        assert_close(out, clean)
+        for mine, expected in zip(grads[:3], clean_grads[:3], strict=True):
+            assert_close(mine, expected)
+
+    def test_in_a_gate_it_reaches_only_rows_that_see_something(self, qkv):
+        mask = np.ones((5, 7), bool)
+        mask[3] = False
+        gate = np.array([1.0, np.nan, 1.0, 1.0, np.nan, 1.0])
+        out, _ = attention_forward(*qkv, mask=mask, head_gate=gate)
+        assert (out[:, :, 3] == 0).all()
+        assert np.isnan(out[:, 1, :3]).all()
+        assert np.isfinite(out[:, [0, 2, 3, 5]]).all()
+
+
+class TestExtremePositions:
+    @pytest.mark.parametrize("window", [(None, None), (2**62, 2**63 - 1), (7, 7)])
+    def test_a_huge_window_hides_nothing(self, qkv, window):
+        assert_close(attention_forward(*qkv, window=window)[0], attention_forward(*qkv)[0])
+
+    @pytest.mark.parametrize(("q_offset", "sees_all"), [(2**60, True), (-(2**60), False)])
+    def test_a_huge_offset(self, qkv, q_offset, sees_all):
+        _, cache = attention_forward(*qkv, is_causal=True, q_offset=q_offset)
+        assert ((cache.weights > 0) == sees_all).all()
+
+
+def test_big_endian_and_half_precision(qkv):
+    out, _ = attention_forward(*(x.astype(">f8") for x in qkv))
+    assert_close(out, attention_forward(*qkv)[0])
+    half = [x.astype(">f2") for x in qkv]
+    expected, cache = attention_forward(*(x.astype(np.float16) for x in qkv))
+    out, big_cache = attention_forward(*half)
+    assert_close(out, expected, "exact")
+    assert big_cache.lse.dtype.itemsize == cache.lse.dtype.itemsize == 4

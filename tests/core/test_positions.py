@@ -108,3 +108,10 @@ class TestSinusoids:
     def test_offset_and_odd_width(self):
         assert_close(sinusoidal_positions(2, 5, offset=3), sinusoidal_positions(5, 5)[3:])
         assert sinusoidal_positions(0, 5).shape == (0, 5)
+
+
+def test_rope_backward_keeps_the_precision_of_its_forward(rng):
+    x, d_out = rng.normal(size=(5, 6)), rng.normal(size=(5, 6)).astype(np.float32)
+    _, cache = rope_forward(x)
+    expected = rope_backward(d_out.astype(np.float64), cache).d_x
+    assert_close(rope_backward(d_out, cache).d_x, expected)

@@ -17,11 +17,11 @@ ROW_SUM = "(weights * d_weights).sum(axis=-1, keepdims=True)"
 D_SCORES = "d_scores = weights * (d_weights - row_mean)"
 MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
 D_Q = "d_q = scale * shared_matmul(d_scores, k, visible)"
-D_K = "d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, num_kv_heads, visible_T)"
-D_V = "summed_matmul(gated.swapaxes(-1, -2), d_heads, num_kv_heads, visible_T)"
+D_K = "d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)"
+D_V = "summed_matmul(gated.swapaxes(-1, -2), d_heads, leading, visible_T)"
 D_W = "d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows"
 D_B = "d_b = d_out_rows.sum(axis=0) if cache.has_bias else None"
-GROUP_SUM = "group_heads(product, num_kv_heads).sum(axis=2)"
+GROUP_SUM = "group_heads(product, leading[1]).sum(axis=2)"
 TOTAL = "powers.sum(axis=-1, keepdims=True)"
 
 MUTATIONS = [
@@ -56,11 +56,11 @@ MUTATIONS = [
     ),
     Mutation(
         "values projected from the keys' input", "multihead.py",
-        'project_heads_forward("v", x_v,', 'project_heads_forward("v", x_k,',
+        'project_heads_forward(VALUE, x_v,', 'project_heads_forward(VALUE, x_k,',
     ),
     Mutation(
         "cross-attention ignores its source", "multihead.py",
-        'project_heads_forward("k", x_k,', 'project_heads_forward("k", x_q,',
+        'project_heads_forward(KEY, x_k,', 'project_heads_forward(KEY, x_q,',
     ),
     Mutation("causal, strict", "masks.py", "key <= query + right", "key < query + right"),
     Mutation("causal, leaks one key", "masks.py", "key <= query + right", "key <= query + right + 1"),
@@ -92,15 +92,18 @@ MUTATIONS = [
              "return x.reshape(B, H // num_kv_heads, num_kv_heads, *rest).swapaxes(1, 2)"),
     Mutation("bias of the projection left out", "linear.py",
              "out = product if b is None else product + b", "out = product"),
-    Mutation("output projection left out", "multihead.py",
+    Mutation("output projection left out", "projection.py",
              'step("out", out, "B T_q D_out"', 'out = merged\n    step("out", out, "B T_q D_out"'),
     Mutation("softcap left out", "attention.py",
              "capped = scores if softcap is None else", "capped = scores if True else"),
     Mutation("0 * NaN instead of a selection", "visibility.py",
              "np.where(visible, cells, 0)", "cells * visible"),
-    Mutation("poison through hidden cells", "grouped.py", "if visible is None or finite.all():", "if True:"),
-    Mutation("float32 inside", "dtypes.py", "if dtype == np.float16 else dtype",
-             "if dtype != np.longdouble else dtype"),
+    Mutation("poison through hidden cells", "grouped.py", "if finite.all():", "if True:"),
+    Mutation("float32 inside", "dtypes.py", "is_half = dtype.kind", "is_half = dtype.itemsize == 8 or dtype.kind"),
+    Mutation("NaN through a hidden cell of the dropout mask", "attention.py",
+             "only_visible(weights * dropout_mask, visible)", "weights * dropout_mask"),
+    Mutation("NaN through the gate of a row that sees nothing", "attention.py",
+             "only_visible(dropped * head_gate[..., None, None], visible)", "dropped * head_gate[..., None, None]"),
     # backward
     Mutation("scale left out of d_q", "attention.py", D_Q, D_Q.replace("scale * ", "")),
     Mutation("scale left out of d_k", "attention.py", D_K, D_K.replace("scale * ", "")),
@@ -116,7 +119,7 @@ MUTATIONS = [
     Mutation("d_scores not transposed", "attention.py", D_K, D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")),
     Mutation("d_q and d_k swapped", "attention.py", "AttentionGrads(d_q, d_k,", "AttentionGrads(d_k, d_q,"),
     Mutation("group: mean, not sum", "grouped.py", GROUP_SUM, GROUP_SUM.replace("sum", "mean")),
-    Mutation("group: first head alone", "grouped.py", GROUP_SUM, "group_heads(product, num_kv_heads)[:, :, 0]"),
+    Mutation("group: first head alone", "grouped.py", GROUP_SUM, "group_heads(product, leading[1])[:, :, 0]"),
     Mutation("d_w of the last sequence alone", "linear.py", D_W, "d_w = x[-1:].reshape(-1, w.shape[0]).T"
              " @ d_out[-1:].reshape(-1, w.shape[1])"),
     Mutation("d_w: mean over rows", "linear.py", D_W, D_W + " / max(rows, 1)"),
@@ -127,10 +130,10 @@ MUTATIONS = [
     Mutation("d_b: zero", "linear.py", D_B, "d_b = 0 * w[0] if cache.has_bias else None"),
     Mutation("one branch of self-attention", "multihead.py", "d_x_q + d_x_k, ", "d_x_q, "),
     Mutation("value branch forgotten", "multihead.py", "d_x_k + d_x_v, ", "d_x_k, "),
-    Mutation("output projection skipped", "multihead.py", "d_heads = split_heads(d_merged, num_heads)",
+    Mutation("output projection skipped", "projection.py", "d_heads = split_heads(d_merged, num_heads)",
              "d_heads = split_heads(d_out, num_heads)"),
-    Mutation("d_out divided by B", "multihead.py", "linear_backward(d_out, cache.project_out)",
-             "linear_backward(d_out / len(d_out), cache.project_out)"),
+    Mutation("d_out divided by B", "projection.py", "linear_backward(d_out, cache)",
+             "linear_backward(d_out / len(d_out), cache)"),
     Mutation("dropout forgotten", "attention.py", "d_weights = d_dropped if dropout_mask is None else",
              "d_weights = d_dropped if True else"),
     Mutation("softcap's slope left out", "attention.py", "(1 - (capped / softcap) ** 2)", "1"),
@@ -146,9 +149,9 @@ MUTATIONS = [
     Mutation("rope: one sign", "rope.py", "x[..., second] * cos + x[..., first] * sin",
              "x[..., second] * cos - x[..., first] * sin"),
     Mutation("rope: changes its input", "rope.py", "out = x.copy()", "out = x"),
-    Mutation("rope: decode starts at 0", "kv_cache.py", "positions = past + np.arange(x.shape[1])",
+    Mutation("rope: decode starts at 0", "decode.py", "positions = past + np.arange(x.shape[1])",
              "positions = np.arange(x.shape[1])"),
-    Mutation("decode forgets the offset", "kv_cache.py", 'past = options["q_offset"] = kv_cache.length',
+    Mutation("decode forgets the offset", "decode.py", 'past = options["q_offset"] = kv_cache.length',
              "past = kv_cache.length"),
     Mutation("cache narrows a wider dtype", "kv_cache.py", "if length <= capacity and dtype == part.dtype:",
              "if length <= capacity:"),
