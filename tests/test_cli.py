@@ -125,7 +125,7 @@ class TestWalk:
         assert (refused.returncode, refused.stdout) == (2, "")
         assert "--force" in refused.stderr
         assert (folder / "trace.json").read_text() == "mine"
-        assert run("walk", SENTENCE, "--save", str(folder), "--force").returncode == 0
+        assert cli.main(["walk", "a b", "--save", str(folder), "--force"]) == 0
         assert (folder / "trace.json").read_text() != "mine"
 
 
@@ -214,9 +214,9 @@ def test_a_terminal_that_knows_only_ascii():
     assert result.returncode == 0, result.stderr
 
 
-def test_a_reader_that_stops_early():
+def test_a_reader_that_stops_early_still_gets_what_was_to_be_saved(tmp_path):
     first = subprocess.Popen(
-        [sys.executable, "-m", "mha_numpy", "walk", "a b c"],
+        [sys.executable, "-m", "mha_numpy", "walk", "a b c", "--save", str(tmp_path / "new")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -224,6 +224,36 @@ def test_a_reader_that_stops_early():
     _, errors = first.communicate(timeout=60)
     assert errors == b""
     assert first.returncode == 0
+    assert len(list((tmp_path / "new").iterdir())) == len(FILES)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+@pytest.mark.parametrize(
+    ("rest", "code", "message"),
+    [
+        (">&-", 0, ""),  # nobody listens
+        ("> /dev/full", 2, "mha-numpy walk: cannot print: No space left on device\n"),
+        ("--save /proc/none", 2, "mha-numpy walk: save: cannot write to /proc/none: "),
+        ("--dim 99999999999", 2, "mha-numpy walk: not enough memory"),
+        ("$'caf\\xe9 cr\\xe8me'", 2, "mha-numpy: unrecognized arguments: "),
+    ],
+)
+def test_a_hostile_shell(rest, code, message):
+    command = f"exec {sys.executable} -m mha_numpy walk 'a b' {rest}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, check=False, timeout=60)
+    errors = result.stderr.decode(errors="replace")
+    assert result.returncode == code, errors
+    assert errors.startswith(message)
+    assert errors.count("\n") == bool(message)
+
+
+def test_text_in_another_encoding_is_walked():
+    result = subprocess.run(
+        [sys.executable, "-m", "mha_numpy", "walk", b"caf\xe9 noir"],
+        capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert b"tokens: 0 caf" in result.stdout
 
 
 def test_a_wrong_gradient_is_exit_code_1(monkeypatch, capsys):

@@ -189,7 +189,91 @@ class TestAnyCallables:
         assert [row.checked for row in report.rows if row.name == "b"] == ["none", "none"]
 
 
+class TestNotFooled:
+    """Wrong pairs that a careless checker lets pass."""
+
+    def test_a_forward_that_writes_into_the_same_memory(self):
+        out = np.empty(3)
+        x = [np.array([1.0, 2.0, 3.0])]
+        assert gradcheck(lambda x: np.multiply(x, x, out=out), lambda d, x: 2 * x * d, x)
+        assert not gradcheck(lambda x: np.multiply(x, x, out=out), lambda d, x: 0 * d, x)
+
+    def test_a_backward_that_adds_up_between_calls(self):
+        total = np.zeros(3)
+
+        def backward(d_out, x):
+            nonlocal total
+            total = total + 2 * d_out
+            return total
+
+        with pytest.raises(ConfigError, match="added up between calls"):
+            gradcheck(lambda x: 2 * x, backward, [np.ones(3)])
+
+    def test_a_backward_that_changes_d_out(self):
+        def backward(d_out, x):
+            d_out *= 2
+            return d_out / 2 * 2
+
+        with pytest.raises(ConfigError, match=r"d_out: backward changes it|every time"):
+            gradcheck(lambda x: 2 * x, backward, [np.ones(3)])
+
+    @pytest.mark.parametrize("size", [1e-12, 1e-6, 1e-3, 1.0, 1e3, 1e8, 1e12])
+    @pytest.mark.parametrize("is_complex_safe", [True, False])
+    def test_numbers_of_any_size(self, rng, size, is_complex_safe):
+        x = size * rng.uniform(1, 2, size=(40, 40))
+
+        def forward(x):
+            return x**3 if is_complex_safe else np.abs(x) ** 3
+
+        assert gradcheck(forward, lambda d, x: 3 * x**2 * d, [x])
+        assert gradcheck(forward, lambda d, x: 3 * x**2 * d, [x[0]])
+        assert not gradcheck(forward, lambda d, x: 3.03 * x**2 * d, [x])
+        assert not gradcheck(forward, lambda d, x: 3.03 * x**2 * d, [x[0]])
+
+    def test_a_steep_function_of_small_numbers(self, rng):
+        x = rng.uniform(1e-3, 2e-3, size=5)
+        assert gradcheck(lambda x: np.log(np.abs(x)), lambda d, x: d / x, [x])
+
+    def test_what_rounding_hides_is_said(self, rng):
+        x = rng.normal(size=5)
+        report = gradcheck(lambda x: 1e9 + np.abs(x), lambda d, x: 1.01 * np.sign(x) * d, [x])
+        assert "no complex step" in report.note or "rounding hides" in report.note
+
+    def test_nothing_checked_is_no_pass(self):
+        with pytest.raises(ConfigError, match="samples"):
+            gradcheck(
+                np.exp, lambda d, x: 99 * d, [np.ones(3)], max_full=0, samples=0, directions=0
+            )
+
+    def test_minus_infinity_is_left_out(self, inputs, rng):
+        bias = rng.normal(size=(3, 6))
+        bias[1, 2] = -np.inf
+        report = gradcheck(attention_forward, attention_backward, {**inputs, "bias": bias})
+        assert report
+        assert {r.checked for r in report.rows if r.name == "bias"} == {"17 of 18"}
+
+    @pytest.mark.parametrize("name", ["d_x", "d_out", "d_model", "self", "function"])
+    def test_inputs_of_any_name(self, name):
+        inputs = {name: np.array([1.0, 2.0])}
+        assert gradcheck(lambda **x: x[name] ** 2, lambda d, **x: (2 * x[name] * d,), inputs)
+        by_name = gradcheck(
+            lambda **x: (x[name] ** 2, x[name]), lambda d, x: {f"d_{name}": 2 * x * d}, inputs
+        )
+        assert by_name
+
+
 class TestErrors:
+    def test_what_the_functions_return(self):
+        x = [np.ones(3)]
+        with pytest.raises(ConfigError, match="forward: expected to return out or"):
+            gradcheck(lambda x: (x,), lambda d, x: d, x)
+        with pytest.raises(ConfigError, match="backward: expected to return gradients; got None"):
+            gradcheck(np.exp, lambda d, x: None, x)
+        with pytest.raises(
+            ConfigError, match="inputs: expected a dict, tuple or list"
+        ):
+            gradcheck(np.exp, lambda d, x: d, x[0])
+
     def test_a_gradient_of_the_wrong_shape(self, rng):
         with pytest.raises(ShapeError, match=r"d_w: expected \(3, 2\), as w; got \(2, 3\)"):
             gradcheck(

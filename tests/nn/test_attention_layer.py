@@ -3,7 +3,7 @@ import pytest
 
 from mha_numpy import KVCache, MultiHeadParams, RopeOptions, multi_head_attention_forward
 from mha_numpy.check import gradcheck
-from mha_numpy.errors import MhaError
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.nn import Layer, MultiHeadAttention
 from tests.compare import GRADIENT_ERRORS, assert_close
 
@@ -105,6 +105,27 @@ class TestMultiHeadAttention:
         layer.train()
         mean = np.mean([layer(x) for _ in range(3000)], axis=0)
         assert np.abs(mean - plain(x)).max() < 0.05  # 1 / (1 - p) keeps the mean
+
+    def test_returned_weights_cannot_be_changed_under_backward(self, rng):
+        layer = MultiHeadAttention(8, 2)
+        _, weights = layer(rng.normal(size=(2, 5, 8)), return_weights=True)
+        with pytest.raises(ValueError, match="read-only"):
+            weights[:] = 0
+
+    def test_astype_forgets_the_forward_before(self, rng):
+        layer = MultiHeadAttention(8, 2)
+        layer(rng.normal(size=(2, 5, 8)))
+        layer.astype(np.float32)
+        with pytest.raises(MhaError, match="expected a forward before it"):
+            layer.backward(np.ones((2, 5, 8)))
+
+    def test_a_missing_key_of_another_width_is_named(self, rng):
+        with pytest.raises(ShapeError, match=r"key: expected \(B, T_k, kdim=5\); got None"):
+            MultiHeadAttention(8, 2, kdim=5)(rng.normal(size=(2, 5, 8)))
+        with pytest.raises(ShapeError, match=r"value: expected \(B, T_k, vdim=5\); got None"):
+            MultiHeadAttention(8, 2, vdim=5)(rng.normal(size=(2, 5, 8)))
+        with pytest.raises(ConfigError, match="rope: expected an even d_k"):
+            MultiHeadAttention(9, 3, rope=RopeOptions())
 
     def test_initialisation(self):
         layer = MultiHeadAttention(64, 4, 2, rng=1)

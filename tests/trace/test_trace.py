@@ -4,7 +4,14 @@ import threading
 import numpy as np
 import pytest
 
-from mha_numpy import attention_backward, attention_forward, rope_forward, softmax_forward
+from mha_numpy import (
+    KVCache,
+    attention_backward,
+    attention_forward,
+    multi_head_attention_decode,
+    rope_forward,
+    softmax_forward,
+)
 from mha_numpy.core import RopeOptions, step
 from mha_numpy.core.multihead import multi_head_attention_backward, multi_head_attention_forward
 from mha_numpy.errors import ShapeError
@@ -174,6 +181,48 @@ def test_an_error_inside_ends_the_recording(rng):
         pass
     softmax_forward(rng.normal(size=3))
     assert len(t) == 0
+
+
+def test_an_upstream_gradient_that_is_the_output_keeps_both_rows(rng):
+    q, k, v = (rng.normal(size=(2, 3, 5, 4)) for _ in range(3))
+    with trace() as t:
+        out, cache = attention_forward(q, k, v)
+        attention_backward(out, cache)  # the gradient of half the sum of squares
+    rows = {s.name: (s.equation, s.memory, s.is_backward) for s in t}
+    assert rows["heads"] == ("weights @ v", "new", False)
+    assert rows["d_heads"] == ("", "is heads", True)
+    assert rows["d_k"][0].startswith("scale * d_scores.T @ q,")
+
+
+def test_slices_of_one_buffer_are_not_views_of_each_other(rng):
+    packed = rng.normal(size=(2, 3, 15))
+    with trace() as t:
+        attention_forward(packed[..., :5], packed[..., 5:10], packed[..., 10:])
+    assert [s.memory for s in t][:3] == ["input"] * 3
+
+
+def test_equal_numbers_are_not_a_copy():
+    x = np.zeros((1, 4))
+    with trace() as t:
+        out, cache = attention_forward(x, x.copy(), x.copy())
+        attention_backward(np.zeros_like(out), cache)
+    assert {s.memory for s in t} == {"input", "new"}
+
+
+def test_decoding_is_on_record(rng):
+    inputs, options = multi_head_configuration(15)
+    params = inputs["params"]
+    x = rng.normal(size=(2, 3, params.w_q.shape[0]))
+    options = {"params": params, **{n: options[n] for n in ("num_heads", "num_kv_heads", "rope")}}
+    kv_cache = KVCache()
+    multi_head_attention_decode(x, kv_cache=kv_cache, **options)
+    with trace() as t:
+        multi_head_attention_decode(x[:, :1], kv_cache=kv_cache, **options)
+    assert (t.sizes["T_q"], t.sizes["T_k"]) == (1, 4)
+    names = [s.name for s in t]
+    assert names[:2] == ["x_q", "q_projected"]
+    assert {"k_new", "v_new", "q_rotated", "k_new_rotated", "k", "v", "merged"} <= set(names)
+    assert names[-1] == "out"
 
 
 class TestReports:

@@ -23,6 +23,16 @@ def test_words_and_punctuation():
     ]
 
 
+def test_what_belongs_to_a_letter_stays_with_it():
+    assert tokenize("\u0939\u093f\u0928\u094d\u0926\u0940") == [
+        "\u0939\u093f\u0928\u094d\u0926\u0940"
+    ]
+    assert tokenize("cafe\u0301 cr\u00e8me") == ["caf\u00e9", "cr\u00e8me"]
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+    assert tokenize(f"a {family}!") == ["a", family, "!"]
+    assert tokenize("dogs' 'quoted'") == ["dogs", "'", "'", "quoted", "'"]
+
+
 @pytest.mark.parametrize("text", ["", "  ", "\n\t"])
 def test_an_empty_sentence(text):
     with pytest.raises(ConfigError, match="text: expected at least one word"):
