@@ -269,9 +269,7 @@ class TestErrors:
             gradcheck(lambda x: (x,), lambda d, x: d, x)
         with pytest.raises(ConfigError, match="backward: expected to return gradients; got None"):
             gradcheck(np.exp, lambda d, x: None, x)
-        with pytest.raises(
-            ConfigError, match="inputs: expected a dict, tuple or list"
-        ):
+        with pytest.raises(ConfigError, match="inputs: expected a dict, tuple or list"):
             gradcheck(np.exp, lambda d, x: d, x[0])
 
     def test_a_gradient_of_the_wrong_shape(self, rng):
