@@ -70,7 +70,7 @@ class TestWalk:
         ("arguments", "expected"),
         [
             (("--causal",), "causal self-attention"),
-            (("--heads", "8", "--kv-heads", "2", "--dim", "32"), "D=32, H=8, H_kv=2, d_k=4"),
+            (("--heads", "8", "--kv-heads", "2", "--dim", "8"), "D=8, H=8, H_kv=2, d_k=1"),
             (("--cross", "two words"), "cross-attention, float64: B=1, T_q=11, T_k=2"),
             (("--dtype", "float32"), "float32: B=1"),
             (("--dtype", "float16", "--causal", "--kv-heads", "1"), "float16: B=1"),
