@@ -51,6 +51,8 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: ") and " -" not in message:
+            message += " (a sentence needs quotes around it)"
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 

@@ -149,7 +149,7 @@ class TestWrongUse:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["walk"], "text: expected a sentence or a file"),
+            (["walk"], "text: expected a sentence, or else --input FILE"),
             (["walk", ""], "text: expected at least one word; got ''"),
             (["walk", "   "], "text: expected at least one word"),
             (["walk", "a b", "--heads", "3"], "heads: expected a divisor of dim=16; got 3"),
@@ -162,7 +162,7 @@ class TestWrongUse:
             (["walk", "a b", "--dtype", "int8"], "dtype: expected one of float16, float32, "),
             (["walk", "a b", "--seed", "-1"], "seed: expected an integer >= 0; got -1"),
             (["walk", "a b", "--cross", ""], "cross: expected at least one word; got ''"),
-            (["walk", "a b", "--input", "good.npy"], "text: expected a sentence or a file, one"),
+            (["walk", "a b", "--input", "good.npy"], "text: expected a sentence, or else --input"),
             (["walk", "--input", "missing.npy"], "input: cannot read missing.npy"),
             (["walk", "--input", "text.npy"], "input: cannot read text.npy"),
             (["walk", "--input", "empty.npy"], "input: cannot read empty.npy"),
@@ -176,7 +176,7 @@ class TestWrongUse:
             (["walk", "--input", "two.npz"], "input: expected one array or one named x"),
             (["walk", "--input", "good.npy", "--dim", "8"], "dim: expected none, or D=4"),
             (["walk", "a b", "--save", "file"], "save: cannot write to file: File exists"),
-            (["walk", "a", "b"], "unrecognized arguments: b"),
+            (["walk", "a", "b"], "unrecognized arguments: b (a sentence needs quotes around it)"),
             (["walk", "a b", "--colour"], "unrecognized arguments: --colour"),
             (["run"], "invalid choice: 'run'"),
             ([], "the following arguments are required: COMMAND"),

@@ -59,8 +59,9 @@ class GradcheckReport:
 
     def table(self) -> Table:
         """Return one row for each array and method."""
-        failed = [row for row in self.rows if not row.passed]
-        verdict = f"FAILED: {len(failed)} of {len(self.rows)}" if failed else "passed"
+        names = {row.name for row in self.rows}
+        failed = {row.name for row in self.rows if not row.passed}
+        verdict = f"FAILED: {len(failed)} of {len(names)} arrays" if failed else "passed"
         rows = [
             [
                 "ok" if row.passed else "FAIL",
@@ -78,7 +79,7 @@ class GradcheckReport:
         columns = ["", "array", "shape", "method", "checked", "worst at", "analytic", "numeric"]
         note = f" ({self.note})" if self.note else ""
         bad = frozenset(i for i, row in enumerate(self.rows) if not row.passed)
-        return Table(f"gradient check {verdict}{note}", [*columns, "error"], rows, bad)
+        return Table(f"gradient check {verdict}{note}", [*columns, "largest error"], rows, bad)
 
     def __bool__(self) -> bool:
         return self.passed

@@ -159,8 +159,9 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
 
     Raises
     ------
-    DTypeError, ShapeError
+    DTypeError, ShapeError, ConfigError
         `d_out` is not a float array or has not the shape of the output.
+        `cache` is not forward's.
 
     Notes
     -----
@@ -181,6 +182,7 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     visible, cells = inputs.visible, inputs.cell_axes
     visible_T = None if visible is None else visible.swapaxes(-1, -2)
     weights, leading = softmax_cache.weights, k.shape[:-2]
+    summed = "" if leading == q.shape[:-2] else ", summed over each group"
     d_out = as_float_array("d_out", d_out)
     sizes = dict(zip(f"{cells} d_v".split(), (*weights.shape, v.shape[-1]), strict=True))
     check_shape("d_out", d_out, f"{inputs.query_axes} T_q d_v", sizes)
@@ -191,7 +193,7 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     d_gated = only_visible(shared_matmul(d_heads, v.swapaxes(-1, -2)), visible)
     d_v = summed_matmul(gated.swapaxes(-1, -2), d_heads, leading, visible_T)
     step("d_gated", d_gated, cells, "d_heads @ v.T")
-    step("d_v", d_v, f"{inputs.key_axes} T_k d_v", "gated.T @ d_heads, summed over each group")
+    step("d_v", d_v, f"{inputs.key_axes} T_k d_v", f"gated.T @ d_heads{summed}")
 
     # 6. gated = dropped * head_gate
     d_dropped = d_gated if head_gate is None else d_gated * head_gate[..., None, None]
@@ -228,7 +230,7 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     d_q = scale * shared_matmul(d_scores, k, visible)
     d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)
     step("d_q", d_q, f"{inputs.query_axes} T_q d_k", "scale * d_scores @ k")
-    step("d_k", d_k, f"{inputs.key_axes} T_k d_k", "scale * d_scores.T @ q, summed over each group")
+    step("d_k", d_k, f"{inputs.key_axes} T_k d_k", f"scale * d_scores.T @ q{summed}")
 
     grads = AttentionGrads(d_q, d_k, d_v, d_bias, d_head_gate)
     return AttentionGrads._make(

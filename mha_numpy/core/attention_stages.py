@@ -33,6 +33,11 @@ def attention_stages(cache: AttentionCache) -> AttentionStages:
         Each (B, H, T_q, T_k), or of lower rank like the query, in the dtype of the computation. A
         stage whose option was not given is the stage before it.
 
+    Raises
+    ------
+    ConfigError
+        `cache` is something else.
+
     Notes
     -----
     `attention_forward` keeps only what its backward needs; its `step` calls show the rest to

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.core.dtypes import LARGEST
 from mha_numpy.errors import ConfigError, describe
 
 
@@ -12,6 +13,8 @@ def check_integer(name: str, value: Any) -> int:
     """Return `value` as an int, or raise a ConfigError that names it."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise ConfigError(f"{name}: expected an integer; got {describe(value)}")
+    if abs(int(value)) > LARGEST:
+        raise ConfigError(f"{name}: expected numbers up to 2^60; got {describe(value)}")
     return int(value)
 
 

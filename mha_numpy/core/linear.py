@@ -96,8 +96,9 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
 
     Raises
     ------
-    DTypeError, ShapeError
+    DTypeError, ShapeError, ConfigError
         `d_out` is not a float array or has not the shape of the output.
+        `cache` is not forward's.
 
     Notes
     -----

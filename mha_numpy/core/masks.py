@@ -189,10 +189,14 @@ def check_window(window: Any) -> Window:
     if not isinstance(window, (tuple, list)) or len(window) != 2:
         raise ConfigError(f"window: expected (left, right) or None; got {describe(window)}")
     left, right = (
-        None if side is None else min(check_count("window", side, least=0), LARGEST)
-        for side in window
+        None if _is_unbounded(side) else check_count("window", side, 0) for side in window
     )
     return left, right
+
+
+def _is_unbounded(side: Any) -> bool:
+    """Return whether one side of a window sees to the end: None, or such as sys.maxsize."""
+    return side is None or (isinstance(side, (int, np.integer)) and int(side) > LARGEST)
 
 
 def check_offset(q_offset: Any, batch: int | None = None) -> Array:

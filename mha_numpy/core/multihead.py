@@ -158,8 +158,9 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
 
     Raises
     ------
-    DTypeError, ShapeError
+    DTypeError, ShapeError, ConfigError
         `d_out` is not a float array or has not the shape of the output.
+        `cache` is not forward's.
 
     Notes
     -----
@@ -207,7 +208,8 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     if not x_v_given:
         d_x_k = step("d_x_kv", d_x_k + d_x_v, "B T_k kdim", "d_x_k + d_x_v")
     if not x_k_given:
-        d_x_q = step("d_x", d_x_q + d_x_k, "B T_q D", "d_x_q + d_x_kv")
+        share = "d_x_k" if x_v_given else "d_x_kv"
+        d_x_q = step("d_x", d_x_q + d_x_k, "B T_q D", f"d_x_q + {share}")
     return MultiHeadGrads(
         d_x_q, d_x_k if x_k_given else None, d_x_v if x_v_given else None,
         d_params, d_bias, d_head_gate,

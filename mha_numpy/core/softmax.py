@@ -119,8 +119,9 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
 
     Raises
     ------
-    DTypeError, ShapeError
+    DTypeError, ShapeError, ConfigError
         `d_weights` is not a float array or has not the shape of the weights.
+        `cache` is not forward's.
 
     Notes
     -----

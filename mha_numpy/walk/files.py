@@ -37,7 +37,7 @@ def read_input(path: Path, dim: int | None) -> Array:
     except MhaError:
         raise
     except (EOFError, ValueError, zipfile.BadZipFile) as error:
-        reason = "it is empty, broken, or holds something else than numbers"
+        reason = "not an array of numbers that np.save wrote"
         raise ConfigError(f"input: cannot read {path} as .npy or .npz: {reason}") from error
     if loaded.dtype.kind not in "fiu" or loaded.ndim not in (2, 3) or 0 in loaded.shape:
         raise ConfigError(

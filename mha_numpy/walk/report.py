@@ -30,7 +30,10 @@ def attention_table(seen: Walk) -> Table:
             j = int(row.argmax())
             cells.append(f"{seen.source_tokens[j]} {row[j]:.2f}" if row[j] > 0 else "nothing")
         rows.append([str(i), token, *cells])
-    title = f"WHO ATTENDS TO WHOM MOST, of {len(seen.source_tokens)} keys (weight 0 to 1)"
+    B, K = seen.weights.shape[0], len(seen.source_tokens)
+    title = f"WHO ATTENDS TO WHOM MOST, of {K} keys (weight 0 to 1)"
+    if B > 1:
+        title += f", sequence 0 of {B}"
     return Table(title, ["#", "query", *(f"head {h}" for h in range(H))], rows)
 
 
@@ -44,7 +47,11 @@ def _summary(seen: Walk) -> str:
         f"{axis}={sizes[axis]}" for axis in ("B", "T_q", "T_k", "D", "H", "H_kv", "d_k", "d_v")
     )
     dtype = seen.trace.steps[0].array.dtype
-    return f"{kind}, {dtype}: {dims}\n{seen.layer}"
+    return (
+        f"{kind}, {dtype}: {dims}\n{seen.layer}\n"
+        f"nothing here is trained: params, upstream gradient and the tokens' vectors are random\n"
+        f"(seed {seen.seed}), and the weights show how attention works, not what it learns"
+    )
 
 
 def _tokens(title: str, tokens: list[str]) -> str:

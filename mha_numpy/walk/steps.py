@@ -31,6 +31,7 @@ class Walk:
     tokens: list[str]  # T_q query tokens
     source_tokens: list[str]  # T_k key tokens; the same list in self-attention
     is_causal: bool
+    seed: int  # of everything that is random
     trace: Trace  # every step, forward and backward
     weights: Array  # (B, H, T_q, T_k)
     visible: Array | None  # bool, broadcasts to the weights; None: nothing is hidden
@@ -91,13 +92,13 @@ def walk(
     ((1, 2, 6, 6), True)
     """
     if (text is None) == (file is None):
-        raise ConfigError("text: expected a sentence or a file, one of the two")
+        raise ConfigError("text: expected a sentence, or else --input FILE; one of the two")
     if dtype not in DTYPES:
         raise ConfigError(f"dtype: expected one of {', '.join(DTYPES)}; got {describe(dtype)}")
     check_count("seed", seed, least=0)
     if file is not None:
         x_q = read_input(Path(file), dim)
-        tokens = [str(t) for t in range(x_q.shape[1])]
+        tokens = [f"t{t}" for t in range(x_q.shape[1])]
     else:
         tokens = tokenize(text or "")
         x_q = embed(tokens, 16 if dim is None else dim, seed=seed)[None]
@@ -131,7 +132,7 @@ def walk(
         multi_head_attention_backward(d_out, cache)
     attention = cache.attention
     return Walk(
-        layer, tokens, source_tokens, causal, recorded, attention.weights,
+        layer, tokens, source_tokens, causal, seed, recorded, attention.weights,
         attention.inputs.visible, report,
     )  # fmt: skip
 

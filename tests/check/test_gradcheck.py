@@ -261,8 +261,72 @@ class TestNotFooled:
         )
         assert by_name
 
+    def test_a_forward_of_which_the_complex_step_loses_a_small_part(self, rng):
+        x = [rng.normal(size=(5, 4))]
+
+        def forward(x):
+            return (x**2).sum() + 1e-4 * np.abs(x).sum()
+
+        report = gradcheck(forward, lambda d, x: d * (2 * x + 1e-4 * np.sign(x)), x)
+        assert report
+        assert "does not carry it through from 0" in report.note
+        assert not gradcheck(forward, lambda d, x: d * 2 * x, x)
+
+    def test_notes_do_not_hide_each_other(self, rng):
+        def forward(x):
+            return np.array([float(t) ** 2 + 1e8 for t in x])
+
+        report = gradcheck(forward, lambda d, x: 2.01 * x * d, [rng.normal(size=4)])
+        assert "no complex step" in report.note
+        assert "rounding hides differences below" in report.note
+
+    @pytest.mark.parametrize("prefix", ["d_", "d", "grad_", "D_", ""])
+    def test_gradients_by_name_in_another_order(self, rng, prefix):
+        inputs = {"x": rng.normal(size=(3, 3)), "w": rng.normal(size=(3, 3))}
+
+        def backward(d, x, w):
+            return {f"{prefix}w": x.T @ d, f"{prefix}x": d @ w.T}
+
+        assert gradcheck(lambda x, w: x @ w, backward, inputs)
+
+    def test_names_that_fit_nothing_are_not_matched_by_order(self, rng):
+        inputs = {"x": rng.normal(size=(3, 3)), "w": rng.normal(size=(3, 3))}
+        with pytest.raises(ConfigError, match=r"backward: expected d_<name> of \['x', 'w'\]; got"):
+            gradcheck(lambda x, w: x @ w, lambda d, x, w: {"a": d, "b": d}, inputs)
+
+    def test_nested_lists_are_arrays(self, rng):
+        x, w = rng.normal(size=(4, 3)), rng.normal(size=(3, 2))
+        report = gradcheck(
+            lambda x, w: (x @ w).tolist(),
+            lambda d, x, w: ((d @ w.T).tolist(), (x.T @ d).tolist()),
+            [x, w],
+        )
+        assert report
+
+    def test_gradients_of_the_float_inputs_alone(self, rng):
+        ids = np.array([0, 2, 2])
+
+        def backward(d, ids, table):
+            d_table = np.zeros_like(table)
+            np.add.at(d_table, ids, d)
+            return (d_table,)
+
+        inputs = {"ids": ids, "table": rng.normal(size=(4, 3))}
+        assert gradcheck(lambda ids, table: table[ids], backward, inputs)
+
 
 class TestErrors:
+    def test_how_the_functions_are_called(self):
+        x = {"x": np.ones(3)}
+        with pytest.raises(ConfigError, match=r"backward\(d_out, <the inputs.*raised"):
+            gradcheck(np.exp, lambda d: d, [np.ones(3)])
+        with pytest.raises(ConfigError, match=r"called as backward\(d_out, cache\)"):
+            gradcheck(lambda x: (x, None), lambda d: d, x)
+        with pytest.raises(ConfigError, match=r"forward: expected .*\(out, cache\)"):
+            gradcheck(lambda x: [x, (1, 2)], lambda d, x: d, x)
+        with pytest.raises(ConfigError, match="forward: expected to return a float array"):
+            gradcheck(lambda x: {"out": x}, lambda d, x: d, x)
+
     def test_what_the_functions_return(self):
         x = [np.ones(3)]
         with pytest.raises(ConfigError, match="forward: expected to return out or"):
@@ -331,7 +395,7 @@ class TestReport:
 
         report = gradcheck(attention_forward, backward, inputs)
         text, html = str(report), report._repr_html_()
-        assert "gradient check FAILED: 2 of 6" in text
+        assert "gradient check FAILED: 1 of 3 arrays" in text
         assert text.count("FAIL ") == 2
         assert html.startswith("<table style=")
         assert html.count("<tr") == 7

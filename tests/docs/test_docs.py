@@ -74,3 +74,17 @@ def test_docstrings_name_pages_that_exist():
     }
     assert len(named) >= 5
     assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def torch_blocks(page):
+    """Return the Python blocks of a page that compare with PyTorch."""
+    found = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [block for block in found if "import torch" in block]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_comparisons_with_pytorch_hold(number):
+    pytest.importorskip("torch")
+    blocks_there = torch_blocks(ROOT / "docs" / "conventions.md")
+    assert len(blocks_there) == 2
+    exec(compile(blocks_there[number], "conventions.md", "exec"), {})
