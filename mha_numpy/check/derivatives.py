@@ -141,10 +141,10 @@ def complex_step(pair: Pair, d_out: Array, name: str, probe: Probe) -> float:
     return float((out.imag * d_out).sum() / h)
 
 
-def rounding_noise(out: Array, d_out: Array, probe: Probe, h: float | None) -> float:
-    """Estimate what the output's rounding can feign in a derivative; h=None for a complex step."""
+def rounding_noise(out: Array, d_out: Array, probe: Probe, h: float) -> float:
+    """Estimate what the output's rounding can feign in a central difference."""
     rounding = 4 * EPSILON * float(np.linalg.norm(np.nan_to_num(out * d_out)))
-    return rounding / probe.size / (1 if h is None else h)
+    return rounding / (h * probe.size)
 
 
 def why_no_complex_step(pair: Pair, d_out: Array, rng: np.random.Generator) -> str:
