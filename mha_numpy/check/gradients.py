@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.check.analytic import analytic_gradients, run_twice
 from mha_numpy.check.derivatives import (
     Pair,
     Probe,
@@ -16,10 +17,9 @@ from mha_numpy.check.derivatives import (
     why_no_complex_step,
 )
 from mha_numpy.check.report import ArrayReport, GradcheckReport
-from mha_numpy.check.trees import leaves, same_leaves, without_d
 from mha_numpy.core.checks import check_count, check_number
 from mha_numpy.core.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
+from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.progress import progress
 
 # method: (relative to the derivative itself, relative to the largest of the whole set).
@@ -118,11 +118,11 @@ def gradcheck(
     tolerances = {**TOLERANCES, **tolerances}
     rng = np.random.default_rng(rng)
     pair = Pair(forward, inputs)
-    out, cache = _run_twice(pair)
+    out, cache = run_twice(pair)
     d_out = rng.normal(size=out.shape) if d_out is None else as_float_array("d_out", d_out)
     if d_out.shape != out.shape:
         raise ShapeError(f"d_out: expected {out.shape}, as forward's output; got {d_out.shape}")
-    analytic = _analytic_gradients(pair, backward, d_out, cache)
+    analytic = analytic_gradients(pair, backward, d_out, cache)
 
     probes = {
         name: make_probes(array, rng, max_full, samples, directions)
@@ -202,103 +202,6 @@ def _lost_by_complex_step(
             if abs(closer - stepped[n]) > off[n] / 4 + 4 * noise[name][n]:
                 return name
     return ""
-
-
-def _run_twice(pair: Pair) -> tuple[Array, tuple[Any, ...]]:
-    """Return forward's output and cache, or raise if they are no ground to differentiate on."""
-    if not pair.arrays:
-        raise ConfigError("inputs: expected at least one float array to check; got none")
-    out, _ = pair.run({})
-    _check_untouched(pair, "forward")
-    again, cache = pair.run({})
-    if not np.array_equal(out, again, equal_nan=True):
-        raise ConfigError("forward: expected the same result every time; fix its seed or mask")
-    if out.dtype != np.float64:
-        raise DTypeError(
-            f"forward: expected a float64 result for float64 inputs; got {out.dtype}: "
-            "differences of narrower numbers are mostly rounding"
-        )
-    return out, cache
-
-
-def _check_untouched(pair: Pair, function: str) -> None:
-    """Raise a ConfigError if an input has been changed in place."""
-    name = pair.changed_input()
-    if name is not None:
-        raise ConfigError(f"{name}: {function} changes its input in place; let it work on a copy")
-
-
-def _analytic_gradients(
-    pair: Pair, backward: Callable[..., Any], d_out: Array, cache: tuple[Any, ...]
-) -> dict[str, Array]:
-    """Return the gradients that backward gives, by the names of the arrays."""
-    given = d_out.copy()
-    results = []
-    for _ in range(2):
-        grads = _call_backward(pair, backward, given, cache)
-        _check_untouched(pair, "backward")
-        found = _by_name(grads, pair)
-        results.append({name: g if g is None else np.array(g) for name, g in found.items()})
-    if not np.array_equal(given, d_out):
-        raise ConfigError("d_out: backward changes it in place; let it work on a copy")
-    found, again = results
-    if not same_leaves(found, again):
-        raise ConfigError(
-            "backward: expected the same result every time; is something added up between calls, "
-            "or the cache changed?"
-        )
-    for name, array in pair.arrays.items():
-        gradient = found.get(name)
-        if gradient is None:
-            raise ConfigError(
-                f"d_{name}: backward returns no such gradient; what shall not be checked goes into "
-                "forward by functools.partial"
-            )
-        if gradient.shape != array.shape:
-            raise ShapeError(f"d_{name}: expected {array.shape}, as {name}; got {gradient.shape}")
-    return {name: np.asarray(found[name], dtype=np.float64) for name in pair.arrays}
-
-
-def _call_backward(
-    pair: Pair, backward: Callable[..., Any], d_out: Array, cache: tuple[Any, ...]
-) -> Any:
-    """Call backward by the convention; where it takes other arguments, say so."""
-    try:
-        return backward(d_out, *cache) if cache else pair.call(backward, {}, d_out)
-    except TypeError as error:
-        convention = "(d_out, cache)" if cache else "(d_out, <the inputs as forward has them>)"
-        raise ConfigError(
-            f"backward: called as backward{convention}, it raised: {error}"
-        ) from error
-
-
-def _by_name(grads: Any, pair: Pair) -> dict[str, Any]:
-    """Match gradients to inputs: by their own names where they have some, else by order."""
-    names = list(pair.inputs)
-    if isinstance(grads, (np.ndarray, np.generic, float)):
-        grads = (grads,)
-    if isinstance(grads, Mapping) or hasattr(grads, "_asdict"):
-        fields = grads if isinstance(grads, Mapping) else grads._asdict()
-        given = {str(field).lower(): gradient for field, gradient in fields.items()}
-        named = {
-            name: given[f"{prefix}{name.lower()}"]
-            for name in names
-            for prefix in ("", "grad_", "d", "d_")
-            if f"{prefix}{name.lower()}" in given
-        }
-        if not named and isinstance(grads, Mapping):
-            raise ConfigError(f"backward: expected d_<name> of {names}; got {list(fields)}")
-        named = named or dict(zip(names, fields.values(), strict=False))
-    elif isinstance(grads, (tuple, list)):
-        floats = [n for n in names if any(a.split(".")[0] == n for a in pair.arrays)]
-        named = dict(zip(floats if len(grads) == len(floats) else names, grads, strict=False))
-    else:
-        raise ConfigError(f"backward: expected to return gradients; got {describe(grads)}")
-    return {
-        f"{name}.{without_d(inner)}" if inner else name: leaf
-        for name, gradient in named.items()
-        for inner, leaf in ({"": gradient} if name in pair.arrays else leaves(gradient)).items()
-    }
 
 
 def _row(

@@ -204,6 +204,7 @@ CASES = [
     (lambda: mha.alibi_bias(0, 3), ConfigError, "H: expected an integer >= 1; got 0"),
     (lambda: mha.alibi_bias(2, -1), ConfigError, "T_q: "),
     (lambda: mha.alibi_bias(2, 3, q_offset=0.5), ConfigError, "q_offset: "),
+    (lambda: mha.alibi_bias(2, 3, q_offset=2**70), ConfigError, "q_offset: expected numbers up to"),
     (lambda: mha.sinusoidal_positions(5, 0), ConfigError, "D: "),
     (lambda: mha.sinusoidal_positions(5, 4, base=0), ConfigError, "base: "),
     # masks
