@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.attention_types import AttentionInputs
+from mha_numpy.core.attention_types import LEADING_AXES, AttentionInputs
 from mha_numpy.core.checks import check_number
 from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.core.shapes import check_broadcast, check_shape
 from mha_numpy.core.visibility import visible_cells
 from mha_numpy.errors import BackendError, ConfigError, ShapeError, describe
 
-LEADING_AXES = {2: ("", ""), 3: ("B", "B"), 4: ("B H", "B H_kv")}  # of queries, of keys
 BACKENDS = ("numpy",)
 
 

@@ -8,6 +8,8 @@ from mha_numpy.core.dtypes import Array
 from mha_numpy.core.masks import Window
 from mha_numpy.core.softmax import SoftmaxCache
 
+LEADING_AXES = {2: ("", ""), 3: ("B", "B"), 4: ("B H", "B H_kv")}  # by rank: of queries, of keys
+
 
 class AttentionOptions(TypedDict, total=False):
     """The keyword arguments of `attention_forward`, for functions that pass them on."""
@@ -41,12 +43,12 @@ class AttentionInputs(NamedTuple):
     @property
     def query_axes(self) -> str:
         """The leading axes of a query and of all that belongs to it."""
-        return ("", "B", "B H")[self.q.ndim - 2]
+        return LEADING_AXES[self.q.ndim][0]
 
     @property
     def key_axes(self) -> str:
         """The leading axes of a key and of a value."""
-        return ("", "B", "B H_kv")[self.q.ndim - 2]
+        return LEADING_AXES[self.q.ndim][1]
 
     @property
     def cell_axes(self) -> str:

@@ -39,7 +39,7 @@ def project_heads_forward(
     # 1. project
     projected, cache = linear_forward(x, w, b)
     step(f"{name}_projected", projected, f"B {T} {H}*{d}", f"{x_name} @ w_{letter} + b_{letter}")
-    # 2. split: split_heads moves the axis of this view
+    # 2. split; by_token is heads as they were before the head axis moved, a view
     heads = split_heads(projected, num_heads)
     by_token = heads.swapaxes(1, 2)
     reshaped = f"{name}_projected.reshape(B, {T}, {H}, {d})"

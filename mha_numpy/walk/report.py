@@ -49,7 +49,7 @@ def _summary(seen: Walk) -> str:
     dtype = seen.trace.steps[0].array.dtype
     return (
         f"{kind}, {dtype}: {dims}\n{seen.layer}\n"
-        f"nothing here is trained: params, upstream gradient and the tokens' vectors are random\n"
+        f"nothing here is trained: params, upstream gradient and the vectors of words are random\n"
         f"(seed {seen.seed}), and the weights show how attention works, not what it learns"
     )
 
