@@ -38,7 +38,7 @@ def as_float_array(name: str, value: Any) -> Array:
     """Return `value` as an array of floats, or raise a DTypeError that names it."""
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(
-            f"{name}: expected a plain array; got a masked one; pass its .data, and mask=~{name}.mask"
+            f"{name}: expected a plain array; got a masked one; pass .data and mask=~{name}.mask"
         )
     array = as_array(name, value, "a float array", DTypeError)
     kind = array.dtype.kind
