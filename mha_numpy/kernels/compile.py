@@ -1,0 +1,60 @@
+"""Compiling with numba, and keeping the machine code on disk wherever there is a place for it."""
+
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import event
+
+_PACKAGE = Path(__file__).parent
+# machine code holds parts of several files: a change in any of them makes all of it stale
+_SOURCES = hashlib.sha256(b"".join(f.read_bytes() for f in sorted(_PACKAGE.glob("*.py")))).digest()
+
+
+def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a function at its first call: ``@jit`` or ``@jit(parallel=True)``.
+
+    The machine code is kept in ``NUMBA_CACHE_DIR``, beside the source, or in the user's cache
+    folder, whichever can be written to. Where none can, every process compiles anew.
+    """
+    if function is None:
+        return lambda function: jit(function, **options)
+    try:
+        dispatcher = numba.njit(cache=True, **options)(function)
+        dispatcher._cache._cache_file._source_stamp = _SOURCES
+    except RuntimeError:  # no folder can be written to
+        return numba.njit(**options)(function)
+    except AttributeError:  # NUMBA_DISABLE_JIT: this is the function itself
+        return function
+    return dispatcher
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Compile a function that only compiled functions call.
+
+    Nothing in it is allocated or kept, so references are not counted; Python cannot call it.
+    """
+    return jit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+
+
+class _Notice(event.Listener):
+    """Says once that the first use takes longer."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        """Speak up when numba begins to compile a function of this package."""
+        module = str(event.data["dispatcher"].py_func.__module__)
+        if not self.said and module.startswith(f"{__package__}."):
+            self.said = True
+            notice = "mha_numpy: compiling its kernels for this machine, up to 20 s, once"
+            print(f"{notice} (`mha-numpy compile` does it ahead)", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        """Stay silent."""
+
+
+event.register("numba:compile", _Notice())

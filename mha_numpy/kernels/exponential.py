@@ -1,0 +1,98 @@
+"""exp for a Vector: a power of two, made of bits, times a polynomial.
+
+``e^x = 2^n * 2^f`` with ``n = round(x * log2(e))`` and ``f`` the rest, between -1/2 and 1/2.
+Source of the method: Muller, *Elementary Functions*, 3rd ed., chapter 11.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.polynomial import chebyshev
+
+from mha_numpy.kernels.simd import emit_multiply_add, emit_splat
+
+
+class _Format(NamedTuple):
+    """What depends on the width of the floats."""
+
+    fraction_bits: int
+    largest_exponent: int
+    polynomial: list[float]  # of (2^f - 1) / f, the highest power first
+
+
+def _polynomial(degree: int) -> list[float]:
+    """Return the coefficients of (2^f - 1) / f for |f| <= 1/2, interpolated at Chebyshev nodes."""
+
+    def function(u: Any) -> Any:  # u = 2 f, between -1 and 1
+        return np.expm1(u / 2 * np.log(2)) / (u / 2)
+
+    in_u = chebyshev.cheb2poly(chebyshev.chebinterpolate(function, degree))
+    return [float(c * 2**power) for power, c in enumerate(in_u)][::-1]
+
+
+# an even number of nodes keeps clear of f = 0, where the function is 0 / 0
+FORMATS = {
+    types.float32: _Format(23, 127, _polynomial(5)),
+    types.float64: _Format(52, 1023, _polynomial(11)),
+}
+
+
+def _emit_powers(builder: Any, x: Any, dtype: types.Float) -> tuple[Any, Any]:
+    """Return 2^n and 2^f - 1 with e^x = 2^n * 2^f."""
+    format_, lanes = FORMATS[dtype], x.type.count
+
+    def constant(value: float) -> Any:
+        return emit_splat(builder, ir.Constant(x.type.element, value), lanes)
+
+    # adding 1.5 * 2^fraction_bits leaves no room for a fraction: the sum is rounded to an integer,
+    # n + largest_exponent in the lowest bits, which are the exponent of 2^n when shifted there
+    rounder = constant(1.5 * 2.0**format_.fraction_bits + format_.largest_exponent)
+    shifted = emit_multiply_add(builder, x, constant(float(np.log2(np.e))), rounder)
+    n = builder.fsub(shifted, rounder)
+    f = emit_multiply_add(builder, x, constant(float(np.log2(np.e))), builder.fneg(n))
+    rest = constant(format_.polynomial[0])
+    for coefficient in format_.polynomial[1:]:
+        rest = emit_multiply_add(builder, rest, f, constant(coefficient))
+    word = ir.VectorType(ir.IntType(dtype.bitwidth), lanes)
+    shift = ir.Constant(word, [format_.fraction_bits] * lanes)
+    power = builder.bitcast(builder.shl(builder.bitcast(shifted, word), shift), x.type)
+    return power, builder.fmul(rest, f)
+
+
+@intrinsic
+def exp(typingctx, vector):
+    """Return e^x for x <= 0, lane by lane; 0 where it would be subnormal; NaN stays NaN."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        (x,) = args
+        power, rest = _emit_powers(builder, x, vector.dtype)
+        result = emit_multiply_add(builder, power, rest, power)
+        least = (1 - FORMATS[vector.dtype].largest_exponent) * np.log(2)
+        least = emit_splat(builder, ir.Constant(x.type.element, float(least)), vector.lanes)
+        zero = ir.Constant(x.type, [0.0] * vector.lanes)
+        return builder.select(builder.fcmp_ordered("<", x, least), zero, result)
+
+    return vector(vector), codegen
+
+
+@intrinsic
+def tanh(typingctx, vector):
+    """Return tanh(x) = (e^2x - 1) / (e^2x + 1), lane by lane; NaN stays NaN."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        def constant(value: float) -> Any:
+            return emit_splat(builder, ir.Constant(args[0].type.element, value), vector.lanes)
+
+        # beyond 20 it is 1 to the last bit
+        x = builder.fmul(args[0], constant(2.0))
+        for bound, beyond in ((40.0, ">"), (-40.0, "<")):
+            x = builder.select(builder.fcmp_ordered(beyond, x, constant(bound)), constant(bound), x)
+        power, rest = _emit_powers(builder, x, vector.dtype)
+        less_one = builder.fsub(power, constant(1.0))
+        less_one = emit_multiply_add(builder, power, rest, less_one)  # e^2x - 1, without loss
+        return builder.fdiv(less_one, builder.fadd(less_one, constant(2.0)))
+
+    return vector(vector), codegen

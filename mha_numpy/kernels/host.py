@@ -1,0 +1,35 @@
+"""What the processor offers: how wide a register is, and how many sums a product keeps in them."""
+
+from typing import NamedTuple
+
+from llvmlite import binding
+from numba.core import config
+
+
+class Host(NamedTuple):
+    """How the kernels are cut for one kind of processor."""
+
+    register_bytes: int  # of one vector register
+    rows: int  # of the block that a product keeps in registers
+    vectors: int  # and how many registers wide that block is
+
+
+AVX512 = Host(register_bytes=64, rows=4, vectors=4)  # 32 registers: 16 sums, 4 of b, 1 of a
+AVX2 = Host(register_bytes=32, rows=4, vectors=2)  # 16 registers: 8 sums, 2 of b, 1 of a
+NEON = Host(register_bytes=16, rows=4, vectors=4)  # 32 registers
+BASELINE = Host(register_bytes=16, rows=4, vectors=2)  # any other: LLVM makes do
+
+
+def find_host() -> Host:
+    """Return the cut for this processor, or for the one that NUMBA_CPU_NAME claims it to be."""
+    if config.CPU_NAME == "generic":
+        return BASELINE
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f") and config.CPU_NAME is None:
+        return AVX512
+    if features.get("avx2"):
+        return AVX2
+    return NEON if features.get("neon") else BASELINE
+
+
+HOST = find_host()

@@ -1,0 +1,202 @@
+"""Backend "loops": attention as plain loops over single numbers, to be read.
+
+No weights are kept: forward meets the keys one after the other with a running softmax, backward
+computes each weight anew from its row's lse. So the memory grows with T, not with its square.
+With ``NUMBA_DISABLE_JIT=1`` in the environment all of it is plain Python, to be stepped through.
+
+Sources: Milakov and Gimelshein 2018, *Online normalizer calculation for softmax*, algorithm 3;
+Dao et al. 2022, *FlashAttention*, algorithms 1 and 4, with tiles of one query and one key.
+"""
+
+import functools
+from typing import Any
+
+import numpy as np
+from numba import from_dtype, prange, types
+
+from mha_numpy.kernels.compile import jit
+
+REGROUP = {"reassoc", "contract"}  # sums in the processor's order; NaN and inf still count
+
+
+@jit(fastmath=REGROUP)
+def dot(x, y, j):
+    """Return the dot product of x and row j of y."""
+    total = x.dtype.type(0)
+    for c in range(len(x)):
+        total += x[c] * y[j, c]
+    return total
+
+
+@jit(fastmath=REGROUP)
+def forward_head(
+    heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
+):
+    """Fill one head's heads (T_q, d_v), which come as zeros, and lse (T_q,)."""
+    zero, inf, nan = q.dtype.type(0), q.dtype.type(np.inf), q.dtype.type(np.nan)
+    for i in range(len(q)):
+        q_i, head = q[i], heads[i]
+        largest, total, sees_any = -inf, zero, False
+        at = i + q_offset
+        for j in range(max(0, at - left), min(len(k), at + right + 1)):
+            if not mask[i, j] or bias[i, j] == -inf:
+                continue
+            sees_any = True
+            # 1. to 3. match, softcap, bias
+            score = scale * dot(q_i, k, j)
+            capped = softcap * np.tanh(score / softcap) if softcap else score
+            biased = capped + bias[i, j]
+
+            # 4. softmax so far: a score above all before it shrinks what these have given
+            if biased > largest:
+                shrink = np.exp(largest - biased)
+                total *= shrink
+                for c in range(len(head)):
+                    head[c] *= shrink
+                largest = biased
+            power = np.exp(biased - largest) if biased != -inf else zero
+            total += power
+
+            # 5. and 6. dropout, mix
+            dropped = power * dropout_mask[i, j]
+            for c in range(len(head)):
+                head[c] += dropped * v[j, c]
+
+        if sees_any:
+            total = total if total != 0 else nan  # scores of -inf alone: 0 / 0
+            for c in range(len(head)):
+                head[c] /= total
+        lse[i] = largest + np.log(total) if sees_any else -inf
+
+
+@jit(fastmath=REGROUP)
+def backward_head(
+    d_q, d_k, d_v, d_biased, d_heads, heads, lse,
+    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap,
+):  # fmt: skip
+    """Add one query head's share to d_q, d_k, d_v, and to d_biased if that has columns."""
+    inf = q.dtype.type(np.inf)
+    for i in range(len(q)):
+        q_i, d_q_i, d_head = q[i], d_q[i], d_heads[i]
+        row_mean = dot(d_head, heads, i)  # sum_j weights_j d_weights_j
+        at = i + q_offset
+        for j in range(max(0, at - left), min(len(k), at + right + 1)):
+            if not mask[i, j] or bias[i, j] == -inf:
+                continue
+            # forward once more
+            score = scale * dot(q_i, k, j)
+            capped = softcap * np.tanh(score / softcap) if softcap else score
+            weight = np.exp(capped + bias[i, j] - lse[i])
+
+            # 6. heads = dropped @ v
+            dropped = weight * dropout_mask[i, j]
+            d_dropped = dot(d_head, v, j)
+            for c in range(len(d_head)):
+                d_v[j, c] += dropped * d_head[c]
+
+            # 5. to 3. dropped = weights * dropout_mask, weights = softmax(capped + bias)
+            d_capped = weight * (d_dropped * dropout_mask[i, j] - row_mean)
+            if d_biased.size:
+                d_biased[i, j] = d_capped
+
+            # 2. capped = softcap * tanh(scores / softcap)
+            d_score = d_capped * (1 - (capped / softcap) ** 2) if softcap else d_capped
+
+            # 1. scores = scale * q @ k^T
+            d_match = scale * d_score
+            for c in range(len(q_i)):
+                d_q_i[c] += d_match * k[j, c]
+                d_k[j, c] += d_match * q_i[c]
+
+
+@jit(parallel=True, no_cpython_wrapper=False)
+def forward(  # type: ignore[no-untyped-def]
+    heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
+):
+    """Fill heads and lse; the threads share out the query heads."""
+    B, H, G = len(q), q.shape[1], q.shape[1] // k.shape[1]
+    for n in prange(B * H):
+        b, h, g = n // H, n % H, n % H // G
+        forward_head(
+            heads[b, h], lse[b, h], q[b, h], k[b, g], v[b, g], mask[b, h], bias[b, h],
+            dropout_mask[b, h], left, right, q_offset[b], scale, softcap,
+        )  # fmt: skip
+
+
+@jit(parallel=True, no_cpython_wrapper=False)
+def backward(  # type: ignore[no-untyped-def]
+    d_q, d_k, d_v, d_biased, d_heads, heads, lse,
+    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap,
+):  # fmt: skip
+    """Fill the gradients, which come as zeros; the threads share out the key/value heads."""
+    B, H_kv, G = len(k), k.shape[1], q.shape[1] // k.shape[1]
+    for n in prange(B * H_kv):
+        b, g = n // H_kv, n % H_kv
+        for h in range(g * G, (g + 1) * G):
+            backward_head(
+                d_q[b, h], d_k[b, g], d_v[b, g], d_biased[b, h], d_heads[b, h], heads[b, h],
+                lse[b, h], q[b, h], k[b, g], v[b, g], mask[b, h], bias[b, h],
+                dropout_mask[b, h], left, right, q_offset[b], scale, softcap,
+            )  # fmt: skip
+
+
+def attention_forward(*inputs: Any) -> tuple[Any, Any]:
+    """Return heads and lse for q, ..., softcap as `mha_numpy.core.backends` hands them over."""
+    q, _, v, *_ = inputs
+    heads, lse = np.zeros((*q.shape[:3], v.shape[3]), q.dtype), np.empty(q.shape[:3], q.dtype)
+    _compiled(forward, q.dtype)(heads, lse, *_completed(*inputs))
+    return heads, lse
+
+
+def attention_backward(d_heads: Any, heads: Any, lse: Any, *inputs: Any) -> tuple[Any, ...]:
+    """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
+    q, k, v, _, bias, *_ = inputs
+    d_q, d_k, d_v = (np.zeros(x.shape, x.dtype) for x in (q, k, v))
+    d_biased = np.zeros((*q.shape[:3], 0 if bias is None else k.shape[2]), q.dtype)
+    upstream = [np.ascontiguousarray(x) for x in (d_heads, heads, lse)]
+    _compiled(backward, q.dtype)(d_q, d_k, d_v, d_biased, *upstream, *_completed(*inputs))
+    return d_q, d_k, d_v, None if bias is None else d_biased
+
+
+def _completed(
+    q: Any, k: Any, v: Any, mask: Any, bias: Any, dropout_mask: Any,
+    left: int, right: int, q_offset: Any, scale: float, softcap: float | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Put what changes nothing in the place of what was not given; rows one after the other."""
+    cells, real = (*q.shape[:3], k.shape[2]), q.dtype.type
+    mask = np.broadcast_to(np.True_, cells) if mask is None else mask
+    bias = np.broadcast_to(real(0), cells) if bias is None else bias
+    dropout_mask = np.broadcast_to(real(1), cells) if dropout_mask is None else dropout_mask
+    q, k, v = np.ascontiguousarray(q), np.ascontiguousarray(k), np.ascontiguousarray(v)
+    scale, softcap = real(scale), real(softcap or 0)
+    return q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
+
+
+@functools.cache
+def _compiled(function: Any, dtype: Any) -> Any:
+    """Compile once for a dtype: left to itself, numba would for every mix of memory orders."""
+    if not hasattr(function, "compile"):  # NUMBA_DISABLE_JIT
+        return function
+    real: Any = from_dtype(dtype)
+    rows, rows_of_lse = (types.Array(real, ndim, "C", readonly=True) for ndim in (4, 3))
+    mask, cells = (types.Array(x, 4, "A", readonly=True) for x in (types.boolean, real))
+    q_offset = types.Array(types.int64, 1, "C", readonly=True)
+    filled = [real[:, :, :, ::1], real[:, :, ::1]]
+    if function is backward:
+        filled = [real[:, :, :, ::1]] * 4 + [rows, rows, rows_of_lse]
+    return function.compile(
+        (
+            *filled,
+            rows,
+            rows,
+            rows,
+            mask,
+            cells,
+            cells,
+            types.int64,
+            types.int64,
+            q_offset,
+            real,
+            real,
+        )
+    )

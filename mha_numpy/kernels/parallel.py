@@ -1,0 +1,54 @@
+"""Run a compiled function in several threads, by its address.
+
+numba compiles whatever a parallel loop calls into the loop, several times over. Behind an address
+the function is compiled once.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from numba import prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from mha_numpy.kernels.compile import jit
+
+
+def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], None]:
+    """Compile ``function(thread, threads, arguments)`` for a tuple of these types.
+
+    The result takes the number of threads and the arguments, and calls it in each thread.
+    """
+    size = types.intp
+    function.compile(types.none(size, size, arguments))
+    compiled = function.overloads[size, size, arguments]
+    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return partial(run.compile(types.none(size, size, arguments)), address)
+
+
+@jit(parallel=True)
+def run(address, threads, arguments):
+    """Call ``function(thread, threads, arguments)`` in each of the threads."""
+    if threads == 1:
+        call(address, 0, threads, arguments)
+    else:
+        for thread in prange(threads):
+            call(address, thread, threads, arguments)
+
+
+@intrinsic
+def call(typingctx, address, thread, threads, arguments):
+    """Call the compiled function at this address, which returns nothing."""
+    signature = types.none(types.intp, types.intp, types.intp, arguments)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        taken = sig.args[1:]
+        function_type = context.call_conv.get_function_type(types.none, taken)
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        status, _ = context.call_conv.call_function(builder, function, types.none, taken, args[1:])
+        with cgutils.if_unlikely(builder, status.is_error):
+            context.call_conv.return_status_propagate(builder, status)
+        return context.get_dummy_value()
+
+    return signature, codegen

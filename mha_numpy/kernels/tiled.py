@@ -1,0 +1,164 @@
+"""Backend "numba": tiled attention. What Python does before and after the kernels."""
+
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import config, from_dtype, get_num_threads, types
+
+from mha_numpy.kernels.parallel import parallel
+from mha_numpy.kernels.problem import BLOCK
+from mha_numpy.kernels.tile import ALIGNMENT
+from mha_numpy.kernels.tiled_backward import backward_tiles
+from mha_numpy.kernels.tiled_forward import forward_tiles
+
+if config.DISABLE_JIT:
+    raise ImportError("NUMBA_DISABLE_JIT is set, and tiles exist only compiled")
+
+Array = npt.NDArray[Any]
+
+CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in the second-level cache
+ITEMS = 16  # to share out among threads, where there is enough work for that many
+LEAST_WORK = 2**18  # products of two numbers; with fewer, other threads wake up too late
+MOST_LANES = 16
+
+
+NO_MASK = np.empty((0, 0, 0, 0), bool)
+
+
+class Compiled(NamedTuple):
+    """The kernels for one dtype, each to be called with a number of threads and its arguments."""
+
+    forward: Callable[[int, tuple[Any, ...]], None]
+    backward: Callable[[int, tuple[Any, ...]], None]
+    no_cells: Array  # stands for a bias or a dropout mask that was not given
+
+
+@lru_cache
+def compiled(dtype: np.dtype[Any]) -> Compiled:
+    """Compile the kernels for float32 or float64, or load them from disk."""
+    number, size = from_dtype(dtype), types.intp
+
+    def given(ndim: int, of: Any = number) -> Any:
+        return types.Array(of, ndim, "A", readonly=True, aligned=False)
+
+    def made(ndim: int) -> Any:
+        return types.Array(number, ndim, "A")
+
+    pools = types.Array(number, 2, "C")
+    problem = (
+        given(4), given(4), given(4), given(4, types.boolean), given(4), given(4),
+        given(1, types.int64), size, size, number, number,
+    )  # fmt: skip
+    grads = (made(4), made(4), made(4), made(4))
+    forward = types.Tuple((*problem, made(4), made(3), pools))
+    backward = types.Tuple((*problem, given(4), given(4), given(3), *grads, size, size, pools))
+    return Compiled(
+        parallel(forward_tiles, forward),
+        parallel(backward_tiles, backward),
+        np.empty((0, 0, 0, 0), dtype),
+    )
+
+
+def attention_forward(
+    q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
+    dropout_mask: Array | None, left: int, right: int, q_offset: Array, scale: float,
+    softcap: float | None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return heads (B, H, T_q, d_v) and lse (B, H, T_q)."""
+    kernels = compiled(q.dtype)
+    (B, H, T_q, d_k), (H_kv, T_k, d_v) = q.shape, v.shape[1:]
+    heads, lse = np.empty((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
+    threads = count_threads(heads.size * T_k)
+    pools = new_pools(threads, forward_numbers(H // H_kv * T_q, d_k, d_v), q.dtype)
+    arguments = (
+        q, k, v,
+        NO_MASK if mask is None else mask,
+        kernels.no_cells if bias is None else bias,
+        kernels.no_cells if dropout_mask is None else dropout_mask,
+        q_offset, left, right, scale, softcap or 0.0,
+        heads, lse, pools,
+    )  # fmt: skip
+    kernels.forward(threads, arguments)
+    return heads, lse
+
+
+def attention_backward(
+    d_heads: Array, heads: Array, lse: Array, q: Array, k: Array, v: Array, mask: Array | None,
+    bias: Array | None, dropout_mask: Array | None, left: int, right: int, q_offset: Array,
+    scale: float, softcap: float | None,
+) -> tuple[Array, Array, Array, Array | None]:  # fmt: skip
+    """Return d_q, d_k, d_v and, where there is a bias, d_biased (B, H, T_q, T_k)."""
+    kernels = compiled(q.dtype)
+    (H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape[1:], v.shape
+    d_q, d_k_, d_v_ = (np.zeros(x.shape, q.dtype) for x in (q, k, v))
+    d_biased = kernels.no_cells if bias is None else np.zeros(bias.shape, q.dtype)
+    chunk = chunk_size(T_k, B * H_kv, max(d_k, d_v))
+    rounds = chunks = -(-T_k // chunk)
+    threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
+    pools = new_pools(threads, backward_numbers(H // H_kv * T_q, d_k, d_v, chunk), q.dtype)
+    for number in range(rounds):
+        arguments = (
+            q, k, v,
+            NO_MASK if mask is None else mask,
+            kernels.no_cells if bias is None else bias,
+            kernels.no_cells if dropout_mask is None else dropout_mask,
+            q_offset, left, right, scale, softcap or 0.0,
+            d_heads, heads, lse, d_q, d_k_, d_v_, d_biased, number, chunk, pools,
+        )  # fmt: skip
+        kernels.backward(threads, arguments)
+    return d_q, d_k_, d_v_, None if bias is None else d_biased
+
+
+def count_threads(work: int) -> int:
+    """Return how many threads are worth waking up for this many products of two numbers."""
+    return 1 if work < LEAST_WORK or _is_forked else get_num_threads()
+
+
+@lru_cache
+def chunk_size(T_k: int, heads: int, d: int) -> int:
+    """Return how many keys a chunk has: the same for any number of threads."""
+    most = max(BLOCK, CHUNK_NUMBERS // max(d, 1))
+    least_chunks = min(-(-ITEMS // heads), -(-T_k // (2 * BLOCK)))
+    chunks = max(-(-T_k // most), least_chunks)
+    return -(-T_k // (chunks * BLOCK)) * BLOCK
+
+
+def new_pools(threads: int, numbers: int, dtype: np.dtype[Any]) -> Array:
+    """Return a pool of zeros for each thread: room for its tiles and two blocks of words."""
+    return np.zeros((threads, numbers + (ALIGNMENT + 16 * BLOCK) // dtype.itemsize), dtype)
+
+
+@lru_cache
+def forward_numbers(rows: int, d_k: int, d_v: int) -> int:
+    """Return how many numbers the tiles of a forward thread hold at most."""
+    width, d_k, d_v = round_up(min(rows, BLOCK)), round_up(d_k), round_up(d_v)
+    return width * (2 * d_k + d_v + 3) + BLOCK * (d_v + 3 * width)
+
+
+@lru_cache
+def backward_numbers(rows: int, d_k: int, d_v: int, chunk: int) -> int:
+    """Return how many numbers the tiles of a backward thread hold at most."""
+    width, d_k, d_v = round_up(min(rows, BLOCK)), round_up(d_k), round_up(d_v)
+    return width * (3 * d_k + 4 * d_v + 2) + BLOCK * 6 * width + chunk * (2 * d_k + d_v)
+
+
+def round_up(n: int) -> int:
+    """Return n as a multiple of the most lanes that a register has."""
+    return -(-n // MOST_LANES) * MOST_LANES
+
+
+_is_forked = False
+
+
+def _note_fork() -> None:
+    """OpenMP does not survive a fork: the child process works with one thread."""
+    global _is_forked
+    _is_forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)

@@ -1,0 +1,217 @@
+"""Tiled attention, forward: 64 queries meet 64 keys at a time, with an online softmax.
+
+Scores lie transposed, a row a key and a column a query: one Vector holds neighbouring queries, so
+each line of the softmax serves a whole register of them. A tile of queries keeps the largest score
+so far and the sum of powers; when a larger one comes, all that was summed up is scaled down.
+Sources: Milakov and Gimelshein 2018; Dao et al. 2022, *FlashAttention*, algorithm 1.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.exponential import exp, tanh
+from mha_numpy.kernels.problem import (
+    BLOCK,
+    INPUTS,
+    count_tiles,
+    keys_in_sight,
+    problem_of,
+    tile_of,
+)
+from mha_numpy.kernels.product import multiply
+from mha_numpy.kernels.simd import (
+    full,
+    lanes,
+    load,
+    maximum,
+    multiply_add,
+    select,
+    store,
+)
+from mha_numpy.kernels.tile import (
+    add_rows,
+    copy_rows,
+    fill,
+    first_aligned,
+    load_cells,
+    load_queries,
+    multiply_rows,
+    scale_each_row,
+    scale_rows,
+    store_queries,
+    take_tile,
+    take_words,
+    tile_width,
+)
+from mha_numpy.kernels.transpose import transpose
+from mha_numpy.kernels.visible import (
+    NONE_SET,
+    NOTHING,
+    ONE,
+    SOMETHING,
+    add_product,
+    find_visible,
+    hide,
+)
+
+FEW = 16  # queries
+
+
+class Scratch(NamedTuple):
+    """All that a thread needs: a few tiles, however long the sequences are."""
+
+    q: Any  # (width, d_k)
+    q_T: Any  # (d_k, width)
+    v: Any  # (BLOCK, d_v)
+    cells: Any  # (BLOCK, width) scores, then weights: a row a key
+    heads: Any  # (width, d_v) sum of weights * v so far
+    largest: Any  # (1, width) score so far
+    total: Any  # (1, width) sum of powers so far
+    factor: Any  # (1, width) by which this block scales down what was summed up before it
+    by_query: Any  # (width, BLOCK) bias or dropout mask as they come: a row a query
+    by_key: Any  # (BLOCK, width) the same turned over
+    seen: Any  # (BLOCK,) words: a word a key, a bit a query
+    rows: Any  # (BLOCK,) words: a word a query, a bit a key
+
+
+@inner
+def forward_tiles(thread, threads, arguments):
+    """Attend with every `threads`-th tile of queries, from tile number `thread` on."""
+    problem = problem_of(arguments)
+    heads, lse, pools = arguments[INPUTS:]
+    (B, H_kv, T_k, d_k), tiles = problem.k.shape, count_tiles(problem)
+    has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
+    s = forward_scratch(problem, pools[thread])
+    for number in range(thread, B * H_kv * tiles, threads):
+        tile = tile_of(problem, number // tiles // H_kv, number // tiles % H_kv, number % tiles)
+        k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
+        in_place = reads_in_place(v, tile)
+        start(problem, tile, s)
+        sees_any = NONE_SET
+        first, last = keys_in_sight(problem, tile, 0, T_k)
+        for j in range(first, last, BLOCK):
+            n = min(BLOCK, T_k - j)
+            if has_bias:
+                load_cells(s.by_key, s.by_query, problem.bias, tile, j, n)
+            visible = find_visible(s.seen, s.rows, problem, tile, s.by_query, j, n)
+            if visible == NOTHING:
+                continue
+            sees_any |= seen_by(s.seen, visible, n)
+            cells = s.cells[:n]
+
+            # 1. match
+            multiply(cells, k[j : j + n], s.q_T[:d_k], 0.0)
+            # 2. softcap
+            if problem.softcap > 0:
+                cap(cells, problem.softcap)
+            # 3. bias
+            if has_bias:
+                add_rows(cells, s.by_key)
+            # 4. mask and softmax, as far as the keys so far tell
+            hide(cells, s.seen, visible, -np.inf)
+            online_softmax(cells, s)
+            # 5. dropout
+            if has_dropout:
+                load_cells(s.by_key, s.by_query, problem.dropout_mask, tile, j, n)
+                multiply_rows(cells, s.by_key)
+                hide(cells, s.seen, visible, 0.0)
+            # 6. mix
+            v_block = v[j : j + n]
+            if not in_place:
+                copy_rows(s.v, v_block)
+                v_block = s.v[:n]
+            add_product(s.heads, cells.T, v_block, s.seen, visible, False)
+        finish(tile, s, sees_any, heads, lse)
+
+
+@inner
+def forward_scratch(problem, pool):
+    """Cut a pool of zeros into tiles."""
+    d_k, d_v = problem.k.shape[3], problem.v.shape[3]
+    width = tile_width(problem)
+    more = width if problem.bias.size + problem.dropout_mask.size > 0 else 0
+    q, at = take_tile(pool, first_aligned(pool), width, d_k)
+    q_T, at = take_tile(pool, at, q.shape[1], width)
+    v, at = take_tile(pool, at, BLOCK, d_v)
+    cells, at = take_tile(pool, at, BLOCK, width)
+    heads, at = take_tile(pool, at, width, d_v)
+    largest, at = take_tile(pool, at, 1, width)
+    total, at = take_tile(pool, at, 1, width)
+    factor, at = take_tile(pool, at, 1, width)
+    by_query, at = take_tile(pool, at, more, BLOCK)
+    by_key, at = take_tile(pool, at, BLOCK, more)
+    seen, at = take_words(pool, at)
+    rows, at = take_words(pool, at)
+    return Scratch(q, q_T, v, cells, heads, largest, total, factor, by_query, by_key, seen, rows)
+
+
+@inner
+def start(problem, tile, s):
+    """Load a tile's queries; nothing is seen yet."""
+    load_queries(s.q, problem.q, tile)
+    scale_rows(s.q, problem.scale)
+    transpose(s.q_T, s.q)
+    fill(s.heads, 0.0)
+    fill(s.largest, -np.inf)
+    fill(s.total, 0.0)
+
+
+@inner
+def reads_in_place(v, tile):
+    """Return whether v is read where it is; a copy is padded and aligned, but costs a copy."""
+    is_whole = v.strides[1] == v.itemsize and v.shape[1] % lanes(v) == 0
+    return is_whole and tile.heads * tile.queries <= FEW
+
+
+@inner
+def online_softmax(cells, s):
+    """Turn scores into powers of e, relative to the largest score so far; scale what was before."""
+    for c in range(0, cells.shape[1], lanes(cells)):
+        before = load(s.largest, 0, c)
+        largest = before
+        for j in range(cells.shape[0]):
+            largest = maximum(load(cells, j, c), largest)
+        shift = select(largest == -np.inf, 0.0, largest)  # nothing seen yet
+        powers = full(cells, 0.0)
+        for j in range(cells.shape[0]):
+            power = exp(load(cells, j, c) - shift)
+            store(cells, j, c, power)
+            powers = powers + power
+        factor = exp(before - shift)
+        store(s.largest, 0, c, largest)
+        store(s.factor, 0, c, factor)
+        store(s.total, 0, c, multiply_add(load(s.total, 0, c), factor, powers))
+    scale_each_row(s.heads, s.factor)
+
+
+@inner
+def seen_by(seen, visible, n):
+    """Return a bit for each query, whether it sees any of the n keys."""
+    some = NONE_SET
+    for key in range(n):
+        some |= seen[key]
+    return some if visible == SOMETHING else ~NONE_SET
+
+
+@inner
+def cap(cells, softcap):
+    """Do ``cells = softcap * tanh(cells / softcap)``."""
+    for j in range(cells.shape[0]):
+        for c in range(0, cells.shape[1], lanes(cells)):
+            store(cells, j, c, tanh(load(cells, j, c) / softcap) * softcap)
+
+
+@inner
+def finish(tile, s, sees_any, heads, lse):
+    """Divide by the sums, and hand over heads and lse."""
+    for g in range(tile.heads):
+        for i in range(tile.queries):
+            r = g * tile.queries + i
+            # a row that sees nothing: heads 0 / 1, lse -inf + log 1
+            total = s.total[0, r] if sees_any >> np.uint64(r) & ONE else s.total[0, r] + 1
+            s.factor[0, r] = 1 / total
+            lse[tile.b, tile.head + g, tile.query + i] = s.largest[0, r] + np.log(total)
+    scale_each_row(s.heads, s.factor)
+    store_queries(heads, s.heads, tile)
