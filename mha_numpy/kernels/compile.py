@@ -3,15 +3,18 @@
 import hashlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import event
+from numba.core.caching import IndexDataCacheFile
 
 _PACKAGE = Path(__file__).parent
 # machine code holds parts of several files: a change in any of them makes all of it stale
-_SOURCES = hashlib.sha256(b"".join(f.read_bytes() for f in sorted(_PACKAGE.glob("*.py")))).digest()
+_SOURCES = hashlib.sha256(b"".join(f.read_bytes() for f in sorted(_PACKAGE.glob("*.py"))))
+_VERSION = _SOURCES.hexdigest()[:12]
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -22,22 +25,31 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: jit(function, **options)
+    if numba.config.DISABLE_JIT:
+        return function
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
-        dispatcher._cache._cache_file._source_stamp = _SOURCES
     except RuntimeError:  # no folder can be written to
         return numba.njit(**options)(function)
-    except AttributeError:  # NUMBA_DISABLE_JIT: this is the function itself
-        return function
+    with suppress(AttributeError):  # where numba keeps this differently, its own name has to do
+        kept = dispatcher._cache
+        name = f"{kept._impl.filename_base}.{_VERSION}"
+        kept._cache_file = IndexDataCacheFile(kept.cache_path, name, _VERSION)
     return dispatcher
 
 
-def inner(function: Callable[..., Any]) -> Any:
-    """Compile a function that only compiled functions call.
+def inner(function: Callable[..., Any] | None = None, *, in_place: bool = False) -> Any:
+    """Compile a function that only compiled functions call: ``@inner``.
 
     Nothing in it is allocated or kept, so references are not counted; Python cannot call it.
+    ``@inner(in_place=True)`` puts its code where it is called, which spares copying a large tuple
+    of arguments.
     """
-    return jit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+    if function is None:
+        return lambda function: inner(function, in_place=in_place)
+    return jit(
+        function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=in_place
+    )
 
 
 class _Notice(event.Listener):

@@ -75,7 +75,7 @@ def backward_head(
     q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap,
 ):  # fmt: skip
     """Add one query head's share to d_q, d_k, d_v, and to d_biased if that has columns."""
-    inf = q.dtype.type(np.inf)
+    one, inf = q.dtype.type(1), q.dtype.type(np.inf)
     for i in range(len(q)):
         q_i, d_q_i, d_head = q[i], d_q[i], d_heads[i]
         row_mean = dot(d_head, heads, i)  # sum_j weights_j d_weights_j
@@ -100,7 +100,7 @@ def backward_head(
                 d_biased[i, j] = d_capped
 
             # 2. capped = softcap * tanh(scores / softcap)
-            d_score = d_capped * (1 - (capped / softcap) ** 2) if softcap else d_capped
+            d_score = d_capped * (one - (capped / softcap) ** 2) if softcap else d_capped
 
             # 1. scores = scale * q @ k^T
             d_match = scale * d_score
@@ -109,10 +109,8 @@ def backward_head(
                 d_k[j, c] += d_match * q_i[c]
 
 
-@jit(parallel=True, no_cpython_wrapper=False)
-def forward(  # type: ignore[no-untyped-def]
-    heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
-):
+@jit(parallel=True)
+def forward(heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap):
     """Fill heads and lse; the threads share out the query heads."""
     B, H, G = len(q), q.shape[1], q.shape[1] // k.shape[1]
     for n in prange(B * H):
@@ -123,8 +121,8 @@ def forward(  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@jit(parallel=True, no_cpython_wrapper=False)
-def backward(  # type: ignore[no-untyped-def]
+@jit(parallel=True)
+def backward(
     d_q, d_k, d_v, d_biased, d_heads, heads, lse,
     q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap,
 ):  # fmt: skip
@@ -144,7 +142,7 @@ def attention_forward(*inputs: Any) -> tuple[Any, Any]:
     """Return heads and lse for q, ..., softcap as `mha_numpy.core.backends` hands them over."""
     q, _, v, *_ = inputs
     heads, lse = np.zeros((*q.shape[:3], v.shape[3]), q.dtype), np.empty(q.shape[:3], q.dtype)
-    _compiled(forward, q.dtype)(heads, lse, *_completed(*inputs))
+    compiled(forward, q.dtype)(heads, lse, *_completed(*inputs))
     return heads, lse
 
 
@@ -154,7 +152,7 @@ def attention_backward(d_heads: Any, heads: Any, lse: Any, *inputs: Any) -> tupl
     d_q, d_k, d_v = (np.zeros(x.shape, x.dtype) for x in (q, k, v))
     d_biased = np.zeros((*q.shape[:3], 0 if bias is None else k.shape[2]), q.dtype)
     upstream = [np.ascontiguousarray(x) for x in (d_heads, heads, lse)]
-    _compiled(backward, q.dtype)(d_q, d_k, d_v, d_biased, *upstream, *_completed(*inputs))
+    compiled(backward, q.dtype)(d_q, d_k, d_v, d_biased, *upstream, *_completed(*inputs))
     return d_q, d_k, d_v, None if bias is None else d_biased
 
 
@@ -173,30 +171,16 @@ def _completed(
 
 
 @functools.cache
-def _compiled(function: Any, dtype: Any) -> Any:
+def compiled(function: Any, dtype: Any) -> Any:
     """Compile once for a dtype: left to itself, numba would for every mix of memory orders."""
     if not hasattr(function, "compile"):  # NUMBA_DISABLE_JIT
         return function
     real: Any = from_dtype(dtype)
-    rows, rows_of_lse = (types.Array(real, ndim, "C", readonly=True) for ndim in (4, 3))
+    filled = [real[:, :, :, ::1], real[:, :, ::1]]  # heads, lse
+    rows, lse = (types.Array(real, ndim, "C", readonly=True) for ndim in (4, 3))
+    if function is backward:
+        filled = [real[:, :, :, ::1]] * 4 + [rows, rows, lse]  # d_q to d_biased, d_heads to lse
     mask, cells = (types.Array(x, 4, "A", readonly=True) for x in (types.boolean, real))
     q_offset = types.Array(types.int64, 1, "C", readonly=True)
-    filled = [real[:, :, :, ::1], real[:, :, ::1]]
-    if function is backward:
-        filled = [real[:, :, :, ::1]] * 4 + [rows, rows, rows_of_lse]
-    return function.compile(
-        (
-            *filled,
-            rows,
-            rows,
-            rows,
-            mask,
-            cells,
-            cells,
-            types.int64,
-            types.int64,
-            q_offset,
-            real,
-            real,
-        )
-    )
+    given = [rows] * 3 + [mask, cells, cells, types.int64, types.int64, q_offset, real, real]
+    return function.compile((*filled, *given))

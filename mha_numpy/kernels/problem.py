@@ -1,4 +1,4 @@
-"""Problem: what the kernels are given. Tile: the piece of it that is worked on at a time."""
+"""Problem: what the kernels are given."""
 
 from typing import Any, NamedTuple
 
@@ -27,78 +27,18 @@ class Problem(NamedTuple):
     softcap: Any  # 0 where there is none
 
 
-INPUTS = len(Problem._fields)
-
-
-class Tile(NamedTuple):
-    """Up to BLOCK queries that share one key/value head.
-
-    Of one query head where there are many queries, of several where there are few: row
-    ``g * queries + i`` is query ``query + i`` of query head ``head + g``.
-    """
-
-    b: Any
-    kv_head: Any
-    head: Any
-    heads: Any
-    query: Any
-    queries: Any
-    position: Any  # of the first query among the keys
+NUM_INPUTS = len(Problem._fields)
 
 
 @inner
 def problem_of(arguments):
     """Return the problem that a kernel's arguments begin with."""
-    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = arguments[:INPUTS]
+    q, k, v, mask, bias, dropout_mask = arguments[:6]
     return Problem(
-        same_type(q), same_type(k), same_type(v), mask, same_type(bias), same_type(dropout_mask),
-        q_offset, left, right, scale, softcap,
+        like_scratch(q), like_scratch(k), like_scratch(v),
+        mask, like_scratch(bias), like_scratch(dropout_mask),
+        *arguments[6:NUM_INPUTS],
     )  # fmt: skip
-
-
-@inner
-def group_size(problem):
-    """Return G, the query heads of a group."""
-    return problem.q.shape[1] // problem.k.shape[1]
-
-
-@inner
-def tile_shape(problem):
-    """Return how many query heads, and how many queries of each, a tile holds at most."""
-    queries = min(BLOCK, problem.q.shape[2])
-    return min(BLOCK // queries, group_size(problem)), queries
-
-
-@inner
-def count_tiles(problem):
-    """Return the number of tiles of one key/value head."""
-    heads, queries = tile_shape(problem)
-    return divide_up(group_size(problem), heads) * divide_up(problem.q.shape[2], queries)
-
-
-@inner
-def tile_of(problem, b, kv_head, number):
-    """Return one of the tiles of a key/value head."""
-    heads, queries = tile_shape(problem)
-    in_a_row = divide_up(problem.q.shape[2], queries)
-    g, query = number // in_a_row * heads, number % in_a_row * queries
-    return Tile(
-        b, kv_head,
-        kv_head * group_size(problem) + g, min(heads, group_size(problem) - g),
-        query, min(queries, problem.q.shape[2] - query),
-        problem.q_offset[b] + query,
-    )  # fmt: skip
-
-
-@inner
-def keys_in_sight(problem, tile, first, last):
-    """Return, of the keys from first to last (exclusive), those that the tile may see.
-
-    The first one is moved down to the beginning of its block.
-    """
-    low = max(first, tile.position - problem.left)
-    high = min(last, tile.position + tile.queries + problem.right)
-    return low - (low - first) % BLOCK, high
 
 
 @inner
@@ -108,11 +48,10 @@ def divide_up(n, by):
 
 
 @intrinsic
-def same_type(typingctx, array):
-    """Return the array as one of the type that all matrices and tensors of the kernels have.
+def like_scratch(typingctx, array):
+    """Return an input as an array of the type that scratch has: of any strides, to be written to.
 
-    Inputs are not written to, but functions that take them take scratch tiles too, and one type
-    for both means that they are compiled once.
+    Nobody writes to it; but a function that takes inputs and tiles alike is compiled once.
     """
     one_type = types.Array(array.dtype, array.ndim, "A")
 

@@ -126,10 +126,25 @@ _define(operator.ne, lambda builder, x, y: builder.fcmp_unordered("!=", x, y), c
 
 
 @intrinsic
+def as_written(typingctx):
+    """Have LLVM leave the loops of the calling function as they are: it halves compile times.
+
+    What is worth a register full of numbers is written with Vectors; `lanes` implies this.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.function.attributes.add("optsize")
+        return context.get_dummy_value()
+
+    return types.none(), codegen
+
+
+@intrinsic
 def lanes(typingctx, array):
     """Return how many of the array's numbers one Vector holds."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.function.attributes.add("optsize")
         return context.get_constant(types.intp, lanes_of(array.dtype))
 
     return types.intp(array), codegen

@@ -1,97 +1,85 @@
-"""Scratch tiles: small matrices whose rows are whole registers, and begin where a register may."""
+"""Tile: the queries that are worked on at a time, and what belongs to them in larger arrays."""
 
-from typing import Any
-
-from numba import types
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
+from typing import Any, NamedTuple
 
 from mha_numpy.kernels.compile import inner
-from mha_numpy.kernels.host import HOST
-from mha_numpy.kernels.problem import BLOCK, divide_up, tile_shape
-from mha_numpy.kernels.simd import (
-    bits_from_lanes,
-    emit_pointer,
-    full,
-    lanes,
-    load,
-    multiply_add,
-    store,
-)
+from mha_numpy.kernels.problem import BLOCK, divide_up
+from mha_numpy.kernels.rows import add_rows, copy_rows
+from mha_numpy.kernels.simd import lanes
 from mha_numpy.kernels.transpose import transpose
 
-ALIGNMENT = HOST.register_bytes
 
+class Tile(NamedTuple):
+    """Up to BLOCK queries that share one key/value head.
 
-@inner
-def first_aligned(pool):
-    """Return the first element of a pool of numbers at which a tile may begin."""
-    return -pool.ctypes.data % ALIGNMENT // pool.itemsize
-
-
-@inner
-def take_tile(pool, at, rows, columns):
-    """Return a (rows, columns) tile from element `at` of a pool on, and the element after it.
-
-    Columns are rounded up to whole Vectors.
+    Of one query head where there are many queries, of several where there are few: row
+    ``g * num_queries + i`` is query ``first_query + i`` of query head ``first_head + g``. With
+    T_q = 1 and G = 4, a step of decoding, a tile has four rows: the query of each head.
     """
-    columns = divide_up(columns, lanes(pool)) * lanes(pool)
-    after = at + rows * columns
-    if after > pool.size:
-        raise MemoryError("scratch: the pool is too small")
-    return tile_at(pool, at, rows, columns), after
+
+    b: Any
+    kv_head: Any
+    first_head: Any
+    num_heads: Any
+    first_query: Any
+    num_queries: Any
+    position: Any  # of the first query among the keys
 
 
 @inner
-def take_words(pool, at):
-    """Return BLOCK words of 64 bits from element `at` of a pool on, and the element after them."""
-    after = at + BLOCK * 8 // pool.itemsize
-    if after > pool.size:
-        raise MemoryError("scratch: the pool is too small")
-    return words_at(pool, at), after
+def group_size(problem):
+    """Return G, the query heads of a group."""
+    return problem.q.shape[1] // problem.k.shape[1]
 
 
-@intrinsic
-def words_at(typingctx, pool, at):
-    """Return part of a pool as BLOCK words."""
-    words_type = types.Array(types.uint64, 1, "C")
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        words = context.make_array(words_type)(context, builder)
-        pointer = emit_pointer(context, builder, pool, *args)
-        populate_array(
-            words,
-            data=builder.bitcast(pointer, words.data.type),
-            shape=(args[1].type(BLOCK),),
-            strides=(args[1].type(8),),
-            itemsize=args[1].type(8),
-            meminfo=None,
-        )
-        return words._getvalue()
-
-    return words_type(pool, types.intp), codegen
+@inner
+def tile_shape(problem):
+    """Return how many query heads, and how many queries of each, a tile holds at most."""
+    queries = min(BLOCK, problem.q.shape[2])
+    return min(BLOCK // queries, group_size(problem)), queries
 
 
-@intrinsic
-def tile_at(typingctx, pool, at, rows, columns):
-    """Return part of a pool as a matrix."""
-    tile_type = types.Array(pool.dtype, 2, "A")
+@inner
+def count_tiles(problem):
+    """Return the number of tiles of one key/value head."""
+    heads, queries = tile_shape(problem)
+    return divide_up(group_size(problem), heads) * divide_up(problem.q.shape[2], queries)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pool_, at, rows, columns = args
-        size = pool.dtype.bitwidth // 8
-        tile = context.make_array(tile_type)(context, builder)
-        populate_array(
-            tile,
-            data=emit_pointer(context, builder, pool, pool_, at),
-            shape=(rows, columns),
-            strides=(builder.mul(columns, columns.type(size)), columns.type(size)),
-            itemsize=columns.type(size),
-            meminfo=None,
-        )
-        return tile._getvalue()
 
-    return tile_type(pool, types.intp, types.intp, types.intp), codegen
+@inner
+def tile_of(problem, b, kv_head, tile_number):
+    """Return one of the tiles of a key/value head."""
+    heads, queries = tile_shape(problem)
+    in_a_row = divide_up(problem.q.shape[2], queries)
+    g, query = tile_number // in_a_row * heads, tile_number % in_a_row * queries
+    return Tile(
+        b, kv_head,
+        kv_head * group_size(problem) + g, min(heads, group_size(problem) - g),
+        query, min(queries, problem.q.shape[2] - query),
+        problem.q_offset[b] + query,
+    )  # fmt: skip
+
+
+@inner
+def keys_in_sight(problem, tile, first, last):
+    """Return which keys from first on, up to but without last, the tile may see.
+
+    They begin with a block of keys: a multiple of BLOCK after first.
+    """
+    low = max(first, tile.position - problem.left)
+    high = min(last, tile.position + tile.num_queries + problem.right)
+    return low - (low - first) % BLOCK, high
+
+
+@inner
+def is_in_sight(problem, b, kv_head, first_tile, last_tile, first_key, last_key):
+    """Return whether any of these tiles may see any of these keys; the last ones do not count."""
+    for tile_number in range(first_tile, last_tile):
+        tile = tile_of(problem, b, kv_head, tile_number)
+        first, last = keys_in_sight(problem, tile, first_key, last_key)
+        if first < last:
+            return True
+    return False
 
 
 @inner
@@ -102,49 +90,31 @@ def tile_width(problem):
 
 
 @inner
-def fill(tile, value):
-    """Do ``tile[:] = value``."""
-    for r in range(tile.shape[0]):
-        for c in range(0, tile.shape[1], lanes(tile)):
-            store(tile, r, c, full(tile, value))
-
-
-@inner
-def copy_rows(target, source):
-    """Do ``target[:rows, :columns] = source``; the rows of the target are contiguous."""
-    rows, columns = source.shape
-    whole = columns - columns % lanes(target)
-    if source.strides[1] != source.itemsize:
-        whole = 0
-    for r in range(rows):
-        for c in range(0, whole, lanes(target)):
-            store(target, r, c, load(source, r, c))
-        for c in range(whole, columns):
-            target[r, c] = source[r, c]
-
-
-@inner
 def load_queries(target, array, tile):
     """Copy what belongs to a tile's queries from (B, H, T_q, d): a row a query."""
-    for g in range(tile.heads):
-        rows = array[tile.b, tile.head + g, tile.query : tile.query + tile.queries]
-        copy_rows(target[g * tile.queries :], rows)
+    queries = slice(tile.first_query, tile.first_query + tile.num_queries)
+    for g in range(tile.num_heads):
+        rows = array[tile.b, tile.first_head + g, queries]
+        copy_rows(target[g * tile.num_queries :], rows)
 
 
 @inner
 def store_queries(array, source, tile):
     """Copy a tile's rows to (B, H, T_q, d)."""
-    for g in range(tile.heads):
-        rows = array[tile.b, tile.head + g, tile.query : tile.query + tile.queries]
-        copy_rows(rows, source[g * tile.queries : (g + 1) * tile.queries, : rows.shape[1]])
+    queries = slice(tile.first_query, tile.first_query + tile.num_queries)
+    for g in range(tile.num_heads):
+        rows = array[tile.b, tile.first_head + g, queries]
+        mine = source[g * tile.num_queries : (g + 1) * tile.num_queries]
+        copy_rows(rows, mine[:, : rows.shape[1]])
 
 
 @inner
 def add_queries(array, source, tile):
     """Add a tile's rows to (B, H, T_q, d)."""
-    for g in range(tile.heads):
-        rows = array[tile.b, tile.head + g, tile.query : tile.query + tile.queries]
-        add_rows(rows, source[g * tile.queries :])
+    queries = slice(tile.first_query, tile.first_query + tile.num_queries)
+    for g in range(tile.num_heads):
+        rows = array[tile.b, tile.first_head + g, queries]
+        add_rows(rows, source[g * tile.num_queries :])
 
 
 @inner
@@ -153,9 +123,10 @@ def load_cells(by_key, by_query, array, tile, j, n):
 
     To `by_query` as it comes, a row a query, and to `by_key` turned over, a row a key.
     """
-    for g in range(tile.heads):
-        rows = array[tile.b, tile.head + g, tile.query : tile.query + tile.queries]
-        copy_rows(by_query[g * tile.queries :], rows[:, j : j + n])
+    queries = slice(tile.first_query, tile.first_query + tile.num_queries)
+    for g in range(tile.num_heads):
+        rows = array[tile.b, tile.first_head + g, queries]
+        copy_rows(by_query[g * tile.num_queries :], rows[:, j : j + n])
     transpose(by_key, by_query)
 
 
@@ -163,64 +134,9 @@ def load_cells(by_key, by_query, array, tile, j, n):
 def store_cells(array, cells, by_query, tile, j):
     """Copy cells, a row a key from j on, to (B, H, T_q, T_k); `by_query` is scratch."""
     transpose(by_query, cells)
-    for g in range(tile.heads):
-        rows = array[tile.b, tile.head + g, tile.query : tile.query + tile.queries]
+    queries = slice(tile.first_query, tile.first_query + tile.num_queries)
+    for g in range(tile.num_heads):
+        rows = array[tile.b, tile.first_head + g, queries]
         n = min(BLOCK, rows.shape[1] - j)
-        copy_rows(rows[:, j : j + n], by_query[g * tile.queries : (g + 1) * tile.queries, :n])
-
-
-@inner
-def scale_rows(tile, factor):
-    """Do ``tile *= factor``."""
-    for r in range(tile.shape[0]):
-        for c in range(0, tile.shape[1], lanes(tile)):
-            store(tile, r, c, load(tile, r, c) * factor)
-
-
-@inner
-def scale_each_row(tile, factors):
-    """Multiply each row by a factor of its own, of shape (1, rows)."""
-    for r in range(tile.shape[0]):
-        if factors[0, r] != 1:
-            for c in range(0, tile.shape[1], lanes(tile)):
-                store(tile, r, c, load(tile, r, c) * factors[0, r])
-
-
-@inner
-def add_rows(target, source):
-    """Do ``target += source[:rows, :columns]``; the rows of the target are contiguous."""
-    rows, columns = target.shape
-    whole = columns - columns % lanes(target)
-    for r in range(rows):
-        for c in range(0, whole, lanes(target)):
-            store(target, r, c, load(target, r, c) + load(source, r, c))
-        for c in range(whole, columns):
-            target[r, c] += source[r, c]
-
-
-@inner
-def multiply_rows(target, source):
-    """Do ``target *= source[:rows]``, both tiles."""
-    for r in range(target.shape[0]):
-        for c in range(0, target.shape[1], lanes(target)):
-            store(target, r, c, load(target, r, c) * load(source, r, c))
-
-
-@inner
-def is_finite(matrix):
-    """Return whether there is neither NaN nor inf; columns are whole Vectors."""
-    nothing = full(matrix, 0.0)
-    for r in range(matrix.shape[0]):
-        for c in range(0, matrix.shape[1], lanes(matrix)):
-            nothing = multiply_add(load(matrix, r, c), 0.0, nothing)
-    return bits_from_lanes(nothing != 0.0) == 0
-
-
-@inner
-def column_dots(dots, a, b):
-    """Write the dot product of each column of a with that of b into the one row of `dots`."""
-    for c in range(0, a.shape[1], lanes(a)):
-        products = full(a, 0.0)
-        for r in range(a.shape[0]):
-            products = multiply_add(load(a, r, c), load(b, r, c), products)
-        store(dots, 0, c, products)
+        mine = by_query[g * tile.num_queries : (g + 1) * tile.num_queries]
+        copy_rows(rows[:, j : j + n], mine[:, :n])

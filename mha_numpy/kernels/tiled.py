@@ -11,7 +11,7 @@ from numba import config, from_dtype, get_num_threads, types
 
 from mha_numpy.kernels.parallel import parallel
 from mha_numpy.kernels.problem import BLOCK
-from mha_numpy.kernels.tile import ALIGNMENT
+from mha_numpy.kernels.scratch import ALIGNMENT
 from mha_numpy.kernels.tiled_backward import backward_tiles
 from mha_numpy.kernels.tiled_forward import forward_tiles
 

@@ -1,49 +1,58 @@
 """Tiled attention, backward: the weights are computed anew, block by block, from scores and lse.
 
-The keys are cut into chunks and the queries into as many groups. In each round every chunk meets
-one group, in the next round another: so chunks run side by side, and no two of them ever add to
+The keys are cut into chunks and the queries into as many shares. In each round every chunk meets
+one share, in the next round another: so chunks run side by side, and no two of them ever add to
 the same number. Sources: Dao et al. 2022, *FlashAttention*, algorithm 4; Dao 2023,
 *FlashAttention-2*, section 3.1.
 """
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.exponential import exp, tanh
 from mha_numpy.kernels.problem import (
     BLOCK,
-    INPUTS,
-    count_tiles,
+    NUM_INPUTS,
     divide_up,
-    keys_in_sight,
+    like_scratch,
     problem_of,
-    same_type,
-    tile_of,
 )
 from mha_numpy.kernels.product import multiply
-from mha_numpy.kernels.simd import lanes, load, store
-from mha_numpy.kernels.tile import (
-    add_queries,
+from mha_numpy.kernels.rows import (
     add_rows,
     column_dots,
     copy_rows,
     fill,
-    first_aligned,
-    load_cells,
-    load_queries,
     multiply_rows,
     scale_rows,
-    store_cells,
+)
+from mha_numpy.kernels.scratch import (
+    first_aligned,
     take_tile,
     take_words,
+)
+from mha_numpy.kernels.simd import (
+    as_written,
+    lanes,
+    load,
+    store,
+)
+from mha_numpy.kernels.tile import (
+    add_queries,
+    count_tiles,
+    is_in_sight,
+    keys_in_sight,
+    load_cells,
+    load_queries,
+    store_cells,
+    tile_of,
     tile_width,
 )
 from mha_numpy.kernels.transpose import transpose
 from mha_numpy.kernels.visible import (
     NOTHING,
     add_product,
+    add_product_T,
     find_visible,
     hide,
 )
@@ -60,7 +69,7 @@ class Scratch(NamedTuple):
     d_heads_T: Any  # (d_v, width)
     d_q: Any  # (width, d_k)
     lse: Any  # (1, width)
-    dots: Any  # (1, width) d_heads . heads, which is sum_j d_weights_j weights_j
+    row_mean: Any  # (1, width) sum_j weights_j d_weights_j, which is d_heads . heads
     k: Any  # (chunk, d_k)
     d_k: Any  # (chunk, d_k)
     d_v: Any  # (chunk, d_v)
@@ -70,38 +79,47 @@ class Scratch(NamedTuple):
     slope: Any  # of the softcap
     by_key: Any
     by_query: Any  # (width, BLOCK) bias, dropout mask or d_biased: a row a query
-    seen: Any  # (BLOCK,) words: a word a key, a bit a query
-    rows: Any  # (BLOCK,) words: a word a query, a bit a key
+    seen_by_key: Any  # (BLOCK,) words: a word a key, a bit a query
+    seen_by_query: Any  # (BLOCK,) words: a word a query, a bit a key
 
 
 @inner
 def backward_tiles(thread, threads, arguments):
-    """Let every `threads`-th chunk of keys meet its group of queries of this round."""
+    """Let every `threads`-th chunk of keys meet its share of the queries in this round."""
+    as_written()
     problem = problem_of(arguments)
-    d_heads, heads, lse, d_q, d_k, d_v, d_biased, round_, chunk, pools = arguments[INPUTS:]
+    d_heads, heads, lse, d_q, d_k, d_v, d_biased, round_number, chunk, pools = arguments[
+        NUM_INPUTS:
+    ]
     (B, H_kv, T_k, width_k), width_v = problem.k.shape, problem.v.shape[3]
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     chunks, tiles = divide_up(T_k, chunk), count_tiles(problem)
-    tiles_of_group = divide_up(tiles, chunks)
+    tiles_of_share = divide_up(tiles, chunks)
     s = backward_scratch(problem, chunk, pools[thread])
-    for number in range(thread, chunks * B * H_kv, threads):
-        c, b, kv_head = number // H_kv // B, number // H_kv % B, number % H_kv
-        group, keys = (c + round_) % chunks, slice(c * chunk, min(T_k, (c + 1) * chunk))
+    for item in range(thread, chunks * B * H_kv, threads):
+        chunk_number, b, kv_head = item // H_kv // B, item // H_kv % B, item % H_kv
+        share = (chunk_number + round_number) % chunks
+        keys = slice(chunk_number * chunk, min(T_k, (chunk_number + 1) * chunk))
+        first_tile, last_tile = share * tiles_of_share, min(tiles, (share + 1) * tiles_of_share)
+        if not is_in_sight(problem, b, kv_head, first_tile, last_tile, keys.start, keys.stop):
+            continue
         v = problem.v[b, kv_head]
         copy_rows(s.k, problem.k[b, kv_head, keys])
         copy_rows(s.d_k, d_k[b, kv_head, keys])
         copy_rows(s.d_v, d_v[b, kv_head, keys])
-        for t in range(group * tiles_of_group, min(tiles, (group + 1) * tiles_of_group)):
-            tile = tile_of(problem, b, kv_head, t)
+        for tile_number in range(first_tile, last_tile):
+            tile = tile_of(problem, b, kv_head, tile_number)
             first, last = keys_in_sight(problem, tile, keys.start, keys.stop)
             if first >= last:
                 continue
-            start(problem, tile, s, same_type(d_heads), same_type(heads), lse)
+            start(problem, tile, s, like_scratch(d_heads), like_scratch(heads), lse)
             for j in range(first, last, BLOCK):
                 n = min(BLOCK, keys.stop - j)
                 if has_bias:
                     load_cells(s.by_key, s.by_query, problem.bias, tile, j, n)
-                visible = find_visible(s.seen, s.rows, problem, tile, s.by_query, j, n)
+                visible = find_visible(
+                    s.seen_by_key, s.seen_by_query, problem, tile, s.by_query, j, s.weights.shape[1]
+                )
                 if visible == NOTHING:
                     continue
                 block = slice(j - keys.start, j - keys.start + n)
@@ -109,40 +127,40 @@ def backward_tiles(thread, threads, arguments):
                 weights, d_cells = s.weights[:n], s.d_cells[:n]
 
                 # forward once more
-                multiply(weights, k[:, :width_k], s.q_T[:width_k], 0.0)
+                multiply(weights, k[:, :width_k], s.q_T[:width_k], beta=0.0)
                 if problem.softcap > 0:
                     cap(weights, s.slope, problem.softcap)
                 if has_bias:
                     add_rows(weights, s.by_key)
                 exp_from_lse(weights, s.lse)
-                hide(weights, s.seen, visible, 0.0)
+                hide(weights, s.seen_by_key, visible, 0.0)
                 dropped = weights
                 if has_dropout:
                     load_cells(s.by_key, s.by_query, problem.dropout_mask, tile, j, n)
                     dropped = s.dropped[:n]
                     copy_rows(dropped, weights)
                     multiply_rows(dropped, s.by_key)
-                    hide(dropped, s.seen, visible, 0.0)
+                    hide(dropped, s.seen_by_key, visible, 0.0)
 
                 # 6. heads = dropped @ v
-                multiply(d_cells, v[j : j + n], s.d_heads_T[:width_v], 0.0)
-                add_product(d_v_block, dropped, s.d_heads, s.seen, visible, True)
+                multiply(d_cells, v[j : j + n], s.d_heads_T[:width_v], beta=0.0)
+                add_product(d_v_block, dropped, s.d_heads, s.seen_by_key, visible)
                 # 5. dropped = weights * dropout_mask
                 if has_dropout:
                     multiply_rows(d_cells, s.by_key)
                 # 4. weights = softmax(biased)
-                softmax_backward(d_cells, weights, s.dots)
-                hide(d_cells, s.seen, visible, 0.0)
+                softmax_backward(d_cells, weights, s.row_mean)
+                hide(d_cells, s.seen_by_key, visible, 0.0)
                 # 3. biased = capped + bias
                 if has_bias:
                     store_cells(d_biased, s.d_cells, s.by_query, tile, j)
                 # 2. capped = softcap * tanh(scores / softcap)
                 if problem.softcap > 0:
                     multiply_rows(d_cells, s.slope)
-                    hide(d_cells, s.seen, visible, 0.0)
+                    hide(d_cells, s.seen_by_key, visible, 0.0)
                 # 1. scores = (scale * q) @ k^T
-                add_product(d_k_block, d_cells, s.q, s.seen, visible, True)
-                add_product(s.d_q, d_cells.T, k, s.seen, visible, False)
+                add_product(d_k_block, d_cells, s.q, s.seen_by_key, visible)
+                add_product_T(s.d_q, d_cells, k, s.seen_by_key, visible)
             scale_rows(s.d_q, problem.scale)
             add_queries(d_q, s.d_q, tile)
         copy_rows(d_k[b, kv_head, keys], s.d_k[: keys.stop - keys.start, :width_k])
@@ -154,9 +172,9 @@ def backward_scratch(problem, chunk, pool):
     """Cut a pool of zeros into tiles."""
     d_k, d_v = problem.k.shape[3], problem.v.shape[3]
     width = tile_width(problem)
-    turned = width if problem.bias.size + problem.dropout_mask.size > 0 else 0
+    cells_width = width if problem.bias.size + problem.dropout_mask.size > 0 else 0
     dropped_width = width if problem.dropout_mask.size > 0 else 0
-    capped = width if problem.softcap > 0 else 0
+    slope_width = width if problem.softcap > 0 else 0
     q, at = take_tile(pool, first_aligned(pool), width, d_k)
     q_T, at = take_tile(pool, at, q.shape[1], width)
     heads, at = take_tile(pool, at, width, d_v)
@@ -165,31 +183,32 @@ def backward_scratch(problem, chunk, pool):
     d_heads_T, at = take_tile(pool, at, heads.shape[1], width)
     d_q, at = take_tile(pool, at, width, d_k)
     lse, at = take_tile(pool, at, 1, width)
-    dots, at = take_tile(pool, at, 1, width)
+    row_mean, at = take_tile(pool, at, 1, width)
     k, at = take_tile(pool, at, chunk, d_k)
     d_k_, at = take_tile(pool, at, chunk, d_k)
     d_v_, at = take_tile(pool, at, chunk, d_v)
     weights, at = take_tile(pool, at, BLOCK, width)
     d_cells, at = take_tile(pool, at, BLOCK, width)
     dropped, at = take_tile(pool, at, BLOCK, dropped_width)
-    slope, at = take_tile(pool, at, BLOCK, capped)
-    by_key, at = take_tile(pool, at, BLOCK, turned)
-    by_query, at = take_tile(pool, at, turned, BLOCK)
-    seen, at = take_words(pool, at)
-    rows, at = take_words(pool, at)
+    slope, at = take_tile(pool, at, BLOCK, slope_width)
+    by_key, at = take_tile(pool, at, BLOCK, cells_width)
+    by_query, at = take_tile(pool, at, cells_width, BLOCK)
+    seen_by_key, at = take_words(pool, at)
+    seen_by_query, at = take_words(pool, at)
     return Scratch(
-        q, q_T, heads, heads_T, d_heads, d_heads_T, d_q, lse, dots, k, d_k_, d_v_,
-        weights, d_cells, dropped, slope, by_key, by_query, seen, rows,
+        q, q_T, heads, heads_T, d_heads, d_heads_T, d_q, lse, row_mean, k, d_k_, d_v_,
+        weights, d_cells, dropped, slope, by_key, by_query,
+        seen_by_key, seen_by_query,
     )  # fmt: skip
 
 
-@inner
+@inner(in_place=True)
 def start(problem, tile, s, d_heads, heads, lse):
-    """Load what belongs to a tile's queries; rows beyond them have weight e^-inf."""
+    """Load what belongs to a tile's queries; rows beyond them are 0, and hidden."""
     fill(s.q, 0.0)
     fill(s.d_heads, 0.0)
     fill(s.heads, 0.0)
-    fill(s.lse, np.inf)
+    fill(s.lse, 0.0)
     fill(s.d_q, 0.0)
     load_queries(s.q, problem.q, tile)
     scale_rows(s.q, problem.scale)
@@ -198,10 +217,12 @@ def start(problem, tile, s, d_heads, heads, lse):
     transpose(s.d_heads_T, s.d_heads)
     load_queries(s.heads, heads, tile)
     transpose(s.heads_T, s.heads)
-    column_dots(s.dots, s.d_heads_T, s.heads_T)
-    for g in range(tile.heads):
-        for i in range(tile.queries):
-            s.lse[0, g * tile.queries + i] = lse[tile.b, tile.head + g, tile.query + i]
+    column_dots(s.row_mean, s.d_heads_T, s.heads_T)
+    for g in range(tile.num_heads):
+        for i in range(tile.num_queries):
+            s.lse[0, g * tile.num_queries + i] = lse[
+                tile.b, tile.first_head + g, tile.first_query + i
+            ]
 
 
 @inner
@@ -213,11 +234,11 @@ def exp_from_lse(cells, lse):
 
 
 @inner
-def softmax_backward(d_cells, weights, dots):
-    """Do ``d_cells = weights * (d_cells - dots)``: from those of the weights to the scores'."""
+def softmax_backward(d_cells, weights, row_mean):
+    """Do ``d_cells = weights * (d_cells - row_mean)``: from those of the weights to the scores'."""
     for j in range(weights.shape[0]):
         for c in range(0, weights.shape[1], lanes(weights)):
-            above_mean = load(d_cells, j, c) - load(dots, 0, c)
+            above_mean = load(d_cells, j, c) - load(row_mean, 0, c)
             store(d_cells, j, c, load(weights, j, c) * above_mean)
 
 

@@ -14,14 +14,25 @@ from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.exponential import exp, tanh
 from mha_numpy.kernels.problem import (
     BLOCK,
-    INPUTS,
-    count_tiles,
-    keys_in_sight,
+    NUM_INPUTS,
     problem_of,
-    tile_of,
 )
 from mha_numpy.kernels.product import multiply
+from mha_numpy.kernels.rows import (
+    add_rows,
+    copy_rows,
+    fill,
+    multiply_rows,
+    scale_each_row,
+    scale_rows,
+)
+from mha_numpy.kernels.scratch import (
+    first_aligned,
+    take_tile,
+    take_words,
+)
 from mha_numpy.kernels.simd import (
+    as_written,
     full,
     lanes,
     load,
@@ -31,27 +42,21 @@ from mha_numpy.kernels.simd import (
     store,
 )
 from mha_numpy.kernels.tile import (
-    add_rows,
-    copy_rows,
-    fill,
-    first_aligned,
+    count_tiles,
+    keys_in_sight,
     load_cells,
     load_queries,
-    multiply_rows,
-    scale_each_row,
-    scale_rows,
     store_queries,
-    take_tile,
-    take_words,
+    tile_of,
     tile_width,
 )
 from mha_numpy.kernels.transpose import transpose
 from mha_numpy.kernels.visible import (
+    EVERYTHING,
     NONE_SET,
     NOTHING,
     ONE,
-    SOMETHING,
-    add_product,
+    add_product_T,
     find_visible,
     hide,
 )
@@ -69,23 +74,24 @@ class Scratch(NamedTuple):
     heads: Any  # (width, d_v) sum of weights * v so far
     largest: Any  # (1, width) score so far
     total: Any  # (1, width) sum of powers so far
-    factor: Any  # (1, width) by which this block scales down what was summed up before it
+    factor: Any  # (1, width) by which heads are scaled: down after a block, by 1 / total at last
     by_query: Any  # (width, BLOCK) bias or dropout mask as they come: a row a query
     by_key: Any  # (BLOCK, width) the same turned over
-    seen: Any  # (BLOCK,) words: a word a key, a bit a query
-    rows: Any  # (BLOCK,) words: a word a query, a bit a key
+    seen_by_key: Any  # (BLOCK,) words: a word a key, a bit a query
+    seen_by_query: Any  # (BLOCK,) words: a word a query, a bit a key
 
 
 @inner
 def forward_tiles(thread, threads, arguments):
     """Attend with every `threads`-th tile of queries, from tile number `thread` on."""
+    as_written()
     problem = problem_of(arguments)
-    heads, lse, pools = arguments[INPUTS:]
+    heads, lse, pools = arguments[NUM_INPUTS:]
     (B, H_kv, T_k, d_k), tiles = problem.k.shape, count_tiles(problem)
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     s = forward_scratch(problem, pools[thread])
-    for number in range(thread, B * H_kv * tiles, threads):
-        tile = tile_of(problem, number // tiles // H_kv, number // tiles % H_kv, number % tiles)
+    for item in range(thread, B * H_kv * tiles, threads):
+        tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
         k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
         in_place = reads_in_place(v, tile)
         start(problem, tile, s)
@@ -95,14 +101,16 @@ def forward_tiles(thread, threads, arguments):
             n = min(BLOCK, T_k - j)
             if has_bias:
                 load_cells(s.by_key, s.by_query, problem.bias, tile, j, n)
-            visible = find_visible(s.seen, s.rows, problem, tile, s.by_query, j, n)
+            visible = find_visible(
+                s.seen_by_key, s.seen_by_query, problem, tile, s.by_query, j, s.cells.shape[1]
+            )
             if visible == NOTHING:
                 continue
-            sees_any |= seen_by(s.seen, visible, n)
+            sees_any |= seen_by(s.seen_by_key, visible, n)
             cells = s.cells[:n]
 
             # 1. match
-            multiply(cells, k[j : j + n], s.q_T[:d_k], 0.0)
+            multiply(cells, k[j : j + n], s.q_T[:d_k], beta=0.0)
             # 2. softcap
             if problem.softcap > 0:
                 cap(cells, problem.softcap)
@@ -110,19 +118,19 @@ def forward_tiles(thread, threads, arguments):
             if has_bias:
                 add_rows(cells, s.by_key)
             # 4. mask and softmax, as far as the keys so far tell
-            hide(cells, s.seen, visible, -np.inf)
+            hide(cells, s.seen_by_key, visible, -np.inf)
             online_softmax(cells, s)
             # 5. dropout
             if has_dropout:
                 load_cells(s.by_key, s.by_query, problem.dropout_mask, tile, j, n)
                 multiply_rows(cells, s.by_key)
-                hide(cells, s.seen, visible, 0.0)
+                hide(cells, s.seen_by_key, visible, 0.0)
             # 6. mix
             v_block = v[j : j + n]
             if not in_place:
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
-            add_product(s.heads, cells.T, v_block, s.seen, visible, False)
+            add_product_T(s.heads, cells, v_block, s.seen_by_key, visible)
         finish(tile, s, sees_any, heads, lse)
 
 
@@ -131,7 +139,7 @@ def forward_scratch(problem, pool):
     """Cut a pool of zeros into tiles."""
     d_k, d_v = problem.k.shape[3], problem.v.shape[3]
     width = tile_width(problem)
-    more = width if problem.bias.size + problem.dropout_mask.size > 0 else 0
+    cells_width = width if problem.bias.size + problem.dropout_mask.size > 0 else 0
     q, at = take_tile(pool, first_aligned(pool), width, d_k)
     q_T, at = take_tile(pool, at, q.shape[1], width)
     v, at = take_tile(pool, at, BLOCK, d_v)
@@ -140,14 +148,27 @@ def forward_scratch(problem, pool):
     largest, at = take_tile(pool, at, 1, width)
     total, at = take_tile(pool, at, 1, width)
     factor, at = take_tile(pool, at, 1, width)
-    by_query, at = take_tile(pool, at, more, BLOCK)
-    by_key, at = take_tile(pool, at, BLOCK, more)
-    seen, at = take_words(pool, at)
-    rows, at = take_words(pool, at)
-    return Scratch(q, q_T, v, cells, heads, largest, total, factor, by_query, by_key, seen, rows)
+    by_query, at = take_tile(pool, at, cells_width, BLOCK)
+    by_key, at = take_tile(pool, at, BLOCK, cells_width)
+    seen_by_key, at = take_words(pool, at)
+    seen_by_query, at = take_words(pool, at)
+    return Scratch(
+        q,
+        q_T,
+        v,
+        cells,
+        heads,
+        largest,
+        total,
+        factor,
+        by_query,
+        by_key,
+        seen_by_key,
+        seen_by_query,
+    )
 
 
-@inner
+@inner(in_place=True)
 def start(problem, tile, s):
     """Load a tile's queries; nothing is seen yet."""
     load_queries(s.q, problem.q, tile)
@@ -162,17 +183,17 @@ def start(problem, tile, s):
 def reads_in_place(v, tile):
     """Return whether v is read where it is; a copy is padded and aligned, but costs a copy."""
     is_whole = v.strides[1] == v.itemsize and v.shape[1] % lanes(v) == 0
-    return is_whole and tile.heads * tile.queries <= FEW
+    return is_whole and tile.num_heads * tile.num_queries <= FEW
 
 
-@inner
+@inner(in_place=True)
 def online_softmax(cells, s):
     """Turn scores into powers of e, relative to the largest score so far; scale what was before."""
     for c in range(0, cells.shape[1], lanes(cells)):
         before = load(s.largest, 0, c)
         largest = before
         for j in range(cells.shape[0]):
-            largest = maximum(load(cells, j, c), largest)
+            largest = maximum(load(cells, j, c), largest)  # passes NaN by
         shift = select(largest == -np.inf, 0.0, largest)  # nothing seen yet
         powers = full(cells, 0.0)
         for j in range(cells.shape[0]):
@@ -187,12 +208,12 @@ def online_softmax(cells, s):
 
 
 @inner
-def seen_by(seen, visible, n):
-    """Return a bit for each query, whether it sees any of the n keys."""
+def seen_by(seen_by_key, visible, n):
+    """Return a bit for each query, whether it sees any of a block's n keys."""
     some = NONE_SET
     for key in range(n):
-        some |= seen[key]
-    return some if visible == SOMETHING else ~NONE_SET
+        some |= seen_by_key[key]
+    return ~NONE_SET if visible == EVERYTHING else some
 
 
 @inner
@@ -203,15 +224,16 @@ def cap(cells, softcap):
             store(cells, j, c, tanh(load(cells, j, c) / softcap) * softcap)
 
 
-@inner
+@inner(in_place=True)
 def finish(tile, s, sees_any, heads, lse):
     """Divide by the sums, and hand over heads and lse."""
-    for g in range(tile.heads):
-        for i in range(tile.queries):
-            r = g * tile.queries + i
-            # a row that sees nothing: heads 0 / 1, lse -inf + log 1
-            total = s.total[0, r] if sees_any >> np.uint64(r) & ONE else s.total[0, r] + 1
-            s.factor[0, r] = 1 / total
-            lse[tile.b, tile.head + g, tile.query + i] = s.largest[0, r] + np.log(total)
+    for g in range(tile.num_heads):
+        for i in range(tile.num_queries):
+            r = g * tile.num_queries + i
+            if not sees_any >> np.uint64(r) & ONE:  # heads 0 / 1, lse -inf + log 1
+                s.total[0, r] = 1
+            s.factor[0, r] = 1 / s.total[0, r]
+            log_sum = s.largest[0, r] + np.log(s.total[0, r])
+            lse[tile.b, tile.first_head + g, tile.first_query + i] = log_sum
     scale_each_row(s.heads, s.factor)
     store_queries(heads, s.heads, tile)

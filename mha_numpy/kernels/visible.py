@@ -1,4 +1,4 @@
-"""Who sees whom in a block of cells: a 64-bit word a key, a bit a query."""
+"""Who sees whom in a block of cells: a 64-bit word a key, a bit a query; and care for NaN."""
 
 from typing import Any
 
@@ -10,7 +10,9 @@ from numba.extending import intrinsic
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.problem import BLOCK
 from mha_numpy.kernels.product import multiply
+from mha_numpy.kernels.rows import is_finite
 from mha_numpy.kernels.simd import (
+    as_written,
     bits_from_lanes,
     emit_pointer,
     lanes,
@@ -19,55 +21,58 @@ from mha_numpy.kernels.simd import (
     select,
     store,
 )
-from mha_numpy.kernels.tile import is_finite
 
 NOTHING, SOMETHING, EVERYTHING = 0, 1, 2
 ONE, NONE_SET = np.uint64(1), np.uint64(0)
 
 
 @inner
-def find_visible(seen, rows, problem, tile, bias, j, n):
-    """Fill `seen` with a word for each of the keys j to j + n; return how much is visible.
+def find_visible(seen_by_key, seen_by_query, problem, tile, bias, j, width):
+    """Fill `seen_by_key` with a word for each key from j to the block's end; return how much.
 
-    `bias` is the block's, a row a query; `rows` is scratch. After EVERYTHING `seen` is void.
+    `bias` is the block's, a row a query. `seen_by_query` is scratch, a word a query and a bit a
+    key. The columns of the block up to `width` that are beyond the tile's queries see nothing.
     """
+    as_written()
+    n = min(BLOCK, problem.k.shape[2] - j)
+    rows = tile.num_heads * tile.num_queries
     inside = (
-        tile.position + tile.queries - 1 - problem.left <= j
+        tile.position + tile.num_queries - 1 - problem.left <= j
         and j + n - 1 <= tile.position + problem.right
     )
-    if inside and problem.mask.size == 0 and problem.bias.size == 0:
+    if rows == width and inside and problem.mask.size == 0 and problem.bias.size == 0:
         return EVERYTHING
-    find_in_window(seen, problem, tile, j, n)
+    find_in_window(seen_by_key, problem, tile, j, n)
     if problem.mask.size > 0:
-        for g in range(tile.heads):
-            for i in range(tile.queries):
-                mask = problem.mask[tile.b, tile.head + g, tile.query + i]
-                rows[g * tile.queries + i] = mask_bits(mask, j, n)
-        keep_only(seen, rows)
+        for g in range(tile.num_heads):
+            for i in range(tile.num_queries):
+                mask = problem.mask[tile.b, tile.first_head + g, tile.first_query + i]
+                seen_by_query[g * tile.num_queries + i] = mask_bits(mask, j, n)
+        keep_only(seen_by_key, seen_by_query)
     if problem.bias.size > 0:
-        for r in range(tile.heads * tile.queries):
-            rows[r] = bias_bits(bias, r)
-        keep_only(seen, rows)
-    every, some = seen[0], NONE_SET
+        for r in range(rows):
+            seen_by_query[r] = bias_bits(bias, r)
+        keep_only(seen_by_key, seen_by_query)
+    every, some = ~NONE_SET, NONE_SET
     for key in range(n):
-        every &= seen[key]
-        some |= seen[key]
+        every &= seen_by_key[key]
+        some |= seen_by_key[key]
     if some == NONE_SET:
         return NOTHING
-    return EVERYTHING if every == first_bits(tile.heads * tile.queries) else SOMETHING
+    return EVERYTHING if every == first_bits(width) else SOMETHING
 
 
 @inner
-def find_in_window(seen, problem, tile, j, n):
+def find_in_window(seen_by_key, problem, tile, j, n):
     """Note who sees the keys j to j + n by their distance alone."""
     for key in range(n):
         distance = j + key - tile.position
-        first = min(max(distance - problem.right, 0), tile.queries)
-        last = min(max(distance + problem.left + 1, first), tile.queries)
+        first = min(max(distance - problem.right, 0), tile.num_queries)
+        last = min(max(distance + problem.left + 1, first), tile.num_queries)
         word = first_bits(last) & ~first_bits(first)
-        seen[key] = word
-        for g in range(1, tile.heads):
-            seen[key] |= word << np.uint64(g * tile.queries)
+        seen_by_key[key] = word
+        for g in range(1, tile.num_heads):
+            seen_by_key[key] |= word << np.uint64(g * tile.num_queries)
 
 
 @inner
@@ -77,11 +82,11 @@ def first_bits(n):
 
 
 @inner
-def keep_only(seen, rows):
-    """Hide what `rows` does not show, which has a word a query and a bit a key."""
-    transpose_bits(rows)
+def keep_only(seen_by_key, seen_by_query):
+    """Hide what the second does not show; it is turned over on the way."""
+    transpose_bits(seen_by_query)
     for key in range(BLOCK):
-        seen[key] &= rows[key]
+        seen_by_key[key] &= seen_by_query[key]
 
 
 @inner
@@ -120,31 +125,46 @@ def transpose_bits(words):
 
 
 @inner
-def hide(cells, seen, visible, value):
+def hide(cells, seen_by_key, visible, value):
     """Put `value` into the cells, a row a key, that are not seen."""
     if visible == EVERYTHING:
         return
     for key in range(cells.shape[0]):
         for c in range(0, cells.shape[1], lanes(cells)):
-            is_seen = lanes_from_bits(cells, seen[key], c)
+            is_seen = lanes_from_bits(cells, seen_by_key[key], c)
             store(cells, key, c, select(is_seen, load(cells, key, c), value))
 
 
 @inner
-def add_product(c, a, b, seen, visible, rows_are_keys):
-    """Do ``c += a @ b``, where hidden cells of a, which are 0, add nothing: not even 0 * NaN.
+def add_product(target, cells, b, seen_by_key, visible):
+    """Do ``target += cells @ b``: what the queries of b give to each key.
 
-    A row of a is a key and a column a query, or the other way round.
+    A hidden cell, which is 0, adds nothing: not even 0 * NaN.
     """
     if visible == EVERYTHING or is_finite(b):
-        multiply(c, a, b, 1.0)
+        multiply(target, cells, b, beta=1.0)
         return
-    for row in range(min(a.shape[0], c.shape[0])):
-        for column in range(a.shape[1]):
-            key, query = (row, column) if rows_are_keys else (column, row)
-            if seen[key] >> np.uint64(query) & ONE:
-                for x in range(c.shape[1]):
-                    c[row, x] += a[row, column] * b[column, x]
+    for key in range(cells.shape[0]):
+        for query in range(cells.shape[1]):
+            if seen_by_key[key] >> np.uint64(query) & ONE:
+                for c in range(target.shape[1]):
+                    target[key, c] += cells[key, query] * b[query, c]
+
+
+@inner
+def add_product_T(target, cells, b, seen_by_key, visible):
+    """Do ``target += cells.T @ b``: what the keys of b give to each query.
+
+    A hidden cell, which is 0, adds nothing: not even 0 * NaN.
+    """
+    if visible == EVERYTHING or is_finite(b):
+        multiply(target, cells.T, b, beta=1.0)
+        return
+    for key in range(cells.shape[0]):
+        for query in range(cells.shape[1]):
+            if seen_by_key[key] >> np.uint64(query) & ONE:
+                for c in range(target.shape[1]):
+                    target[query, c] += cells[key, query] * b[key, c]
 
 
 @intrinsic

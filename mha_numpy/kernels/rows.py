@@ -1,0 +1,83 @@
+"""Arithmetic on the rows of matrices, a register full of numbers at a time."""
+
+from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.simd import bits_from_lanes, full, lanes, load, multiply_add, store
+
+
+@inner
+def fill(tile, value):
+    """Do ``tile[:] = value``."""
+    for r in range(tile.shape[0]):
+        for c in range(0, tile.shape[1], lanes(tile)):
+            store(tile, r, c, full(tile, value))
+
+
+@inner
+def copy_rows(target, source):
+    """Do ``target[:rows, :columns] = source``; the rows of the target are contiguous."""
+    rows, columns = source.shape
+    whole = columns - columns % lanes(target)
+    if source.strides[1] != source.itemsize:
+        whole = 0
+    for r in range(rows):
+        for c in range(0, whole, lanes(target)):
+            store(target, r, c, load(source, r, c))
+        for c in range(whole, columns):
+            target[r, c] = source[r, c]
+
+
+@inner
+def scale_rows(tile, factor):
+    """Do ``tile *= factor``."""
+    for r in range(tile.shape[0]):
+        for c in range(0, tile.shape[1], lanes(tile)):
+            store(tile, r, c, load(tile, r, c) * factor)
+
+
+@inner
+def scale_each_row(tile, factors):
+    """Multiply each row by a factor of its own, of shape (1, rows)."""
+    for r in range(tile.shape[0]):
+        if factors[0, r] != 1:
+            for c in range(0, tile.shape[1], lanes(tile)):
+                store(tile, r, c, load(tile, r, c) * factors[0, r])
+
+
+@inner
+def add_rows(target, source):
+    """Do ``target += source[:rows, :columns]``; the rows of the target are contiguous."""
+    rows, columns = target.shape
+    whole = columns - columns % lanes(target)
+    for r in range(rows):
+        for c in range(0, whole, lanes(target)):
+            store(target, r, c, load(target, r, c) + load(source, r, c))
+        for c in range(whole, columns):
+            target[r, c] += source[r, c]
+
+
+@inner
+def multiply_rows(target, source):
+    """Do ``target *= source[:rows]``, both tiles."""
+    for r in range(target.shape[0]):
+        for c in range(0, target.shape[1], lanes(target)):
+            store(target, r, c, load(target, r, c) * load(source, r, c))
+
+
+@inner
+def is_finite(matrix):
+    """Return whether there is neither NaN nor inf; columns are whole Vectors."""
+    nothing = full(matrix, 0.0)
+    for r in range(matrix.shape[0]):
+        for c in range(0, matrix.shape[1], lanes(matrix)):
+            nothing = multiply_add(load(matrix, r, c), 0.0, nothing)
+    return bits_from_lanes(nothing != 0.0) == 0
+
+
+@inner
+def column_dots(dots, a, b):
+    """Write the dot product of each column of a with that of b into `dots`, (1, columns)."""
+    for c in range(0, a.shape[1], lanes(a)):
+        products = full(a, 0.0)
+        for r in range(a.shape[0]):
+            products = multiply_add(load(a, r, c), load(b, r, c), products)
+        store(dots, 0, c, products)
