@@ -1,8 +1,8 @@
 """Attention as pure functions on arrays: each forward beside its hand-written backward."""
 
-from mha_numpy.core.attention import attention_backward, attention_forward
+from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
 from mha_numpy.core.attention_stages import AttentionStages, attention_stages
-from mha_numpy.core.attention_types import AttentionCache, AttentionGrads, AttentionOptions
+from mha_numpy.core.attention_types import AttentionGrads, AttentionOptions
 from mha_numpy.core.decode import multi_head_attention_decode
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import LinearCache, LinearGrads, linear_backward, linear_forward

@@ -1,17 +1,53 @@
-"""Scaled dot-product attention, single-head to grouped, forward and backward."""
+"""Scaled dot-product attention, single-head to grouped, forward and backward.
+
+`attention_forward` and `attention_backward` check, and leave steps 1 to 6 to a backend. The
+reference below tells them as equations; ``mha_numpy.kernels`` computes the same.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from mha_numpy.core.attention_inputs import check_attention_inputs
-from mha_numpy.core.attention_types import AttentionCache, AttentionGrads
+from mha_numpy.core.attention_types import AttentionGrads, AttentionInputs
+from mha_numpy.core.backends import check_backend, find_kernels, kernel_backward, kernel_forward
 from mha_numpy.core.checks import check_type
-from mha_numpy.core.dtypes import Array, as_float_array
+from mha_numpy.core.dtypes import Array, as_float_array, result_dtype
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
 from mha_numpy.core.shapes import broadcast_axes, check_shape, sum_to_shape
-from mha_numpy.core.softmax import softmax_backward, softmax_forward
+from mha_numpy.core.softmax import SoftmaxCache, softmax_backward, softmax_forward
 from mha_numpy.core.steps import step
 from mha_numpy.core.visibility import only_visible
+
+
+class AttentionCells(NamedTuple):
+    """What the reference keeps of every cell for its backward."""
+
+    capped: Array | None  # (B, H, T_q, T_k): the scores after softcap; None without one
+    softmax: SoftmaxCache
+    dropped: Array  # (B, H, T_q, T_k): the weights after dropout
+
+
+class AttentionCache(NamedTuple):
+    """What `attention_backward` needs, of any backend."""
+
+    inputs: AttentionInputs
+    heads: Array  # (B, H, T_q, d_v): before the head gate, in the dtype of the computation
+    lse: Array  # (B, H, T_q): log of each row's sum of e^scores; -inf where it sees nothing
+    cells: AttentionCells | None  # None after a kernel: it never has all cells at once
+
+    @property
+    def weights(self) -> Array:
+        """The weights before dropout: (B, H, T_q, T_k).
+
+        After a kernel the reference computes them, anew at each access.
+        """
+        return self.reference_cells().softmax.weights
+
+    def reference_cells(self) -> AttentionCells:
+        """Return what the reference keeps, computed now if a kernel ran."""
+        return reference_forward(self.inputs)[2] if self.cells is None else self.cells
 
 
 def attention_forward(
@@ -58,8 +94,9 @@ def attention_forward(
         0 or ``1 / (1 - p)`` for each weight.
     head_gate : (H,) or (B, H) float array, optional
         A multiplier for each head.
-    backend : {"numpy"}
-        Who computes.
+    backend : {"numpy", "loops", "numba"}
+        Who computes: the reference, or a kernel, for which numba must be installed: plain loops
+        to read, or tiles.
 
     Returns
     -------
@@ -75,8 +112,12 @@ def attention_forward(
 
     Notes
     -----
-    2 B H T_q T_k (d_k + d_v) floating-point operations. The cache holds B H T_q T_k weights, and
-    as many numbers again for each of softcap, dropout and head gate.
+    2 B H T_q T_k (d_k + d_v) floating-point operations. The reference's cache holds B H T_q T_k
+    weights, and as many numbers again for each of softcap and dropout; a kernel's only heads and
+    lse. All backends agree to rounding. What the kernels do not cover, the reference computes:
+    dtypes other than float32 and float64 (float16 computes in float32), and empty axes.
+    The cache holds arrays and no copies of them, inputs and output: leave them as they are until
+    backward has run.
     mask, is_causal, window and a bias of -inf combine by AND. Sources: Vaswani et al. 2017,
     eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024,
     *Gemma 2*, section 2.
@@ -94,61 +135,45 @@ def attention_forward(
         softcap=softcap, scale=scale, dropout_mask=dropout_mask, head_gate=head_gate,
         backend=backend,
     )  # fmt: skip
-    q, k, v, bias, head_gate = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.head_gate
-    scale, softcap, dropout_mask = inputs.scale, inputs.softcap, inputs.dropout_mask
-    visible, cells = inputs.visible, inputs.cell_axes
-    step("q", q, f"{inputs.query_axes} T_q d_k")
-    step("k", k, f"{inputs.key_axes} T_k d_k")
-    step("v", v, f"{inputs.key_axes} T_k d_v")
+    bias, head_gate, axes = inputs.bias, inputs.head_gate, inputs.axes
+    step("q", inputs.q, axes.q)
+    step("k", inputs.k, axes.k)
+    step("v", inputs.v, axes.v)
     if bias is not None:
-        step("bias", bias, broadcast_axes(bias.shape, cells, (*q.shape[:-1], k.shape[-2])))
+        step("bias", bias, broadcast_axes(bias.shape, axes.cells, inputs.cells_shape))
     if head_gate is not None:
         step("head_gate", head_gate, "H" if head_gate.ndim == 1 else "B H")
 
-    # 1. match: how well does each query fit each key?
-    scores = scale * shared_matmul(q, k.swapaxes(-1, -2))  # (B, H, T_q, T_k)
-    step("scores", scores, cells, "scale * q @ k.T")
+    # 1. to 6.
+    kernels = find_kernels(inputs.backend, inputs)
+    if kernels is None:
+        heads, lse, cells = reference_forward(inputs)
+    else:
+        (heads, lse), cells = kernel_forward(kernels, inputs), None
 
-    # 2. softcap
-    capped = scores if softcap is None else softcap * np.tanh(scores / softcap)
-    step("capped", capped, cells, "softcap * tanh(scores / softcap)")
-
-    # 3. bias
-    biased = capped if bias is None else capped + bias
-    step("biased", biased, cells, "capped + bias")
-
-    # 4. mask and softmax
-    weights, softmax_cache = softmax_forward(biased, mask=visible)
-
-    # 5. dropout
-    dropped = weights
-    if dropout_mask is not None:
-        dropped = only_visible(weights * dropout_mask, visible)
-    step("dropped", dropped, cells, "weights * dropout_mask")
-
-    # 6. head gate
-    gated = dropped
+    # 7. head gate
+    gated = heads
     if head_gate is not None:
-        gated = only_visible(dropped * head_gate[..., None, None], visible)
-    step("gated", gated, cells, "dropped * head_gate")
+        sees_any = (lse != -np.inf)[..., None]  # (B, H, T_q, 1)
+        gated = only_visible(heads * head_gate[..., None, None], sees_any)
+        step("gated", gated, axes.heads, "heads * head_gate")
 
-    # 7. mix: each query's mean of the values
-    heads = shared_matmul(gated, v, visible)  # (B, H, T_q, d_v)
-    step("heads", heads, f"{inputs.query_axes} T_q d_v", "gated @ v")
-
-    cache = AttentionCache(
-        inputs, None if softcap is None else capped, softmax_cache, dropped, gated
-    )
-    return heads.astype(inputs.dtype, copy=False), cache
+    cache = AttentionCache(inputs, heads, lse, cells)
+    return gated.astype(inputs.dtype, copy=False), cache
 
 
-def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
+def attention_backward(
+    d_out: Array, cache: AttentionCache, *, backend: str | None = None
+) -> AttentionGrads:
     """Pull a gradient back through attention: forward's steps, last to first.
 
     Parameters
     ----------
     d_out : (B, H, T_q, d_v) float array, or of lower rank like the output
     cache : AttentionCache
+        Of any backend's forward.
+    backend : {"numpy", "loops", "numba"}, optional
+        Who computes; default the backend of forward.
 
     Returns
     -------
@@ -159,13 +184,15 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
 
     Raises
     ------
-    DTypeError, ShapeError, ConfigError
+    DTypeError, ShapeError, ConfigError, BackendError
         `d_out` is not a float array or has not the shape of the output.
         `cache` is not forward's.
 
     Notes
     -----
-    About twice forward's operations. Derivation: ``docs/attention.md``, ``docs/grouped.md``.
+    About twice forward's operations, and once forward's more where cells have to be computed
+    anew: in a kernel, and in the reference after a kernel. A kernel's gradients are computed in
+    the dtype of forward's computation. Derivation: ``docs/attention.md``, ``docs/grouped.md``.
 
     Examples
     --------
@@ -176,63 +203,119 @@ def attention_backward(d_out: Array, cache: AttentionCache) -> AttentionGrads:
     ((2, 6, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4))
     """
     check_type("cache", cache, AttentionCache, "attention_forward")
-    inputs, capped, softmax_cache, dropped, gated = cache
-    q, k, v, bias, head_gate = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.head_gate
-    scale, softcap, dropout_mask = inputs.scale, inputs.softcap, inputs.dropout_mask
-    visible, cells = inputs.visible, inputs.cell_axes
-    visible_T = None if visible is None else visible.swapaxes(-1, -2)
-    weights, leading = softmax_cache.weights, k.shape[:-2]
-    summed = "" if leading == q.shape[:-2] else ", summed over each group"
+    inputs, heads, lse, _ = cache
+    head_gate = inputs.head_gate
+    kernels = find_kernels(inputs.backend if backend is None else check_backend(backend), inputs)
     d_out = as_float_array("d_out", d_out)
-    sizes = dict(zip(f"{cells} d_v".split(), (*weights.shape, v.shape[-1]), strict=True))
-    check_shape("d_out", d_out, f"{inputs.query_axes} T_q d_v", sizes)
-    d_heads = d_out.astype(np.result_type(d_out, weights), copy=False)
-    step("d_heads", d_heads, f"{inputs.query_axes} T_q d_v")
+    axes = inputs.axes.heads
+    if d_out.shape != heads.shape:
+        check_shape("d_out", d_out, axes, dict(zip(axes.split(), heads.shape, strict=True)))
+    d_gated = d_out.astype(result_dtype(d_out, heads), copy=False)
 
-    # 7. heads = gated @ v
-    d_gated = only_visible(shared_matmul(d_heads, v.swapaxes(-1, -2)), visible)
-    d_v = summed_matmul(gated.swapaxes(-1, -2), d_heads, leading, visible_T)
-    step("d_gated", d_gated, cells, "d_heads @ v.T")
-    step("d_v", d_v, f"{inputs.key_axes} T_k d_v", f"gated.T @ d_heads{summed}")
-
-    # 6. gated = dropped * head_gate
-    d_dropped = d_gated if head_gate is None else d_gated * head_gate[..., None, None]
-    step("d_dropped", d_dropped, cells, "d_gated * head_gate")
-    d_head_gate = None
+    # 7. gated = heads * head_gate
+    d_heads, d_head_gate = d_gated, None
     if head_gate is not None:
-        d_head_gate = sum_to_shape((d_gated * dropped).sum(axis=(-2, -1)), head_gate.shape)
-        axes = "H" if head_gate.ndim == 1 else "B H"
-        step("d_head_gate", d_head_gate, axes, "d_gated * dropped, summed over each head")
+        step("d_gated", d_gated, axes)
+        d_heads = d_gated * head_gate[..., None, None]
+        sees_any = (lse != -np.inf)[..., None]  # (B, H, T_q, 1)
+        shares = only_visible(d_gated * heads, sees_any)
+        d_head_gate = sum_to_shape(shares.sum(axis=(-2, -1)), head_gate.shape)
+        gate_axes = "H" if head_gate.ndim == 1 else "B H"
+        step("d_head_gate", d_head_gate, gate_axes, "d_gated * heads, summed over each head")
+    step("d_heads", d_heads, axes, "" if head_gate is None else "d_gated * head_gate")
+
+    # 6. to 1.
+    if kernels is None:
+        d_inputs = reference_backward(d_heads, cache.reference_cells(), inputs)
+    else:
+        d_inputs = kernel_backward(kernels, d_heads, heads, lse, inputs)
+
+    return AttentionGrads._make(
+        [
+            d_x if d_x is None else d_x.astype(inputs.dtype, copy=False)
+            for d_x in (*d_inputs, d_head_gate)
+        ]
+    )
+
+
+def reference_forward(inputs: AttentionInputs) -> tuple[Array, Array, AttentionCells]:
+    """Compute steps 1 to 6 as equations: heads, lse, and what backward needs of every cell."""
+    q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
+    scale, softcap = inputs.scale, inputs.softcap
+    visible, axes = inputs.visible, inputs.axes
+
+    # 1. match: how well does each query fit each key?
+    scores = scale * shared_matmul(q, k.swapaxes(-1, -2))  # (B, H, T_q, T_k)
+    step("scores", scores, axes.cells, "scale * q @ k.T")
+
+    # 2. softcap
+    capped = scores if softcap is None else softcap * np.tanh(scores / softcap)
+    step("capped", capped, axes.cells, "softcap * tanh(scores / softcap)")
+
+    # 3. bias
+    biased = capped if bias is None else capped + bias
+    step("biased", biased, axes.cells, "capped + bias")
+
+    # 4. mask and softmax
+    weights, softmax_cache = softmax_forward(biased, mask=visible)
+
+    # 5. dropout
+    dropped = weights
+    if dropout_mask is not None:
+        dropped = only_visible(weights * dropout_mask, visible)
+    step("dropped", dropped, axes.cells, "weights * dropout_mask")
+
+    # 6. mix: each query's mean of the values
+    heads = shared_matmul(dropped, v, visible)  # (B, H, T_q, d_v)
+    step("heads", heads, axes.heads, "dropped @ v")
+
+    cells = AttentionCells(None if softcap is None else capped, softmax_cache, dropped)
+    return heads, softmax_cache.lse, cells
+
+
+def reference_backward(
+    d_heads: Array, cells: AttentionCells, inputs: AttentionInputs
+) -> tuple[Array, Array, Array, Array | None]:
+    """Pull a gradient back through steps 6 to 1: d_q, d_k, d_v, d_bias."""
+    q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
+    scale, softcap = inputs.scale, inputs.softcap
+    capped, softmax_cache, dropped = cells
+    visible, axes = softmax_cache.mask, inputs.axes
+    visible_T = None if visible is None else visible.swapaxes(-1, -2)
+    leading = k.shape[:-2]
+    summed = "" if leading == q.shape[:-2] else ", summed over each group"
+
+    # 6. heads = dropped @ v
+    d_dropped = only_visible(shared_matmul(d_heads, v.swapaxes(-1, -2)), visible)
+    d_v = summed_matmul(dropped.swapaxes(-1, -2), d_heads, leading, visible_T)
+    step("d_dropped", d_dropped, axes.cells, "d_heads @ v.T")
+    step("d_v", d_v, axes.v, f"dropped.T @ d_heads{summed}")
 
     # 5. dropped = weights * dropout_mask
     d_weights = d_dropped if dropout_mask is None else d_dropped * dropout_mask
-    step("d_weights", d_weights, cells, "d_dropped * dropout_mask")
+    step("d_weights", d_weights, axes.cells, "d_dropped * dropout_mask")
 
     # 4. weights = softmax(biased)
     d_biased = softmax_backward(d_weights, softmax_cache).d_scores
-    step("d_biased", d_biased, cells)
+    step("d_biased", d_biased, axes.cells)
 
     # 3. biased = capped + bias
     d_capped = d_biased
-    step("d_capped", d_capped, cells)
+    step("d_capped", d_capped, axes.cells)
     d_bias = None if bias is None else sum_to_shape(d_biased, bias.shape)
     if d_bias is not None:
-        axes = broadcast_axes(d_bias.shape, cells, weights.shape)
-        step("d_bias", d_bias, axes, "d_biased, summed over broadcast axes")
+        bias_axes = broadcast_axes(d_bias.shape, axes.cells, d_biased.shape)
+        step("d_bias", d_bias, bias_axes, "d_biased, summed over broadcast axes")
 
     # 2. capped = softcap * tanh(scores / softcap)
     d_scores = d_capped
     if softcap is not None and capped is not None:
         d_scores = only_visible(d_capped * (1 - (capped / softcap) ** 2), visible)
-    step("d_scores", d_scores, cells, "d_capped * (1 - (capped / softcap)^2)")
+    step("d_scores", d_scores, axes.cells, "d_capped * (1 - (capped / softcap)^2)")
 
     # 1. scores = scale * q @ k^T
     d_q = scale * shared_matmul(d_scores, k, visible)
     d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)
-    step("d_q", d_q, f"{inputs.query_axes} T_q d_k", "scale * d_scores @ k")
-    step("d_k", d_k, f"{inputs.key_axes} T_k d_k", f"scale * d_scores.T @ q{summed}")
-
-    grads = AttentionGrads(d_q, d_k, d_v, d_bias, d_head_gate)
-    return AttentionGrads._make(
-        g if g is None else g.astype(inputs.dtype, copy=False) for g in grads
-    )
+    step("d_q", d_q, axes.q, "scale * d_scores @ k")
+    step("d_k", d_k, axes.k, f"scale * d_scores.T @ q{summed}")
+    return d_q, d_k, d_v, d_bias

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from mha_numpy.core.attention import attention_forward
-from mha_numpy.core.attention_types import AttentionCache
+from mha_numpy.core.attention import AttentionCache, reference_forward
 from mha_numpy.core.checks import check_type
 from mha_numpy.core.dtypes import Array
 from mha_numpy.core.steps import watching
@@ -16,7 +15,7 @@ class AttentionStages(NamedTuple):
     capped: Array  # softcap * tanh(scores / softcap)
     biased: Array  # capped + bias
     masked: Array  # biased where visible, else -inf
-    weights: Array  # softmax(masked), before dropout and head gate
+    weights: Array  # softmax(masked), before dropout
 
 
 def attention_stages(cache: AttentionCache) -> AttentionStages:
@@ -25,7 +24,7 @@ def attention_stages(cache: AttentionCache) -> AttentionStages:
     Parameters
     ----------
     cache : AttentionCache
-        From `attention_forward`.
+        From `attention_forward`, by any backend: the stages are the reference's.
 
     Returns
     -------
@@ -46,6 +45,7 @@ def attention_stages(cache: AttentionCache) -> AttentionStages:
     Examples
     --------
     >>> import numpy as np
+    >>> from mha_numpy.core import attention_forward
     >>> x = np.eye(2)
     >>> out, cache = attention_forward(x, x, x, is_causal=True, scale=1.0)
     >>> attention_stages(cache).masked
@@ -53,9 +53,7 @@ def attention_stages(cache: AttentionCache) -> AttentionStages:
            [  0.,   1.]])
     """
     check_type("cache", cache, AttentionCache, "attention_forward")
-    i, seen = cache.inputs, dict[str, Array]()
+    seen = dict[str, Array]()
     with watching(lambda name, array, axes, equation: seen.setdefault(name, array)):
-        attention_forward(
-            i.q, i.k, i.v, bias=i.bias, mask=i.visible, scale=i.scale, softcap=i.softcap
-        )
+        reference_forward(cache.inputs)
     return AttentionStages(*(seen[stage] for stage in AttentionStages._fields))

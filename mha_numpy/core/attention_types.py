@@ -1,4 +1,4 @@
-"""What attention takes and hands on: its options, its cache, its gradients."""
+"""What attention takes and gives back: its options, its checked inputs, its gradients."""
 
 from typing import Any, NamedTuple, TypedDict
 
@@ -6,9 +6,26 @@ import numpy as np
 
 from mha_numpy.core.dtypes import Array
 from mha_numpy.core.masks import Window
-from mha_numpy.core.softmax import SoftmaxCache
+from mha_numpy.core.visibility import visible_cells
 
-LEADING_AXES = {2: ("", ""), 3: ("B", "B"), 4: ("B H", "B H_kv")}  # by rank: of queries, of keys
+
+class AttentionAxes(NamedTuple):
+    """The names of the axes of every array; a cell is a pair of query and key."""
+
+    q: str
+    k: str
+    v: str
+    heads: str
+    cells: str
+
+
+AXES = {  # by rank
+    2: AttentionAxes("T_q d_k", "T_k d_k", "T_k d_v", "T_q d_v", "T_q T_k"),
+    3: AttentionAxes("B T_q d_k", "B T_k d_k", "B T_k d_v", "B T_q d_v", "B T_q T_k"),
+    4: AttentionAxes(
+        "B H T_q d_k", "B H_kv T_k d_k", "B H_kv T_k d_v", "B H T_q d_v", "B H T_q T_k"
+    ),
+}  # fmt: skip
 
 
 class AttentionOptions(TypedDict, total=False):
@@ -32,48 +49,37 @@ class AttentionInputs(NamedTuple):
     q: Array  # (B, H, T_q, d_k)
     k: Array  # (B, H_kv, T_k, d_k)
     v: Array  # (B, H_kv, T_k, d_v)
+    mask: Array | None  # bool, broadcasts to the scores
     bias: Array | None  # broadcasts to the scores
-    visible: Array | None  # bool, broadcasts to the scores; None: nothing is hidden
+    window: Window | None  # with is_causal in it; None: unbounded on both sides
+    q_offset: Array  # int64, () or (B,)
     scale: float
     softcap: float | None
     dropout_mask: Array | None  # broadcasts to the scores
     head_gate: Array | None  # (H,) or (B, H)
     dtype: np.dtype[Any]  # of the output and of all gradients
+    backend: str
 
     @property
-    def query_axes(self) -> str:
-        """The leading axes of a query and of all that belongs to it."""
-        return LEADING_AXES[self.q.ndim][0]
+    def axes(self) -> AttentionAxes:
+        """The names of the axes at this rank."""
+        return AXES[self.q.ndim]
 
     @property
-    def key_axes(self) -> str:
-        """The leading axes of a key and of a value."""
-        return LEADING_AXES[self.q.ndim][1]
+    def cells_shape(self) -> tuple[int, ...]:
+        """The shape of the scores: (B, H, T_q, T_k)."""
+        return (*self.q.shape[:-1], self.k.shape[-2])
 
     @property
-    def cell_axes(self) -> str:
-        """The axes of the scores: a cell is a pair of query and key."""
-        return f"{self.query_axes} T_q T_k"
+    def visible(self) -> Array | None:
+        """Who may attend to whom: bool, broadcasts to the scores; None where nothing is hidden.
 
-
-class AttentionCache(NamedTuple):
-    """What `attention_backward` needs."""
-
-    inputs: AttentionInputs
-    capped: Array | None  # (B, H, T_q, T_k): the scores after softcap; None without one
-    softmax: SoftmaxCache
-    dropped: Array  # (B, H, T_q, T_k): the weights after dropout
-    gated: Array  # (B, H, T_q, T_k): the weights after dropout and head gate
-
-    @property
-    def weights(self) -> Array:
-        """The weights before dropout and head gate: (B, H, T_q, T_k)."""
-        return self.softmax.weights
-
-    @property
-    def lse(self) -> Array:
-        """The log of each row's sum of e^scores: (B, H, T_q), -inf where it sees nothing."""
-        return self.softmax.lse
+        Made anew at each access: only the reference needs it in one piece.
+        """
+        return visible_cells(
+            self.cells_shape,
+            mask=self.mask, bias=self.bias, window=self.window, q_offset=self.q_offset,
+        )  # fmt: skip
 
 
 class AttentionGrads(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Unpack
 
 import numpy as np
 
-from mha_numpy.core.attention import attention_forward
+from mha_numpy.core.attention import AttentionCache, attention_forward
 from mha_numpy.core.attention_types import AttentionOptions
 from mha_numpy.core.dtypes import Array
 from mha_numpy.core.kv_cache import KVCache
@@ -30,7 +30,7 @@ def multi_head_attention_decode(
     num_kv_heads: int | None = None,
     rope: RopeOptions | None = None,
     **options: Unpack[AttentionOptions],
-) -> tuple[Array, Array]:
+) -> tuple[Array, AttentionCache]:
     """Attend from new tokens to all tokens so far, whose keys and values `kv_cache` holds.
 
     What `multi_head_attention_forward` gives for the last T tokens of the whole sequence,
@@ -51,8 +51,9 @@ def multi_head_attention_decode(
     Returns
     -------
     out : (B, T, D_out) array
-    weights : (B, H, T, T_k) array
-        Before dropout.
+    cache : AttentionCache
+        ``cache.weights`` are the (B, H, T, T_k) weights before dropout. It refers to what
+        `kv_cache` holds: read it before a `truncate`.
 
     Raises
     ------
@@ -68,9 +69,9 @@ def multi_head_attention_decode(
     >>> params = MultiHeadParams(*(np.ones((8, 8)) if i % 2 == 0 else None for i in range(8)))
     >>> kv_cache = KVCache()
     >>> for token in range(3):
-    ...     out, weights = multi_head_attention_decode(
+    ...     out, cache = multi_head_attention_decode(
     ...         np.ones((1, 1, 8)), kv_cache=kv_cache, params=params, num_heads=2)
-    >>> out.shape, weights.shape
+    >>> out.shape, cache.weights.shape
     ((1, 1, 8), (1, 2, 1, 3))
     """
     if not isinstance(kv_cache, KVCache):
@@ -100,8 +101,8 @@ def multi_head_attention_decode(
     with kv_cache.unchanged_on_error():
         # 3. append, and attend to all
         k, v = kv_cache.append(k_new, v_new)
-        heads, attention = attention_forward(q, k, v, **options)
+        heads, cache = attention_forward(q, k, v, **options)
 
         # 4. merge and project
         out, _ = merge_project_forward(heads, params.w_o, params.b_o)
-    return out, attention.weights.astype(heads.dtype, copy=False)
+    return out, cache

@@ -1,5 +1,6 @@
 """Which arrays count as float arrays, and in which dtype they are computed."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,6 +37,8 @@ def allow_complex() -> Iterator[None]:
 
 def as_float_array(name: str, value: Any) -> Array:
     """Return `value` as an array of floats, or raise a DTypeError that names it."""
+    if type(value) is np.ndarray and value.dtype.kind == "f":
+        return value
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(
             f"{name}: expected a plain array; got a masked one; pass .data and mask=~{name}.mask"
@@ -69,7 +72,12 @@ def as_array(name: str, value: Any, expected: str, error: type[MhaError]) -> Arr
 
 def result_dtype(*arrays: Array | None) -> np.dtype[Any]:
     """Promote the dtypes of those arrays that are there, as NumPy does."""
-    return np.result_type(*(array.dtype for array in arrays if array is not None))
+    return _promote(*[array.dtype for array in arrays if array is not None])
+
+
+@functools.cache
+def _promote(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    return np.result_type(*dtypes)
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -204,6 +204,8 @@ def check_offset(q_offset: Any, batch: int | None = None) -> Array:
 
     `batch` is B where it is known, 0 where there is no batch axis.
     """
+    if type(q_offset) is int and abs(q_offset) <= LARGEST:
+        return np.array(q_offset, np.int64)
     offset = as_integer_array("q_offset", q_offset, "an int or (B,) int array")
     if offset.ndim > 1:
         raise ConfigError(f"q_offset: expected an int or (B,) int array; got {offset.shape}")

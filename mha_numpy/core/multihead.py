@@ -4,8 +4,8 @@ from typing import NamedTuple, Unpack
 
 import numpy as np
 
-from mha_numpy.core.attention import attention_backward, attention_forward
-from mha_numpy.core.attention_types import AttentionCache, AttentionOptions
+from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
+from mha_numpy.core.attention_types import AttentionOptions
 from mha_numpy.core.checks import check_type
 from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.linear import LinearCache

@@ -12,13 +12,13 @@ from mha_numpy.core import (
     multi_head_attention_decode,
     multi_head_attention_forward,
 )
-from mha_numpy.core.attention_inputs import BACKENDS
+from mha_numpy.core.backends import check_backend
 from mha_numpy.core.checks import check_count, check_flag, check_number
 from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
 from mha_numpy.core.shapes import check_shape
-from mha_numpy.errors import BackendError, ConfigError, MhaError, ShapeError, describe
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.nn.layer import Layer
 
 
@@ -45,8 +45,8 @@ class MultiHeadAttention(Layer):
         Rotate queries and keys by their positions.
     dropout_p : float
         Share of weights to drop while ``layer.training``; 0 <= p < 1.
-    backend : {"numpy"}
-        Who computes the attention core.
+    backend : {"numpy", "loops", "numba"}
+        Who computes the attention core, as `attention_forward` explains.
     rng : int or numpy Generator, optional
         Seeds the params and dropout; default 0, so that a notebook gives the same twice.
 
@@ -115,9 +115,7 @@ class MultiHeadAttention(Layer):
         self.dropout_p = check_number("dropout_p", dropout_p)
         if not 0 <= self.dropout_p < 1:
             raise ConfigError(f"dropout_p: expected 0 <= p < 1; got {dropout_p}")
-        if backend not in BACKENDS:
-            raise BackendError(f"backend: expected one of {BACKENDS}; got {describe(backend)}")
-        self.backend = backend
+        self.backend = check_backend(backend)
         self.rng = np.random.default_rng(0 if rng is None else rng)
         self._init_params(check_flag("bias", bias))
         self.d_bias: Array | None = None
@@ -175,7 +173,7 @@ class MultiHeadAttention(Layer):
         -------
         out : (B, T_q, D) array
         weights : (B, H, T_q, T_k) array
-            Only with ``return_weights=True``; read-only, for backward uses the same memory.
+            Only with ``return_weights=True``; read-only, for backward may use the same memory.
 
         Raises
         ------
@@ -207,16 +205,18 @@ class MultiHeadAttention(Layer):
                 raise ConfigError(
                     "kv_cache: expected no key and no value; it is for self-attention"
                 )
-            out, weights = multi_head_attention_decode(query, kv_cache=kv_cache, **options)
-            return (out, weights) if return_weights else out
-
-        dropout_mask = self._draw_dropout_mask(query, key)
-        out, self._cache = multi_head_attention_forward(
-            query, key, value, dropout_mask=dropout_mask, **options
-        )
-        weights = self._cache.attention.weights.astype(out.dtype, copy=False)[...]
+            out, attention = multi_head_attention_decode(query, kv_cache=kv_cache, **options)
+        else:
+            dropout_mask = self._draw_dropout_mask(query, key)
+            out, self._cache = multi_head_attention_forward(
+                query, key, value, dropout_mask=dropout_mask, **options
+            )
+            attention = self._cache.attention
+        if not return_weights:
+            return out
+        weights = attention.weights.astype(out.dtype, copy=False)[...]
         weights.flags.writeable = False
-        return (out, weights) if return_weights else out
+        return out, weights
 
     def backward(self, d_out: Array) -> tuple[Array, Array | None, Array | None]:
         """Add to the params' gradients and return those of the inputs.

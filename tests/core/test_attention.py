@@ -11,6 +11,8 @@ from tests.compare import assert_close
 from tests.core.configurations import SEEDS, attention_configuration
 from tests.core.naive import naive_attention
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def forward_and_backward(q, k, v, **options):
     """Return the output and the gradients for a fixed random upstream gradient."""
@@ -311,14 +313,30 @@ class TestNaNInOptions:
         for mine, expected in zip(grads[:3], clean_grads[:3], strict=True):
             assert_close(mine, expected)
 
-    def test_in_a_gate_it_reaches_only_rows_that_see_something(self, qkv):
+    @pytest.mark.parametrize("poison", [np.nan, np.inf])
+    @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # 0 * inf: NumPy says so
+    def test_in_a_gate_it_reaches_only_rows_that_see_something(self, qkv, poison):
         mask = np.ones((5, 7), bool)
         mask[3] = False
-        gate = np.array([1.0, np.nan, 1.0, 1.0, np.nan, 1.0])
-        out, _ = attention_forward(*qkv, mask=mask, head_gate=gate)
+        gate = np.array([1.0, poison, 1.0, 1.0, poison, 1.0])
+        out, cache = attention_forward(*qkv, mask=mask, head_gate=gate)
         assert (out[:, :, 3] == 0).all()
-        assert np.isnan(out[:, 1, :3]).all()
+        assert not np.isfinite(out[:, 1, :3]).any()
         assert np.isfinite(out[:, [0, 2, 3, 5]]).all()
+        grads = attention_backward(np.ones_like(out), cache)
+        assert (grads.d_q[:, :, 3] == 0).all()
+        assert np.isfinite(grads.d_head_gate).all()
+
+    def test_upstream_of_a_row_that_sees_nothing_it_reaches_no_gate(self, qkv):
+        mask = np.ones((5, 7), bool)
+        mask[3] = False
+        out, cache = attention_forward(*qkv, mask=mask, head_gate=np.full(6, 2.0))
+        d_out = np.ones_like(out)
+        clean = attention_backward(d_out, cache)
+        d_out[:, :, 3] = np.nan
+        for mine, expected in zip(attention_backward(d_out, cache), clean, strict=True):
+            if mine is not None:
+                assert_close(mine, expected)
 
 
 class TestExtremePositions:

@@ -20,6 +20,7 @@ from mha_numpy.core import (
     softmax_backward,
     softmax_forward,
 )
+from tests.backends import EACH_KERNEL
 from tests.compare import GRADIENT_ERRORS
 from tests.core.configurations import SEEDS, attention_configuration
 
@@ -49,6 +50,15 @@ def test_a_wrong_gradient_fails(rng):
 def test_attention(seed):
     inputs, options = attention_configuration(seed)
     assert_gradients(partial(attention_forward, **options), attention_backward, inputs, seed)
+
+
+# the complex step runs forward by the reference: so that each backward is checked against it
+@pytest.mark.parametrize("kernel", EACH_KERNEL)
+@pytest.mark.parametrize("seed", SEEDS[:40])
+def test_attention_by_kernel(kernel, seed):
+    inputs, options = attention_configuration(seed)
+    forward = partial(attention_forward, **options, backend=kernel)
+    assert_gradients(forward, attention_backward, inputs, seed)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -13,6 +13,7 @@ from tests.compare import assert_close
 from tests.core.test_multihead import square_params
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("H_kv", [1, 2, 4])
 @pytest.mark.parametrize("rope", [None, RopeOptions(interleaved=True, rotary_dim=2)])
 @pytest.mark.parametrize("pieces", [[1] * 7, [4, 1, 2], [7], [3, 0, 4]])
@@ -25,12 +26,13 @@ def test_decode_in_pieces_equals_the_full_forward(rng, H_kv, rope, pieces, windo
     kv_cache = KVCache()
     outs, first = [], 0
     for T in pieces:
-        out, weights = multi_head_attention_decode(
+        out, attention = multi_head_attention_decode(
             x[:, first : first + T], kv_cache=kv_cache, is_causal=True, window=window, **options
         )
         outs.append(out)
         first += T
-        assert weights.shape == (3, 4, T, first)
+        assert attention.weights.shape == (3, 4, T, first)
+        assert_close(attention.weights, cache.attention.weights[:, :, first - T : first, :first])
     assert_close(np.concatenate(outs, axis=1), expected)
     assert kv_cache.length == 7
     assert kv_cache.nbytes == 2 * 3 * H_kv * 7 * 4 * 8

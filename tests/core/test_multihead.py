@@ -10,6 +10,8 @@ from mha_numpy import (
 )
 from tests.compare import assert_close
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 @pytest.fixture
 def params(rng, sizes):

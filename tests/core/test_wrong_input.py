@@ -79,6 +79,7 @@ CASES = [
     (lambda: attention(is_causal=np.ones((5, 7), bool)), ConfigError, "is_causal: expected True or False"),
     (lambda: attention(q_offset=1.5), ConfigError, "q_offset: expected an int"),
     (lambda: attention(q_offset=None), ConfigError, "q_offset: .*got None"),
+    (lambda: attention(q_offset=True), ConfigError, "q_offset: .*got True"),
     (lambda: attention(q_offset=np.zeros(3, int)), ShapeError, r"q_offset: .*\(B=2,\), as q; got \(3,\)"),
     (lambda: attention(q_offset=np.zeros((2, 1), int)), ConfigError, "q_offset: "),
     (lambda: attention(Q[0, 0], K[0, 0], V[0, 0], q_offset=np.array([1])), ShapeError, "no batch axis"),
@@ -266,6 +267,7 @@ def test_every_public_function_is_tried():
     assert untried == {"gradcheck"}  # has tests of its own
 
 
+@pytest.mark.usefixtures("backend")
 class TestInputsAreLeftAlone:
     """Read-only arrays go in: a write anywhere would raise."""
 

@@ -12,13 +12,13 @@ class Mutation(NamedTuple):
     wrong: str
 
 
-SCALE = 'scale = 1 / np.sqrt(max(sizes["d_k"], 1))'
+SCALE = "default_scale = 1 / math.sqrt(max(q.shape[-1], 1))"
 ROW_SUM = "(weights * d_weights).sum(axis=-1, keepdims=True)"
 D_SCORES = "d_scores = weights * (d_weights - row_mean)"
 MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
 D_Q = "d_q = scale * shared_matmul(d_scores, k, visible)"
 D_K = "d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)"
-D_V = "summed_matmul(gated.swapaxes(-1, -2), d_heads, leading, visible_T)"
+D_V = "summed_matmul(dropped.swapaxes(-1, -2), d_heads, leading, visible_T)"
 D_W = "d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows"
 D_B = "d_b = d_out_rows.sum(axis=0) if cache.has_bias else None"
 GROUP_SUM = "group_heads(product, leading[1]).sum(axis=2)"
@@ -26,9 +26,9 @@ TOTAL = "powers.sum(axis=-1, keepdims=True)"
 
 MUTATIONS = [
     # forward
-    Mutation("no scale", "attention_inputs.py", SCALE, "scale = 1.0"),
-    Mutation("1/d_k", "attention_inputs.py", SCALE, 'scale = 1 / max(sizes["d_k"], 1)'),
-    Mutation("times root d_k", "attention_inputs.py", SCALE, 'scale = np.sqrt(max(sizes["d_k"], 1))'),
+    Mutation("no scale", "attention_inputs.py", SCALE, "default_scale = 1.0"),
+    Mutation("1/d_k", "attention_inputs.py", SCALE, "default_scale = 1 / max(q.shape[-1], 1)"),
+    Mutation("times root d_k", "attention_inputs.py", SCALE, "default_scale = math.sqrt(max(q.shape[-1], 1))"),
     Mutation("softmax over queries", "softmax.py", TOTAL, "powers.sum(axis=-2, keepdims=True)"),
     Mutation("softmax over the matrix", "softmax.py", TOTAL, "powers.sum(axis=(-2, -1), keepdims=True)"),
     Mutation(
@@ -70,10 +70,11 @@ MUTATIONS = [
         "query = np.arange(T_q)[:, None] +", "query = np.arange(T_q)[:, None] + T_k - T_q +",
     ),
     Mutation("window exclusive", "masks.py", "key >= query - left", "key > query - left"),
-    Mutation("mask inverted", "visibility.py", 'check_mask("mask", mask, scores_shape, axes)]',
-             '~check_mask("mask", mask, scores_shape, axes)]'),
-    Mutation("is_causal drops the mask", "visibility.py", "masks.append(causal_mask(", "masks = [causal_mask("
-             "T_q, T_k, q_offset=offset)] or (causal_mask("),
+    Mutation("mask inverted", "attention_inputs.py", 'return check_mask("mask"', 'return ~check_mask("mask"'),
+    Mutation("is_causal drops the mask", "visibility.py", "masks.append(in_window[:, 0] if in_window.ndim > rank else in_window)",
+             "masks = [in_window[:, 0] if in_window.ndim > rank else in_window]"),
+    Mutation("is_causal drops the window", "attention_inputs.py", "        right = 0", "        left, right = None, 0"),
+    Mutation("the window drops is_causal", "attention_inputs.py", "        right = 0", "        right = right or 0"),
     Mutation("mask after softmax", "softmax.py", MASKED, "masked = scores"),
     Mutation("mask multiplied in", "softmax.py", MASKED, "masked = scores if mask is None else scores * mask"),
     Mutation("-1e9 for -inf", "softmax.py", MASKED,
@@ -103,7 +104,7 @@ MUTATIONS = [
     Mutation("NaN through a hidden cell of the dropout mask", "attention.py",
              "only_visible(weights * dropout_mask, visible)", "weights * dropout_mask"),
     Mutation("NaN through the gate of a row that sees nothing", "attention.py",
-             "only_visible(dropped * head_gate[..., None, None], visible)", "dropped * head_gate[..., None, None]"),
+             "only_visible(heads * head_gate[..., None, None], sees_any)", "heads * head_gate[..., None, None]"),
     # backward
     Mutation("scale left out of d_q", "attention.py", D_Q, D_Q.replace("scale * ", "")),
     Mutation("scale left out of d_k", "attention.py", D_K, D_K.replace("scale * ", "")),
@@ -115,9 +116,9 @@ MUTATIONS = [
     Mutation("row sum over queries", "softmax.py", ROW_SUM, ROW_SUM.replace("-1", "-2")),
     Mutation("row sum unweighted", "softmax.py", ROW_SUM, "d_weights.sum(axis=-1, keepdims=True)"),
     Mutation("factor p left out", "softmax.py", D_SCORES, "d_scores = d_weights - row_mean"),
-    Mutation("weights not transposed", "attention.py", D_V, D_V.replace("gated.swapaxes(-1, -2)", "gated")),
+    Mutation("weights not transposed", "attention.py", D_V, D_V.replace("dropped.swapaxes(-1, -2)", "dropped")),
     Mutation("d_scores not transposed", "attention.py", D_K, D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")),
-    Mutation("d_q and d_k swapped", "attention.py", "AttentionGrads(d_q, d_k,", "AttentionGrads(d_k, d_q,"),
+    Mutation("d_q and d_k swapped", "attention.py", "return d_q, d_k, d_v, d_bias", "return d_k, d_q, d_v, d_bias"),
     Mutation("group: mean, not sum", "grouped.py", GROUP_SUM, GROUP_SUM.replace("sum", "mean")),
     Mutation("group: first head alone", "grouped.py", GROUP_SUM, "group_heads(product, leading[1])[:, :, 0]"),
     Mutation("d_w of the last sequence alone", "linear.py", D_W, "d_w = x[-1:].reshape(-1, w.shape[0]).T"
@@ -140,9 +141,10 @@ MUTATIONS = [
     Mutation("softcap's slope without division", "attention.py", "(1 - (capped / softcap) ** 2)", "(1 - capped**2)"),
     Mutation("bias gradient: mean over broadcast axes", "shapes.py",
              "d_big.sum(axis=stretched,", "d_big.mean(axis=stretched,"),
-    Mutation("gate's gradient from gated weights", "attention.py", "(d_gated * dropped).sum(", "(d_gated * gated).sum("),
-    Mutation("gate forgotten in backward", "attention.py", "d_dropped = d_gated if head_gate is None else",
-             "d_dropped = d_gated if True else"),
+    Mutation("gate's gradient from the gate's output", "attention.py", "only_visible(d_gated * heads,", "only_visible(d_heads * heads,"),
+    Mutation("gate's gradient with NaN from a row that sees nothing", "attention.py",
+             "only_visible(d_gated * heads, sees_any)", "d_gated * heads"),
+    Mutation("gate forgotten in backward", "attention.py", "d_heads = d_gated * head_gate[..., None, None]", "d_heads = d_gated"),
     # positions and cache
     Mutation("rope: backward turns forward", "rope.py", "_rotate(d_out, cache.cos, -cache.sin,",
              "_rotate(d_out, cache.cos, cache.sin,"),
@@ -155,4 +157,15 @@ MUTATIONS = [
              "past = kv_cache.length"),
     Mutation("cache narrows a wider dtype", "kv_cache.py", "if length <= capacity and dtype == part.dtype:",
              "if length <= capacity:"),
+    # the door to the kernels
+    Mutation("left and right swapped", "backends.py", "left, right, offsets, scale", "right, left, offsets, scale"),
+    Mutation("unbounded means nothing at all", "backends.py", "LARGEST if left is None", "0 if left is None"),
+    Mutation("one offset for all sequences", "backends.py", "offsets = q_offset if q_offset.ndim else q_offset.repeat(len(q))",
+             "offsets = q_offset.repeat(len(q))[: len(q)]"),
+    Mutation("dropout mask and bias swapped", "backends.py", "return q, k, v, mask, bias, dropout_mask,", "return q, k, v, mask, dropout_mask, bias,"),
+    Mutation("a kernel's bias gradient not summed", "backends.py", "d_bias = sum_to_shape(d_biased, bias.shape)", "d_bias = d_biased"),
+    Mutation("a kernel given what it does not cover", "backends.py", "q.dtype not in COVERED or", "False or"),
+    Mutation("a kernel given empty axes", "backends.py", "or not (q.size and k.size and v.size)", ""),
+    Mutation("forward's backend whatever backward asks for", "attention.py",
+             "inputs.backend if backend is None else check_backend(backend)", "inputs.backend"),
 ]  # fmt: skip

@@ -15,6 +15,7 @@ def with_biases(layer, rng):
     return layer
 
 
+@pytest.mark.usefixtures("backend")
 class TestMultiHeadAttention:
     def test_equals_core(self, rng):
         layer = with_biases(

@@ -12,6 +12,8 @@ from onnx.backend.test.case.node import collect_testcases
 from tests.compare import TOLERANCES, Tolerance, assert_close
 from tests.parity.onnx_adapter import Inputs, Outputs, run_attention
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 @functools.cache
 def attention_cases():

@@ -16,6 +16,8 @@ pytest.importorskip("torch")
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 B, H, T_q, T_k, d_h = 4, 6, 5, 7, 11
 D, kdim, vdim = H * d_h, 17, 19
 LETTERS = ("q", "k", "v", "o")

@@ -12,6 +12,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 B, H, H_kv, T_q, T_k, d_k, d_v = 4, 6, 3, 5, 7, 11, 13
 NAMES = ("out", "d_q", "d_k", "d_v", "d_bias")
 
