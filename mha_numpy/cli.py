@@ -6,17 +6,18 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import NoReturn
 
 from mha_numpy import __version__
-from mha_numpy.errors import MhaError
+from mha_numpy.errors import BackendError, MhaError
 from mha_numpy.tables import show
 
 EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return the exit code: 0 done, 1 a gradient is wrong, 2 wrong use."""
+    """Run one subcommand and return the exit code: 0 done, 1 a result is wrong, 2 wrong use."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know a token's letters
@@ -87,6 +88,43 @@ def _parser() -> argparse.ArgumentParser:
     add("--force", action="store_true", help="let --save overwrite files")
     # fmt: on
     walk.set_defaults(run=_walk)
+
+    bench = commands.add_parser(
+        "bench",
+        help="time attention side by side with other libraries",
+        description="Time attention, forward and backward, side by side with whatever is installed "
+        "of PyTorch, JAX and ONNX Runtime, after comparing the results. Takes some minutes.",
+        epilog="example: mha-numpy bench --quick --against torch,numpy --chart ratios.png",
+    )
+    # fmt: off
+    add = bench.add_argument
+    add("--ours", default="numba", metavar="BACKEND",
+        help="the backend to compare with all others (default numba)")
+    add("--against", metavar="NAMES",
+        help="some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)")
+    add("--only", default="", metavar="SUBSTRING",
+        help="only measurements with this in their name: a shape such as 4,12,128,64, layer, "
+        "import, compile, memory, scaling, error")
+    add("--threads", type=int, metavar="N", help="for every library (default: one a core)")
+    add("--seconds", type=float, default=2.0, metavar="S",
+        help="time for each figure (default 2); five pairs are timed even if they take longer")
+    add("--mask", action="store_true", help="also with boolean masks")
+    add("--quick", action="store_true",
+        help="a rough look: short shapes, a tenth of the time, import times and nothing else")
+    add("--json", type=Path, metavar="FILE", help="write all figures there")
+    add("--markdown", type=Path, metavar="FILE", help="write the report there")
+    add("--write", type=Path, metavar="FILE",
+        help="replace the generated part of a Markdown page, such as docs/performance.md")
+    add("--chart", type=Path, metavar="FILE.png", help="draw the ratios there (PNG, and SVG)")
+    # fmt: on
+    bench.set_defaults(run=_bench)
+
+    compile_ = commands.add_parser(
+        "compile",
+        help="compile the numba kernels now instead of at their first use",
+        description="Compile all numba kernels, in float32 and float64, and keep them on disk.",
+    )
+    compile_.set_defaults(run=_compile)
     return parser
 
 
@@ -110,3 +148,40 @@ def _walk(options: argparse.Namespace) -> int:
     for path in saved:
         print(f"wrote {path}")
     return 0 if seen.report else 1
+
+
+def _bench(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.bench.benchmark` and print what it found."""
+    from mha_numpy.bench import Settings, benchmark
+    from mha_numpy.bench.files import Files
+    from mha_numpy.bench.report import sections
+
+    given = {name: getattr(options, name) for name in ("ours", "only", "seconds", "mask", "quick")}
+    if options.against is not None:
+        given["against"] = tuple(options.against.split(","))
+    if options.threads is not None:
+        given["threads"] = options.threads
+    files = Files(options.json, options.markdown, options.write, options.chart)
+    results = benchmark(Settings(**given))
+    saved = files.save(results)
+    for section in sections(results):
+        show(section)
+    for path in saved:
+        print(f"wrote {path}")
+    return 0 if results.all_agree else 1
+
+
+def _compile(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.kernels.ahead.compile_all` and print each step when it is done."""
+    try:
+        from mha_numpy.kernels.ahead import compile_all
+        from mha_numpy.kernels.loops import forward
+    except ImportError as reason:
+        raise BackendError(f"numba cannot be used ({reason}): pip install numba") from reason
+
+    start = perf_counter()
+    for step in compile_all():
+        print(f"{perf_counter() - start:5.1f} s  {step}", flush=True)
+    folder = forward.stats.cache_path  # of this kernel as of all
+    print(f"kept in {folder}" if folder else "not kept: no cache folder can be written to")
+    return 0

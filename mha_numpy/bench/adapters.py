@@ -1,0 +1,163 @@
+"""One problem made ready for each contestant, in its own layout, with its own API.
+
+An adapter returns a `Ready`: what is timed, and how its result is read. Converting arrays, building
+models and choosing threads happen before, outside of the clock.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.bench.problems import Case, Drawn, LayerDrawn
+from mha_numpy.core import attention_backward, attention_forward
+from mha_numpy.core.dtypes import Array
+from mha_numpy.nn import MultiHeadAttention
+
+OPSET = 23  # of ONNX: the first with Attention, so that every runtime that has it runs this
+
+
+class Ready(NamedTuple):
+    """A contestant at the start."""
+
+    call: Callable[[], Any]
+    read: Callable[[Any], list[Array]]  # out, then the gradients, in our layout
+
+
+def our_attention(backend: str, drawn: Drawn, case: Case, threads: int) -> Ready:
+    """Run `attention_forward` and `attention_backward`; the environment has set the threads."""
+    q, k, v, d_out, mask = drawn
+
+    def call() -> list[Array]:
+        out, cache = attention_forward(
+            q, k, v, mask=mask, is_causal=case.is_causal, backend=backend
+        )
+        return [out, *attention_backward(d_out, cache)[:3]] if case.backward else [out]
+
+    return Ready(call, list)
+
+
+def our_layer(backend: str, drawn: LayerDrawn, case: Case, threads: int) -> Ready:
+    """Run `nn.MultiHeadAttention`."""
+    layer = MultiHeadAttention(drawn.x.shape[-1], drawn.num_heads, backend=backend)
+    layer.params = dict(drawn.params)
+
+    def call() -> list[Array]:
+        layer.zero_grads()
+        out = layer(drawn.x)
+        return [out, layer.backward(drawn.d_out)[0]] if case.backward else [out]
+
+    def read(result: list[Array]) -> list[Array]:
+        return result + [layer.grads[name] for name in layer.params if case.backward]
+
+    return Ready(call, read)
+
+
+def torch_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
+    """Run `torch.nn.functional.scaled_dot_product_attention` and `torch.autograd.grad`."""
+    import torch
+
+    torch.set_num_threads(threads)
+    q, k, v = leaves = [torch.from_numpy(x).requires_grad_(case.backward) for x in drawn[:3]]
+    mask = None if drawn.mask is None else torch.from_numpy(drawn.mask)
+    d_out = torch.from_numpy(drawn.d_out)
+
+    def call() -> list[Any]:
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, mask, is_causal=case.is_causal, enable_gqa=q.shape[1] != k.shape[1]
+        )
+        return [out, *torch.autograd.grad(out, leaves, d_out)] if case.backward else [out]
+
+    return Ready(call, lambda result: [x.detach().numpy() for x in result])
+
+
+def torch_layer(drawn: LayerDrawn, case: Case, threads: int) -> Ready:
+    """Run `torch.nn.MultiheadAttention`; forward alone takes its fast path for inference."""
+    import torch
+
+    torch.set_num_threads(threads)
+    params = drawn.params
+    module = torch.nn.MultiheadAttention(drawn.x.shape[-1], drawn.num_heads, batch_first=True)
+    packed = {
+        "in_proj_weight": np.concatenate([params[f"w_{letter}"].T for letter in "qkv"]),
+        "in_proj_bias": np.concatenate([params[f"b_{letter}"] for letter in "qkv"]),
+        "out_proj.weight": params["w_o"].T,
+        "out_proj.bias": params["b_o"],
+    }
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in packed.items()})
+    module.train(case.backward)
+    x = torch.from_numpy(drawn.x).requires_grad_(case.backward)
+    d_out = torch.from_numpy(drawn.d_out)
+
+    def call() -> list[Any]:
+        module.zero_grad(set_to_none=True)
+        x.grad = None
+        with torch.set_grad_enabled(case.backward):
+            out, _ = module(x, x, x, need_weights=False)
+        if not case.backward:
+            return [out]
+        out.backward(d_out)
+        return [out, x.grad]
+
+    def read(result: list[Any]) -> list[Array]:
+        arrays = [array.detach().numpy() for array in result]
+        if case.backward:
+            w_qkv, b_qkv, w_o, b_o = (param.grad.numpy() for param in module.parameters())
+            for w, b in zip(np.split(w_qkv, 3), np.split(b_qkv, 3), strict=True):
+                arrays += [w.T, b]
+            arrays += [w_o.T, b_o]
+        return arrays
+
+    return Ready(call, read)
+
+
+def jax_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
+    """Run `jax.nn.dot_product_attention`, jitted; the environment has set the threads."""
+    import jax
+
+    q, k, v, d_out = (jax.numpy.asarray(x.swapaxes(1, 2)) for x in drawn[:4])  # (B, T, H, d)
+    mask = None if drawn.mask is None else jax.numpy.asarray(drawn.mask)
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.dot_product_attention(q, k, v, mask=mask, is_causal=case.is_causal)
+
+    def run(q: Any, k: Any, v: Any, d_out: Any) -> list[Any]:
+        if not case.backward:
+            return [attend(q, k, v)]
+        out, pull_back = jax.vjp(attend, q, k, v)
+        return [out, *pull_back(d_out)]
+
+    jitted = jax.jit(run)
+    return Ready(
+        lambda: jax.block_until_ready(jitted(q, k, v, d_out)),
+        lambda result: [np.asarray(x).swapaxes(1, 2) for x in result],
+    )
+
+
+def onnx_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
+    """Run the operator Attention in ONNX Runtime, on the CPU."""
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    feeds = {"q": drawn.q, "k": drawn.k, "v": drawn.v}
+    types = dict.fromkeys(feeds, TensorProto.FLOAT)
+    if drawn.mask is not None:  # the runtime does not broadcast over queries
+        shape = (*drawn.mask.shape[:2], drawn.q.shape[2], drawn.k.shape[2])
+        feeds["mask"] = np.ascontiguousarray(np.broadcast_to(drawn.mask, shape))
+        types["mask"] = TensorProto.BOOL
+    graph = helper.make_graph(
+        [helper.make_node("Attention", list(feeds), ["out"], is_causal=int(case.is_causal))],
+        "attention",
+        [helper.make_tensor_value_info(name, types[name], x.shape) for name, x in feeds.items()],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, drawn.q.shape)],
+    )
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(
+        graph, opset_imports=opsets, ir_version=helper.find_min_ir_version_for(opsets)
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return Ready(lambda: session.run(None, feeds), list)

@@ -1,0 +1,59 @@
+"""Who takes part, what they need, and who is here."""
+
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from mha_numpy.bench.adapters import (
+    Ready,
+    jax_attention,
+    onnx_attention,
+    our_attention,
+    our_layer,
+    torch_attention,
+    torch_layer,
+)
+
+Adapter = Callable[..., Ready]  # of (drawn, case, threads)
+
+
+class Contestant(NamedTuple):
+    """A way to compute attention."""
+
+    label: str
+    packages: tuple[str, ...]  # what must be installed
+    install: str  # how
+    attention: Adapter
+    layer: Adapter | None = None
+    has_backward: bool = True
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all its packages are installed."""
+        return all(find_spec(package) for package in self.packages)
+
+
+def _ours(label: str, backend: str, packages: tuple[str, ...] = ()) -> Contestant:
+    """Return one of our own backends."""
+    attention: Any = partial(our_attention, backend)
+    layer: Any = partial(our_layer, backend)
+    return Contestant(label, packages, "pip install numba", attention, layer)
+
+
+CONTESTANTS = {
+    "torch": Contestant(
+        "PyTorch", ("torch",),
+        "pip install torch --index-url https://download.pytorch.org/whl/cpu",
+        torch_attention, torch_layer,
+    ),
+    "jax": Contestant("JAX", ("jax",), "pip install jax", jax_attention),
+    "onnxruntime": Contestant(
+        "ONNX Runtime", ("onnxruntime", "onnx"), "pip install onnxruntime onnx", onnx_attention,
+        has_backward=False,
+    ),
+    "numba": _ours("our tiles", "numba", ("numba",)),
+    "loops": _ours("our loops", "loops", ("numba",)),
+    "numpy": _ours("our NumPy", "numpy"),
+}  # fmt: skip
+OURS = ("numba", "loops", "numpy")

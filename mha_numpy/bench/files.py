@@ -1,0 +1,79 @@
+"""The benchmark's files: checked before minutes of measuring, written after."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mha_numpy.bench.report import replace_generated, to_json, to_markdown
+from mha_numpy.bench.results import Results
+from mha_numpy.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where to write what; None is not written.
+
+    Parameters
+    ----------
+    json, markdown : Path, optional
+        All figures, and the report.
+    write : Path, optional
+        A page whose part between the markers of `report` is replaced by the report.
+    chart : Path, optional
+        A .png file.
+
+    Raises
+    ------
+    ConfigError
+        Something cannot be written there.
+    """
+
+    json: Path | None = None
+    markdown: Path | None = None
+    write: Path | None = None
+    chart: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, path in vars(self).items():
+            if path is not None and (path.is_dir() or not path.parent.is_dir()):
+                raise ConfigError(f"{name}: expected a file in a folder that exists; got {path}")
+        if self.chart is not None and self.chart.suffix != ".png":
+            raise ConfigError(f"chart: expected a file .png; got {self.chart}")
+        if self.write is not None:
+            replace_generated(_read(self.write), "")
+
+    def save(self, results: Results) -> list[Path]:
+        """Write all and return the paths; where nobody was compared there is no chart."""
+        texts = {}
+        if self.json:
+            texts[self.json] = to_json(results)
+        if self.markdown:
+            texts[self.markdown] = to_markdown(results)
+        if self.write:
+            texts[self.write] = replace_generated(_read(self.write), to_markdown(results))
+        charts = [self.chart] if self.chart and results.cells else []
+        try:
+            for path, text in texts.items():
+                path.write_text(text, encoding="utf-8")
+            for path in charts:
+                _save_chart(path, results)
+        except OSError as error:
+            raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
+        return [*texts, *charts]
+
+
+def _save_chart(path: Path, results: Results) -> None:
+    """Draw the ratios into a file."""
+    from mha_numpy.bench.chart import ratio_chart
+    from mha_numpy.draw.save import DPI
+
+    picture = ratio_chart(results)
+    told = {"Description": str(picture.get_label()), "Software": None}
+    picture.savefig(path, dpi=DPI, metadata=told)
+
+
+def _read(page: Path) -> str:
+    """Return the text of a page."""
+    try:
+        return page.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"write: cannot read {page} as text") from error

@@ -1,0 +1,111 @@
+"""What a worker process can do: jobs come as lines of JSON on stdin, replies go to stdout.
+
+`worker.Worker` starts ``python -m mha_numpy.bench.measure`` with the threads in its environment,
+which the libraries read when they are imported.
+"""
+
+import gc
+import json
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.bench.adapters import Ready, our_attention
+from mha_numpy.bench.contestants import CONTESTANTS
+from mha_numpy.bench.problems import Case, Drawn, LayerProblem, Problem, parse
+from mha_numpy.bench.timing import take_turn, timed
+from mha_numpy.core.dtypes import Array
+
+CLEAR_REFS = Path("/proc/self/clear_refs")
+FORWARD_BACKWARD = Case(backward=True)
+CAUSAL = FORWARD_BACKWARD._replace(is_causal=True)
+
+
+@lru_cache(maxsize=1)
+def ready(who: str, shape: str, case: Case, threads: int) -> Ready:
+    """Make a problem ready for a contestant; the last one stays ready."""
+    problem, contestant = parse(shape), CONTESTANTS[who]
+    adapter = contestant.layer if isinstance(problem, LayerProblem) else contestant.attention
+    if adapter is None:
+        raise ValueError(f"{who} has no layer")
+    return adapter(problem.draw(case), case, threads)
+
+
+def results(path: str, who: str, shape: str, case: list[Any], threads: int) -> None:
+    """Write what a contestant computes into an .npz file."""
+    call, read = ready(who, shape, Case(*case), threads)
+    np.savez(path, *read(call()))
+
+
+def turn(who: str, shape: str, case: list[Any], threads: int) -> float:
+    """Return the seconds of a call."""
+    return take_turn(ready(who, shape, Case(*case), threads).call)
+
+
+def first_call(who: str, shape: str, threads: int) -> float:
+    """Return the seconds of the first forward and backward, libraries loaded on the way."""
+    return timed(ready(who, shape, FORWARD_BACKWARD, threads).call)
+
+
+def memory(who: str, shape: str, threads: int) -> int:
+    """Return the bytes that forward and backward, causal, need at their peak, results included."""
+    ready(who, "1,2,64,64", CAUSAL, threads).call()  # compiles, starts threads
+    call = ready(who, shape, CAUSAL, threads).call
+    gc.collect()
+    CLEAR_REFS.write_text("5")  # the peak begins anew
+    before = _status("VmRSS")
+    call()
+    return _status("VmHWM") - before
+
+
+def errors(ours: str, other: str, count: int, threads: int) -> list[float]:
+    """Return, for out, d_q, d_k and d_v, the median of our float32 error over the other's.
+
+    Both errors are the largest of the array, against our reference in float64.
+    """
+    rng = np.random.default_rng(0)
+    ratios = []
+    for seed in range(count):
+        case = (FORWARD_BACKWARD, CAUSAL, FORWARD_BACKWARD._replace(mask="full"))[seed % 3]
+        H_kv, G, T_q, T_k = (int(n) for n in rng.integers((1, 1, 16, 16), (4, 4, 400, 400)))
+        d = int(rng.choice([16, 32, 64, 80, 128]))
+        drawn = Problem(1, G * H_kv, H_kv, T_q, T_k, d).draw(case, seed=seed)
+        wide = Drawn._make([*(x.astype(float) for x in drawn[:4]), drawn.mask])
+        truth = our_attention("numpy", wide, case, threads).call()
+        ours_off, other_off = (
+            _errors(CONTESTANTS[x].attention(drawn, case, threads), truth) for x in (ours, other)
+        )
+        ratios.append(ours_off / other_off)
+    return [float(ratio) for ratio in np.median(ratios, axis=0)]
+
+
+def _errors(contestant: Ready, truth: list[Array]) -> Array:
+    """Return the largest error of each array."""
+    found = contestant.read(contestant.call())
+    return np.array([np.abs(x - y).max() for x, y in zip(found, truth, strict=True)])
+
+
+def _status(field: str) -> int:
+    """Return a size in bytes from the kernel's account of this process."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{field}:"):
+            return 1024 * int(line.split()[1])
+    raise OSError(f"no {field} in /proc/self/status")
+
+
+MEASURES: dict[str, Callable[..., Any]] = {
+    "results": results, "turn": turn, "first_call": first_call, "memory": memory, "errors": errors,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    replies = sys.stdout
+    with redirect_stdout(sys.stderr):  # where a library may print
+        for line in sys.stdin:
+            job = json.loads(line)
+            reply = MEASURES[job.pop("measure")](**job)
+            print(json.dumps(reply), file=replies, flush=True)

@@ -1,0 +1,172 @@
+"""What is measured: sizes, cases, and the random arrays of one call."""
+
+import re
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.errors import ConfigError, describe
+
+SHAPES = (
+    "2,4,16,16", "4,12,128,64", "1,12,1024,64", "1,8,4096,64", "1,32/8,1024,128",
+    "4,8,128,512,64", "8,32/8,1,4096,128", "layer 4,128,768,12", "layer 1,1024,768,12",
+)  # fmt: skip
+SHORT = 2 * 10**8  # fewer take milliseconds, even in plain NumPy
+
+Mask = Literal["padding", "full"]
+
+
+class Case(NamedTuple):
+    """What is done with the arrays.
+
+    Examples
+    --------
+    >>> Case().name, Case(backward=True, is_causal=True).name, Case(mask="padding").name
+    ('fwd', 'fwd+bwd causal', 'fwd padding')
+    """
+
+    backward: bool = False
+    is_causal: bool = False
+    mask: Mask | None = None  # "padding" (B, 1, 1, T_k), "full" (B, 1, T_q, T_k)
+
+    @property
+    def name(self) -> str:
+        """The heading of this case's column."""
+        words = ["fwd+bwd" if self.backward else "fwd"]
+        if self.is_causal:
+            words.append("causal")
+        if self.mask:
+            words.append({"padding": "padding", "full": "mask"}[self.mask])
+        return " ".join(words)
+
+
+class Drawn(NamedTuple):
+    """The float32 arrays of one attention call, and the gradient of its output."""
+
+    q: Array  # (B, H, T_q, d)
+    k: Array  # (B, H_kv, T_k, d)
+    v: Array  # (B, H_kv, T_k, d)
+    d_out: Array  # (B, H, T_q, d)
+    mask: Array | None  # bool, True = may attend
+
+
+class LayerDrawn(NamedTuple):
+    """The float32 arrays of one call of a whole layer."""
+
+    x: Array  # (B, T, D)
+    params: dict[str, Array]  # w_q (D, D), b_q (D,), and so on
+    d_out: Array  # (B, T, D)
+    num_heads: int
+
+
+class Problem(NamedTuple):
+    """Sizes of attention, written ``B,H[/H_kv],T_q[,T_k],d``."""
+
+    B: int
+    H: int
+    H_kv: int
+    T_q: int
+    T_k: int
+    d: int
+
+    @property
+    def multiply_adds(self) -> int:
+        """Those of ``q k^T``: a measure of how long it takes."""
+        return self.B * self.H * self.T_q * self.T_k * self.d
+
+    def cases(self, *, masks: bool = False) -> list[Case]:
+        """Return what is worth measuring: one query has no future, and decoding no backward."""
+        is_decode, is_square = self.T_q == 1, self.T_q == self.T_k
+        kinds = [Case(), *[Case(is_causal=True)] * is_square]
+        if masks:
+            kinds += [Case(mask="padding"), *[Case(mask="full")] * (not is_decode)]
+        passes = [False] if is_decode else [False, True]
+        return [kind._replace(backward=backward) for backward in passes for kind in kinds]
+
+    def draw(self, case: Case, *, seed: int = 0) -> Drawn:
+        """Return random arrays; every query may attend to something."""
+        B, H, H_kv, T_q, T_k, d = self
+        rng = np.random.default_rng(seed)
+        q, d_out = (_normal(rng, B, H, T_q, d) for _ in range(2))
+        k, v = (_normal(rng, B, H_kv, T_k, d) for _ in range(2))
+        mask = None
+        if case.mask == "padding":
+            lengths = rng.integers((T_k + 1) // 2, T_k + 1, size=(B, 1, 1, 1))
+            mask = np.arange(T_k) < lengths
+        elif case.mask == "full":
+            mask = rng.random((B, 1, T_q, T_k)) < 0.7
+            mask[..., 0] = True
+        return Drawn(q, k, v, d_out, mask)
+
+
+class LayerProblem(NamedTuple):
+    """Sizes of a whole self-attention layer, written ``layer B,T,D,H``."""
+
+    B: int
+    T: int
+    D: int
+    H: int
+
+    @property
+    def multiply_adds(self) -> int:
+        """Those of the projections and of ``q k^T``."""
+        return self.B * self.T * self.D * (4 * self.D + self.T)
+
+    def cases(self, *, masks: bool = False) -> list[Case]:
+        """Return forward and forward with backward; a layer adds nothing to what masks cost."""
+        return [Case(), Case(backward=True)]
+
+    def draw(self, case: Case, *, seed: int = 0) -> LayerDrawn:
+        """Return random arrays, the biases random too."""
+        B, T, D, H = self
+        rng = np.random.default_rng(seed)
+        params = {}
+        for letter in "qkvo":
+            params[f"w_{letter}"] = _normal(rng, D, D) / np.float32(np.sqrt(D))
+            params[f"b_{letter}"] = _normal(rng, D)
+        return LayerDrawn(_normal(rng, B, T, D), params, _normal(rng, B, T, D), H)
+
+
+def parse(name: str) -> Problem | LayerProblem:
+    """Read sizes as they are written in tables.
+
+    Parameters
+    ----------
+    name : str
+        ``B,H[/H_kv],T_q[,T_k],d`` for attention, ``layer B,T,D,H`` for a whole layer.
+
+    Returns
+    -------
+    Problem or LayerProblem
+
+    Raises
+    ------
+    ConfigError
+        It is written otherwise, or the heads do not divide.
+
+    Examples
+    --------
+    >>> parse("8,32/8,1,4096,128")
+    Problem(B=8, H=32, H_kv=8, T_q=1, T_k=4096, d=128)
+    >>> parse("layer 4,128,768,12")
+    LayerProblem(B=4, T=128, D=768, H=12)
+    """
+    n = r"([1-9]\d*)"
+    if found := re.fullmatch(f"layer {n},{n},{n},{n}", name):
+        layer = LayerProblem(*map(int, found.groups()))
+        if layer.D % layer.H == 0:
+            return layer
+    if found := re.fullmatch(f"{n},{n}(?:/{n})?,{n}(?:,{n})?,{n}", name):
+        B, H, H_kv, T_q, T_k, d = found.groups()
+        problem = Problem(int(B), int(H), int(H_kv or H), int(T_q), int(T_k or T_q), int(d))
+        if problem.H % problem.H_kv == 0:
+            return problem
+    raise ConfigError(
+        f"shape: expected B,H[/H_kv],T_q[,T_k],d or layer B,T,D,H; got {describe(name)}"
+    )
+
+
+def _normal(rng: np.random.Generator, *shape: int) -> Array:
+    """Return standard normal float32 numbers."""
+    return rng.standard_normal(shape, dtype=np.float32)

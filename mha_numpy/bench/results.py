@@ -1,0 +1,154 @@
+"""What a benchmark is asked and what it has found."""
+
+import shlex
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from mha_numpy.bench.contestants import CONTESTANTS, OURS
+from mha_numpy.bench.machine import cores
+from mha_numpy.bench.timing import Ratio
+from mha_numpy.core.checks import check_count, check_number
+from mha_numpy.errors import BackendError, ConfigError, describe
+from mha_numpy.nn import MultiHeadAttention
+
+AGAINST = ("torch", "jax", "onnxruntime", "numpy")  # loops take minutes where these take seconds
+TOLERANCE = 1e-4  # of float32 results, see `figures.difference`
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to measure, and how.
+
+    Parameters
+    ----------
+    ours : str
+        The backend that is compared with all others.
+    against : tuple of str
+        Names in `CONTESTANTS`; those that are not installed are left out and reported. Ours
+        against itself shows how much of a ratio is noise.
+    only : str
+        Measure only what has this in its name; default everything.
+    threads : int
+        For all alike; default one for each core.
+    seconds : float
+        Budget of a measurement; at least five pairs are measured whatever it is.
+    mask : bool
+        Add the cases with a boolean mask.
+    quick : bool
+        A rough look: short shapes only, a tenth of the seconds, no further figures.
+
+    Raises
+    ------
+    ConfigError, BackendError
+        A value is impossible, or our backend cannot run here.
+
+    Examples
+    --------
+    >>> Settings(ours="numpy", against=("torch",), threads=2, quick=True).command
+    'mha-numpy bench --ours numpy --against torch --threads 2 --quick'
+    """
+
+    ours: str = "numba"
+    against: tuple[str, ...] = AGAINST
+    only: str = ""
+    threads: int = field(default_factory=cores)
+    seconds: float = 2.0
+    mask: bool = False
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ours not in OURS:
+            raise ConfigError(f"ours: expected one of {', '.join(OURS)}; got {self.ours!r}")
+        for name in self.against:
+            if name not in CONTESTANTS:
+                raise ConfigError(
+                    f"against: expected some of {','.join(CONTESTANTS)}; got {describe(name)}"
+                )
+        check_count("threads", self.threads)
+        check_number("seconds", self.seconds, positive=True)
+        if not CONTESTANTS[self.ours].is_here:
+            raise BackendError(f"ours: {self.ours} needs {CONTESTANTS[self.ours].install}")
+        MultiHeadAttention(1, 1, backend=self.ours)  # raises where there is no such backend
+
+    @property
+    def budget(self) -> float:
+        """The seconds of one measurement."""
+        return self.seconds / 10 if self.quick else self.seconds
+
+    @property
+    def others(self) -> list[str]:
+        """Whom ours is compared with: those that are installed."""
+        return [name for name in self.against if CONTESTANTS[name].is_here]
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Who is not installed, and what would install it."""
+        missing = [name for name in self.against if not CONTESTANTS[name].is_here]
+        return {name: CONTESTANTS[name].install for name in missing}
+
+    @property
+    def command(self) -> str:
+        """The shell command that measures the same again."""
+        words = ["mha-numpy", "bench"]
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if value == setting.default:
+                continue
+            words.append(f"--{setting.name}")
+            if value is not True:
+                words.append(",".join(value) if isinstance(value, tuple) else str(value))
+        return shlex.join(words)
+
+
+class Cell(NamedTuple):
+    """Ours against another in one case of one shape."""
+
+    shape: str
+    case: str
+    other: str
+    ratio: Ratio  # the other's time / ours
+    ours_ms: float  # medians
+    other_ms: float
+    pairs: int
+    difference: float | None  # of the results; None: NaN
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both have computed the same."""
+        return self.difference is not None and self.difference <= TOLERANCE
+
+
+class Fact(NamedTuple):
+    """A single figure, or why there is none."""
+
+    what: str
+    who: str
+    value: float | None
+    unit: str  # "x" for a ratio
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that was found."""
+
+    settings: Settings
+    machine: dict[str, str]
+    cells: list[Cell]
+    facts: list[Fact]
+
+    @property
+    def all_agree(self) -> bool:
+        """Whether no result differs from ours."""
+        return all(cell.agrees for cell in self.cells)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all as numbers, strings, lists and dicts, for JSON."""
+        return {
+            "command": self.settings.command,
+            "settings": {f.name: getattr(self.settings, f.name) for f in fields(self.settings)},
+            "machine": self.machine,
+            "absent": self.settings.absent,
+            "cells": [{**cell._asdict(), "ratio": cell.ratio._asdict()} for cell in self.cells],
+            "facts": [fact._asdict() for fact in self.facts],
+        }

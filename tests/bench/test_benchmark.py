@@ -1,0 +1,336 @@
+"""Worker processes, single measurements, the plan, and the program from end to end."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mha_numpy import cli
+from mha_numpy.bench import Fact, Settings, benchmark, worker
+from mha_numpy.bench.adapters import our_attention
+from mha_numpy.bench.contestants import CONTESTANTS
+from mha_numpy.bench.figures import compare, difference
+from mha_numpy.bench.measure import CLEAR_REFS
+from mha_numpy.bench.plan import plan
+from mha_numpy.bench.problems import SHAPES, Case, parse
+from mha_numpy.bench.report import BEGIN, END
+from mha_numpy.bench.worker import THREADS, MeasurementError
+from mha_numpy.errors import BackendError, ConfigError
+
+NUMPY = {"ours": "numpy", "against": ("numpy",), "threads": 1, "seconds": 0.01}
+
+
+@pytest.fixture
+def ask():
+    with worker.worker(threads=1) as ask:
+        yield ask
+
+
+def children():
+    """Return the process ids of our children, as Linux knows them."""
+    threads = Path("/proc/self/task").iterdir()
+    return {child for thread in threads for child in (thread / "children").read_text().split()}
+
+
+def state_of(child):
+    """Return what a process is doing, as Linux abbreviates it: T is stopped."""
+    return Path("/proc", child, "stat").read_text().rpartition(")")[2].split()[0]
+
+
+class TestWorker:
+    @pytest.fixture
+    def script(self, monkeypatch):
+        """Let workers run a script instead of the measurements."""
+
+        def use(text):
+            monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", text])
+
+        return use
+
+    def test_threads_are_in_the_environment_before_anything_is_imported(self, script):
+        script("import json, os\nwhile job := input(): print(json.dumps(dict(os.environ)))")
+        with worker.worker(threads=3, NUMBA_CACHE_DIR="there") as ask:
+            environment = ask("anything")
+        assert {environment[name] for name in THREADS} == {"3"}
+        assert environment["NUMBA_CACHE_DIR"] == "there"
+        assert environment["PATH"] == os.environ["PATH"]
+
+    def test_a_job_comes_with_the_threads(self, script):
+        script("while job := input(): print(job)")
+        with worker.worker(threads=2) as ask:
+            for number in range(3):
+                job = {"measure": "turn", "threads": 2, "number": number}
+                assert ask("turn", number=number) == job
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("input(); raise ValueError('first\\nlast')", "failed: last"),
+            ("input(); import sys; sys.exit(3)", "failed: exit code 3"),
+            ("raise SystemExit('at once')", "failed: at once"),
+            ("input(); import os; os.abort()", "failed: exit code -6"),
+        ],
+    )
+    def test_a_process_that_ends_says_why(self, script, text, message):
+        script(text)
+        with worker.worker(threads=1) as ask:
+            for _ in range(2):  # and stays ended
+                with pytest.raises(MeasurementError, match=f"^{message}$"):
+                    ask("anything")
+
+    @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+    def test_it_is_stopped_between_jobs(self):
+        before = children()
+        with worker.worker(threads=1) as ask:
+            ask("first_call", who="numpy", shape="1,2,5,4")
+            (child,) = children() - before
+            deadline = perf_counter() + 10
+            while state_of(child) != "T":  # not at once, but soon
+                assert perf_counter() < deadline, state_of(child)
+
+    def test_nobody_waits_for_it_after_an_interruption(self, script):
+        script("import time; time.sleep(10)")
+        start = perf_counter()
+        with pytest.raises(KeyboardInterrupt), worker.worker(threads=1):
+            raise KeyboardInterrupt
+        assert perf_counter() - start < 9
+
+
+class TestMeasurements:
+    def test_results(self, ask, tmp_path):
+        case = Case(backward=True, is_causal=True)
+        ask("results", who="numpy", shape="2,6/3,5,7,4", case=case, path=str(tmp_path / "x.npz"))
+        expected = our_attention("numpy", parse("2,6/3,5,7,4").draw(case), case, 1).call()
+        with np.load(tmp_path / "x.npz") as found:
+            assert difference(list(found.values()), expected) == 0
+
+    def test_turn(self, ask):
+        short = ask("turn", who="numpy", shape="1,1,2,4", case=Case())
+        long = ask("turn", who="numpy", shape="8,8,256,64", case=Case())
+        assert 0 < short < long
+
+    @pytest.mark.skipif(not os.access(CLEAR_REFS, os.W_OK), reason="needs Linux's clear_refs")
+    def test_memory_is_that_of_the_call_alone(self, ask):
+        scores = 2 * 1024 * 1024 * 4  # bytes
+        small = ask("memory", who="numpy", shape="1,2,1024,8")
+        assert 2 * scores < small < 16 * scores
+        assert 3 * small < ask("memory", who="numpy", shape="1,2,2048,8") < 5 * small
+        assert ask("memory", who="numpy", shape="1,2,1024,8") < 1.2 * small
+
+    def test_errors(self, ask):
+        assert ask("errors", ours="numpy", other="numpy", count=4) == [1.0] * 4
+
+    def test_difference(self):
+        one, large = np.array([0.5, -1.0]), np.array([0.0, 50.0])
+        assert difference([one, large], [one, large]) == 0
+        assert difference([one + 0.25, large], [one, large]) == 0.25
+        assert difference([one, large + 5], [one, large]) == 0.1
+        assert difference([np.array([np.nan, 0.0]), large], [one, large]) is None
+        assert difference([one, large], [one, np.array([np.nan, 0.0])]) is None
+        with pytest.raises(ValueError):
+            difference([one], [one, large])
+
+
+def test_compare():
+    cells = compare(Settings(**NUMPY, mask=True), "2,4,16,16", "numpy")
+    assert [cell.case for cell in cells] == [
+        case.name for case in parse("2,4,16,16").cases(masks=True)
+    ]
+    for cell in cells:
+        assert (cell.shape, cell.other, cell.difference) == ("2,4,16,16", "numpy", 0)
+        assert cell.pairs >= 5
+        assert 0 < cell.ratio.low <= cell.ratio.median <= cell.ratio.high
+        assert 0 < cell.ours_ms < 1000
+
+
+def test_only_those_with_a_backward_are_asked_for_it(monkeypatch):
+    monkeypatch.setitem(CONTESTANTS, "numpy", CONTESTANTS["numpy"]._replace(has_backward=False))
+    cells = compare(Settings(**NUMPY), "1,2,4,4", "numpy")
+    assert [cell.case for cell in cells] == ["fwd", "fwd causal"]
+
+
+class TestPlan:
+    def test_everything(self):
+        names = [task.name for task in plan(Settings(**NUMPY))]
+        assert names == [*SHAPES, "import", "compile", "memory", "scaling", "error"]
+
+    def test_quick(self):
+        names = [task.name for task in plan(Settings(**NUMPY, quick=True))]
+        assert names == [
+            "2,4,16,16", "4,12,128,64", "4,8,128,512,64", "8,32/8,1,4096,128", "import",
+        ]  # fmt: skip
+
+    def test_who_has_no_layer_is_not_compared_with_it(self, monkeypatch):
+        monkeypatch.setitem(CONTESTANTS, "numpy", CONTESTANTS["numpy"]._replace(layer=None))
+        assert not [task for task in plan(Settings(**NUMPY)) if "layer" in task.name]
+
+    def test_only(self):
+        found = benchmark(Settings(**NUMPY, only="impo"))
+        ((what, who, seconds, unit, note),) = found.facts
+        assert (what, who, unit, note) == ("import", "mha_numpy", "s", "")
+        assert 0.01 < seconds < 60
+        assert found.cells == []
+
+    def test_what_cannot_be_measured_says_why(self):
+        found = [
+            benchmark(Settings(**NUMPY, only=name)).facts[0] for name in ("compile", "scaling")
+        ]
+        assert found == [
+            Fact("compile", "our NumPy", None, "", "skipped: nothing is compiled"),
+            Fact("scaling", "our NumPy", None, "", "skipped: one thread is all there is"),
+        ]
+
+    def test_a_measurement_that_fails_leaves_the_others(self, monkeypatch):
+        monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", "raise SystemExit('broken')"])
+        found = benchmark(Settings(**NUMPY, only="layer"))
+        assert found.cells == []
+        assert found.facts == [
+            Fact(shape, "our NumPy", None, "", "failed: broken") for shape in SHAPES[-2:]
+        ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"ours": "torch"}, "ours: expected one of numba, loops, numpy; got 'torch'"),
+        ({"against": ("torch", "tf")}, "against: expected some of torch,jax,.*; got 'tf'"),
+        ({"threads": 0}, "threads: expected an integer >= 1; got 0"),
+        ({"seconds": 0.0}, "seconds: expected a number > 0; got 0.0"),
+        ({"seconds": float("inf")}, "seconds: expected a finite number; got inf"),
+    ],
+)
+def test_impossible_settings(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        Settings(**NUMPY | wrong)
+
+
+def test_a_backend_that_cannot_run(monkeypatch):
+    absent = CONTESTANTS["numba"]._replace(packages=("no_such_package",))
+    monkeypatch.setitem(CONTESTANTS, "numba", absent)
+    with pytest.raises(BackendError, match="^ours: numba needs pip install numba$"):
+        Settings()
+
+
+class TestCommand:
+    QUICK = ("bench", "--ours", "numpy", "--against", "numpy", "--quick", "--seconds", "0.1")
+
+    def test_from_end_to_end(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        page = tmp_path / "page.md"
+        page.write_text(f"# How fast\n\n{BEGIN}\n{END}\n")
+        code = cli.main([
+            *self.QUICK, "--only", "2,4,16", "--threads", "1", "--json", "all.json",
+            "--markdown", "report.md", "--write", "page.md", "--chart", "chart.png",
+        ])  # fmt: skip
+        printed = capsys.readouterr()
+        assert (code, printed.err) == (0, "")
+        assert "our NumPy: its time / that of our NumPy, median (quartiles)" in printed.out
+        assert printed.out.count("\n2,4,16,16 ") == 2
+        assert printed.out.splitlines()[-4:] == [
+            "wrote all.json", "wrote report.md", "wrote page.md", "wrote chart.png",
+        ]  # fmt: skip
+        report = (tmp_path / "report.md").read_text()
+        assert page.read_text() == f"# How fast\n\n{BEGIN}\n{report}{END}\n"
+        command = "mha-numpy bench --ours numpy --against numpy --only 2,4,16 --threads 1"
+        assert f"Measured by `{command} --seconds 0.1 --quick` on:" in report
+        found = json.loads((tmp_path / "all.json").read_text())
+        assert [cell["case"] for cell in found["cells"]] == [
+            "fwd", "fwd causal", "fwd+bwd", "fwd+bwd causal",
+        ]  # fmt: skip
+        assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_results_that_differ_are_exit_code_1(self, monkeypatch, capsys):
+        monkeypatch.setattr("mha_numpy.bench.results.TOLERANCE", -1.0)
+        assert cli.main([*self.QUICK, "--only", "2,4,16"]) == 1
+        assert "RESULTS DIFFER: 0e+00" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--only", "9,9"], "only: expected part of one of '2,4,16,16' '4,12,128,64'"),
+            (["--against", "torch,tf"], "against: expected some of torch,jax,"),
+            (["--against", ""], "against: expected some of torch,jax,"),
+            (["--ours", "torch"], "ours: expected one of numba, loops, numpy; got 'torch'"),
+            (["--threads", "0"], "threads: expected an integer >= 1; got 0"),
+            (["--threads", "two"], "argument --threads: invalid int value: 'two'"),
+            (["--seconds", "-1"], "seconds: expected a number > 0; got -1.0"),
+            (["--json", "missing/all.json"], "json: expected a file in a folder that exists"),
+            (["--markdown", "."], "markdown: expected a file in a folder that exists; got ."),
+            (["--write", "missing.md"], "write: cannot read missing.md"),
+            (["--write", "page.md"], "write: expected a page with one line <!-- benchmark: begin"),
+            (["--write", "bytes.md"], "write: cannot read bytes.md as text"),
+            (["--chart", "chart.gif"], "chart: expected a file .png; got chart.gif"),
+        ],
+    )
+    def test_wrong_use_is_one_line_before_anything_is_measured(
+        self, tmp_path, monkeypatch, capsys, arguments, message
+    ):
+        monkeypatch.chdir(tmp_path)
+        Path("page.md").write_text("no place")
+        Path("bytes.md").write_bytes(b"\xff\xfe\xff")
+        monkeypatch.setattr(worker, "COMMAND", ["no such program"])
+        try:
+            code = cli.main([*self.QUICK, *arguments])
+        except SystemExit as stop:  # from argparse
+            code = stop.code
+        printed = capsys.readouterr()
+        assert (code, printed.out) == (2, "")
+        assert message in printed.err
+        assert printed.err.count("\n") == 1
+
+    def test_a_folder_that_cannot_be_written_to(self, monkeypatch, capsys):
+        if not Path("/proc/self").exists():
+            pytest.skip("needs a folder that nobody can write to")
+        assert cli.main([*self.QUICK, "--only", "import", "--json", "/proc/self/all.json"]) == 2
+        assert "cannot write /proc/self/all.json: " in capsys.readouterr().err
+
+
+class TestCompile:
+    @pytest.fixture
+    def kernels(self, monkeypatch):
+        """Stand in for the kernels, which take long."""
+        stats = SimpleNamespace(cache_path=str(Path("where", "it", "is")))
+        parts = {
+            "ahead": {"compile_all": lambda: iter(["forward float32", "forward float64"])},
+            "loops": {"forward": SimpleNamespace(stats=stats)},
+        }
+        for name, contents in parts.items():
+            module = ModuleType(f"mha_numpy.kernels.{name}")
+            vars(module).update(contents)
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        return stats
+
+    def test_a_line_for_each_step_and_the_place(self, kernels, capsys):
+        assert cli.main(["compile"]) == 0
+        first, second, last = capsys.readouterr().out.splitlines()
+        assert first.endswith(" s  forward float32")
+        assert second.endswith(" s  forward float64")
+        assert last == f"kept in {Path('where', 'it', 'is')}"
+
+    def test_without_a_place(self, kernels, capsys):
+        kernels.cache_path = None
+        assert cli.main(["compile"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1].startswith("not kept: ")
+
+    def test_the_real_kernels(self, capsys):
+        pytest.importorskip("numba")
+        assert cli.main(["compile"]) == 0
+        *steps, last = capsys.readouterr().out.splitlines()
+        assert [step.split("s  ")[1] for step in steps if "float64" in step]
+        assert Path(last.removeprefix("kept in ")).is_dir()
+
+    def test_without_numba(self):
+        result = subprocess.run(
+            [sys.executable, "-c", "import sys; sys.modules['numba'] = None\n"
+             "from mha_numpy import cli; sys.exit(cli.main(['compile']))"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("mha-numpy compile: numba cannot be used (import of numba ")
+        assert result.stderr.endswith("): pip install numba\n")

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from mha_numpy.bench.problems import SHAPES, Case, LayerProblem, Problem, parse
+from mha_numpy.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("4,12,128,64", Problem(4, 12, 12, 128, 128, 64)),
+        ("1,32/8,1024,128", Problem(1, 32, 8, 1024, 1024, 128)),
+        ("4,8,128,512,64", Problem(4, 8, 8, 128, 512, 64)),
+        ("8,32/8,1,4096,128", Problem(8, 32, 8, 1, 4096, 128)),
+        ("layer 1,1024,768,12", LayerProblem(1, 1024, 768, 12)),
+    ],
+)
+def test_parse(name, expected):
+    assert parse(name) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "4", "1,2,3", "1,2,3,4,5,6", "1,6/4,8,8", "0,2,3,4", "1, 2,3,4", "-1,2,3,4",
+        "layer 1,2,10,3",
+    ],
+)  # fmt: skip
+def test_what_is_no_shape(name):
+    with pytest.raises(ConfigError, match=r"shape: expected B,H\[/H_kv\],T_q\[,T_k\],d or layer"):
+        parse(name)
+
+
+def names(shape, masks):
+    return [case.name for case in parse(shape).cases(masks=masks)]
+
+
+def test_cases():
+    assert names("4,12,128,64", False) == ["fwd", "fwd causal", "fwd+bwd", "fwd+bwd causal"]
+    assert names("4,12,128,64", True)[:4] == ["fwd", "fwd causal", "fwd padding", "fwd mask"]
+    assert names("4,8,128,512,64", True) == [
+        "fwd", "fwd padding", "fwd mask", "fwd+bwd", "fwd+bwd padding", "fwd+bwd mask",
+    ]  # fmt: skip
+    assert names("8,32/8,1,4096,128", True) == ["fwd", "fwd padding"]
+    assert names("layer 4,128,768,12", True) == ["fwd", "fwd+bwd"]
+
+
+def test_drawn_arrays():
+    drawn = Problem(4, 6, 3, 5, 7, 11).draw(Case())
+    assert (drawn.q.shape, drawn.k.shape, drawn.v.shape) == ((4, 6, 5, 11), *[(4, 3, 7, 11)] * 2)
+    assert drawn.d_out.shape == drawn.q.shape
+    assert drawn.mask is None
+    assert {x.dtype for x in drawn[:4]} == {np.dtype("float32")}
+    again, other = (Problem(4, 6, 3, 5, 7, 11).draw(Case(), seed=seed) for seed in (0, 1))
+    assert np.array_equal(drawn.k, again.k)
+    assert not np.array_equal(drawn.k, other.k)
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("padding", (4, 1, 1, 7)), ("full", (4, 1, 5, 7))])
+def test_masks_hide_something_and_leave_something_to_every_query(kind, shape):
+    for seed in range(20):
+        mask = Problem(4, 6, 3, 5, 7, 11).draw(Case(mask=kind), seed=seed).mask
+        assert mask.shape == shape
+        assert mask.dtype == bool
+        assert mask.any(axis=-1).all()
+        if kind == "padding":
+            assert np.array_equal(mask, np.sort(mask)[..., ::-1])
+    assert not mask.all()
+
+
+def test_layer_arrays():
+    drawn = LayerProblem(2, 5, 12, 3).draw(Case())
+    assert drawn.x.shape == drawn.d_out.shape == (2, 5, 12)
+    assert drawn.num_heads == 3
+    assert {name: array.shape for name, array in drawn.params.items()} == {
+        f"{kind}_{letter}": (12, 12) if kind == "w" else (12,) for letter in "qkvo" for kind in "wb"
+    }
+    assert all(array.dtype == np.float32 and array.any() for array in drawn.params.values())
+
+
+def test_the_shapes_that_are_measured_are_written_well():
+    assert len({parse(shape) for shape in SHAPES}) == len(SHAPES) == 9

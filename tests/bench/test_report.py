@@ -1,0 +1,197 @@
+"""Tables, Markdown, JSON, the generated part of a page, the chart; from figures made up here."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+
+from mha_numpy.bench import Cell, Fact, Ratio, Results, Settings
+from mha_numpy.bench.chart import ratio_chart
+from mha_numpy.bench.contestants import CONTESTANTS
+from mha_numpy.bench.files import Files
+from mha_numpy.bench.report import BEGIN, END, replace_generated, sections, to_json, to_markdown
+from mha_numpy.errors import ConfigError
+
+CELLS = [
+    Cell("1,2,5,4", "fwd", "torch", Ratio(2.0, 1.875, 2.25), 0.5, 1.0, 30, 1e-7),
+    Cell("1,2,5,4", "fwd+bwd causal", "torch", Ratio(0.5, 0.25, 0.75), 1234.5, 617.0, 5, 1e-7),
+    Cell("3,4/2,1,9,8", "fwd", "torch", Ratio(1.0, 1.0, 1.0), 2.0, 2.0, 7, 0.25),
+    Cell("1,2,5,4", "fwd", "loops", Ratio(4.0, 4.0, 4.0), 0.6, 2.4, 9, None),
+]
+FACTS = [
+    Fact("import", "mha_numpy", 0.0834, "s"),
+    Fact("peak memory", "PyTorch", 1063.2, "MB"),
+    Fact("memory", "our NumPy", None, "", "skipped: no account of it"),
+]
+
+
+def made_up(cells=tuple(CELLS), facts=tuple(FACTS), **settings):
+    settings = Settings(ours="numpy", against=("torch", "loops"), threads=2, **settings)
+    return Results(settings, {"processor": "abacus", "cores": "2"}, list(cells), list(facts))
+
+
+@pytest.fixture(autouse=True)
+def everybody_is_here(monkeypatch):
+    for name in ("torch", "loops"):
+        monkeypatch.setitem(CONTESTANTS, name, CONTESTANTS[name]._replace(packages=()))
+
+
+def test_tables():
+    summary, torch, loops, times, facts = sections(made_up())
+    assert summary == (
+        "mha-numpy bench --ours numpy --against torch,loops --threads 2\n"
+        "processor abacus, cores 2"
+    )  # fmt: skip
+    assert torch.title == "PyTorch: its time / that of our NumPy, median (quartiles)"
+    assert torch.columns == ["shape", "fwd", "fwd+bwd causal"]
+    assert torch.rows == [
+        ["1,2,5,4", "2.00 (1.88-2.25)", "0.50 (0.25-0.75)"],
+        ["3,4/2,1,9,8", "RESULTS DIFFER: 2e-01", ""],
+    ]
+    assert torch.bad_rows == {1}
+    assert loops.rows == [["1,2,5,4", "RESULTS DIFFER: NaN"]]
+    assert loops.bad_rows == {0}
+    assert times.rows == [["1,2,5,4", "0.5", "1234"], ["3,4/2,1,9,8", "2", ""]]
+    assert [row[1:] for row in facts.rows] == [
+        ["mha_numpy", "0.0834 s"],
+        ["PyTorch", "1063 MB"],
+        ["our NumPy", "skipped: no account of it"],
+    ]
+
+
+def test_who_is_absent_is_named_with_what_to_install(monkeypatch):
+    absent = CONTESTANTS["torch"]._replace(packages=("no_such_package",))
+    monkeypatch.setitem(CONTESTANTS, "torch", absent)
+    said = list(sections(made_up(cells=[], facts=[])))[1:]
+    assert said == [
+        "PyTorch is not installed: "
+        "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    ]
+
+
+def test_all_agree():
+    assert made_up(CELLS[:2]).all_agree
+    assert not made_up(CELLS[:3]).all_agree
+    assert not made_up([CELLS[3]]).all_agree
+
+
+def test_markdown():
+    text = to_markdown(made_up())
+    assert text.startswith(
+        "Measured by `mha-numpy bench --ours numpy --against torch,loops --threads 2` on:\n\n"
+        "- processor: abacus\n- cores: 2\n\n"
+    )
+    assert (
+        "| shape | fwd | fwd+bwd causal |\n"
+        "| --- | --- | --- |\n"
+        "| 1,2,5,4 | 2.00 (1.88-2.25) | 0.50 (0.25-0.75) |\n"
+    ) in text
+    assert "| import | mha_numpy | 0.0834 s |\n" in text
+
+
+def test_json():
+    read = json.loads(to_json(made_up()))
+    assert read["command"] == "mha-numpy bench --ours numpy --against torch,loops --threads 2"
+    assert read["machine"] == {"processor": "abacus", "cores": "2"}
+    assert read["cells"][0] == {
+        "shape": "1,2,5,4", "case": "fwd", "other": "torch",
+        "ratio": {"median": 2.0, "low": 1.875, "high": 2.25},
+        "ours_ms": 0.5, "other_ms": 1.0, "pairs": 30, "difference": 1e-7,
+    }  # fmt: skip
+    assert read["cells"][3]["difference"] is None
+    assert read["facts"][2]["note"] == "skipped: no account of it"
+    assert read["settings"]["seconds"] == 2.0
+
+
+def test_the_command_has_every_option_that_matters():
+    settings = Settings(
+        ours="numpy", against=("loops",), only="layer 4", threads=3, seconds=0.5, mask=True,
+        quick=True,
+    )  # fmt: skip
+    assert settings.command == (
+        "mha-numpy bench --ours numpy --against loops --only 'layer 4' --threads 3 "
+        "--seconds 0.5 --mask --quick"
+    )
+
+
+PAGE = f"above\n\n{BEGIN}\nold\n{END}\n\nbelow\n"
+
+
+def test_only_what_is_between_the_markers_is_replaced():
+    once = replace_generated(PAGE, "new\n")
+    assert once == f"above\n\n{BEGIN}\nnew\n{END}\n\nbelow\n"
+    assert replace_generated(once, "new\n") == once
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["", f"{BEGIN}\n", f"{END}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n", PAGE + PAGE],
+)
+def test_a_page_without_a_place_for_the_report(page):
+    with pytest.raises(ConfigError, match="write: expected a page with one line"):
+        replace_generated(page, "new\n")
+
+
+def test_files(tmp_path):
+    (tmp_path / "page.md").write_text(PAGE)
+    names = ("all.json", "report.md", "page.md", "chart.png")
+    paths = [tmp_path / name for name in names]
+    results = made_up()
+    assert Files(*paths).save(results) == paths
+    assert paths[0].read_text() == to_json(results)
+    assert paths[1].read_text() == to_markdown(results)
+    assert paths[2].read_text() == replace_generated(PAGE, to_markdown(results))
+    assert paths[3].read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_no_chart_where_nobody_was_compared(tmp_path):
+    assert Files(chart=tmp_path / "chart.png").save(made_up(cells=[])) == []
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ConfigError, match="chart: expected a ratio"):
+        ratio_chart(made_up(cells=[]))
+
+
+def bars_of(ax):
+    """Return (case, middle, bottom, top) of all bars."""
+    return [
+        (bars.get_label(), bar.get_x() + bar.get_width() / 2, bar.get_y(), bar.get_height())
+        for bars in ax.containers
+        if hasattr(bars, "patches")
+        for bar in bars.patches
+    ]
+
+
+def test_chart():
+    picture = ratio_chart(made_up())
+    torch, loops = picture.axes
+    assert torch.get_title(loc="left").startswith("time of PyTorch / time of our NumPy")
+    assert loops.get_title(loc="left").startswith("time of our loops / time of our NumPy")
+    found = {(case, round(x)): (bottom, bottom + top) for case, x, bottom, top in bars_of(torch)}
+    assert found == {("fwd", 0): (1, 2.0), ("fwd+bwd causal", 0): (1, 0.5), ("fwd", 1): (1, 1.0)}
+    assert [text.get_text() for text in torch.texts] == ["2", "0.5", "1"]
+    assert torch.get_yscale() == "log"
+    assert any(list(line.get_ydata()) == [1, 1] for line in torch.lines)
+    assert [label.get_text() for label in loops.get_xticklabels()] == ["1,2,5,4", "3,4/2,1,9,8"]
+    assert [text.get_text() for text in picture.legends[0].texts] == ["fwd", "fwd+bwd causal"]
+    assert "PyTorch 0.5 to 2; our loops 4 to 4" in picture.get_label()
+
+
+def test_bars_are_apart_and_told_by_more_than_colour():
+    cases = ["fwd", "fwd causal", "fwd mask", "fwd+bwd", "fwd+bwd causal", "fwd+bwd padding"]
+    shapes = ["1,2,5,4", "layer 1,2,4,2"]
+    cells = [
+        Cell(shape, case, "torch", Ratio(2, 2, 2), 1, 2, 5, 0.0)
+        for shape in shapes
+        for case in cases
+    ]
+    (ax,) = ratio_chart(made_up(cells)).axes
+    middles = sorted(x for _, x, *_ in bars_of(ax))
+    assert min(b - a for a, b in pairwise(middles)) > 0.1
+    looks = {}
+    for bars in (container for container in ax.containers if hasattr(container, "patches")):
+        bar = bars.patches[0]
+        grey = sum(to_rgb(to_hex(bar.get_facecolor()))) / 3
+        looks[bars.get_label()] = (grey > 0.5, bar.get_hatch())
+    assert len(set(looks.values())) == len(cases)
