@@ -3,9 +3,10 @@
 from mha_numpy.draw.colors import fade, group_color, head_color
 from mha_numpy.draw.film import shape_film
 from mha_numpy.draw.heads import weights_by_head
+from mha_numpy.draw.kernel_blocks import kernel_blocks
 from mha_numpy.draw.save import Picture, save_figure
 
 __all__ = [
-    "Picture", "fade", "group_color", "head_color", "save_figure", "shape_film",
+    "Picture", "fade", "group_color", "head_color", "kernel_blocks", "save_figure", "shape_film",
     "weights_by_head",
 ]  # fmt: skip

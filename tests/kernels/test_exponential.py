@@ -1,0 +1,126 @@
+"""exp and tanh of Vectors against extended precision."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.kernels.exponential import exp, tanh
+from mha_numpy.kernels.simd import lanes, load, store
+from tests.kernels.drivers import by_dtype, driver, matrix
+
+EXP, TANH = 6, 16  # largest relative errors, in units of eps
+LEAST_NORMAL = {np.float32: -126 * np.log(2), np.float64: -1022 * np.log(2)}  # its logarithm
+
+
+@driver(matrix, matrix)
+def apply_exp(out, x):
+    for c in range(0, x.shape[1], lanes(x)):
+        store(out, 0, c, exp(load(x, 0, c)))
+
+
+@driver(matrix, matrix)
+def apply_tanh(out, x):
+    for c in range(0, x.shape[1], lanes(x)):
+        store(out, 0, c, tanh(load(x, 0, c)))
+
+
+def apply(function, x):
+    """Return function(x) for a few numbers; the last register is filled up with zeros."""
+    padded = np.zeros((1, -(-x.size // 64) * 64), x.dtype)
+    padded[0, : x.size] = x
+    out = np.full_like(padded, 42)
+    function(x.dtype.type)(out, padded)
+    return out[0, : x.size]
+
+
+def relative_errors(found, expected):
+    """Return the errors in units of eps."""
+    eps = np.finfo(found.dtype).eps
+    return abs((found - expected) / expected) / eps
+
+
+def nans(dtype):
+    """Return NaNs of every kind: quiet and signalling, of either sign, with odd payloads."""
+    if dtype == np.float32:
+        bits = [0x7FC00000, 0xFFC00000, 0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FA5A5A5]
+        return np.array(bits, np.uint32).view(dtype)
+    bits = [0x7FF8 << 48, 0xFFF8 << 48, (0x7FF0 << 48) + 1, (0xFFF0 << 48) + 1, 2**63 - 1,
+            2**64 - 1, 0x7FF5A5A5A5A5A5A5]  # fmt: skip
+    return np.array(bits, np.uint64).view(dtype)
+
+
+class TestExp:
+    @by_dtype
+    @pytest.mark.parametrize("low", [-1e-3, -1.0, -20.0, None])
+    def test_relative_error(self, rng, dtype, low):
+        x = np.linspace(low or LEAST_NORMAL[dtype] + 1e-3, 0, 100_000).astype(dtype)
+        expected = np.exp(x.astype(np.longdouble))
+        # beside the polynomial's, an error of n * log(2), which grows with x as its rounding does
+        assert (relative_errors(apply(apply_exp, x), expected) <= EXP + abs(x)).all()
+
+    @by_dtype
+    def test_where_the_power_of_two_changes(self, dtype):
+        halves = (np.arange(0, LEAST_NORMAL[dtype] / np.log(2) + 1, -0.5) * np.log(2)).astype(dtype)
+        x = np.concatenate([halves, np.nextafter(halves, dtype(-np.inf))])
+        expected = np.exp(x.astype(np.longdouble))
+        assert (relative_errors(apply(apply_exp, x), expected) <= EXP + abs(x)).all()
+
+    @by_dtype
+    def test_no_power_is_subnormal(self, dtype):
+        tiny, bound = np.finfo(dtype).tiny, LEAST_NORMAL[dtype]
+        x = np.array([bound - 1e-3, bound - 1, 1.2 * bound, -1e4, -1e30, np.finfo(dtype).min,
+                      -np.inf], dtype)  # fmt: skip
+        assert (apply(apply_exp, x) == 0).all()
+        around = np.linspace(bound - 0.01, bound + 0.01, 1001).astype(dtype)
+        found = apply(apply_exp, around)
+        # the smallest that is not 0 may fall short of the least normal number by its rounding
+        eps = np.finfo(dtype).eps
+        assert ((found == 0) | (found >= tiny * (1 - (2 + abs(bound)) * eps))).all()
+        assert (found[around > bound + 1e-4] > 0).all()
+
+    @by_dtype
+    def test_of_zero_is_exactly_one(self, dtype):
+        assert (apply(apply_exp, np.array([0.0, -0.0], dtype)) == 1).all()
+        assert (apply(apply_exp, -np.geomspace(1e-37, 1e-9, 50).astype(dtype)) <= 1).all()
+
+    @by_dtype
+    def test_nan_stays(self, dtype):
+        assert np.isnan(apply(apply_exp, nans(dtype))).all()
+
+    @by_dtype
+    def test_falls_with_x(self, dtype):
+        x = np.linspace(-5, 0, 20_001).astype(dtype)
+        found = apply(apply_exp, x)
+        assert (np.diff(found) >= 0).all()
+        assert found.max() == 1
+
+
+class TestTanh:
+    @by_dtype
+    @pytest.mark.parametrize("high", [1e-3, 0.1, 1.0, 5.0, 25.0])
+    def test_relative_error(self, dtype, high):
+        x = np.linspace(-high, high, 100_000).astype(dtype)
+        expected = np.tanh(x.astype(np.longdouble))
+        assert (relative_errors(apply(apply_tanh, x), expected) <= TANH).all()
+
+    @by_dtype
+    def test_small_numbers_keep_their_relative_accuracy(self, dtype):
+        x = np.geomspace(np.finfo(dtype).tiny * 16, 1e-2, 1000).astype(dtype)
+        x = np.concatenate([x, -x])
+        expected = np.tanh(x.astype(np.longdouble))
+        assert (relative_errors(apply(apply_tanh, x), expected) <= TANH).all()
+        assert (apply(apply_tanh, np.array([0.0, -0.0], dtype)) == 0).all()
+
+    @by_dtype
+    def test_saturates(self, dtype):
+        x = np.array([20.5, 40, 1e4, np.finfo(dtype).max, np.inf], dtype)
+        assert (apply(apply_tanh, x) == 1).all()
+        assert (apply(apply_tanh, -x) == -1).all()
+
+    @by_dtype
+    def test_never_leaves_its_range(self, dtype):
+        found = apply(apply_tanh, np.linspace(-30, 30, 60_001).astype(dtype))
+        assert abs(found).max() == 1
+
+    @by_dtype
+    def test_nan_stays(self, dtype):
+        assert np.isnan(apply(apply_tanh, nans(dtype))).all()

@@ -1,0 +1,228 @@
+"""Vectors against NumPy, with every pair of special numbers."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numba import types
+
+from mha_numpy.kernels.simd import (
+    bits_from_lanes,
+    full,
+    lanes,
+    lanes_from_bits,
+    load,
+    maximum,
+    multiply_add,
+    select,
+    store,
+)
+from tests.kernels.drivers import by_dtype, count_lanes, driver, matrix, number
+
+words = types.Array(types.uint64, 1, "C")
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1.5, -2.5, 1e-30, 3e30, 7.0, 0.1]
+
+
+def pairs(dtype, count=192):
+    """Return two rows that hold every pair of special numbers, and random ones."""
+    rng = np.random.default_rng(5)
+    x, y = np.array(list(itertools.product(SPECIAL, repeat=2)), dtype).T
+    more = rng.normal(size=(2, count - len(x))).astype(dtype)
+    return np.concatenate([x, more[0]])[None], np.concatenate([y, more[1]])[None]
+
+
+@driver(matrix, matrix, matrix, number)
+def arithmetic(out, x, y, a):
+    for c in range(0, x.shape[1], lanes(x)):
+        v, w = load(x, 0, c), load(y, 0, c)
+        store(out, 0, c, v + w)
+        store(out, 1, c, v - w)
+        store(out, 2, c, v * w)
+        store(out, 3, c, v / w)
+        store(out, 4, c, v + a)
+        store(out, 5, c, v - a)
+        store(out, 6, c, v * a)
+        store(out, 7, c, v / a)
+        store(out, 8, c, a + v)
+        store(out, 9, c, a - v)
+        store(out, 10, c, a * v)
+        store(out, 11, c, a / v)
+        store(out, 12, c, 1 - v * 2)
+        store(out, 13, c, full(x, a))
+
+
+@by_dtype
+@np.errstate(all="ignore")
+def test_arithmetic(dtype):
+    x, y = pairs(dtype)
+    a = dtype(-1.3)
+    out = np.zeros((14, x.shape[1]), dtype)
+    arithmetic(dtype)(out, x, y, a)
+    expected = [x + y, x - y, x * y, x / y, x + a, x - a, x * a, x / a,
+                a + x, a - x, a * x, a / x, 1 - x * 2, np.full_like(x, a)]  # fmt: skip
+    for row, (found, wanted) in enumerate(zip(out, expected, strict=True)):
+        assert wanted.dtype == dtype
+        np.testing.assert_array_equal(found, wanted[0], err_msg=f"row {row}")
+        odd = np.isnan(found)
+        assert (np.signbit(found) == np.signbit(wanted[0]))[~odd].all(), row
+
+
+@driver(words, matrix, matrix, number)
+def comparisons(out, x, y, a):
+    L, n = lanes(x), x.shape[1] // lanes(x)
+    for block in range(n):
+        v, w = load(x, 0, block * L), load(y, 0, block * L)
+        out[block] = bits_from_lanes(v < w)
+        out[n + block] = bits_from_lanes(v == w)
+        out[2 * n + block] = bits_from_lanes(v != w)
+        out[3 * n + block] = bits_from_lanes(v < a)
+        out[4 * n + block] = bits_from_lanes(v == a)
+        out[5 * n + block] = bits_from_lanes(v != a)
+        out[6 * n + block] = bits_from_lanes(a < v)
+        out[7 * n + block] = bits_from_lanes(a == v)
+        out[8 * n + block] = bits_from_lanes(a != v)
+        out[9 * n + block] = bits_from_lanes(v != -np.inf)
+        out[10 * n + block] = bits_from_lanes(v == 0)
+
+
+@by_dtype
+@pytest.mark.parametrize("a", [1.5, -np.inf, np.nan])
+def test_comparisons(dtype, a):
+    x, y = pairs(dtype)
+    expected = [x < y, x == y, x != y, x < a, x == a, x != a, a < x, a == x, a != x,
+                x != -np.inf, x == 0]  # fmt: skip
+    L = count_lanes(dtype)
+    out = np.full((len(expected), x.shape[1] // L), 2**64 - 1, np.uint64)
+    comparisons(dtype)(out.ravel(), x, y, dtype(a))
+    bits = out[..., None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
+    assert not bits[..., L:].any()
+    for row, (found, wanted) in enumerate(zip(bits[..., :L], expected, strict=True)):
+        np.testing.assert_array_equal(found.ravel() == 1, wanted[0], err_msg=f"row {row}")
+
+
+@driver(matrix, matrix, matrix, matrix, number)
+def functions(out, x, y, z, a):
+    for c in range(0, x.shape[1], lanes(x)):
+        v, w, u = load(x, 0, c), load(y, 0, c), load(z, 0, c)
+        store(out, 0, c, maximum(v, w))
+        store(out, 1, c, select(v < w, v, w))
+        store(out, 2, c, select(v < w, a, w))
+        store(out, 3, c, select(v < w, v, a))
+        store(out, 4, c, multiply_add(v, w, u))
+        store(out, 5, c, multiply_add(a, w, u))
+        store(out, 6, c, multiply_add(v, a, u))
+        store(out, 7, c, multiply_add(v, w, a))
+
+
+def apply_functions(dtype, x, y, z, a):
+    out = np.zeros((8, x.shape[1]), dtype)
+    functions(dtype)(out, x, y, z, dtype(a))
+    return out
+
+
+@by_dtype
+def test_maximum_is_the_second_where_either_is_nan(dtype):
+    x, y = pairs(dtype)
+    found = apply_functions(dtype, x, y, x, 0)[0]
+    np.testing.assert_array_equal(found, np.where(x > y, x, y)[0])
+    assert np.isnan(found).sum() == np.isnan(y).sum() > 0
+    # so a NaN that comes first is forgotten, and one that comes second stays
+    assert not np.isnan(found[np.isnan(x[0]) & ~np.isnan(y[0])]).any()
+
+
+@by_dtype
+def test_select(dtype):
+    x, y = pairs(dtype)
+    found = apply_functions(dtype, x, y, x, 42)
+    for row, expected in enumerate([np.where(x < y, x, y), np.where(x < y, dtype(42), y),
+                                    np.where(x < y, x, dtype(42))], 1):  # fmt: skip
+        np.testing.assert_array_equal(found[row], expected[0])
+
+
+@by_dtype
+def test_multiply_add_rounds_at_most_twice(rng, dtype):
+    x, y, z = rng.normal(size=(3, 1, 512)).astype(dtype)
+    z[0, ::2] = -(x * y)[0, ::2]  # what is left is the rounding of the product
+    a = dtype(0.7)
+    found = apply_functions(dtype, x, y, z, a)[4:]
+    eps = np.finfo(dtype).eps
+    for row, (p, q, r) in enumerate([(x, y, z), (a, y, z), (x, a, z), (x, y, a)]):
+        wide = [np.asarray(n, np.longdouble) for n in (p, q, r)]
+        product, exact = wide[0] * wide[1], wide[0] * wide[1] + wide[2]
+        assert (abs(found[row] - exact) <= 0.51 * eps * (abs(product) + abs(exact))).all()
+
+
+@driver(matrix, matrix, types.intp, types.intp, types.intp, types.intp)
+def copy_one(target, source, i, j, row, column):
+    store(target, i, j, load(source, row, column))
+
+
+@by_dtype
+def test_load_and_store_at_any_column_and_row(dtype):
+    L = count_lanes(dtype)
+    source = np.arange(3 * (2 * L + 1), dtype=dtype).reshape(3, -1)[:, : 2 * L]
+    for row, column in itertools.product(range(3), range(L + 1)):
+        target = np.full((3, 2 * L + 1), -1, dtype)
+        i, j = 2 - row, L - column
+        copy_one(dtype)(target, source, i, j, row, column)
+        expected = np.full_like(target, -1)
+        expected[i, j : j + L] = source[row, column : column + L]
+        np.testing.assert_array_equal(target, expected)
+
+
+def unaligned(dtype):
+    return types.Array(number(dtype), 2, "A", aligned=False)
+
+
+@driver(unaligned, unaligned)
+def copy_unaligned(target, source):
+    store(target, 0, 0, load(source, 1, 1))
+
+
+@by_dtype
+@pytest.mark.parametrize("offset", [1, 3, 7])
+def test_load_and_store_at_any_byte(dtype, offset):
+    L = count_lanes(dtype)
+    buffer = bytearray(2 * (L + 1) * np.dtype(dtype).itemsize + offset)
+    source = np.frombuffer(buffer, dtype, offset=offset).reshape(2, -1)
+    source[:] = np.arange(source.size).reshape(source.shape)
+    target = np.frombuffer(bytearray(buffer), dtype, offset=offset).reshape(2, -1)
+    target[:] = -1
+    assert not source.flags.aligned
+    copy_unaligned(dtype)(target, source)
+    np.testing.assert_array_equal(target[0], [*source[1, 1:], -1])
+    assert (target[1] == -1).all()
+
+
+@driver(words, words, types.intp, matrix)
+def round_trip(out, given, first, of):
+    for i in range(len(given)):
+        out[i] = bits_from_lanes(lanes_from_bits(of, given[i], first))
+
+
+@by_dtype
+def test_bits_to_lanes_and_back(rng, dtype):
+    L = count_lanes(dtype)
+    given = rng.integers(2**64, size=100, dtype=np.uint64)
+    given[:2] = 0, 2**64 - 1
+    for first in range(0, 64, L):
+        out = np.zeros_like(given)
+        round_trip(dtype)(out, given, first, np.zeros((1, L), dtype))
+        expected = given >> np.uint64(first) & np.uint64(2**L - 1)
+        np.testing.assert_array_equal(out, expected)
+
+
+@driver(matrix, matrix, types.uint64)
+def select_by_bits(out, x, word):
+    for c in range(0, x.shape[1], lanes(x)):
+        store(out, 0, c, select(lanes_from_bits(x, word, c), load(x, 0, c), -1.0))
+
+
+@by_dtype
+def test_the_lowest_bit_is_the_first_lane(rng, dtype):
+    x = np.arange(64, dtype=dtype)[None]
+    shown = rng.random(64) < 0.5
+    word = np.uint64(sum(1 << int(i) for i in np.flatnonzero(shown)))
+    out = np.zeros_like(x)
+    select_by_bits(dtype)(out, x, word)
+    np.testing.assert_array_equal(out[0], np.where(shown, x[0], -1))
