@@ -101,7 +101,8 @@ def attention_forward(
     Returns
     -------
     out : (B, H, T_q, d_v) array, or of lower rank like `q`
-        In the promoted dtype of all inputs. A row that sees nothing is 0.
+        In the promoted dtype of all inputs. A row that sees nothing is 0. A kernel's is read-only,
+        as a kernel's backward reads it.
     cache : AttentionCache
         With ``cache.lse``; `attention_stages` gives the scores at every stage.
 
@@ -116,8 +117,7 @@ def attention_forward(
     weights, and as many numbers again for each of softcap and dropout; a kernel's only heads and
     lse. All backends agree to rounding. What the kernels do not cover, the reference computes:
     dtypes other than float32 and float64 (float16 computes in float32), and empty axes.
-    The cache holds arrays and no copies of them, inputs and output: leave them as they are until
-    backward has run.
+    The cache refers to the inputs: leave them as they are until backward has run.
     mask, is_causal, window and a bias of -inf combine by AND. Sources: Vaswani et al. 2017,
     eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024,
     *Gemma 2*, section 2.
@@ -203,7 +203,7 @@ def attention_backward(
     ((2, 6, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4))
     """
     check_type("cache", cache, AttentionCache, "attention_forward")
-    inputs, heads, lse, _ = cache
+    inputs, heads, lse, cells = cache
     head_gate = inputs.head_gate
     kernels = find_kernels(inputs.backend if backend is None else check_backend(backend), inputs)
     d_out = as_float_array("d_out", d_out)
@@ -228,6 +228,8 @@ def attention_backward(
     if kernels is None:
         d_inputs = reference_backward(d_heads, cache.reference_cells(), inputs)
     else:
+        if cells is not None:  # the reference's output is its caller's to change: mix once more
+            heads = shared_matmul(cells.dropped, inputs.v, cells.softmax.mask)
         d_inputs = kernel_backward(kernels, d_heads, heads, lse, inputs)
 
     return AttentionGrads._make(

@@ -61,6 +61,9 @@ def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array,
     rank, axes = inputs.q.ndim, inputs.axes
     if rank < 4:
         heads, lse = heads[DROP_AXES[rank]], lse[DROP_AXES[rank]]
+    heads.flags.writeable = (
+        False  # backward reads them, and without a head gate they are the output
+    )
     step("heads", heads, axes.heads, "attention(q, k, v)")
     return heads, lse
 

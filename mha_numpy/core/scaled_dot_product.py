@@ -57,4 +57,5 @@ def scaled_dot_product_attention(
     array([[3.]])
     """
     out, cache = attention_forward(q, k, v, **options)
+    out.flags.writeable = True  # there will be no backward
     return (out, cache.weights.astype(out.dtype, copy=False)) if return_weights else out

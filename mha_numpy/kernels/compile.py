@@ -27,6 +27,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return lambda function: jit(function, **options)
     if numba.config.DISABLE_JIT:
         return function
+    options.setdefault("error_model", "numpy")  # x / 0 is inf or NaN, as in NumPy
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder can be written to

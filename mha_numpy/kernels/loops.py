@@ -9,14 +9,17 @@ Dao et al. 2022, *FlashAttention*, algorithms 1 and 4, with tiles of one query a
 """
 
 import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from numba import from_dtype, prange, types
+from numba import from_dtype, get_num_threads, types
 
 from mha_numpy.kernels.compile import jit
 
 REGROUP = {"reassoc", "contract"}  # sums in the processor's order; NaN and inf still count
+LEAST_WORK = 2**18  # products of two numbers; with fewer, other threads wake up too late
 
 
 @jit(fastmath=REGROUP)
@@ -28,10 +31,8 @@ def dot(x, y, j):
     return total
 
 
-@jit(fastmath=REGROUP)
-def forward_head(
-    heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
-):
+@jit(fastmath=REGROUP, nogil=True)
+def forward(heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap):
     """Fill one head's heads (T_q, d_v), which come as zeros, and lse (T_q,)."""
     zero, inf, nan = q.dtype.type(0), q.dtype.type(np.inf), q.dtype.type(np.nan)
     for i in range(len(q)):
@@ -69,8 +70,8 @@ def forward_head(
         lse[i] = largest + np.log(total) if sees_any else -inf
 
 
-@jit(fastmath=REGROUP)
-def backward_head(
+@jit(fastmath=REGROUP, nogil=True)
+def backward(
     d_q, d_k, d_v, d_biased, d_heads, heads, lse,
     q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap,
 ):  # fmt: skip
@@ -109,51 +110,47 @@ def backward_head(
                 d_k[j, c] += d_match * q_i[c]
 
 
-@jit(parallel=True)
-def forward(heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap):
-    """Fill heads and lse; the threads share out the query heads."""
-    B, H, G = len(q), q.shape[1], q.shape[1] // k.shape[1]
-    for n in prange(B * H):
-        b, h, g = n // H, n % H, n % H // G
-        forward_head(
+def attention_forward(*inputs: Any) -> tuple[Any, Any]:
+    """Return heads and lse for q, ..., softcap as `mha_numpy.core.backends` hands them over."""
+    inputs = _completed(*inputs)
+    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = inputs
+    (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
+    heads, lse = np.zeros((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
+    run = compiled(forward, q.dtype)
+
+    def query_head(n: int) -> None:
+        b, h, g = n // H, n % H, n % H // (H // H_kv)
+        run(
             heads[b, h], lse[b, h], q[b, h], k[b, g], v[b, g], mask[b, h], bias[b, h],
             dropout_mask[b, h], left, right, q_offset[b], scale, softcap,
         )  # fmt: skip
 
-
-@jit(parallel=True)
-def backward(
-    d_q, d_k, d_v, d_biased, d_heads, heads, lse,
-    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap,
-):  # fmt: skip
-    """Fill the gradients, which come as zeros; the threads share out the key/value heads."""
-    B, H_kv, G = len(k), k.shape[1], q.shape[1] // k.shape[1]
-    for n in prange(B * H_kv):
-        b, g = n // H_kv, n % H_kv
-        for h in range(g * G, (g + 1) * G):
-            backward_head(
-                d_q[b, h], d_k[b, g], d_v[b, g], d_biased[b, h], d_heads[b, h], heads[b, h],
-                lse[b, h], q[b, h], k[b, g], v[b, g], mask[b, h], bias[b, h],
-                dropout_mask[b, h], left, right, q_offset[b], scale, softcap,
-            )  # fmt: skip
-
-
-def attention_forward(*inputs: Any) -> tuple[Any, Any]:
-    """Return heads and lse for q, ..., softcap as `mha_numpy.core.backends` hands them over."""
-    q, _, v, *_ = inputs
-    heads, lse = np.zeros((*q.shape[:3], v.shape[3]), q.dtype), np.empty(q.shape[:3], q.dtype)
-    compiled(forward, q.dtype)(heads, lse, *_completed(*inputs))
+    _share_out(query_head, B * H, work=q.size * T_k)
     return heads, lse
 
 
 def attention_backward(d_heads: Any, heads: Any, lse: Any, *inputs: Any) -> tuple[Any, ...]:
     """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
-    q, k, v, _, bias, *_ = inputs
-    d_q, d_k, d_v = (np.zeros(x.shape, x.dtype) for x in (q, k, v))
-    d_biased = np.zeros((*q.shape[:3], 0 if bias is None else k.shape[2]), q.dtype)
-    upstream = [np.ascontiguousarray(x) for x in (d_heads, heads, lse)]
-    compiled(backward, q.dtype)(d_q, d_k, d_v, d_biased, *upstream, *_completed(*inputs))
-    return d_q, d_k, d_v, None if bias is None else d_biased
+    has_bias = inputs[4] is not None
+    inputs = _completed(*inputs)
+    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = inputs
+    (B, H, T_q, _), (_, H_kv, T_k, _) = q.shape, k.shape
+    d_heads, heads, lse = (np.ascontiguousarray(x) for x in (d_heads, heads, lse))
+    d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+    d_biased = np.zeros((B, H, T_q, T_k if has_bias else 0), q.dtype)
+    run = compiled(backward, q.dtype)
+
+    def key_head(n: int) -> None:  # and all query heads that read it, so that no two threads meet
+        b, g, G = n // H_kv, n % H_kv, H // H_kv
+        for h in range(g * G, (g + 1) * G):
+            run(
+                d_q[b, h], d_k[b, g], d_v[b, g], d_biased[b, h],
+                d_heads[b, h], heads[b, h], lse[b, h], q[b, h], k[b, g], v[b, g], mask[b, h],
+                bias[b, h], dropout_mask[b, h], left, right, q_offset[b], scale, softcap,
+            )  # fmt: skip
+
+    _share_out(key_head, B * H_kv, work=q.size * T_k)
+    return d_q, d_k, d_v, d_biased if has_bias else None
 
 
 def _completed(
@@ -170,17 +167,27 @@ def _completed(
     return q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
 
 
+def _share_out(head: Callable[[int], None], count: int, work: int) -> None:
+    """Call head(0), ..., head(count - 1), in several threads where that is worth it."""
+    threads = 1 if work < LEAST_WORK else get_num_threads()
+    if threads == 1:
+        for n in range(count):
+            head(n)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(head, range(count)))
+
+
 @functools.cache
 def compiled(function: Any, dtype: Any) -> Any:
     """Compile once for a dtype: left to itself, numba would for every mix of memory orders."""
     if not hasattr(function, "compile"):  # NUMBA_DISABLE_JIT
         return function
     real: Any = from_dtype(dtype)
-    filled = [real[:, :, :, ::1], real[:, :, ::1]]  # heads, lse
-    rows, lse = (types.Array(real, ndim, "C", readonly=True) for ndim in (4, 3))
+    rows, lse = (types.Array(real, ndim, "C", readonly=True) for ndim in (2, 1))
+    mask, cells = (types.Array(x, 2, "A", readonly=True) for x in (types.boolean, real))
+    filled = [real[:, ::1], real[::1]]  # heads, lse
     if function is backward:
-        filled = [real[:, :, :, ::1]] * 4 + [rows, rows, lse]  # d_q to d_biased, d_heads to lse
-    mask, cells = (types.Array(x, 4, "A", readonly=True) for x in (types.boolean, real))
-    q_offset = types.Array(types.int64, 1, "C", readonly=True)
-    given = [rows] * 3 + [mask, cells, cells, types.int64, types.int64, q_offset, real, real]
+        filled = [real[:, ::1]] * 4 + [rows, rows, lse]  # d_q to d_biased, d_heads to lse
+    given = [rows] * 3 + [mask, cells, cells] + [types.int64] * 3 + [real, real]
     return function.compile((*filled, *given))

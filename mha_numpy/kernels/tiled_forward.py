@@ -232,6 +232,8 @@ def finish(tile, s, sees_any, heads, lse):
             r = g * tile.num_queries + i
             if not sees_any >> np.uint64(r) & ONE:  # heads 0 / 1, lse -inf + log 1
                 s.total[0, r] = 1
+            elif s.total[0, r] == 0:  # scores of -inf alone: 0 / 0
+                s.total[0, r] = np.nan
             s.factor[0, r] = 1 / s.total[0, r]
             log_sum = s.largest[0, r] + np.log(s.total[0, r])
             lse[tile.b, tile.first_head + g, tile.first_query + i] = log_sum

@@ -353,7 +353,7 @@ def test_loops_run_as_plain_python():
     assert run(
         "from tests.core.test_backends import *",
         "from mha_numpy.kernels import loops",
-        "print(type(loops.forward_head).__name__)",
+        "print(type(loops.forward).__name__)",
         "for seed in SEEDS[:40]:",
         "    inputs, options = attention_configuration(seed)",
         "    expected = results(inputs, options)",
@@ -399,3 +399,29 @@ def test_memory_grows_with_T_and_not_with_its_square(kernel):
         "print(peak() - before)",
     )
     assert float(megabytes) < 20  # one array of (1, 4, 2048, 2048) has 64
+
+
+class TestOutputChangedInPlace:
+    """A kernel's backward reads heads, which without a head gate are the output."""
+
+    @by_kernel
+    def test_of_a_kernel_cannot_be_changed(self, qkv, kernel):
+        out, _ = attention_forward(*qkv, backend=kernel)
+        with pytest.raises(ValueError, match="read-only"):
+            out += 1
+
+    @by_kernel
+    def test_of_the_reference_changes_no_gradient(self, qkv, kernel):
+        out, cache = attention_forward(*qkv, is_causal=True)
+        expected = attention_backward(np.cos(out), cache, backend=kernel)
+        d_out = np.cos(out)
+        out += 1
+        found = attention_backward(d_out, cache, backend=kernel)
+        for name in ("d_q", "d_k", "d_v"):
+            assert_close(getattr(found, name), getattr(expected, name))
+
+    @by_kernel
+    def test_without_a_backward_may_be_changed(self, qkv, kernel):
+        for one in (np.s_[:], np.s_[:, 0], np.s_[0, 0]):
+            out = scaled_dot_product_attention(*(x[one] for x in qkv), backend=kernel)
+            out += 1

@@ -123,7 +123,9 @@ class TestSoftmax:
         inputs["q"][..., 0] = 10  # scores between -300 and 300
         expected = results(inputs, {"scale": 1.0}, "numpy")
         found = results(as_dtype(inputs, dtype), {"scale": 1.0}, "numba")
-        rounding = Tolerance(0, 40_000 * np.finfo(dtype).eps)  # of scores of 300, times a q of 10 in d_k
+        rounding = Tolerance(
+            0, 40_000 * np.finfo(dtype).eps
+        )  # of scores of 300, times a q of 10 in d_k
         for name, array in found.items():
             assert_close(array, expected[name], rounding, name=name)
 
@@ -212,6 +214,19 @@ class TestNothingToSee:
             assert_close(array, expected[name], np.dtype(dtype).name, name=name)
 
 
+@by_dtype
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["bias", "dropout_mask"])
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_what_is_added_or_dropped_in_hidden_cells_is_never_read(dtype, odd, name, softcap):
+    inputs, options = random_inputs(2, 4, 2, 70, 130, 16, 33), array_options(2, 4, 70, 130)
+    hidden = ~options["mask"]
+    inputs["bias"] = options.pop("bias")
+    arrays = inputs if name == "bias" else options
+    arrays[name][hidden] = odd
+    assert_as_the_reference(inputs, options | {"softcap": softcap}, [dtype])
+
+
 def poisoned_problem(seed):
     """Return inputs, options, d_out, and the name of which of them holds a few odd numbers."""
     inputs, options = tiled_problem(seed)
@@ -264,6 +279,17 @@ class TestThreads:
         first, *others = (set_threads(n) or results(inputs, options, "numba") for n in (1, 2, 2, 1))
         for other, (name, array) in itertools.product(others, first.items()):
             assert other[name].tobytes() == array.tobytes(), name
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_an_error_in_any_is_raised(self, set_threads, monkeypatch, threads):
+        set_threads(threads)
+        inputs = random_inputs(2, 3, 3, 130, 130, 16, 16)
+        out, cache = attention_forward(**inputs, backend="numba")
+        monkeypatch.setattr(tiled, "new_pools", lambda n, _, dtype: np.zeros((n, 5000), dtype))
+        with pytest.raises(MemoryError, match="too small"):
+            attention_forward(**inputs, backend="numba")
+        with pytest.raises(MemoryError, match="too small"):
+            attention_backward(out, cache)
 
     def test_little_work_is_left_to_one(self, set_threads, monkeypatch):
         set_threads(2)

@@ -1,0 +1,197 @@
+"""The kernels on other machines: processors, threads, and where nothing can be kept on disk."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from llvmlite import binding
+
+import mha_numpy
+
+REPOSITORY = Path(__file__).parents[2]
+HAS_AVX2 = binding.get_host_cpu_features().get("avx2", False)
+NOTICE = "mha_numpy: compiling its kernels"
+
+
+def run(*lines, folder=REPOSITORY, **environment):
+    """Run Python in a process of its own; return what it prints to stdout and to stderr."""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join(lines)], cwd=folder,
+        env=os.environ | {name: str(value) for name, value in environment.items()},
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines(), result.stderr
+
+
+# some of test_tiled.py, in float32 alone: each dtype takes 10 s to compile
+SOME_PROBLEMS = (
+    "from tests.kernels.test_tiled import *",
+    "for seed in range(12):",
+    "    assert_as_the_reference(*tiled_problem(seed), [np.float32], anywhere(seed))",
+    "tiled.chunk_size = lambda *_: 64",
+    "options = array_options(2, 4, 70, 200) | {'softcap': 2.0}",
+    "assert_as_the_reference(random_inputs(2, 4, 2, 70, 200, 17, 33), options, [np.float32])",
+    "assert_as_the_reference(random_inputs(2, 4, 2, 1, 200, 16, 80), {}, [np.float32])",
+)
+# what is compiled for each is kept in pytest's own cache
+COMPILED_ANEW = {
+    "a processor with AVX2": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma"},
+    "any processor": {"NUMBA_CPU_NAME": "generic"},
+    "bounds checked": {"NUMBA_BOUNDSCHECK": "1"},
+}
+THREADS = {
+    "one thread": {"NUMBA_NUM_THREADS": "1"},
+    "more threads than cores": {"NUMBA_NUM_THREADS": "5"},
+    "workqueue": {"NUMBA_THREADING_LAYER": "workqueue"},
+}
+
+
+@pytest.mark.parametrize("name", COMPILED_ANEW)
+def test_on_another_machine(request, tmp_path, name):
+    environment = COMPILED_ANEW[name]
+    cache = getattr(request.config, "cache", None)
+    folder = cache.mkdir(f"kernels for {name}") if cache else tmp_path
+    if environment.get("NUMBA_CPU_NAME") == "haswell" and not HAS_AVX2:
+        pytest.skip("this processor cannot run it")
+    found, _ = run(
+        *SOME_PROBLEMS,
+        "from mha_numpy.kernels.host import HOST",
+        "print(HOST.register_bytes)",
+        NUMBA_CACHE_DIR=folder, **environment,
+    )  # fmt: skip
+    if "NUMBA_CPU_NAME" in environment:
+        assert found == ["32" if environment["NUMBA_CPU_NAME"] == "haswell" else "16"]
+    assert list(folder.rglob("*.nbc"))
+
+
+@pytest.mark.parametrize("name", THREADS)
+def test_with_other_threads(name):
+    run("from mha_numpy.kernels import tiled", "tiled.LEAST_WORK = 0", *SOME_PROBLEMS,
+        **THREADS[name])  # fmt: skip
+
+
+def test_without_compilation_the_reason_is_given():
+    message, _ = run(
+        "import numpy as np, mha_numpy",
+        "x = np.ones((2, 3))",
+        "try: mha_numpy.attention_forward(x, x, x, backend='numba')",
+        "except mha_numpy.BackendError as error: print(error)",
+        NUMBA_DISABLE_JIT=1,
+    )
+    assert "NUMBA_DISABLE_JIT" in message[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("layer", ["default", "workqueue"])
+def test_a_forked_process_computes(layer):
+    printed, _ = run(
+        "import os, signal, numba, numpy as np",
+        "from mha_numpy import attention_backward, attention_forward",
+        "from mha_numpy.kernels import tiled",
+        "tiled.LEAST_WORK = 0",
+        "rng = np.random.default_rng(0)",
+        "q, k, v = (rng.normal(size=(2, 4, 150, 20)).astype(np.float32) for _ in range(3))",
+        "def both():",
+        "    out, cache = attention_forward(q, k, v, is_causal=True, backend='numba')",
+        "    return b''.join(x.tobytes() for x in (out, *attention_backward(out, cache)[:3]))",
+        "before = both()",
+        "assert tiled.count_threads(1) == 2",
+        "child = os.fork()",
+        "if child == 0:",
+        "    signal.alarm(60)",  # rather than hang
+        "    same = both() == before",
+        "    grandchild = os.fork()",
+        "    if grandchild == 0: os._exit(0 if both() == before else 3)",
+        "    status = os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1])",
+        "    os._exit(status if same else 4)",
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))",
+        "print(both() == before, tiled.count_threads(1))",
+        NUMBA_NUM_THREADS=2, NUMBA_THREADING_LAYER=layer,
+    )  # fmt: skip
+    assert printed == ["0", "True 2"]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package in a folder of its own, without compiled code."""
+    package = tmp_path / "copy" / "mha_numpy"
+    shutil.copytree(
+        Path(mha_numpy.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    return package
+
+
+@pytest.fixture
+def unwritable(tmp_path):
+    """A path below a file: a folder that not even root can make."""
+    (tmp_path / "file").touch()
+    return tmp_path / "file" / "folder"
+
+
+# two small functions, instead of all that make up a kernel
+COMPILE_TWO = (
+    "from numba import types",
+    "from mha_numpy.kernels.visible import first_bits, transpose_bits",
+    "for function, given in ((first_bits, types.intp), (transpose_bits, types.uint64[::1])):",
+    "    function.compile((given,))",
+    "    stats = function.stats",
+    "    print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))",
+)
+
+
+class TestDisk:
+    def test_compiled_once_until_any_source_changes(self, copy, tmp_path):
+        def run_once():
+            return run(*COMPILE_TWO, folder=copy.parent, NUMBA_CACHE_DIR=tmp_path / "kept")
+
+        for source, keeps_time in ((None, False), ("host.py", False), ("simd.py", True)):
+            if source:
+                path = copy / "kernels" / source
+                before = path.stat()
+                path.write_text(path.read_text() + "\n# changed\n")
+                if keeps_time:  # what counts is the text
+                    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            printed, notice = run_once()
+            assert printed == ["0 1", "0 1"]
+            assert notice.count(NOTICE) == 1
+            assert notice.count("\n") == 1
+            printed, notice = run_once()
+            assert printed == ["1 0", "1 0"]
+            assert notice == ""
+
+    def test_beside_the_source(self, copy):
+        environment = {"NUMBA_CACHE_DIR": ""}
+        run(*COMPILE_TWO, folder=copy.parent, **environment)
+        assert list((copy / "kernels" / "__pycache__").glob("visible.first_bits*.nbc"))
+
+    def test_in_the_user_s_folder_where_the_package_cannot_be_written_to(self, copy, tmp_path):
+        (copy / "kernels" / "__pycache__").touch()
+        environment = {"NUMBA_CACHE_DIR": "", "HOME": tmp_path, "XDG_CACHE_HOME": tmp_path / "user"}
+        for expected in (["0 1", "0 1"], ["1 0", "1 0"]):
+            printed, _ = run(*COMPILE_TWO, folder=copy.parent, **environment)
+            assert printed == expected
+        assert list(tmp_path.rglob("visible.first_bits*.nbc"))
+
+    def test_nowhere(self, copy, unwritable):
+        (copy / "kernels" / "__pycache__").touch()
+        printed, notice = run(
+            "import numpy as np, mha_numpy",
+            "from mha_numpy.kernels import tiled",
+            "parallel = tiled.parallel",  # forward alone: it takes seconds
+            "def forward_alone(function, types):",
+            "    return parallel(function, types) if function is tiled.forward_tiles else None",
+            "tiled.parallel = forward_alone",
+            "print(mha_numpy.__file__)",
+            "x = np.eye(3, dtype=np.float32)",
+            "out, _ = mha_numpy.attention_forward(x, x, 3 * x, scale=100.0, backend='numba')",
+            "print((out == 3 * x).all())",
+            "print(tiled.forward_tiles.stats.cache_path)",
+            folder=copy.parent, NUMBA_CACHE_DIR=unwritable, HOME=unwritable,
+            XDG_CACHE_HOME=unwritable,
+        )  # fmt: skip
+        assert printed == [str(copy / "__init__.py"), "True", "None"]
+        assert notice.count(NOTICE) == 1
