@@ -4,6 +4,7 @@
 Source of the method: Muller, *Elementary Functions*, 3rd ed., chapter 11.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,16 +25,16 @@ class _Format(NamedTuple):
 
 
 def _polynomial(degree: int) -> list[float]:
-    """Return the coefficients of (2^f - 1) / f for |f| <= 1/2, interpolated at Chebyshev nodes."""
+    """Return the coefficients of (2^f - 1) / f for |f| <= 1/2, of nearly the least error.
 
-    def function(u: Any) -> Any:  # u = 2 f, between -1 and 1
-        return np.expm1(u / 2 * np.log(2)) / (u / 2)
-
-    in_u = chebyshev.cheb2poly(chebyshev.chebinterpolate(function, degree))
+    A Taylor series is cut short where it costs least: as a sum of Chebyshev polynomials.
+    """
+    log_2, terms = math.log(2), range(degree + 9)
+    taylor = [log_2 ** (k + 1) / math.factorial(k + 1) / 2**k for k in terms]  # in u = 2 f
+    in_u = chebyshev.cheb2poly(chebyshev.poly2cheb(taylor)[: degree + 1])
     return [float(c * 2**power) for power, c in enumerate(in_u)][::-1]
 
 
-# an even number of nodes keeps clear of f = 0, where the function is 0 / 0
 FORMATS = {
     types.float32: _Format(23, 127, _polynomial(5)),
     types.float64: _Format(52, 1023, _polynomial(11)),

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from numba import prange, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mha_numpy.kernels.compile import jit
@@ -30,25 +29,26 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
 @jit(parallel=True)
 def run(address, threads, arguments):
     """Call ``function(thread, threads, arguments)`` in each of the threads."""
+    failures = 0
     if threads == 1:
-        call(address, 0, threads, arguments)
+        failures += call(address, 0, threads, arguments)
     else:
         for thread in prange(threads):
-            call(address, thread, threads, arguments)
+            failures += call(address, thread, threads, arguments)
+    if failures > 0:  # raised here: what is raised in another thread gets lost
+        raise MemoryError("scratch: the pool is too small")
 
 
 @intrinsic
 def call(typingctx, address, thread, threads, arguments):
-    """Call the compiled function at this address, which returns nothing."""
-    signature = types.none(types.intp, types.intp, types.intp, arguments)
+    """Call the compiled function at this address; return 1 if it raised an error, else 0."""
+    signature = types.intp(types.intp, types.intp, types.intp, arguments)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         taken = sig.args[1:]
         function_type = context.call_conv.get_function_type(types.none, taken)
         function = builder.inttoptr(args[0], function_type.as_pointer())
         status, _ = context.call_conv.call_function(builder, function, types.none, taken, args[1:])
-        with cgutils.if_unlikely(builder, status.is_error):
-            context.call_conv.return_status_propagate(builder, status)
-        return context.get_dummy_value()
+        return builder.zext(status.is_error, context.get_value_type(types.intp))
 
     return signature, codegen

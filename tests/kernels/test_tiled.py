@@ -218,6 +218,7 @@ class TestNothingToSee:
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["bias", "dropout_mask"])
 @pytest.mark.parametrize("softcap", [None, 2.0])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # 0 * inf in the reference
 def test_what_is_added_or_dropped_in_hidden_cells_is_never_read(dtype, odd, name, softcap):
     inputs, options = random_inputs(2, 4, 2, 70, 130, 16, 33), array_options(2, 4, 70, 130)
     hidden = ~options["mask"]
