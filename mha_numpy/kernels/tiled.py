@@ -28,8 +28,8 @@ MOST_LANES = 16
 
 NO_MASK = np.empty((0, 0, 0, 0), bool)
 
-# glibc keeps up to twice the size of the largest array ever freed, at most 64 MiB, when it is unused;
-# the rest goes back to the system, to be fetched page by page at the next call. So free a large one:
+# glibc keeps unused memory of twice the largest array that was ever freed, at most 64 MiB; the rest
+# goes back to the system, and is fetched page by page at the next call. So free a large one:
 np.empty(2**25 - 2**13, np.uint8)  # nothing is written, so this costs nothing
 
 
