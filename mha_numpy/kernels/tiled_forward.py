@@ -93,7 +93,7 @@ def forward_tiles(thread, threads, arguments):
     for item in range(thread, B * H_kv * tiles, threads):
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
         k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
-        in_place = reads_in_place(v, tile)
+        in_place, rows = reads_in_place(v, tile), tile.num_heads * tile.num_queries
         start(problem, tile, s)
         sees_any = NONE_SET
         first, last = keys_in_sight(problem, tile, 0, T_k)
@@ -130,7 +130,7 @@ def forward_tiles(thread, threads, arguments):
             if not in_place:
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
-            add_product_T(s.heads, cells, v_block, s.seen_by_key, visible)
+            add_product_T(s.heads[:rows], cells[:, :rows], v_block, s.seen_by_key, visible)
         finish(tile, s, sees_any, heads, lse)
 
 
