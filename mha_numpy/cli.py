@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--markdown", type=Path, metavar="FILE", help="write the report there")
     add("--write", type=Path, metavar="FILE",
         help="replace the generated part of a Markdown page, such as docs/performance.md")
-    add("--chart", type=Path, metavar="FILE.png", help="draw the ratios there (PNG, and SVG)")
+    add("--chart", type=Path, metavar="FILE.png", help="draw the ratios there")
     # fmt: on
     bench.set_defaults(run=_bench)
 

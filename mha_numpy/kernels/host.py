@@ -1,9 +1,11 @@
-"""What the processor offers: how wide a register is, and how many sums a product keeps in them."""
+"""What the processor offers: how wide registers are, how many sums they keep, when threads pay."""
 
 from typing import NamedTuple
 
 from llvmlite import binding
 from numba.core import config
+
+LEAST_WORK = 2**18  # products of two numbers; with fewer, other threads wake up too late
 
 
 class Host(NamedTuple):

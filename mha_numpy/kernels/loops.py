@@ -17,9 +17,9 @@ import numpy as np
 from numba import from_dtype, get_num_threads, types
 
 from mha_numpy.kernels.compile import jit
+from mha_numpy.kernels.host import LEAST_WORK
 
 REGROUP = {"reassoc", "contract"}  # sums in the processor's order; NaN and inf still count
-LEAST_WORK = 2**18  # products of two numbers; with fewer, other threads wake up too late
 
 
 @jit(fastmath=REGROUP)

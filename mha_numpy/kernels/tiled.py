@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import config, from_dtype, get_num_threads, types
 
+from mha_numpy.kernels.host import LEAST_WORK
 from mha_numpy.kernels.parallel import parallel
 from mha_numpy.kernels.problem import BLOCK
 from mha_numpy.kernels.scratch import ALIGNMENT
@@ -22,10 +23,7 @@ Array = npt.NDArray[Any]
 
 CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in the second-level cache
 ITEMS = 16  # to share out among threads, where there is enough work for that many
-LEAST_WORK = 2**18  # products of two numbers; with fewer, other threads wake up too late
-MOST_LANES = 16
-
-
+MOST_LANES = ALIGNMENT // np.dtype(np.float32).itemsize
 NO_MASK = np.empty((0, 0, 0, 0), bool)
 
 # glibc keeps unused memory of twice the largest array that was ever freed, at most 64 MiB; the rest
@@ -78,15 +76,10 @@ def attention_forward(
     heads, lse = np.empty((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
     threads = count_threads(heads.size * T_k)
     pools = new_pools(threads, forward_numbers(H // H_kv * T_q, d_k, d_v), q.dtype)
-    arguments = (
-        q, k, v,
-        NO_MASK if mask is None else mask,
-        kernels.no_cells if bias is None else bias,
-        kernels.no_cells if dropout_mask is None else dropout_mask,
-        q_offset, left, right, scale, softcap or 0.0,
-        heads, lse, pools,
-    )  # fmt: skip
-    kernels.forward(threads, arguments)
+    inputs = problem_arguments(
+        kernels, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
+    )
+    kernels.forward(threads, (*inputs, heads, lse, pools))
     return heads, lse
 
 
@@ -104,17 +97,28 @@ def attention_backward(
     rounds = chunks = -(-T_k // chunk)
     threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
     pools = new_pools(threads, backward_numbers(H // H_kv * T_q, d_k, d_v, chunk), q.dtype)
-    for number in range(rounds):
-        arguments = (
-            q, k, v,
-            NO_MASK if mask is None else mask,
-            kernels.no_cells if bias is None else bias,
-            kernels.no_cells if dropout_mask is None else dropout_mask,
-            q_offset, left, right, scale, softcap or 0.0,
-            d_heads, heads, lse, d_q, d_k_, d_v_, d_biased, number, chunk, pools,
-        )  # fmt: skip
-        kernels.backward(threads, arguments)
+    inputs = problem_arguments(
+        kernels, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
+    )
+    given, grads = (*inputs, d_heads, heads, lse), (d_q, d_k_, d_v_, d_biased)
+    for round_number in range(rounds):
+        kernels.backward(threads, (*given, *grads, round_number, chunk, pools))
     return d_q, d_k_, d_v_, None if bias is None else d_biased
+
+
+def problem_arguments(
+    kernels: Compiled, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
+    dropout_mask: Array | None, left: int, right: int, q_offset: Array, scale: float,
+    softcap: float | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Return the fields of a Problem; an array of size 0 for one that was not given."""
+    return (
+        q, k, v,
+        NO_MASK if mask is None else mask,
+        kernels.no_cells if bias is None else bias,
+        kernels.no_cells if dropout_mask is None else dropout_mask,
+        q_offset, left, right, scale, softcap or 0.0,
+    )  # fmt: skip
 
 
 def count_threads(work: int) -> int:

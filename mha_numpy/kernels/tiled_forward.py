@@ -153,19 +153,9 @@ def forward_scratch(problem, pool):
     seen_by_key, at = take_words(pool, at)
     seen_by_query, at = take_words(pool, at)
     return Scratch(
-        q,
-        q_T,
-        v,
-        cells,
-        heads,
-        largest,
-        total,
-        factor,
-        by_query,
-        by_key,
-        seen_by_key,
-        seen_by_query,
-    )
+        q, q_T, v, cells, heads, largest, total, factor, by_query, by_key,
+        seen_by_key, seen_by_query,
+    )  # fmt: skip
 
 
 @inner(in_place=True)
