@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mha_numpy import attention_forward
+from mha_numpy import attention_forward, linear_forward
 from mha_numpy.nn import MultiHeadAttention
 from tests.backends import EACH_BACKEND
 
@@ -16,7 +16,7 @@ def rng():
 @pytest.fixture(params=EACH_BACKEND)
 def backend(request, monkeypatch):
     """Run a test by each backend, as the default of all that attends."""
-    for function in (attention_forward, MultiHeadAttention.__init__):
+    for function in (attention_forward, linear_forward, MultiHeadAttention.__init__):
         monkeypatch.setitem(function.__kwdefaults__, "backend", request.param)
     return request.param
 

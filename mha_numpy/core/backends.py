@@ -1,4 +1,4 @@
-"""Backends: who computes steps 1 to 6 of attention, and the one door to the compiled kernels."""
+"""Backends: who computes steps 1 to 6 of attention and large products; the one door to kernels."""
 
 import functools
 import importlib
@@ -15,6 +15,7 @@ from mha_numpy.core.steps import step
 from mha_numpy.errors import BackendError, describe
 
 KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}
+MATMUL_KERNELS = {"numba": "mha_numpy.kernels.matmul"}
 BACKENDS = ("numpy", *KERNELS)
 COVERED = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -39,14 +40,26 @@ def find_kernels(backend: str, inputs: AttentionInputs) -> ModuleType | None:
     q, k, v = inputs.q, inputs.k, inputs.v
     if backend == "numpy" or q.dtype not in COVERED or not (q.size and k.size and v.size):
         return None
-    return _load(backend)
+    return _load(backend, KERNELS[backend])
+
+
+def matmul(a: Array, b: Array, backend: str) -> Array:
+    """Return ``a @ b``: (..., K), (K, N) -> (..., N); by tiles where the backend has them.
+
+    "loops" has none: NumPy's product is as easy to read, and quicker than a loop.
+    """
+    is_covered = a.dtype == b.dtype in COVERED and a.size and b.size
+    if backend not in MATMUL_KERNELS or not is_covered:
+        return a @ b
+    product = _load(backend, MATMUL_KERNELS[backend]).matmul(a.reshape(-1, len(b)), b)
+    return product.reshape(*a.shape[:-1], b.shape[1])
 
 
 @functools.cache
-def _load(backend: str) -> ModuleType:
+def _load(backend: str, kernels: str) -> ModuleType:
     """Import a backend's kernels, and numba with them, at the first use."""
     try:
-        return importlib.import_module(KERNELS[backend])
+        return importlib.import_module(kernels)
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise BackendError(

@@ -82,12 +82,13 @@ def multi_head_attention_decode(
         x, None, None, params, num_heads, num_kv_heads
     )
     past = options["q_offset"] = kv_cache.length
+    backend = options.get("backend", "numpy")
     step("x_q", x, "B T_q D")
 
     # 1. project the new tokens and split into heads
-    q, _ = project_heads_forward(QUERY, x, params.w_q, params.b_q, num_heads)
-    k_new, _ = project_heads_forward(NEW_KEY, x, params.w_k, params.b_k, num_kv_heads)
-    v_new, _ = project_heads_forward(NEW_VALUE, x, params.w_v, params.b_v, num_kv_heads)
+    q, _ = project_heads_forward(QUERY, x, params.w_q, params.b_q, num_heads, backend)
+    k_new, _ = project_heads_forward(NEW_KEY, x, params.w_k, params.b_k, num_kv_heads, backend)
+    v_new, _ = project_heads_forward(NEW_VALUE, x, params.w_v, params.b_v, num_kv_heads, backend)
 
     # 2. rotate by their place in the whole sequence
     if rope is not None:
@@ -104,5 +105,5 @@ def multi_head_attention_decode(
         heads, cache = attention_forward(q, k, v, **options)
 
         # 4. merge and project
-        out, _ = merge_project_forward(heads, params.w_o, params.b_o)
+        out, _ = merge_project_forward(heads, params.w_o, params.b_o, backend)
     return out, cache

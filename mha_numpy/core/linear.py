@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mha_numpy.core.backends import check_backend, matmul
 from mha_numpy.core.checks import check_type
 from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.core.shapes import check_shape
@@ -18,6 +19,7 @@ class LinearCache(NamedTuple):
     w: Array  # (I, O)
     has_bias: bool
     dtype: np.dtype[np.floating]
+    backend: str
 
 
 class LinearGrads(NamedTuple):
@@ -28,7 +30,9 @@ class LinearGrads(NamedTuple):
     d_b: Array | None  # (O,)
 
 
-def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, LinearCache]:
+def linear_forward(
+    x: Array, w: Array, b: Array | None = None, *, backend: str = "numpy"
+) -> tuple[Array, LinearCache]:
     """Map every vector of `x`: ``out = x @ w + b``.
 
     Parameters
@@ -38,6 +42,8 @@ def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, L
     w : (I, O) float array
         Inputs by outputs. PyTorch stores the transpose.
     b : (O,) float array, optional
+    backend : {"numpy", "loops", "numba"}
+        Who multiplies, in backward too: NumPy; "loops" leaves it to NumPy; or the kernels' tiles.
 
     Returns
     -------
@@ -46,8 +52,8 @@ def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, L
 
     Raises
     ------
-    DTypeError, ShapeError
-        An argument is not a float array, or the sizes do not match.
+    DTypeError, ShapeError, BackendError
+        An argument is not a float array, the sizes do not match, or there is no such backend.
 
     Notes
     -----
@@ -60,7 +66,7 @@ def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, L
     >>> out.shape
     (2, 5, 4)
     """
-    x, w = as_float_array("x", x), as_float_array("w", w)
+    x, w, backend = as_float_array("x", x), as_float_array("w", w), check_backend(backend)
     b = None if b is None else as_float_array("b", b)
     sizes: dict[str, int] = {}
     check_shape("w", w, "I O", sizes)
@@ -72,10 +78,10 @@ def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, L
     x, w = (array.astype(compute_dtype(dtype), copy=False) for array in (x, w))
 
     # 1. multiply
-    product = x @ w  # (..., O)
+    product = matmul(x, w, backend)  # (..., O)
     # 2. add
     out = product if b is None else product + b
-    return out.astype(dtype, copy=False), LinearCache(x, w, b is not None, dtype)
+    return out.astype(dtype, copy=False), LinearCache(x, w, b is not None, dtype, backend)
 
 
 def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
@@ -111,7 +117,7 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     array([10., 10., 10., 10.])
     """
     check_type("cache", cache, LinearCache, "linear_forward")
-    x, w = cache.x, cache.w
+    x, w, backend = cache.x, cache.w, cache.backend
     d_out = as_float_array("d_out", d_out)
     if d_out.shape != (*x.shape[:-1], w.shape[1]):
         expected = (*x.shape[:-1], w.shape[1])
@@ -123,8 +129,8 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     # 2. out = product + b
     d_b = d_out_rows.sum(axis=0) if cache.has_bias else None
     # 1. product = x @ w
-    d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows
-    d_x = d_out @ w.T
+    d_w = matmul(x.reshape(rows, w.shape[0]).T, d_out_rows, backend)
+    d_x = matmul(d_out, w.T, backend)
 
     grads = LinearGrads(d_x, d_w, d_b)
     return LinearGrads._make(g if g is None else g.astype(cache.dtype, copy=False) for g in grads)

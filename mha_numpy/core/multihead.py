@@ -111,14 +111,15 @@ def multi_head_attention_forward(
     x_q, x_k, x_v, params, num_heads, num_kv_heads = check_multi_head_inputs(
         x_q, x_k, x_v, params, num_heads, num_kv_heads
     )
+    backend = options.get("backend", "numpy")
     step("x_q", x_q, "B T_q D")
     step("x_k", x_k, "B T_k kdim")
     step("x_v", x_v, "B T_k vdim")
 
     # 1. project and split into heads
-    q, project_q = project_heads_forward(QUERY, x_q, params.w_q, params.b_q, num_heads)
-    k, project_k = project_heads_forward(KEY, x_k, params.w_k, params.b_k, num_kv_heads)
-    v, project_v = project_heads_forward(VALUE, x_v, params.w_v, params.b_v, num_kv_heads)
+    q, project_q = project_heads_forward(QUERY, x_q, params.w_q, params.b_q, num_heads, backend)
+    k, project_k = project_heads_forward(KEY, x_k, params.w_k, params.b_k, num_kv_heads, backend)
+    v, project_v = project_heads_forward(VALUE, x_v, params.w_v, params.b_v, num_kv_heads, backend)
 
     # 2. rotate
     rotate_q = rotate_k = None
@@ -134,7 +135,7 @@ def multi_head_attention_forward(
     heads, attention = attention_forward(q, k, v, **options)
 
     # 4. merge and project
-    out, project_out = merge_project_forward(heads, params.w_o, params.b_o)
+    out, project_out = merge_project_forward(heads, params.w_o, params.b_o, backend)
 
     cache = MultiHeadCache(
         project_q, project_k, project_v, rotate_q, rotate_k, attention, project_out, is_given

@@ -29,7 +29,7 @@ NEW_VALUE = Projection("v_new", "x_q", "v", "T_q", "D", "H_kv", "d_v")
 
 
 def project_heads_forward(
-    projection: Projection, x: Array, w: Array, b: Array | None, num_heads: int
+    projection: Projection, x: Array, w: Array, b: Array | None, num_heads: int, backend: str
 ) -> tuple[Array, LinearCache]:
     """Project and split: (B, T, D) -> (B, T, H*d) -> (B, T, H, d) -> (B, H, T, d).
 
@@ -37,7 +37,7 @@ def project_heads_forward(
     """
     name, x_name, letter, T, _, H, d = projection
     # 1. project
-    projected, cache = linear_forward(x, w, b)
+    projected, cache = linear_forward(x, w, b, backend=backend)
     step(f"{name}_projected", projected, f"B {T} {H}*{d}", f"{x_name} @ w_{letter} + b_{letter}")
     # 2. split; by_token is heads as they were before the head axis moved, a view
     heads = split_heads(projected, num_heads)
@@ -69,14 +69,16 @@ def project_heads_backward(
     return grads
 
 
-def merge_project_forward(heads: Array, w_o: Array, b_o: Array | None) -> tuple[Array, LinearCache]:
+def merge_project_forward(
+    heads: Array, w_o: Array, b_o: Array | None, backend: str
+) -> tuple[Array, LinearCache]:
     """Merge and project: (B, H, T, d) -> (B, T, H, d) -> (B, T, H*d) -> (B, T, D_out)."""
     # 1. merge
     step("heads_by_token", heads.swapaxes(1, 2), "B T_q H d_v", "heads.transpose(0, 2, 1, 3)")
     merged = merge_heads(heads)
     step("merged", merged, "B T_q H*d_v", "heads_by_token.reshape(B, T_q, H*d_v)")
     # 2. project
-    out, cache = linear_forward(merged, w_o, b_o)
+    out, cache = linear_forward(merged, w_o, b_o, backend=backend)
     step("out", out, "B T_q D_out", "merged @ w_o + b_o")
     return out, cache
 

@@ -63,7 +63,7 @@ def merge_heads(heads: Array) -> Array:
 
     The inverse of `split_heads`, and its backward; `split_heads` is in turn the backward of
     this function. The head axis moves behind the token axis (a view), then both last axes
-    become one (a copy, for the pieces of a token do not lie together in memory).
+    become one (a copy, unless the pieces of a token lie together in memory already).
 
     Parameters
     ----------

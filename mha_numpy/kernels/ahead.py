@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mha_numpy.kernels import loops, tiled
+from mha_numpy.kernels import loops, matmul, tiled
 
 
 def compile_all() -> Iterator[str]:
     """Compile what is not on disk yet, and yield the name of each part when it is done."""
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
         tiled.compiled(dtype)
+        matmul.compiled(dtype)
         yield f"numba, {dtype}"
         for function in (loops.forward, loops.backward):
             loops.compiled(function, dtype)

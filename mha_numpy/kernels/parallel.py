@@ -4,14 +4,19 @@ numba compiles whatever a parallel loop calls into the loop, several times over.
 the function is compiled once.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from numba import prange, types
+from numba import config, get_num_threads, prange, types
 from numba.extending import intrinsic
 
 from mha_numpy.kernels.compile import jit
+from mha_numpy.kernels.host import LEAST_WORK
+
+if config.DISABLE_JIT:
+    raise ImportError("NUMBA_DISABLE_JIT is set, and tiles exist only compiled")
 
 
 def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], None]:
@@ -36,7 +41,9 @@ def run(address, threads, arguments):
         for thread in prange(threads):
             failures += call(address, thread, threads, arguments)
     if failures > 0:  # raised here: what is raised in another thread gets lost
-        raise MemoryError("scratch: the pool is too small")
+        raise RuntimeError(
+            "a kernel failed: a pool of scratch is too small, or an index is out of bounds"
+        )
 
 
 @intrinsic
@@ -52,3 +59,21 @@ def call(typingctx, address, thread, threads, arguments):
         return builder.zext(status.is_error, context.get_value_type(types.intp))
 
     return signature, codegen
+
+
+def count_threads(work: int) -> int:
+    """Return how many threads are worth waking up for this many products of two numbers."""
+    return 1 if work < LEAST_WORK or _is_forked else get_num_threads()
+
+
+_is_forked = False
+
+
+def _note_fork() -> None:
+    """OpenMP does not survive a fork: the child process works with one thread."""
+    global _is_forked
+    _is_forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)

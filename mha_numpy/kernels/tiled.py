@@ -1,23 +1,18 @@
 """Backend "numba": tiled attention. What Python does before and after the kernels."""
 
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import config, from_dtype, get_num_threads, types
+from numba import from_dtype, types
 
-from mha_numpy.kernels.host import LEAST_WORK
-from mha_numpy.kernels.parallel import parallel
+from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import BLOCK
-from mha_numpy.kernels.scratch import ALIGNMENT
+from mha_numpy.kernels.scratch import ALIGNMENT, new_pools
 from mha_numpy.kernels.tiled_backward import backward_tiles
 from mha_numpy.kernels.tiled_forward import forward_tiles
-
-if config.DISABLE_JIT:
-    raise ImportError("NUMBA_DISABLE_JIT is set, and tiles exist only compiled")
 
 Array = npt.NDArray[Any]
 
@@ -25,10 +20,6 @@ CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in th
 ITEMS = 16  # to share out among threads, where there is enough work for that many
 MOST_LANES = ALIGNMENT // np.dtype(np.float32).itemsize
 NO_MASK = np.empty((0, 0, 0, 0), bool)
-
-# glibc keeps unused memory of twice the largest array that was ever freed, at most 64 MiB; the rest
-# goes back to the system, and is fetched page by page at the next call. So free a large one:
-np.empty(2**25 - 2**13, np.uint8)  # nothing is written, so this costs nothing
 
 
 class Compiled(NamedTuple):
@@ -73,7 +64,7 @@ def attention_forward(
     """Return heads (B, H, T_q, d_v) and lse (B, H, T_q)."""
     kernels = compiled(q.dtype)
     (B, H, T_q, d_k), (H_kv, T_k, d_v) = q.shape, v.shape[1:]
-    heads, lse = np.empty((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
+    heads, lse = laid_out_as(q, d_v, np.empty), np.empty((B, H, T_q), q.dtype)
     threads = count_threads(heads.size * T_k)
     pools = new_pools(threads, forward_numbers(H // H_kv * T_q, d_k, d_v), q.dtype)
     inputs = problem_arguments(
@@ -91,7 +82,7 @@ def attention_backward(
     """Return d_q, d_k, d_v and, where there is a bias, d_biased (B, H, T_q, T_k)."""
     kernels = compiled(q.dtype)
     (H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape[1:], v.shape
-    d_q, d_k_, d_v_ = (np.zeros(x.shape, q.dtype) for x in (q, k, v))
+    d_q, d_k_, d_v_ = (laid_out_as(x, x.shape[3], np.zeros) for x in (q, k, v))
     d_biased = kernels.no_cells if bias is None else np.zeros(bias.shape, q.dtype)
     chunk = chunk_size(T_k, B * H_kv, max(d_k, d_v))
     rounds = chunks = -(-T_k // chunk)
@@ -121,9 +112,12 @@ def problem_arguments(
     )  # fmt: skip
 
 
-def count_threads(work: int) -> int:
-    """Return how many threads are worth waking up for this many products of two numbers."""
-    return 1 if work < LEAST_WORK or _is_forked else get_num_threads()
+def laid_out_as(x: Array, width: int, make: Callable[..., Array]) -> Array:
+    """Make (B, H, T, width): the rows of a token together where x has split them from one."""
+    B, H, T, _ = x.shape
+    if x.strides[1] < x.strides[2]:
+        return make((B, T, H, width), x.dtype).swapaxes(1, 2)
+    return make((B, H, T, width), x.dtype)
 
 
 @lru_cache
@@ -133,11 +127,6 @@ def chunk_size(T_k: int, heads: int, d: int) -> int:
     least_chunks = min(-(-ITEMS // heads), -(-T_k // (2 * BLOCK)))
     chunks = max(-(-T_k // most), least_chunks)
     return -(-T_k // (chunks * BLOCK)) * BLOCK
-
-
-def new_pools(threads: int, numbers: int, dtype: np.dtype[Any]) -> Array:
-    """Return a pool of zeros for each thread: room for its tiles and two blocks of words."""
-    return np.zeros((threads, numbers + (ALIGNMENT + 16 * BLOCK) // dtype.itemsize), dtype)
 
 
 @lru_cache
@@ -157,16 +146,3 @@ def backward_numbers(rows: int, d_k: int, d_v: int, chunk: int) -> int:
 def round_up(n: int) -> int:
     """Return n as a multiple of the most lanes that a register has."""
     return -(-n // MOST_LANES) * MOST_LANES
-
-
-_is_forked = False
-
-
-def _note_fork() -> None:
-    """OpenMP does not survive a fork: the child process works with one thread."""
-    global _is_forked
-    _is_forked = True
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)

@@ -188,7 +188,7 @@ class TestCache:
 class TestChoice:
     def test_backward_is_forward_s_unless_it_is_named(self, qkv, monkeypatch):
         asked = []
-        monkeypatch.setattr(backends, "_load", lambda name: asked.append(name) or KERNEL)
+        monkeypatch.setattr(backends, "_load", lambda name, _: asked.append(name) or KERNEL)
         out, cache = attention_forward(*qkv, backend="loops")
         attention_backward(out, cache)
         attention_backward(out, cache, backend="numba")
@@ -202,7 +202,7 @@ class TestChoice:
 
     @pytest.mark.parametrize("name", backends.KERNELS)
     def test_what_kernels_do_not_cover_is_the_reference_s(self, qkv, monkeypatch, name):
-        def load(name):
+        def load(*_):
             raise AssertionError("no kernel is expected here")
 
         monkeypatch.setattr(backends, "_load", load)
@@ -217,6 +217,32 @@ class TestChoice:
             attention_forward(q + 0j, k, v, backend=name)
         with pytest.raises(AssertionError, match="no kernel"):
             attention_forward(q.astype(np.float16), k.astype(np.float16), v, backend=name)
+
+    @by_kernel
+    def test_products_of_a_layer_are_its_backend_s(self, rng, monkeypatch, kernel):
+        asked, load = [], backends._load
+        monkeypatch.setattr(
+            backends, "_load", lambda name, kernels: asked.append(kernels) or load(name, kernels)
+        )
+        x, layer = rng.normal(size=(2, 5, 8)), MultiHeadAttention(8, 2, backend=kernel)
+        layer.backward(layer(x))
+        products = asked.count("mha_numpy.kernels.matmul")
+        assert products == (12 if kernel == "numba" else 0)  # one forward, two backward, four times
+        asked.clear()
+        layer(x, kv_cache=KVCache())
+        assert asked.count("mha_numpy.kernels.matmul") == products // 3
+
+    def test_products_that_tiles_do_not_cover_are_numpy_s(self, rng, monkeypatch):
+        def load(*_):
+            raise AssertionError("no kernel is expected here")
+
+        monkeypatch.setattr(backends, "_load", load)
+        x, w = rng.normal(size=(2, 5, 8)), rng.normal(size=(8, 3))
+        for a, b in [(x.astype(np.longdouble), w.astype(np.longdouble)), (x, w.astype(np.float32)),
+                     (x[:0], w), (x[..., :0], w[:0]), (x, w[:, :0]), (x + 0j, w + 0j)]:  # fmt: skip
+            assert np.array_equal(backends.matmul(a, b, "numba"), a @ b)
+        with pytest.raises(AssertionError, match="no kernel"):
+            backends.matmul(x, w, "numba")
 
     @pytest.mark.parametrize("name", backends.KERNELS)
     def test_without_numba(self, name):
@@ -266,7 +292,7 @@ class TestWhatAKernelIsGiven:
             return ones_backward(*args)
 
         kernel = SimpleNamespace(attention_forward=forward, attention_backward=backward)
-        monkeypatch.setattr(backends, "_load", lambda name: kernel)
+        monkeypatch.setattr(backends, "_load", lambda *_: kernel)
         return given
 
     @pytest.mark.parametrize("rank", [2, 3, 4])

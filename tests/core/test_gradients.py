@@ -72,7 +72,7 @@ def test_softmax(seed):
 
 @pytest.mark.parametrize("shape", [(3,), (5, 3), (2, 5, 3), (1, 1, 3)])
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_linear(rng, shape, with_bias):
+def test_linear(rng, backend, shape, with_bias):
     inputs = {"x": rng.normal(size=shape), "w": rng.normal(size=(3, 4))}
     if with_bias:
         inputs["b"] = rng.normal(size=4)

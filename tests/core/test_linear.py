@@ -4,6 +4,8 @@ import pytest
 from mha_numpy.core import linear_backward, linear_forward
 from tests.compare import assert_close
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def test_hand_computed_values():
     x = np.array([[1.0, 2.0], [3.0, 4.0]])

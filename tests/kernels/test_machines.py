@@ -36,6 +36,11 @@ SOME_PROBLEMS = (
     "options = array_options(2, 4, 70, 200) | {'softcap': 2.0}",
     "assert_as_the_reference(random_inputs(2, 4, 2, 70, 200, 17, 33), options, [np.float32])",
     "assert_as_the_reference(random_inputs(2, 4, 2, 1, 200, 16, 80), {}, [np.float32])",
+    "from tests.kernels.test_matmul import assert_product",
+    "r = np.random.default_rng(0)",
+    "a, b = (r.normal(size=size).astype(np.float32) for size in [(130, 600), (600, 70)])",
+    "for operands in [(a, b), (np.asfortranarray(a), np.asfortranarray(b))]:",
+    "    assert_product(*operands)",
 )
 # what is compiled for each is kept in pytest's own cache
 COMPILED_ANEW = {
@@ -70,7 +75,7 @@ def test_on_another_machine(request, tmp_path, name):
 
 @pytest.mark.parametrize("name", THREADS)
 def test_with_other_threads(name):
-    run("from mha_numpy.kernels import tiled", "tiled.LEAST_WORK = 0", *SOME_PROBLEMS,
+    run("from mha_numpy.kernels import parallel", "parallel.LEAST_WORK = 0", *SOME_PROBLEMS,
         **THREADS[name])  # fmt: skip
 
 
@@ -91,15 +96,15 @@ def test_a_forked_process_computes(layer):
     printed, _ = run(
         "import os, signal, numba, numpy as np",
         "from mha_numpy import attention_backward, attention_forward",
-        "from mha_numpy.kernels import tiled",
-        "tiled.LEAST_WORK = 0",
+        "from mha_numpy.kernels import parallel",
+        "parallel.LEAST_WORK = 0",
         "rng = np.random.default_rng(0)",
         "q, k, v = (rng.normal(size=(2, 4, 150, 20)).astype(np.float32) for _ in range(3))",
         "def both():",
         "    out, cache = attention_forward(q, k, v, is_causal=True, backend='numba')",
         "    return b''.join(x.tobytes() for x in (out, *attention_backward(out, cache)[:3]))",
         "before = both()",
-        "assert tiled.count_threads(1) == 2",
+        "assert parallel.count_threads(1) == 2",
         "child = os.fork()",
         "if child == 0:",
         "    signal.alarm(60)",  # rather than hang
@@ -109,7 +114,7 @@ def test_a_forked_process_computes(layer):
         "    status = os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1])",
         "    os._exit(status if same else 4)",
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))",
-        "print(both() == before, tiled.count_threads(1))",
+        "print(both() == before, parallel.count_threads(1))",
         NUMBA_NUM_THREADS=2, NUMBA_THREADING_LAYER=layer,
     )  # fmt: skip
     assert printed == ["0", "True 2"]

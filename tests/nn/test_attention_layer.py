@@ -25,8 +25,9 @@ class TestMultiHeadAttention:
         out, weights = layer(x_q, x_k, x_v, is_causal=True, return_weights=True)
         params = MultiHeadParams(**layer.params)
         expected, cache = multi_head_attention_forward(
-            x_q, x_k, x_v, params=params, num_heads=4, num_kv_heads=2, is_causal=True
-        )
+            x_q, x_k, x_v, params=params, num_heads=4, num_kv_heads=2, is_causal=True,
+            backend=layer.backend,
+        )  # fmt: skip
         assert_close(out, expected, "exact")
         assert_close(weights, cache.attention.weights, "exact")
 

@@ -1,0 +1,86 @@
+"""The product of whole matrices against NumPy in float64."""
+
+import itertools
+
+import numba
+import numpy as np
+import pytest
+
+from mha_numpy.kernels import parallel
+from mha_numpy.kernels.matmul import DEPTH, ROWS, matmul
+from tests.compare import Tolerance, assert_close
+from tests.kernels.drivers import by_dtype
+
+
+def assert_product(a, b):
+    """Multiply and compare."""
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    before = a.copy(), b.copy()
+    c = matmul(a, b)
+    assert c.dtype == a.dtype
+    # a sum of K numbers has K roundings, relative to their sizes
+    size = (abs(wide_a) @ abs(wide_b)).max()
+    tolerance = np.finfo(c.dtype).eps * (4 + size * np.sqrt(1 + a.shape[1]) / 2)
+    assert_close(c, wide_a @ wide_b, Tolerance(0, tolerance))
+    assert_close(a, before[0], "exact")
+    assert_close(b, before[1], "exact")
+
+
+def random_matrix(rng, dtype, rows, columns):
+    return rng.normal(size=(rows, columns)).astype(dtype)
+
+
+@by_dtype
+def test_every_size(rng, dtype):
+    for M, K, N in itertools.product((1, 5, 64, 67), (1, 63, 64, 130), (1, 15, 16, 64, 129)):
+        assert_product(random_matrix(rng, dtype, M, K), random_matrix(rng, dtype, K, N))
+
+
+@by_dtype
+def test_beyond_one_strip(rng, dtype):
+    for M, K, N in [(ROWS + 1, 70, 130), (2 * ROWS + 70, 3, 65), (66, 2 * DEPTH + 9, 70)]:
+        assert_product(random_matrix(rng, dtype, M, K), random_matrix(rng, dtype, K, N))
+
+
+LAYOUTS = {
+    "contiguous": np.ascontiguousarray,
+    "Fortran": np.asfortranarray,
+    "every other row and column": lambda x: np.repeat(np.repeat(x, 2, 0), 2, 1)[::2, ::2],
+    "backwards": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+    "one row for all": lambda x: np.broadcast_to(x[:1], x.shape),
+    "one column for all": lambda x: np.broadcast_to(x[:, :1], x.shape),
+    "read-only": lambda x: np.frombuffer(x.tobytes(), x.dtype).reshape(x.shape),
+    "unaligned": lambda x: np.frombuffer(b"?" + x.tobytes(), x.dtype, offset=1).reshape(x.shape),
+}
+
+
+@by_dtype
+@pytest.mark.parametrize("pair", list(itertools.product(LAYOUTS, repeat=2)), ids=" and ".join)
+def test_every_layout(rng, dtype, pair):
+    shapes = [(70, 100), (100, 81)]
+    a, b = (
+        LAYOUTS[layout](rng.integers(-4, 5, size=shape).astype(dtype))
+        for layout, shape in zip(pair, shapes, strict=True)
+    )
+    assert_close(matmul(a, b), a.astype(np.float64) @ b, "exact")  # whole numbers: no rounding
+
+
+@by_dtype
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_nan_and_inf_stay_in_their_row_and_column(rng, dtype, poison):
+    a, b = random_matrix(rng, dtype, 70, 600), random_matrix(rng, dtype, 600, 70)
+    a[3, 599], b[0, 66] = poison, poison
+    odd = np.zeros((70, 70), bool)
+    odd[3], odd[:, 66] = True, True
+    assert np.array_equal(~np.isfinite(matmul(a, b)), odd)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bitwise_the_same_for_any_number_of_threads(rng, dtype, monkeypatch):
+    monkeypatch.setattr(parallel, "LEAST_WORK", 0)
+    a, b = random_matrix(rng, dtype, 700, 600), random_matrix(rng, dtype, 600, 200)
+    most, found = numba.get_num_threads(), set()
+    for threads in range(1, most + 1):
+        numba.set_num_threads(threads)
+        found |= {matmul(a, b).tobytes() for _ in range(3)}
+    assert len(found) == 1
