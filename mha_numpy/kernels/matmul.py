@@ -21,7 +21,7 @@ from mha_numpy.kernels.simd import as_written
 from mha_numpy.kernels.transpose import transpose
 
 DEPTH = 512  # rows of a strip: with what it meets, it stays in the second-level cache
-ROWS = 256  # of a that meet a strip before the next one
+ROWS = 4 * BLOCK  # of a that meet a strip before the next one
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -58,7 +58,7 @@ def multiply_strips(thread, threads, arguments):
         for k in range(0, K, depth):
             load_strip(strip, b[k : k + depth, j : j + BLOCK], square)
             for r in range(i, min(i + ROWS, M), BLOCK):
-                rows = a[r : min(r + BLOCK, i + ROWS), k : k + depth]
+                rows = a[r : r + BLOCK, k : k + depth]
                 multiply(square[: rows.shape[0]], rows, strip[: rows.shape[1]], beta=0.0)
                 part = c[r : r + rows.shape[0], j : j + BLOCK]
                 result = square[: rows.shape[0], : part.shape[1]]

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from mha_numpy import attention_backward, attention_forward
+from mha_numpy import attention_backward, attention_forward, merge_heads, split_heads
 from mha_numpy.kernels import parallel, tiled
 from tests.compare import TOLERANCES, Tolerance, assert_close
 from tests.kernels.drivers import DTYPES, by_dtype
@@ -311,6 +311,16 @@ def test_float16_in_and_out(seed):
     for name, array in found.items():
         assert array.dtype == (np.float32 if name == "lse" else np.float16), name
         assert_close(array, expected[name], "float16", name=name)
+
+
+def test_heads_split_from_tokens_come_back_so(rng):
+    q, k = split_heads(rng.normal(size=(2, 70, 40)), 4), split_heads(rng.normal(size=(2, 9, 20)), 2)
+    v = np.ascontiguousarray(k)
+    out, cache = attention_forward(q, k, v, backend="numba")
+    grads = attention_backward(out, cache)
+    for x in (out, grads.d_q, grads.d_k):
+        assert np.shares_memory(merge_heads(x), x)  # nothing is copied
+    assert grads.d_v.flags.c_contiguous
 
 
 @by_dtype
