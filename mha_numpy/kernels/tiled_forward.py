@@ -102,7 +102,7 @@ def forward_tiles(thread, threads, arguments):
             if has_bias:
                 load_cells(s.by_key, s.by_query, problem.bias, tile, j, n)
             visible = find_visible(
-                s.seen_by_key, s.seen_by_query, problem, tile, s.by_query, j, s.cells.shape[1]
+                s.seen_by_key, s.seen_by_query, problem, tile, s.by_query, j, rows
             )
             if visible == NOTHING:
                 continue

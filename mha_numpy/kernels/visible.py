@@ -26,7 +26,7 @@ NOTHING, SOMETHING, EVERYTHING = 0, 1, 2
 ONE, NONE_SET = np.uint64(1), np.uint64(0)
 
 
-@inner
+@inner(in_place=True)
 def find_visible(seen_by_key, seen_by_query, problem, tile, bias, j, width):
     """Fill `seen_by_key` with a word for each key from j to the block's end; return how much.
 
@@ -62,7 +62,7 @@ def find_visible(seen_by_key, seen_by_query, problem, tile, bias, j, width):
     return EVERYTHING if every == first_bits(width) else SOMETHING
 
 
-@inner
+@inner(in_place=True)
 def find_in_window(seen_by_key, problem, tile, j, n):
     """Note who sees the keys j to j + n by their distance alone."""
     for key in range(n):
