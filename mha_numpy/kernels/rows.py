@@ -1,7 +1,15 @@
 """Arithmetic on the rows of matrices, a register full of numbers at a time."""
 
 from mha_numpy.kernels.compile import inner
-from mha_numpy.kernels.simd import bits_from_lanes, full, lanes, load, multiply_add, store
+from mha_numpy.kernels.simd import (
+    bits_from_lanes,
+    full,
+    lanes,
+    load,
+    multiply_add,
+    store,
+    sum_of_lanes,
+)
 
 
 @inner
@@ -81,3 +89,20 @@ def column_dots(dots, a, b):
         for r in range(a.shape[0]):
             products = multiply_add(load(a, r, c), load(b, r, c), products)
         store(dots, 0, c, products)
+
+
+@inner
+def row_dots(dots, a, b):
+    """Do ``dots[:, : rows of b] = a @ b.T`` for an even number of rows of b, best a few.
+
+    Rows are contiguous; those of a are whole Vectors.
+    """
+    for i in range(a.shape[0]):
+        for r in range(0, b.shape[0], 2):
+            first = second = full(dots, 0.0)
+            for c in range(0, a.shape[1], lanes(a)):
+                row = load(a, i, c)
+                first = multiply_add(row, load(b, r, c), first)
+                second = multiply_add(row, load(b, r + 1, c), second)
+            dots[i, r] = sum_of_lanes(first)
+            dots[i, r + 1] = sum_of_lanes(second)

@@ -226,6 +226,26 @@ def multiply_add(typingctx, a, b, c):
 
 
 @intrinsic
+def sum_of_lanes(typingctx, vector):
+    """Return the sum of a Vector's numbers: its halves are added up, then theirs, and so on."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        total, count = args[0], vector.lanes
+        while count > 1:
+            count //= 2
+            halves = [
+                builder.shuffle_vector(
+                    total, total, ir.Constant(ir.VectorType(ir.IntType(32), count), picked)
+                )
+                for picked in ([*range(count)], [*range(count, 2 * count)])
+            ]
+            total = builder.fadd(*halves)
+        return builder.extract_element(total, ir.IntType(32)(0))
+
+    return vector.dtype(vector), codegen
+
+
+@intrinsic
 def bits_from_lanes(typingctx, condition):
     """Return a word whose lowest bits say in which lanes the condition holds."""
 

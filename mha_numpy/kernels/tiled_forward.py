@@ -23,6 +23,7 @@ from mha_numpy.kernels.rows import (
     copy_rows,
     fill,
     multiply_rows,
+    row_dots,
     scale_each_row,
     scale_rows,
 )
@@ -61,7 +62,7 @@ from mha_numpy.kernels.visible import (
     hide,
 )
 
-FEW = 16  # queries
+FEW = 8  # queries
 
 
 class Scratch(NamedTuple):
@@ -93,7 +94,7 @@ def forward_tiles(thread, threads, arguments):
     for item in range(thread, B * H_kv * tiles, threads):
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
         k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
-        in_place, rows = reads_in_place(v, tile), tile.num_heads * tile.num_queries
+        rows = tile.num_heads * tile.num_queries
         start(problem, tile, s)
         sees_any = NONE_SET
         first, last = keys_in_sight(problem, tile, 0, T_k)
@@ -110,7 +111,10 @@ def forward_tiles(thread, threads, arguments):
             cells = s.cells[:n]
 
             # 1. match
-            multiply(cells, k[j : j + n], s.q_T[:d_k], beta=0.0)
+            if reads_in_place(k, rows):
+                row_dots(cells, k[j : j + n], s.q[: rows + rows % 2])
+            else:
+                multiply(cells, k[j : j + n], s.q_T[:d_k], beta=0.0)
             # 2. softcap
             if problem.softcap > 0:
                 cap(cells, problem.softcap)
@@ -127,7 +131,7 @@ def forward_tiles(thread, threads, arguments):
                 hide(cells, s.seen_by_key, visible, 0.0)
             # 6. mix
             v_block = v[j : j + n]
-            if not in_place:
+            if not reads_in_place(v, rows):
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
             add_product_T(s.heads[:rows], cells[:, :rows], v_block, s.seen_by_key, visible)
@@ -170,10 +174,12 @@ def start(problem, tile, s):
 
 
 @inner
-def reads_in_place(v, tile):
-    """Return whether v is read where it is; a copy is padded and aligned, but costs a copy."""
-    is_whole = v.strides[1] == v.itemsize and v.shape[1] % lanes(v) == 0
-    return is_whole and tile.num_heads * tile.num_queries <= FEW
+def reads_in_place(x, queries):
+    """Return whether k or v is read once, where it is: for few queries, as when decoding.
+
+    That needs contiguous rows of whole Vectors.
+    """
+    return queries <= FEW and x.strides[1] == x.itemsize and x.shape[1] % lanes(x) == 0
 
 
 @inner(in_place=True)

@@ -16,6 +16,7 @@ from mha_numpy.kernels.simd import (
     multiply_add,
     select,
     store,
+    sum_of_lanes,
 )
 from tests.kernels.drivers import by_dtype, count_lanes, driver, matrix, number
 
@@ -226,3 +227,16 @@ def test_the_lowest_bit_is_the_first_lane(rng, dtype):
     out = np.zeros_like(x)
     select_by_bits(dtype)(out, x, word)
     np.testing.assert_array_equal(out[0], np.where(shown, x[0], -1))
+
+
+@driver(matrix, matrix)
+def apply_sum(out, x):
+    out[0, 0] = sum_of_lanes(load(x, 0, 0))
+
+
+@by_dtype
+def test_sum_of_lanes(rng, dtype):
+    out, L = np.zeros((1, 1), dtype), count_lanes(dtype)
+    for numbers in (2.0 ** np.arange(L), -(3.0 ** (np.arange(L) % 4)), rng.integers(-99, 99, L)):
+        apply_sum(dtype)(out, numbers.astype(dtype)[None])
+        assert out == numbers.sum()  # whole numbers: no rounding
