@@ -3,6 +3,7 @@
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +16,18 @@ from mha_numpy.tables import show
 
 EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
 
+ADVICE = {
+    "mha-numpy walk": " (a sentence needs quotes around it)",
+    "mha-numpy bench": " (write a shape as --only 4,12,128,64)",
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the exit code: 0 done, 1 a result is wrong, 2 wrong use."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know a token's letters
-    options = _parser().parse_args(arguments)
+    options = _parse(arguments)
     try:
         code = int(options.run(options))
         if sys.stdout is not None:  # closed by whoever started us
@@ -53,8 +59,17 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: ") and " -" not in message:
-            message += " (a sentence needs quotes around it)"
+            message += ADVICE.get(self.prog, "")
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options; what is left over is the subcommand's to complain about."""
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         help="write pictures (PNG, SVG) and the trace (JSON) there")
     add("--force", action="store_true", help="let --save overwrite files")
     # fmt: on
-    walk.set_defaults(run=_walk)
+    walk.set_defaults(run=_walk, parser=walk)
 
     bench = commands.add_parser(
         "bench",
@@ -117,14 +132,14 @@ def _parser() -> argparse.ArgumentParser:
         help="replace the generated part of a Markdown page, such as docs/performance.md")
     add("--chart", type=Path, metavar="FILE.png", help="draw the ratios there")
     # fmt: on
-    bench.set_defaults(run=_bench)
+    bench.set_defaults(run=_bench, parser=bench)
 
     compile_ = commands.add_parser(
         "compile",
         help="compile the numba kernels now instead of at their first use",
         description="Compile all numba kernels, in float32 and float64, and keep them on disk.",
     )
-    compile_.set_defaults(run=_compile)
+    compile_.set_defaults(run=_compile, parser=compile_)
     return parser
 
 
@@ -162,13 +177,21 @@ def _bench(options: argparse.Namespace) -> int:
     if options.threads is not None:
         given["threads"] = options.threads
     files = Files(options.json, options.markdown, options.write, options.chart)
-    results = benchmark(Settings(**given))
-    saved = files.save(results)
-    for section in sections(results):
-        show(section)
+    settings = Settings(**given)
+    for name, install in settings.absent.items():
+        print(f"left out: {name}, which {install} would install", file=sys.stderr)
+    for name in ("SIGTERM", "SIGHUP"):  # leave no stopped process behind
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
+    results = benchmark(settings)
+    try:  # saved before anything is printed: a reader such as head may leave early
+        saved = files.save(results)
+    finally:  # what took minutes is shown even if it cannot be saved
+        for section in sections(results):
+            show(section)
     for path in saved:
         print(f"wrote {path}")
-    return 0 if results.all_agree else 1
+    return 0 if results.all_right else 1
 
 
 def _compile(options: argparse.Namespace) -> int:
@@ -179,6 +202,9 @@ def _compile(options: argparse.Namespace) -> int:
     except ImportError as reason:
         raise BackendError(f"numba cannot be used ({reason}): pip install numba") from reason
 
+    # LLVM calls back into Python, where a KeyboardInterrupt would get lost
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    print("compiling for this machine, up to half a minute for each dtype", flush=True)
     start = perf_counter()
     for step in compile_all():
         print(f"{perf_counter() - start:5.1f} s  {step}", flush=True)

@@ -138,9 +138,10 @@ class Results:
     facts: list[Fact]
 
     @property
-    def all_agree(self) -> bool:
-        """Whether no result differs from ours."""
-        return all(cell.agrees for cell in self.cells)
+    def all_right(self) -> bool:
+        """Whether no result differs from ours, and no measurement failed."""
+        failed = any(fact.note.startswith("failed") for fact in self.facts)
+        return not failed and all(cell.agrees for cell in self.cells)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all as numbers, strings, lists and dicts, for JSON."""

@@ -49,9 +49,12 @@ def check_attention_inputs(
     computed_in = compute_dtype(dtype)
     if softcap is not None:
         softcap = check_number("softcap", softcap, positive=True)
-        largest = float(np.finfo(computed_in).max)
-        if softcap > largest:
-            raise ConfigError(f"softcap: expected at most {largest:.1e}, as {dtype}; got {softcap}")
+        limits = np.finfo(computed_in)
+        least, largest = float(limits.smallest_subnormal), float(limits.max)
+        if not least <= softcap <= largest:
+            raise ConfigError(
+                f"softcap: expected {least:.1e} to {largest:.1e}, as {dtype}; got {softcap}"
+            )
     q, k, v, bias, dropout_mask, head_gate = [
         x if x is None else x.astype(computed_in, copy=False) for x in arrays
     ]

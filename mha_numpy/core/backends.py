@@ -26,9 +26,9 @@ DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
 
 def check_backend(backend: Any) -> str:
     """Return the name of a backend, or raise a BackendError."""
-    if backend not in BACKENDS:
+    if not isinstance(backend, str) or backend not in BACKENDS:
         raise BackendError(f"backend: expected one of {BACKENDS}; got {describe(backend)}")
-    return str(backend)
+    return backend
 
 
 def find_kernels(backend: str, inputs: AttentionInputs) -> ModuleType | None:
@@ -74,9 +74,8 @@ def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array,
     rank, axes = inputs.q.ndim, inputs.axes
     if rank < 4:
         heads, lse = heads[DROP_AXES[rank]], lse[DROP_AXES[rank]]
-    heads.flags.writeable = (
-        False  # backward reads them, and without a head gate they are the output
-    )
+    # backward reads them, and without a head gate they are the output
+    heads.flags.writeable = False
     step("heads", heads, axes.heads, "attention(q, k, v)")
     return heads, lse
 
@@ -119,7 +118,7 @@ def _kernel_arguments(inputs: AttentionInputs) -> Sequence[Any]:
         mask, bias, dropout_mask = (
             x if x is None else x[added] for x in (mask, bias, dropout_mask)
         )
-    left, right = window or (None, None)
-    left, right = LARGEST if left is None else left, LARGEST if right is None else right
+    # an open side is beyond every distance: positions reach to LARGEST themselves
+    left, right = (2 * LARGEST if side is None else side for side in window or (None, None))
     offsets = q_offset if q_offset.ndim else q_offset.repeat(len(q))  # (B,)
     return q, k, v, mask, bias, dropout_mask, left, right, offsets, scale, softcap

@@ -31,6 +31,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder can be written to
+        NOTICE.often = "at each start, as no cache folder can be written to; set NUMBA_CACHE_DIR"
         return numba.njit(**options)(function)
     with suppress(AttributeError):  # where numba keeps this differently, its own name has to do
         kept = dispatcher._cache
@@ -57,17 +58,19 @@ class _Notice(event.Listener):
     """Says once that the first use takes longer."""
 
     said = False
+    often = "once (`mha-numpy compile` does it ahead)"
 
     def on_start(self, event: Any) -> None:
         """Speak up when numba begins to compile a function of this package."""
         module = str(event.data["dispatcher"].py_func.__module__)
         if not self.said and module.startswith(f"{__package__}."):
             self.said = True
-            notice = "mha_numpy: compiling its kernels for this machine, up to 20 s, once"
-            print(f"{notice} (`mha-numpy compile` does it ahead)", file=sys.stderr, flush=True)
+            notice = "mha_numpy: compiling its kernels for this machine, up to half a minute"
+            print(f"{notice}, {self.often}", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
         """Stay silent."""
 
 
-event.register("numba:compile", _Notice())
+NOTICE = _Notice()
+event.register("numba:compile", NOTICE)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from numba import from_dtype, get_num_threads, types
+from numba import config, from_dtype, get_num_threads, types
 
 from mha_numpy.kernels.compile import jit
 from mha_numpy.kernels.host import LEAST_WORK
@@ -168,8 +168,11 @@ def _completed(
 
 
 def _share_out(head: Callable[[int], None], count: int, work: int) -> None:
-    """Call head(0), ..., head(count - 1), in several threads where that is worth it."""
-    threads = 1 if work < LEAST_WORK else get_num_threads()
+    """Call head(0), ..., head(count - 1), in several threads where that is worth it.
+
+    Uncompiled, for a debugger, one thread does all.
+    """
+    threads = 1 if work < LEAST_WORK or config.DISABLE_JIT else get_num_threads()
     if threads == 1:
         for n in range(count):
             head(n)

@@ -1,8 +1,8 @@
 """Products of whole matrices, c = a @ b, by the product for tiles.
 
 A strip of b's columns is copied into scratch, where it is aligned and turned over if need be; it
-then meets all rows of a. NumPy has such a product from a library whose idle threads wait for work
-on the cores that the tiles need, and theirs on its own: one pool of threads for both is faster.
+then meets some blocks of a's rows. NumPy has such a product from a library whose idle threads wait
+for work on the cores that the tiles need, and theirs on its own: one pool for both is faster.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ from mha_numpy.kernels.simd import as_written
 from mha_numpy.kernels.transpose import transpose
 
 DEPTH = 512  # rows of a strip: with what it meets, it stays in the second-level cache
-ROWS = 4 * BLOCK  # of a that meet a strip before the next one
+HEIGHT = 4 * BLOCK  # rows of a that meet a strip before the next one
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -29,7 +29,7 @@ def matmul(a: Any, b: Any) -> Any:
     (M, K), N = a.shape, b.shape[1]
     c = np.empty((M, N), a.dtype)
     threads = count_threads(M * K * N)
-    pools = new_pools(threads, BLOCK * (min(K, DEPTH) + 3 * BLOCK), a.dtype)
+    pools = new_pools(threads, BLOCK * (min(K, DEPTH) + 2 * BLOCK), a.dtype)  # strip and square
     compiled(a.dtype)(threads, (a, b, c, pools))
     return c
 
@@ -45,7 +45,7 @@ def compiled(dtype: np.dtype[Any]) -> Any:
 
 @inner
 def multiply_strips(thread, threads, arguments):
-    """Compute every `threads`-th part of c: a strip of columns, as high as ROWS."""
+    """Compute every `threads`-th part of c: a strip of columns, as high as HEIGHT."""
     as_written()
     a, b, c = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
     (M, K), N = a.shape, b.shape[1]
@@ -53,11 +53,11 @@ def multiply_strips(thread, threads, arguments):
     depth, strips = min(K, DEPTH), divide_up(N, BLOCK)
     strip, at = take_tile(pool, first_aligned(pool), divide_up(depth, BLOCK) * BLOCK, BLOCK)
     square, at = take_tile(pool, at, BLOCK, BLOCK)
-    for item in range(thread, divide_up(M, ROWS) * strips, threads):
-        i, j = item // strips * ROWS, item % strips * BLOCK
+    for item in range(thread, divide_up(M, HEIGHT) * strips, threads):
+        i, j = item // strips * HEIGHT, item % strips * BLOCK
         for k in range(0, K, depth):
             load_strip(strip, b[k : k + depth, j : j + BLOCK], square)
-            for r in range(i, min(i + ROWS, M), BLOCK):
+            for r in range(i, min(i + HEIGHT, M), BLOCK):
                 rows = a[r : r + BLOCK, k : k + depth]
                 multiply(square[: rows.shape[0]], rows, strip[: rows.shape[1]], beta=0.0)
                 part = c[r : r + rows.shape[0], j : j + BLOCK]

@@ -6,17 +6,26 @@ the function is compiled once.
 
 import os
 from collections.abc import Callable
-from functools import partial
+from contextlib import nullcontext
+from threading import Lock
 from typing import Any
 
 from numba import config, get_num_threads, prange, types
 from numba.extending import intrinsic
 
+from mha_numpy.errors import BackendError
 from mha_numpy.kernels.compile import jit
 from mha_numpy.kernels.host import LEAST_WORK
 
 if config.DISABLE_JIT:
-    raise ImportError("NUMBA_DISABLE_JIT is set, and tiles exist only compiled")
+    raise BackendError(
+        "backend: 'numba' exists only compiled, and NUMBA_DISABLE_JIT is set: unset it, or write "
+        "backend='loops'"
+    )
+
+# Python threads that call at once take turns: where numba has its own pool of threads,
+# "workqueue", it ends the process if two meet there
+one_at_a_time = Lock()
 
 
 def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], None]:
@@ -28,7 +37,13 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
     function.compile(types.none(size, size, arguments))
     compiled = function.overloads[size, size, arguments]
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-    return partial(run.compile(types.none(size, size, arguments)), address)
+    call_in_each = run.compile(types.none(size, size, arguments))
+
+    def in_each(threads: int, given: tuple[Any, ...]) -> None:
+        with one_at_a_time if threads > 1 else nullcontext():
+            call_in_each(address, threads, given)
+
+    return in_each
 
 
 @jit(parallel=True)

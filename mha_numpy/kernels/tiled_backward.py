@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.exponential import exp, tanh
+from mha_numpy.kernels.match import match, suits_few
 from mha_numpy.kernels.problem import (
     BLOCK,
     NUM_INPUTS,
@@ -109,6 +110,8 @@ def backward_tiles(thread, threads, arguments):
         copy_rows(s.d_v, d_v[b, kv_head, keys])
         for tile_number in range(first_tile, last_tile):
             tile = tile_of(problem, b, kv_head, tile_number)
+            rows = tile.num_heads * tile.num_queries
+            along_rows = suits_few(problem.k[b, kv_head], rows)
             first, last = keys_in_sight(problem, tile, keys.start, keys.stop)
             if first >= last:
                 continue
@@ -127,7 +130,7 @@ def backward_tiles(thread, threads, arguments):
                 weights, d_cells = s.weights[:n], s.d_cells[:n]
 
                 # forward once more
-                multiply(weights, k[:, :width_k], s.q_T[:width_k], beta=0.0)
+                match(weights, k[:, :width_k], s.q, s.q_T, rows, along_rows)
                 if problem.softcap > 0:
                     cap(weights, s.slope, problem.softcap)
                 if has_bias:

@@ -12,18 +12,17 @@ import numpy as np
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.exponential import exp, tanh
+from mha_numpy.kernels.match import match, suits_few
 from mha_numpy.kernels.problem import (
     BLOCK,
     NUM_INPUTS,
     problem_of,
 )
-from mha_numpy.kernels.product import multiply
 from mha_numpy.kernels.rows import (
     add_rows,
     copy_rows,
     fill,
     multiply_rows,
-    row_dots,
     scale_each_row,
     scale_rows,
 )
@@ -62,8 +61,6 @@ from mha_numpy.kernels.visible import (
     hide,
 )
 
-FEW = 8  # queries
-
 
 class Scratch(NamedTuple):
     """All that a thread needs: a few tiles, however long the sequences are."""
@@ -88,7 +85,7 @@ def forward_tiles(thread, threads, arguments):
     as_written()
     problem = problem_of(arguments)
     heads, lse, pools = arguments[NUM_INPUTS:]
-    (B, H_kv, T_k, d_k), tiles = problem.k.shape, count_tiles(problem)
+    (B, H_kv, T_k, _), tiles = problem.k.shape, count_tiles(problem)
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     s = forward_scratch(problem, pools[thread])
     for item in range(thread, B * H_kv * tiles, threads):
@@ -111,10 +108,7 @@ def forward_tiles(thread, threads, arguments):
             cells = s.cells[:n]
 
             # 1. match
-            if reads_in_place(k, rows):
-                row_dots(cells, k[j : j + n], s.q[: rows + rows % 2])
-            else:
-                multiply(cells, k[j : j + n], s.q_T[:d_k], beta=0.0)
+            match(cells, k[j : j + n], s.q, s.q_T, rows, suits_few(k, rows))
             # 2. softcap
             if problem.softcap > 0:
                 cap(cells, problem.softcap)
@@ -131,7 +125,7 @@ def forward_tiles(thread, threads, arguments):
                 hide(cells, s.seen_by_key, visible, 0.0)
             # 6. mix
             v_block = v[j : j + n]
-            if not reads_in_place(v, rows):
+            if not suits_few(v, rows):
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
             add_product_T(s.heads[:rows], cells[:, :rows], v_block, s.seen_by_key, visible)
@@ -171,15 +165,6 @@ def start(problem, tile, s):
     fill(s.heads, 0.0)
     fill(s.largest, -np.inf)
     fill(s.total, 0.0)
-
-
-@inner
-def reads_in_place(x, queries):
-    """Return whether k or v is read once, where it is: for few queries, as when decoding.
-
-    That needs contiguous rows of whole Vectors.
-    """
-    return queries <= FEW and x.strides[1] == x.itemsize and x.shape[1] % lanes(x) == 0
 
 
 @inner(in_place=True)

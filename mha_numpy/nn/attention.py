@@ -258,6 +258,7 @@ class MultiHeadAttention(Layer):
             "" if "b_q" in self.params else "bias=False",
             f"rope={self.rope}" if self.rope else "",
             f"dropout_p={self.dropout_p}" if self.dropout_p else "",
+            f"backend={self.backend!r}" if self.backend != "numpy" else "",
             f"{self.num_parameters} parameters",
         ]
         return f"MultiHeadAttention({', '.join(filter(None, parts))})"

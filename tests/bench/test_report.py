@@ -70,10 +70,10 @@ def test_who_is_absent_is_named_with_what_to_install(monkeypatch):
     ]
 
 
-def test_all_agree():
-    assert made_up(CELLS[:2]).all_agree
-    assert not made_up(CELLS[:3]).all_agree
-    assert not made_up([CELLS[3]]).all_agree
+def test_all_right():
+    assert made_up(CELLS[:2]).all_right
+    assert not made_up(CELLS[:3]).all_right
+    assert not made_up([CELLS[3]]).all_right
 
 
 def test_markdown():

@@ -107,6 +107,14 @@ def test_all_pairs_agree_beyond_one_tile(rng, name, dtype):
     assert_twins(inputs, options, np.dtype(dtype).name, dtype)
 
 
+@pytest.mark.kernel
+@pytest.mark.parametrize("q_offset", [2**60, -(2**60), 2**60 - 1])
+@pytest.mark.parametrize("window", [None, (None, 2**60), (2**60, None)])
+def test_an_open_side_reaches_from_any_offset(qkv, q_offset, window):
+    inputs = dict(zip("qkv", qkv, strict=True))
+    assert_twins(inputs, {"q_offset": q_offset, "window": window}, "float64")
+
+
 @by_kernel
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("seed", SEEDS[:80])
@@ -323,16 +331,16 @@ class TestWhatAKernelIsGiven:
         attention_forward(*qkv, backend="loops")
         assert [given[name] for name in ("mask", "bias", "dropout_mask", "softcap")] == [None] * 4
         assert given["scale"] == pytest.approx(11**-0.5)
-        assert given["left"] == given["right"] == 2**60
+        assert given["left"] == given["right"] == 2**61
         assert given["q_offset"].tolist() == [0] * 4
         attention_forward(*qkv, backend="loops", window=(3, None), q_offset=2, scale=0.5, softcap=7)
-        assert (given["left"], given["right"]) == (3, 2**60)
+        assert (given["left"], given["right"]) == (3, 2**61)
         assert (given["scale"], given["softcap"]) == (0.5, 7.0)
         assert given["q_offset"].tolist() == [2] * 4
         assert given["q_offset"].dtype == np.int64
         offsets = np.array([3, 1, 4, 1], np.uint8)
         attention_forward(*qkv, backend="loops", is_causal=True, window=(None, 5), q_offset=offsets)
-        assert (given["left"], given["right"]) == (2**60, 0)
+        assert (given["left"], given["right"]) == (2**61, 0)
         assert given["q_offset"].tolist() == offsets.tolist()
         assert given["q_offset"].dtype == np.int64
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.kernels import parallel
-from mha_numpy.kernels.matmul import DEPTH, ROWS, matmul
+from mha_numpy.kernels.matmul import DEPTH, HEIGHT, matmul
 from tests.compare import Tolerance, assert_close
 from tests.kernels.drivers import by_dtype
 
@@ -38,7 +38,7 @@ def test_every_size(rng, dtype):
 
 @by_dtype
 def test_beyond_one_strip(rng, dtype):
-    for M, K, N in [(ROWS + 1, 70, 130), (2 * ROWS + 70, 3, 65), (66, 2 * DEPTH + 9, 70)]:
+    for M, K, N in [(HEIGHT + 1, 70, 130), (2 * HEIGHT + 70, 3, 65), (66, 2 * DEPTH + 9, 70)]:
         assert_product(random_matrix(rng, dtype, M, K), random_matrix(rng, dtype, K, N))
 
 

@@ -313,6 +313,15 @@ def test_float16_in_and_out(seed):
         assert_close(array, expected[name], "float16", name=name)
 
 
+@by_dtype
+@pytest.mark.parametrize("T_q", [1, 8, 9, 70])
+def test_large_scores_are_rounded_alike_in_forward_and_backward(rng, dtype, T_q):
+    q, k, v = (1e4 * rng.normal(size=(2, 4, T, 64)).astype(dtype) for T in (T_q, 130, 130))
+    out, cache = attention_forward(q, k, v, backend="numba")
+    d_v = attention_backward(np.ones_like(out), cache).d_v  # at each key, the sum of its weights
+    assert_close(d_v.sum(axis=-2), np.full((2, 4, 64), T_q), Tolerance(1e-5, 0))
+
+
 def test_heads_split_from_tokens_come_back_so(rng):
     q, k = split_heads(rng.normal(size=(2, 70, 40)), 4), split_heads(rng.normal(size=(2, 9, 20)), 2)
     v = np.ascontiguousarray(k)

@@ -25,7 +25,7 @@ from mha_numpy.kernels.visible import (
 from tests.kernels.drivers import DTYPES, by_dtype, count_lanes, driver, matrix, number, random_tile
 
 words = types.Array(types.uint64, 1, "C")
-FAR = 2**60  # a side of the window without bound
+FAR = 2**61  # a side of the window without bound
 
 
 def to_words(bits):
@@ -280,7 +280,7 @@ def test_windows_and_offsets(rng, dtype, shape):
     for left, right in itertools.product(sides, sides):
         for q_offset in (0, T_k - T_q, -3, rng.integers(-T_q - 5, T_k + 5, size=B)):
             said |= assert_visible(dtype, shape, left=left, right=right, q_offset=q_offset)
-    for q_offset in (-FAR, FAR, -T_q - 64, T_k + 64):
+    for q_offset in (-(2**60), 2**60, -T_q - 64, T_k + 64):
         said |= assert_visible(dtype, shape, left=3, right=0, q_offset=q_offset)
         said |= assert_visible(dtype, shape, left=FAR, right=0, q_offset=q_offset)
     assert NOTHING in said

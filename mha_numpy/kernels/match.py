@@ -1,0 +1,30 @@
+"""Step 1 of attention, for forward and for backward alike: how well each key fits each query."""
+
+from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.product import multiply
+from mha_numpy.kernels.rows import row_dots
+from mha_numpy.kernels.simd import lanes
+
+FEW = 8  # queries: with more, a Vector of them is full enough for the product of tiles
+
+
+@inner
+def suits_few(x, queries):
+    """Return whether queries are few, and rows of k or v are contiguous whole Vectors.
+
+    Then k is matched along its rows, and v is used too seldom to be worth a copy.
+    """
+    return queries <= FEW and x.strides[1] == x.itemsize and x.shape[1] % lanes(x) == 0
+
+
+@inner
+def match(scores, k, q, q_T, queries, along_rows):
+    """Do ``scores = k @ q.T``: a row a key; columns beyond the queries are left to chance.
+
+    q_T is q turned over. Forward and backward have to round alike, for backward takes the
+    exponential of a score minus forward's lse: so both tell by the same k which product it is.
+    """
+    if along_rows:
+        row_dots(scores, k, q[: queries + queries % 2])
+    else:
+        multiply(scores, k, q_T[: k.shape[1]], beta=0.0)
