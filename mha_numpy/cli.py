@@ -202,12 +202,13 @@ def _compile(options: argparse.Namespace) -> int:
     except ImportError as reason:
         raise BackendError(f"numba cannot be used ({reason}): pip install numba") from reason
 
-    # LLVM calls back into Python, where a KeyboardInterrupt would get lost
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     print("compiling for this machine, up to half a minute for each dtype", flush=True)
     start = perf_counter()
+    # LLVM calls back into Python, where a KeyboardInterrupt would get lost
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     for step in compile_all():
         print(f"{perf_counter() - start:5.1f} s  {step}", flush=True)
+    signal.signal(signal.SIGINT, before)
     folder = forward.stats.cache_path  # of this kernel as of all
     print(f"kept in {folder}" if folder else "not kept: no cache folder can be written to")
     return 0

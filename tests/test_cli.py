@@ -177,6 +177,7 @@ class TestWrongUse:
             (["walk", "--input", "good.npy", "--dim", "8"], "dim: expected none, or D=4"),
             (["walk", "a b", "--save", "file"], "save: cannot write to file: File exists"),
             (["walk", "a", "b"], "unrecognized arguments: b (a sentence needs quotes around it)"),
+            (["bench", "4,12,128,64"], "4,12,128,64 (write a shape as --only 4,12,128,64)"),
             (["walk", "a b", "--colour"], "unrecognized arguments: --colour"),
             (["run"], "invalid choice: 'run'"),
             ([], "the following arguments are required: COMMAND"),
@@ -235,7 +236,7 @@ def test_a_reader_that_stops_early_still_gets_what_was_to_be_saved(tmp_path):
         ("> /dev/full", 2, "mha-numpy walk: cannot print: No space left on device\n"),
         ("--save /proc/none", 2, "mha-numpy walk: save: cannot write to /proc/none: "),
         ("--dim 99999999999", 2, "mha-numpy walk: not enough memory"),
-        ("$'caf\\xe9 cr\\xe8me'", 2, "mha-numpy: unrecognized arguments: "),
+        ("$'caf\\xe9 cr\\xe8me'", 2, "mha-numpy walk: unrecognized arguments: "),
     ],
 )
 def test_a_hostile_shell(rest, code, message):

@@ -2,10 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -32,9 +33,9 @@ def ask():
         yield ask
 
 
-def children():
-    """Return the process ids of our children, as Linux knows them."""
-    threads = Path("/proc/self/task").iterdir()
+def children_of(process="self"):
+    """Return the process ids of a process's children, as Linux knows them."""
+    threads = Path(f"/proc/{process}/task").iterdir()
     return {child for thread in threads for child in (thread / "children").read_text().split()}
 
 
@@ -86,10 +87,10 @@ class TestWorker:
 
     @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
     def test_it_is_stopped_between_jobs(self):
-        before = children()
+        before = children_of()
         with worker.worker(threads=1) as ask:
             ask("first_call", who="numpy", shape="1,2,5,4")
-            (child,) = children() - before
+            (child,) = children_of() - before
             deadline = perf_counter() + 10
             while state_of(child) != "T":  # not at once, but soon
                 assert perf_counter() < deadline, state_of(child)
@@ -265,6 +266,7 @@ class TestCommand:
             (["--write", "missing.md"], "write: cannot read missing.md"),
             (["--write", "page.md"], "write: expected a page with one line <!-- benchmark: begin"),
             (["--write", "bytes.md"], "write: cannot read bytes.md as text"),
+            (["--json", "x", "--markdown", "./x"], "json: expected a file of its own; got x twice"),
             (["--chart", "chart.gif"], "chart: expected a file .png; got chart.gif"),
         ],
     )
@@ -288,7 +290,23 @@ class TestCommand:
         if not Path("/proc/self").exists():
             pytest.skip("needs a folder that nobody can write to")
         assert cli.main([*self.QUICK, "--only", "import", "--json", "/proc/self/all.json"]) == 2
-        assert "cannot write /proc/self/all.json: " in capsys.readouterr().err
+        printed = capsys.readouterr()
+        assert "cannot write /proc/self/all.json: " in printed.err
+        assert "import" in printed.out  # what was measured is not lost
+
+    @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no signals here")
+    def test_who_is_terminated_leaves_no_process_behind(self):
+        command = [sys.executable, "-m", "mha_numpy", "bench", "--only", "2,4,16,16"]
+        options = ["--ours", "numpy", "--against", "numpy", "--seconds", "60"]
+        with subprocess.Popen([*command, *options], stderr=subprocess.PIPE) as process:
+            workers = set()
+            while len(workers) < 2:
+                sleep(0.05)
+                workers = children_of(process.pid)
+            sleep(0.5)
+            process.terminate()
+            assert process.wait(timeout=30) == 128 + signal.SIGTERM
+        assert not [pid for pid in workers if Path("/proc", pid).exists()]
 
 
 class TestCompile:
@@ -308,7 +326,7 @@ class TestCompile:
 
     def test_a_line_for_each_step_and_the_place(self, kernels, capsys):
         assert cli.main(["compile"]) == 0
-        first, second, last = capsys.readouterr().out.splitlines()
+        _, first, second, last = capsys.readouterr().out.splitlines()
         assert first.endswith(" s  forward float32")
         assert second.endswith(" s  forward float64")
         assert last == f"kept in {Path('where', 'it', 'is')}"

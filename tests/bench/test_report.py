@@ -74,6 +74,11 @@ def test_all_right():
     assert made_up(CELLS[:2]).all_right
     assert not made_up(CELLS[:3]).all_right
     assert not made_up([CELLS[3]]).all_right
+    failed, skipped = (
+        Fact("memory", "PyTorch", None, "", f"{why}: x") for why in ("failed", "skipped")
+    )
+    assert not made_up(CELLS[:2], [failed]).all_right
+    assert made_up(CELLS[:2], [skipped]).all_right
 
 
 def test_markdown():

@@ -159,7 +159,7 @@ MUTATIONS = [
              "if length <= capacity:"),
     # the door to the kernels
     Mutation("left and right swapped", "backends.py", "left, right, offsets, scale", "right, left, offsets, scale"),
-    Mutation("unbounded means nothing at all", "backends.py", "LARGEST if left is None", "0 if left is None"),
+    Mutation("unbounded means nothing at all", "backends.py", "2 * LARGEST if side is None", "0 if side is None"),
     Mutation("one offset for all sequences", "backends.py", "offsets = q_offset if q_offset.ndim else q_offset.repeat(len(q))",
              "offsets = q_offset.repeat(len(q))[: len(q)]"),
     Mutation("dropout mask and bias swapped", "backends.py", "return q, k, v, mask, bias, dropout_mask,", "return q, k, v, mask, dropout_mask, bias,"),

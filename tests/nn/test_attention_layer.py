@@ -147,14 +147,15 @@ class TestMultiHeadAttention:
         assert MultiHeadAttention(768, 12).num_parameters == 4 * 768 * 768 + 4 * 768
         assert MultiHeadAttention(768, 12, bias=False).num_parameters == 4 * 768 * 768
         assert (
-            repr(MultiHeadAttention(8, 2))
+            repr(MultiHeadAttention(8, 2, backend="numpy"))
             == "MultiHeadAttention(embed_dim=8, num_heads=2, 288 parameters)"
         )
         assert "num_kv_heads=1 (multi-query)" in repr(MultiHeadAttention(8, 2, 1))
-        text = repr(MultiHeadAttention(8, 1, head_dim=4, kdim=3, bias=False, dropout_p=0.1))
+        text = repr(MultiHeadAttention(8, 1, head_dim=4, kdim=3, bias=False, dropout_p=0.1,
+                                       backend="loops"))  # fmt: skip
         assert text == (
             "MultiHeadAttention(embed_dim=8, num_heads=1, head_dim=4, kdim=3, bias=False, "
-            "dropout_p=0.1, 88 parameters)"
+            "dropout_p=0.1, backend='loops', 88 parameters)"
         )
 
     def test_float32(self, rng):
