@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import NoReturn
 
 from mha_numpy import __version__
+from mha_numpy.core.checks import check_count
 from mha_numpy.errors import BackendError, MhaError
 from mha_numpy.tables import show
 
@@ -134,6 +135,22 @@ def _parser() -> argparse.ArgumentParser:
     # fmt: on
     bench.set_defaults(run=_bench, parser=bench)
 
+    cost = commands.add_parser(
+        "cost",
+        help="count a known model's params, operations and KV cache",
+        description="Count the params, floating-point operations and KV-cache bytes of a known "
+        "model; without --model, list all.",
+        epilog="example: mha-numpy cost --model llama-3-70b --context 8192",
+    )
+    # fmt: off
+    add = cost.add_argument
+    add("--model", metavar="NAME", help="such as gpt-2 or llama-3-70b")
+    add("--context", type=int, metavar="T",
+        help="tokens of each sequence (default: what the model was made for)")
+    add("--batch", type=int, default=1, metavar="B", help="sequences (default 1)")
+    # fmt: on
+    cost.set_defaults(run=_cost, parser=cost)
+
     compile_ = commands.add_parser(
         "compile",
         help="compile the numba kernels now instead of at their first use",
@@ -192,6 +209,21 @@ def _bench(options: argparse.Namespace) -> int:
     for path in saved:
         print(f"wrote {path}")
     return 0 if results.all_right else 1
+
+
+def _cost(options: argparse.Namespace) -> int:
+    """Print what `mha_numpy.cost` counts."""
+    from mha_numpy.cost import find_configuration
+    from mha_numpy.cost.report import overview, sections
+
+    if options.model is None:
+        show(overview())
+        return 0
+    config = find_configuration(options.model)
+    context = config.context if options.context is None else options.context
+    for section in sections(config, check_count("context", context), options.batch):
+        show(section)
+    return 0
 
 
 def _compile(options: argparse.Namespace) -> int:
