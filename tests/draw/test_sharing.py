@@ -1,0 +1,75 @@
+"""The sharing map: who is drawn where, in which colour, and in words."""
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+
+from mha_numpy.draw import head_color, sharing_map
+from mha_numpy.errors import ConfigError
+
+SIZES = [(8, 8), (8, 2), (12, 4), (8, 1), (1, 1), (64, 8), (71, 1), (128, 128)]
+
+
+def squares(picture):
+    """Return the squares of query heads and of key/value heads, left to right."""
+    (ax,) = picture.axes
+    found = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
+    top = min(patch.get_y() for patch in found)
+    rows = ([p for p in found if (p.get_y() == top) == above] for above in (True, False))
+    return [sorted(row, key=lambda patch: patch.get_x()) for row in rows]
+
+
+@pytest.mark.parametrize(("H", "H_kv"), SIZES)
+def test_every_head_has_a_square_in_its_colour(H, H_kv):
+    above, below = squares(sharing_map(H, H_kv))
+    assert [to_hex(p.get_facecolor()) for p in above] == [head_color(h) for h in range(H)]
+    firsts = [head_color(g * H // H_kv) for g in range(H_kv)]
+    assert [to_hex(p.get_facecolor()) for p in below] == firsts
+
+
+@pytest.mark.parametrize(("H", "H_kv"), SIZES)
+def test_a_shared_head_stands_below_the_middle_of_its_group(H, H_kv):
+    above, below = squares(sharing_map(H, H_kv))
+    G = H // H_kv
+
+    def middle(patch):
+        return patch.get_x() + patch.get_width() / 2
+
+    for g, shared in enumerate(below):
+        group = [middle(p) for p in above[g * G : (g + 1) * G]]
+        assert middle(shared) == pytest.approx(sum(group) / G)
+
+
+@pytest.mark.parametrize(("H", "H_kv"), SIZES)
+def test_no_text_is_cut_and_none_lies_on_another(H, H_kv):
+    picture = sharing_map(H, H_kv)
+    picture.canvas.draw()
+    boxes = [text.get_window_extent() for text in picture.axes[0].texts]
+    for i, box in enumerate(boxes):
+        assert picture.bbox.containsx(box.x0)
+        assert picture.bbox.containsx(box.x1)
+        assert picture.bbox.containsy(box.y0)
+        assert picture.bbox.containsy(box.y1)
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+
+
+def test_in_words():
+    assert sharing_map(8, 8).get_label() == "8 query heads read 8 key/value heads, each its own."
+    assert sharing_map(8, 1).get_label() == "Query heads: 8. All read one key/value head."
+    assert "query heads 0 to 3 read key/value head 0" in sharing_map(8, 2).get_label()
+    titles = [sharing_map(8, n).axes[0].texts[0].get_text() for n in (8, 2, 1)]
+    assert titles == ["multi-head: H = 8, H_kv = 8", "grouped-query: H = 8, H_kv = 2",
+                      "multi-query: H = 8, H_kv = 1"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((6, 4), "num_kv_heads: expected a divisor of num_heads=6; got 4"),
+        ((0, 1), "num_heads: expected an integer >= 1; got 0"),
+        ((4, 2.0), "num_kv_heads: expected an integer; got 2.0"),
+    ],
+)
+def test_wrong_use(sizes, message):
+    with pytest.raises(ConfigError, match=message):
+        sharing_map(*sizes)
