@@ -5,10 +5,11 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mha_numpy import __version__
 from mha_numpy.core.checks import check_count
@@ -197,10 +198,9 @@ def _bench(options: argparse.Namespace) -> int:
     settings = Settings(**given)
     for name, install in settings.absent.items():
         print(f"left out: {name}, which {install} would install", file=sys.stderr)
-    for name in ("SIGTERM", "SIGHUP"):  # leave no stopped process behind
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
-    results = benchmark(settings)
+    # ended by others too, leave no stopped process behind
+    with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
+        results = benchmark(settings)
     try:  # saved before anything is printed: a reader such as head may leave early
         saved = files.save(results)
     finally:  # what took minutes is shown even if it cannot be saved
@@ -209,6 +209,18 @@ def _bench(options: argparse.Namespace) -> int:
     for path in saved:
         print(f"wrote {path}")
     return 0 if results.all_right else 1
+
+
+@contextmanager
+def _handling(handler: Any, *names: str) -> Iterator[None]:
+    """Give these signals, as far as the system has them, another handler for a while."""
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def _cost(options: argparse.Namespace) -> int:
@@ -237,10 +249,9 @@ def _compile(options: argparse.Namespace) -> int:
     print("compiling for this machine, up to half a minute for each dtype", flush=True)
     start = perf_counter()
     # LLVM calls back into Python, where a KeyboardInterrupt would get lost
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for step in compile_all():
-        print(f"{perf_counter() - start:5.1f} s  {step}", flush=True)
-    signal.signal(signal.SIGINT, before)
+    with _handling(signal.SIG_DFL, "SIGINT"):
+        for step in compile_all():
+            print(f"{perf_counter() - start:5.1f} s  {step}", flush=True)
     folder = forward.stats.cache_path  # of this kernel as of all
     print(f"kept in {folder}" if folder else "not kept: no cache folder can be written to")
     return 0

@@ -33,12 +33,12 @@ class Files:
     chart: Path | None = None
 
     def __post_init__(self) -> None:
-        for name, path in vars(self).items():
-            if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        given = {name: path for name, path in vars(self).items() if path is not None}
+        places = [path.resolve() for path in given.values()]
+        for name, path in given.items():
+            if path.is_dir() or not path.parent.is_dir():
                 raise ConfigError(f"{name}: expected a file in a folder that exists; got {path}")
-        paths = [path.resolve() for path in vars(self).values() if path is not None]
-        for name, path in vars(self).items():
-            if path is not None and paths.count(path.resolve()) > 1:
+            if places.count(path.resolve()) > 1:
                 raise ConfigError(f"{name}: expected a file of its own; got {path} twice")
         if self.chart is not None and self.chart.suffix != ".png":
             raise ConfigError(f"chart: expected a file .png; got {self.chart}")

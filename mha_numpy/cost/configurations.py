@@ -170,7 +170,7 @@ def find_configuration(name: Any) -> ModelConfig:
     >>> find_configuration("mistral-7b").num_kv_heads
     8
     """
-    if name in CONFIGURATIONS:
+    if isinstance(name, str) and name in CONFIGURATIONS:
         return CONFIGURATIONS[name]
     near = get_close_matches(str(name), CONFIGURATIONS, cutoff=0.4) or CONFIGURATIONS
     raise ConfigError(f"model: expected a name such as {', '.join(near)}; got {describe(name)}")

@@ -92,6 +92,7 @@ def forward_tiles(thread, threads, arguments):
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
         k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
         rows = tile.num_heads * tile.num_queries
+        along_rows, in_place = suits_few(k, rows), suits_few(v, rows)
         start(problem, tile, s)
         sees_any = NONE_SET
         first, last = keys_in_sight(problem, tile, 0, T_k)
@@ -108,7 +109,7 @@ def forward_tiles(thread, threads, arguments):
             cells = s.cells[:n]
 
             # 1. match
-            match(cells, k[j : j + n], s.q, s.q_T, rows, suits_few(k, rows))
+            match(cells, k[j : j + n], s.q, s.q_T, rows, along_rows)
             # 2. softcap
             if problem.softcap > 0:
                 cap(cells, problem.softcap)
@@ -125,7 +126,7 @@ def forward_tiles(thread, threads, arguments):
                 hide(cells, s.seen_by_key, visible, 0.0)
             # 6. mix
             v_block = v[j : j + n]
-            if not suits_few(v, rows):
+            if not in_place:
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
             add_product_T(s.heads[:rows], cells[:, :rows], v_block, s.seen_by_key, visible)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from mha_numpy import cli
@@ -77,12 +76,8 @@ def counted(monkeypatch):
 @pytest.mark.parametrize("kv_heads", [6, 3, 1])
 def test_flops_are_those_of_an_instrumented_run(rng, counted, kv_heads):
     B, T, D, H = 4, 5, 12, 6
-    params = square_params(rng, D, D)._asdict()
-    for name in ("w_k", "w_v"):
-        params[name] = rng.normal(size=(D, kv_heads * 2))
-    for name in ("b_k", "b_v"):
-        params[name] = None
-    params = type(square_params(rng, D, D))(**params)
+    w_k, w_v = rng.normal(size=(2, D, kv_heads * 2))
+    params = square_params(rng, D, D)._replace(w_k=w_k, w_v=w_v, b_k=None, b_v=None)
     out, cache = multi_head_attention_forward(
         rng.normal(size=(B, T, D)), params=params, num_heads=H, num_kv_heads=kv_heads
     )
@@ -136,6 +131,7 @@ def test_kv_cache_bytes_are_those_of_a_cache(rng):
     ("call", "message"),
     [
         (lambda: find_configuration("llama3-70b"), "model: expected a name such as llama-3-70b"),
+        (lambda: find_configuration(["gpt-2"]), "model: expected a name such as .*gpt-2"),
         (lambda: find_configuration(3), "model: expected a name such as bert-base.*; got 3"),
         (lambda: replace(SMALL, num_kv_heads=4), "num_kv_heads: expected a divisor of num_heads=6"),
         (lambda: replace(SMALL, embed_dim=0), "embed_dim: expected an integer >= 1; got 0"),
@@ -179,5 +175,4 @@ class TestCommand:
 
 
 def test_numbers_are_python_s_own():
-    assert type(count_flops(SMALL, 5).total) is int
-    assert not isinstance(count_parameters(SMALL).total, np.integer)
+    assert type(count_flops(SMALL, 5).total) is type(count_parameters(SMALL).total) is int

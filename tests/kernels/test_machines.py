@@ -79,19 +79,25 @@ def test_with_other_threads(name):
         **THREADS[name])  # fmt: skip
 
 
+# the bytes of out and of all gradients, by several threads
+BOTH_PASSES = (
+    "import numpy as np",
+    "from mha_numpy import attention_backward, attention_forward",
+    "from mha_numpy.kernels import parallel",
+    "parallel.LEAST_WORK = 0",
+    "rng = np.random.default_rng(0)",
+    "q, k, v = (rng.normal(size=(2, 4, 150, 20)).astype(np.float32) for _ in range(3))",
+    "def both(*_):",
+    "    out, cache = attention_forward(q, k, v, is_causal=True, backend='numba')",
+    "    return b''.join(x.tobytes() for x in (out, *attention_backward(out, cache)[:3]))",
+)
+
+
 @pytest.mark.parametrize("layer", ["default", "workqueue"])
 def test_python_threads_may_call_at_once(layer):
     printed, _ = run(
-        "import numpy as np",
+        *BOTH_PASSES,
         "from concurrent.futures import ThreadPoolExecutor",
-        "from mha_numpy import attention_backward, attention_forward",
-        "from mha_numpy.kernels import parallel",
-        "parallel.LEAST_WORK = 0",
-        "rng = np.random.default_rng(0)",
-        "q, k, v = (rng.normal(size=(2, 4, 150, 20)).astype(np.float32) for _ in range(3))",
-        "def both(_):",
-        "    out, cache = attention_forward(q, k, v, is_causal=True, backend='numba')",
-        "    return b''.join(x.tobytes() for x in (out, *attention_backward(out, cache)[:3]))",
         "with ThreadPoolExecutor(4) as threads:",
         "    print(len(set(threads.map(both, range(60)))))",
         NUMBA_NUM_THREADS=2, NUMBA_THREADING_LAYER=layer,
@@ -114,15 +120,8 @@ def test_without_compilation_the_reason_is_given():
 @pytest.mark.parametrize("layer", ["default", "workqueue"])
 def test_a_forked_process_computes(layer):
     printed, _ = run(
-        "import os, signal, numba, numpy as np",
-        "from mha_numpy import attention_backward, attention_forward",
-        "from mha_numpy.kernels import parallel",
-        "parallel.LEAST_WORK = 0",
-        "rng = np.random.default_rng(0)",
-        "q, k, v = (rng.normal(size=(2, 4, 150, 20)).astype(np.float32) for _ in range(3))",
-        "def both():",
-        "    out, cache = attention_forward(q, k, v, is_causal=True, backend='numba')",
-        "    return b''.join(x.tobytes() for x in (out, *attention_backward(out, cache)[:3]))",
+        *BOTH_PASSES,
+        "import os, signal",
         "before = both()",
         "assert parallel.count_threads(1) == 2",
         "child = os.fork()",

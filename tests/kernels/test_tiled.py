@@ -123,9 +123,8 @@ class TestSoftmax:
         inputs["q"][..., 0] = 10  # scores between -300 and 300
         expected = results(inputs, {"scale": 1.0}, "numpy")
         found = results(as_dtype(inputs, dtype), {"scale": 1.0}, "numba")
-        rounding = Tolerance(
-            0, 40_000 * np.finfo(dtype).eps
-        )  # of scores of 300, times a q of 10 in d_k
+        # of scores of 300, times a q of 10 in d_k
+        rounding = Tolerance(0, 40_000 * np.finfo(dtype).eps)
         for name, array in found.items():
             assert_close(array, expected[name], rounding, name=name)
 
