@@ -1,6 +1,9 @@
 """Checks for any callables and arrays, a student's too: is this gradient what it should be."""
 
+from mha_numpy.check.compare import ComparedArray, Comparison, compare
 from mha_numpy.check.gradients import gradcheck
 from mha_numpy.check.report import ArrayReport, GradcheckReport
 
-__all__ = ["ArrayReport", "GradcheckReport", "gradcheck"]
+__all__ = [
+    "ArrayReport", "ComparedArray", "Comparison", "GradcheckReport", "compare", "gradcheck",
+]  # fmt: skip

@@ -1,0 +1,200 @@
+"""compare: say whether arrays hold what was expected, and if not, where they differ."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.check.trees import leaves
+from mha_numpy.core.checks import check_number
+from mha_numpy.core.dtypes import Array
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.tables import Table
+
+ROUNDINGS = 1000  # of the largest expected number, that two right ways may be apart
+SAME_FACTOR = 1e-6  # how far apart ratios may be and still count as one factor
+
+
+@dataclass(frozen=True)
+class ComparedArray:
+    """One array beside the expected one, and what was found in a sentence."""
+
+    name: str
+    shape: tuple[int, ...] | None  # None: not an array
+    passed: bool
+    finding: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All arrays of one result; true if each is as expected.
+
+    Examples
+    --------
+    >>> bool(Comparison([ComparedArray("out", (2,), True, "all 2 numbers agree")]))
+    True
+    """
+
+    rows: list[ComparedArray]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every array is as expected."""
+        return all(row.passed for row in self.rows)
+
+    def table(self) -> Table:
+        """Return one row for each array, in the order of the expected ones."""
+        failed = sum(not row.passed for row in self.rows)
+        verdict = f"DIFFERS: {failed} of {len(self.rows)}" if failed else "as expected"
+        rows = [
+            ["ok" if r.passed else "FAIL", r.name, str(r.shape or "-"), r.finding]
+            for r in self.rows
+        ]
+        bad = frozenset(i for i, row in enumerate(self.rows) if not row.passed)
+        return Table(f"comparison: {verdict}", ["", "array", "shape", "finding"], rows, bad)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        return self.table().to_text()
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
+
+
+def compare(
+    actual: Any, expected: Any, *, name: str = "result", tolerance: float | None = None
+) -> Comparison:
+    """Compare arrays with the expected ones, and say where the first trouble is.
+
+    Parameters
+    ----------
+    actual : array, or NamedTuple, tuple, list or dict of arrays
+        What somebody's code returned. None or ``...`` counts as not written yet.
+    expected : array, or NamedTuple, tuple, list or dict of arrays
+        A plain tuple is matched with the fields of a NamedTuple in order.
+    name : str
+        What the report calls a single array.
+    tolerance : float, optional
+        Largest error, relative to the largest expected number of the whole set (so that a
+        gradient whose true value is 0 may hold rounding errors); default a thousand roundings of
+        the coarser of both dtypes: 2e-13 in float64, 1e-4 in float32.
+
+    Returns
+    -------
+    Comparison
+        Prints as a table. For each array the first that holds of: not written yet, not an array,
+        wrong dtype, wrong shape, not finite, differs (how many numbers, the worst and where, one
+        factor between all), agrees.
+
+    Raises
+    ------
+    ConfigError
+        `expected` holds no array, or `tolerance` is not a positive number.
+
+    Examples
+    --------
+    >>> print(compare(np.array([[1.0, 2.0], [3.0, 8.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])))
+    comparison: DIFFERS: 1 of 1
+          array   shape   finding
+    ----  ------  ------  ----------------------------------------------------
+    FAIL  result  (2, 2)  1 of 4 numbers differ, most at [1, 1]: 8, expected 4
+    """
+    if tolerance is not None:
+        check_number("tolerance", tolerance, positive=True)
+    wanted = {path or name: leaf for path, leaf in leaves(expected).items() if leaf is not None}
+    if not any(isinstance(leaf, (np.ndarray, np.generic)) for leaf in wanted.values()):
+        raise ConfigError(f"expected: expected at least one array; got {describe(expected)}")
+    fields = getattr(expected, "_fields", ())
+    if isinstance(actual, (tuple, list)) and not hasattr(actual, "_fields"):
+        actual = dict(zip(fields, actual, strict=False)) if fields else actual
+    if actual is None or actual is ...:
+        found = dict.fromkeys(wanted, actual)
+    else:
+        found = {path or name: leaf for path, leaf in leaves(actual).items()}
+    wanted = {name: np.asarray(leaf) for name, leaf in wanted.items()}
+    return Comparison(list(_compare_all(found, wanted, tolerance)))
+
+
+def _compare_all(
+    found: dict[str, Any], wanted: dict[str, Array], tolerance: float | None
+) -> Iterator[ComparedArray]:
+    """Yield a row for each expected array, and one for each that nobody expected."""
+    scale = max(_largest(expected) for expected in wanted.values())
+    for name, expected in wanted.items():
+        if name not in found:
+            got = ", ".join(found) or "nothing"
+            yield ComparedArray(name, None, False, f"missing; got {got}")
+            continue
+        actual = found[name]
+        if isinstance(actual, np.generic):
+            actual = np.asarray(actual)
+        shape = actual.shape if isinstance(actual, np.ndarray) else None
+        trouble = _trouble(actual, expected, scale, tolerance)
+        agreed = "the number agrees" if expected.size == 1 else f"all {expected.size} numbers agree"
+        yield ComparedArray(name, shape, not trouble, trouble or agreed)
+    for name in found.keys() - wanted.keys():
+        if found[name] is not None:
+            yield ComparedArray(name, None, False, f"not expected; expected {', '.join(wanted)}")
+
+
+def _largest(array: Array) -> float:
+    """Return the largest finite magnitude in an array."""
+    return float(np.abs(np.where(np.isfinite(array), array, 0)).max(initial=0.0))
+
+
+def _trouble(actual: Any, expected: Array, scale: float, tolerance: float | None) -> str:
+    """Say what is wrong with an array, or nothing."""
+    if actual is None or actual is ...:
+        return f"not written yet: the function returned {actual!r}"
+    if not isinstance(actual, np.ndarray):
+        return f"expected an array {expected.shape} of {expected.dtype}; got {describe(actual)}"
+    if actual.dtype.kind != expected.dtype.kind:
+        return f"expected {expected.dtype}; got {actual.dtype}"
+    if actual.shape != expected.shape:
+        hint = ""
+        if actual.ndim > 1 and actual.swapaxes(-1, -2).shape == expected.shape:
+            hint = ": the last two axes are exchanged"
+        elif actual.size == expected.size:
+            hint = ": as many numbers, other axes"
+        return f"expected shape {expected.shape}; got {actual.shape}{hint}"
+    if expected.dtype.kind not in "fc":
+        return _differences(actual, expected, actual != expected)
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    odd = ~same & ~(np.isfinite(actual) & np.isfinite(expected))
+    if odd.any():
+        return _differences(actual, expected, odd)
+    coarser = max(np.finfo(actual.dtype).eps, np.finfo(expected.dtype).eps)
+    limit = scale * (ROUNDINGS * float(coarser) if tolerance is None else tolerance)
+    with np.errstate(invalid="ignore"):  # inf - inf, where both agree
+        far = ~same & ~(np.abs(actual - expected) <= limit)
+    return _differences(actual, expected, far) if far.any() else ""
+
+
+def _differences(actual: Array, expected: Array, differs: Array) -> str:
+    """Say how many numbers differ, which is the worst, and whether one factor explains all."""
+    if not differs.any():
+        return ""
+    with np.errstate(invalid="ignore"):
+        error = np.where(differs, np.abs(actual.astype(complex) - expected), -1.0)
+    worst = np.unravel_index(np.where(np.isnan(error), np.inf, error).argmax(), error.shape)
+    at = f" at {[int(i) for i in worst]}" if worst else ""
+    told = f"{actual[worst]:.6g}, expected {expected[worst]:.6g}"
+    many = f"{int(differs.sum())} of {expected.size} numbers differ, most{at}: {told}"
+    return many + _one_factor(actual, expected)
+
+
+def _one_factor(actual: Array, expected: Array) -> str:
+    """Say that all numbers are off by the same factor, where they are."""
+    counts = np.isfinite(actual) & np.isfinite(expected) & (expected != 0)
+    if counts.sum() < 2 or not np.isfinite(actual).all() or (actual[~counts] != 0).any():
+        return ""
+    ratios = actual[counts] / expected[counts]
+    factor = np.median(ratios)
+    if factor == 0:
+        return "; all are 0"
+    if (np.abs(ratios - factor) > SAME_FACTOR * np.abs(factor)).any():
+        return ""
+    return f"; each is {factor:.6g} times what was expected"

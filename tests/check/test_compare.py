@@ -1,0 +1,144 @@
+"""compare: right arrays pass in any style; wrong ones fail, and the finding says where."""
+
+import numpy as np
+import pytest
+
+from mha_numpy import attention_backward, attention_forward
+from mha_numpy.check import compare
+from mha_numpy.errors import ConfigError
+
+
+@pytest.fixture
+def expected(rng):
+    return rng.normal(size=(3, 4, 5))
+
+
+def finding(actual, expected, **options):
+    report = compare(actual, expected, **options)
+    assert not report
+    (row,) = (row for row in report.rows if not row.passed)
+    assert row.finding in str(report)
+    return row.finding
+
+
+RIGHT = {
+    "itself": lambda x: x,
+    "a copy in Fortran order": np.asfortranarray,
+    "a view": lambda x: x.swapaxes(0, 1).copy().swapaxes(0, 1),
+    "rounded otherwise": lambda x: x * (1 + 1e-15),
+    "narrower": lambda x: x.astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("style", RIGHT)
+def test_right_in_any_style(style, expected):
+    report = compare(RIGHT[style](expected), expected)
+    assert report
+    assert report.rows[0].finding == "all 60 numbers agree"
+
+
+def one_off(x):
+    x = x.copy()
+    x[2, 1, 3] = x[2, 1, 3] * 1.001
+    return x
+
+
+def one_nan(x):
+    x = x.copy()
+    x[1, 0, 2] = np.nan
+    return x
+
+
+WRONG = {
+    "nothing": (lambda x: None, "not written yet: the function returned None"),
+    "dots": (lambda x: ..., "not written yet: the function returned Ellipsis"),
+    "a list": (lambda x: "abc", "expected an array (3, 4, 5) of float64; got 'abc'"),
+    "integers": (lambda x: x.astype(int), "expected float64; got int64"),
+    "transposed": (
+        lambda x: x.swapaxes(1, 2),
+        "expected shape (3, 4, 5); got (3, 5, 4): the last two axes are exchanged",
+    ),
+    "reshaped": (
+        lambda x: x.reshape(12, 5),
+        "expected shape (3, 4, 5); got (12, 5): as many numbers, other axes",
+    ),
+    "cut": (lambda x: x[:2], "expected shape (3, 4, 5); got (2, 4, 5)"),
+    "one off": (one_off, "1 of 60 numbers differ, most at [2, 1, 3]"),
+    "one NaN": (one_nan, "1 of 60 numbers differ, most at [1, 0, 2]: nan, expected "),
+    "a factor": (lambda x: 2.5 * x, "each is 2.5 times what was expected"),
+    "a sign": (lambda x: -x, "each is -1 times what was expected"),
+    "zeros": (np.zeros_like, "all are 0"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_wrong_ones_fail_and_say_where(mistake, expected):
+    change, said = WRONG[mistake]
+    assert said in finding(change(expected), expected)
+
+
+def test_no_factor_is_named_where_there_is_none(expected):
+    assert "times" not in finding(expected + 1, expected)
+    assert "times" not in finding(np.where(expected > 0, 2.0, 1.0) * expected, expected)
+
+
+def test_infinities_agree_with_themselves_alone():
+    expected = np.array([-np.inf, 1.0, np.nan])
+    assert compare(expected.copy(), expected)
+    assert "at [0]: 0, expected -inf" in finding(np.array([0.0, 1.0, np.nan]), expected)
+    assert "at [2]: 3, expected nan" in finding(np.array([-np.inf, 1.0, 3.0]), expected)
+    assert "at [1]: inf, expected 1" in finding(np.array([-np.inf, np.inf, np.nan]), expected)
+
+
+def test_tolerance_is_relative_to_the_largest(expected):
+    small = np.abs(expected).max() * 1e-3
+    assert not compare(expected + small, expected)
+    assert compare(expected + small, expected, tolerance=1.001e-3)
+    assert not compare(expected + small, expected, tolerance=0.999e-3)
+
+
+def test_a_zero_gradient_may_hold_rounding_errors_of_its_set(expected):
+    assert compare(np.zeros(3), np.zeros(3))
+    assert "3 of 3" in finding(np.full(3, 1e-9), np.zeros(3))
+    noise = np.full(3, 1e-17)
+    assert compare({"d_w": expected, "d_b": -noise}, {"d_w": expected, "d_b": noise})
+    assert not compare({"d_w": expected, "d_b": noise * 1e9}, {"d_w": expected, "d_b": noise})
+
+
+def test_named_results_by_name_and_by_position(qkv):
+    q, k, v = qkv
+    out, cache = attention_forward(q, k, v)
+    grads = attention_backward(np.cos(out), cache)
+    assert compare(grads, grads)
+    assert compare(tuple(grads), grads)
+    assert compare({"d_q": grads.d_q, "d_k": grads.d_k, "d_v": grads.d_v}, grads)
+    report = compare(grads._replace(d_k=grads.d_k / 2), grads)
+    assert [row.name for row in report.rows if not row.passed] == ["d_k"]
+    assert report.rows[1].finding.endswith("each is 0.5 times what was expected")
+    assert [row.name for row in compare(tuple(grads)[:2], grads).rows if not row.passed] == ["d_v"]
+    assert finding({**grads._asdict(), "d_x": q}, grads).startswith("not expected")
+    assert not any(row.passed for row in compare(None, grads).rows)
+
+
+def test_integers_must_be_equal():
+    assert compare(np.arange(4), np.arange(4))
+    assert "at [3]: 4, expected 3" in finding(np.array([0, 1, 2, 4]), np.arange(4))
+
+
+def test_single_numbers():
+    assert compare(np.float64(2.0), np.float64(2.0)).rows[0].finding == "the number agrees"
+    assert finding(np.float64(2.5), np.float64(2.0)) == (
+        "1 of 1 numbers differ, most: 2.5, expected 2"
+    )
+
+
+def test_html_marks_the_bad_rows(expected):
+    assert "#f4c7c3" in compare(-expected, expected)._repr_html_()
+    assert "#f4c7c3" not in compare(expected, expected)._repr_html_()
+
+
+def test_wrong_use():
+    with pytest.raises(ConfigError, match="expected: expected at least one array; got 3"):
+        compare(1.0, 3)
+    with pytest.raises(ConfigError, match="tolerance"):
+        compare(np.ones(2), np.ones(2), tolerance=0)
