@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from mha_numpy import __version__
 from mha_numpy.core.checks import check_count
-from mha_numpy.errors import BackendError, MhaError
+from mha_numpy.errors import BackendError, ConfigError, MhaError
 from mha_numpy.tables import show
 
 EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
@@ -152,6 +152,27 @@ def _parser() -> argparse.ArgumentParser:
     # fmt: on
     cost.set_defaults(run=_cost, parser=cost)
 
+    lab = commands.add_parser(
+        "lab",
+        help="copy the notebooks into a folder of yours and open them in JupyterLab",
+        description="Copy the notebooks into a folder of yours, leaving alone those that are there "
+        "already, and open JupyterLab on them.",
+        epilog="example: mha-numpy lab attention --open 05 --port 9000 --no-browser",
+    )
+    # fmt: off
+    add = lab.add_argument
+    add("folder", nargs="?", type=Path, default=Path("attention-notebooks"), metavar="DIR",
+        help="default attention-notebooks")
+    add("--open", default="00", metavar="NUMBER", help="the notebook to begin with (default 00)")
+    add("--force", action="store_true",
+        help="overwrite notebooks that are there already: what you wrote into them is lost")
+    add("--copy-only", action="store_true", help="copy, and open nothing")
+    add("--no-browser", action="store_true", help="only print the address")
+    add("--port", type=int, metavar="N", help="where JupyterLab listens (default 8888)")
+    add("--allow-root", action="store_true", help="let root run JupyterLab, as in a container")
+    # fmt: on
+    lab.set_defaults(run=_lab, parser=lab)
+
     compile_ = commands.add_parser(
         "compile",
         help="compile the numba kernels now instead of at their first use",
@@ -236,6 +257,29 @@ def _cost(options: argparse.Namespace) -> int:
     for section in sections(config, check_count("context", context), options.batch):
         show(section)
     return 0
+
+
+def _lab(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.lab.copy_notebooks` and `mha_numpy.lab.open_lab`."""
+    from mha_numpy.lab import copy_notebooks, open_lab
+
+    written, kept = copy_notebooks(options.folder, force=options.force)
+    print(f"{options.folder}: {len(written)} notebooks copied, {len(kept)} left as they were")
+    number = options.open.zfill(2)
+    first = next((p for p in written + kept if p.name.startswith(f"{number}_")), None)
+    if first is None:
+        known = ", ".join(sorted(path.name[:2] for path in written + kept))
+        raise ConfigError(f"open: expected one of {known}; got {options.open}")
+    if options.copy_only:
+        return 0
+    switches = {"--no-browser": options.no_browser, "--allow-root": options.allow_root}
+    given = [name for name, is_on in switches.items() if is_on]
+    if options.port is not None:
+        given.append(f"--port={check_count('port', options.port)}")
+    sys.stdout.flush()
+    # Ctrl-C is JupyterLab's, which asks before it ends
+    with _handling(lambda *_: None, "SIGINT"):
+        return open_lab(first, given)
 
 
 def _compile(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.check.trees import leaves
+from mha_numpy.check.trees import children, leaves
 from mha_numpy.core.checks import check_number
 from mha_numpy.core.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
@@ -14,6 +14,8 @@ from mha_numpy.tables import Table
 
 ROUNDINGS = 1000  # of the largest expected number, that two right ways may be apart
 SAME_FACTOR = 1e-6  # how far apart ratios may be and still count as one factor
+ROOT = "result"  # the name of what has none
+MISSING = object()  # stands where one of the trees has nothing
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Comparison:
 
 
 def compare(
-    actual: Any, expected: Any, *, name: str = "result", tolerance: float | None = None
+    actual: Any, expected: Any, *, name: str = ROOT, tolerance: float | None = None
 ) -> Comparison:
     """Compare arrays with the expected ones, and say where the first trouble is.
 
@@ -104,40 +106,57 @@ def compare(
     """
     if tolerance is not None:
         check_number("tolerance", tolerance, positive=True)
-    wanted = {path or name: leaf for path, leaf in leaves(expected).items() if leaf is not None}
-    if not any(isinstance(leaf, (np.ndarray, np.generic)) for leaf in wanted.values()):
+    arrays = [np.asarray(leaf) for leaf in leaves(expected).values() if _is_array(leaf)]
+    if not arrays:
         raise ConfigError(f"expected: expected at least one array; got {describe(expected)}")
-    fields = getattr(expected, "_fields", ())
-    if isinstance(actual, (tuple, list)) and not hasattr(actual, "_fields"):
-        actual = dict(zip(fields, actual, strict=False)) if fields else actual
-    if actual is None or actual is ...:
+    scale = max(_largest(array) for array in arrays)
+    pairs = _pairs(actual, expected, name)
+    return Comparison([_compare_one(*pair, scale, tolerance) for pair in pairs])
+
+
+def _pairs(actual: Any, expected: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (name, actual, expected) for every leaf of either tree."""
+    wanted = children(expected)
+    if wanted is None:
+        if not all(leaf is None or leaf is MISSING for leaf in (actual, expected)):
+            yield path, actual, expected
+        return
+    is_plain = isinstance(actual, (tuple, list)) and not hasattr(actual, "_fields")
+    found = children(actual)
+    if actual is None or actual is ... or actual is MISSING:
         found = dict.fromkeys(wanted, actual)
+    elif is_plain:
+        names = [*wanted, *map(str, range(len(wanted), len(actual)))]
+        found = dict(zip(names, actual, strict=False))
+    elif found is None:
+        yield path, actual, tuple(wanted)
+        return
+    for name in [*wanted, *(name for name in found if name not in wanted)]:
+        below = name if path == ROOT else f"{path}.{name}"
+        yield from _pairs(found.get(name, MISSING), wanted.get(name, MISSING), below)
+
+
+def _compare_one(
+    name: str, actual: Any, expected: Any, scale: float, tolerance: float | None
+) -> ComparedArray:
+    """Return what is found about one array."""
+    if isinstance(actual, np.generic):
+        actual = np.asarray(actual)
+    shape = actual.shape if isinstance(actual, np.ndarray) else None
+    if isinstance(expected, tuple):
+        trouble = f"expected {', '.join(expected)}; got {describe(actual)}"
+    elif not _is_array(expected):
+        trouble = "nothing of this name was expected"
     else:
-        found = {path or name: leaf for path, leaf in leaves(actual).items()}
-    wanted = {name: np.asarray(leaf) for name, leaf in wanted.items()}
-    return Comparison(list(_compare_all(found, wanted, tolerance)))
+        trouble = _trouble(actual, np.asarray(expected), scale, tolerance)
+    size = np.size(expected)
+    agreed = "the number agrees" if size == 1 else f"all {size} numbers agree"
+    return ComparedArray(name, shape, not trouble, trouble or agreed)
 
 
-def _compare_all(
-    found: dict[str, Any], wanted: dict[str, Array], tolerance: float | None
-) -> Iterator[ComparedArray]:
-    """Yield a row for each expected array, and one for each that nobody expected."""
-    scale = max(_largest(expected) for expected in wanted.values())
-    for name, expected in wanted.items():
-        if name not in found:
-            got = ", ".join(found) or "nothing"
-            yield ComparedArray(name, None, False, f"missing; got {got}")
-            continue
-        actual = found[name]
-        if isinstance(actual, np.generic):
-            actual = np.asarray(actual)
-        shape = actual.shape if isinstance(actual, np.ndarray) else None
-        trouble = _trouble(actual, expected, scale, tolerance)
-        agreed = "the number agrees" if expected.size == 1 else f"all {expected.size} numbers agree"
-        yield ComparedArray(name, shape, not trouble, trouble or agreed)
-    for name in found.keys() - wanted.keys():
-        if found[name] is not None:
-            yield ComparedArray(name, None, False, f"not expected; expected {', '.join(wanted)}")
+def _is_array(leaf: Any) -> bool:
+    """Return whether a leaf holds numbers in NumPy's sense."""
+    return isinstance(leaf, (np.ndarray, np.generic))
 
 
 def _largest(array: Array) -> float:
@@ -149,6 +168,8 @@ def _trouble(actual: Any, expected: Array, scale: float, tolerance: float | None
     """Say what is wrong with an array, or nothing."""
     if actual is None or actual is ...:
         return f"not written yet: the function returned {actual!r}"
+    if actual is MISSING:
+        return "missing: nothing of this name was returned"
     if not isinstance(actual, np.ndarray):
         return f"expected an array {expected.shape} of {expected.dtype}; got {describe(actual)}"
     if actual.dtype.kind != expected.dtype.kind:

@@ -10,23 +10,23 @@ from mha_numpy.core.dtypes import Array
 
 def leaves(tree: Any, path: str = "") -> dict[str, Any]:
     """Return every leaf of nested dicts, tuples and lists under its dotted name."""
-    children = _children(tree)
-    if children is None:
+    parts = children(tree)
+    if parts is None:
         return {path: tree}
     found: dict[str, Any] = {}
-    for name, child in children.items():
+    for name, child in parts.items():
         found.update(leaves(child, f"{path}.{name}" if path else name))
     return found
 
 
 def replaced(tree: Any, new: Mapping[str, Array], path: str = "") -> Any:
     """Return a copy of the tree in which the leaves named in `new` are replaced."""
-    children = _children(tree)
-    if children is None:
+    parts = children(tree)
+    if parts is None:
         return new.get(path, tree)
     parts = {
         name: replaced(child, new, f"{path}.{name}" if path else name)
-        for name, child in children.items()
+        for name, child in parts.items()
     }
     if isinstance(tree, Mapping):
         return parts
@@ -55,7 +55,7 @@ def same_leaves(one: Any, other: Any) -> bool:
     )
 
 
-def _children(tree: Any) -> dict[str, Any] | None:
+def children(tree: Any) -> dict[str, Any] | None:
     """Return a container's children by name, or None for a leaf."""
     if isinstance(tree, Mapping):
         return {str(name): child for name, child in tree.items()}

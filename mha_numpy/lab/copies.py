@@ -1,0 +1,65 @@
+"""Copies of the notebooks, in a folder of the user's."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from mha_numpy.errors import ConfigError
+
+INSTALLED = Path(__file__).parent / "notebooks"
+CHECKOUT = Path(__file__).parents[2] / "notebooks"
+
+
+class Copies(NamedTuple):
+    """What became of each notebook."""
+
+    written: list[Path]
+    kept: list[Path]  # the user has changed them
+
+
+def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
+    """Copy all notebooks into a folder, leaving alone those that are there already.
+
+    Parameters
+    ----------
+    folder : path
+        Made if missing.
+    force : bool
+        Overwrite notebooks that differ from ours: what was written into them is lost.
+
+    Returns
+    -------
+    Copies
+        ``written`` and ``kept``, in the order of the notebooks.
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be made or written to.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     first, again = copy_notebooks(folder), copy_notebooks(folder)
+    >>> first.written[0].name, len(first.kept), len(again.written), len(again.kept)
+    ('00_shapes-are-strides.ipynb', 0, 0, 15)
+    """
+    folder = Path(folder)
+    copies = Copies([], [])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for original in our_notebooks():
+            copy = folder / original.name
+            is_new = force or not copy.exists()
+            if is_new:
+                copy.write_bytes(original.read_bytes())
+            (copies.written if is_new else copies.kept).append(copy)
+    except OSError as error:
+        raise ConfigError(f"folder: cannot write to {folder}: {error.strerror}") from error
+    return copies
+
+
+def our_notebooks() -> list[Path]:
+    """Return the notebooks that came with the package, or those of the checkout, in order."""
+    folder = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+    return sorted(folder.glob("[0-9][0-9]_*.ipynb"))

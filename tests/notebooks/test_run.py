@@ -1,0 +1,21 @@
+"""Every notebook from a clean kernel, top to bottom: no error, no warning, no files left."""
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.notebooks.cells import SOURCES
+
+LONGEST = 300  # seconds of a cell, to end what hangs
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # in the program that runs the kernel
+def test_runs_from_a_clean_kernel(source, tmp_path):
+    notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    client = NotebookClient(notebook, timeout=LONGEST, resources={"metadata": {"path": tmp_path}})
+    client.execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert outputs
+    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    assert not list(tmp_path.iterdir())

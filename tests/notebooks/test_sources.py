@@ -1,0 +1,81 @@
+"""The notebooks as text: paired, without outputs, public names alone, short functions."""
+
+import ast
+import importlib
+import re
+
+import nbformat
+import pytest
+
+from tests.notebooks.cells import SOURCES, code_cells, sync, tagged
+
+each_notebook = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+OPTIONAL = ("torch", "keras", "numba")
+
+
+def test_there_are_fifteen_in_order():
+    assert [int(source.name[:2]) for source in SOURCES] == list(range(15))
+
+
+@each_notebook
+def test_the_pair_agrees(source):
+    pair = source.with_suffix(".ipynb").read_text(encoding="utf-8")
+    assert pair == nbformat.writes(sync.notebook_of(source)) + "\n", (
+        "write it anew: python notebooks/sync.py"
+    )
+
+
+@each_notebook
+def test_the_pair_is_valid_and_has_no_outputs(source):
+    notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+
+
+def test_every_pair_has_a_source():
+    pairs = sorted(sync.HERE.glob("*.ipynb"))
+    assert [pair.with_suffix(".py") for pair in pairs] == SOURCES
+
+
+@each_notebook
+def test_public_names_alone(source):
+    for cell in code_cells(source):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("mha_numpy"):
+                public = importlib.import_module(node.module).__all__
+                hidden = {alias.name for alias in node.names} - set(public)
+                assert not hidden, f"{node.module}: {hidden}"
+            if isinstance(node, ast.Attribute):
+                assert not re.fullmatch(r"_[a-z]\w*", node.attr), node.attr
+
+
+@each_notebook
+def test_functions_are_short(source):
+    for cell in code_cells(source):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                assert node.end_lineno - node.lineno + 1 <= 10, node.name
+
+
+@each_notebook
+def test_every_part_is_there(source):
+    text = source.read_text(encoding="utf-8")
+    assert text.startswith(f"# %% [markdown]\n# # {source.name[:2]} · ")
+    for part in ("**You will learn**", "**Predict first.**", "## Summary", "**Reference"):
+        assert part in text, part
+    assert len(tagged(source, "exercise")) == 1
+    assert len(tagged(source, "check")) == 1
+    assert any("compare(" in code for code in tagged(source, "check"))
+
+
+@each_notebook
+def test_what_needs_more_is_marked(source):
+    for cell in code_cells(source):
+        for name in OPTIONAL:
+            if re.search(
+                rf"^\s*(import|from) {name}\b|backend=\"(numba|loops)\"", cell.source, re.M
+            ):
+                marks = cell.metadata.get("tags", [])
+                assert any(mark.startswith("needs-") for mark in marks), cell.source
