@@ -184,14 +184,12 @@ def _trouble(actual: Any, expected: Array, scale: float, tolerance: float | None
     if expected.dtype.kind not in "fc":
         return _differences(actual, expected, actual != expected)
     same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
-    odd = ~same & ~(np.isfinite(actual) & np.isfinite(expected))
-    if odd.any():
-        return _differences(actual, expected, odd)
+    is_finite = np.isfinite(actual) & np.isfinite(expected)
     coarser = max(np.finfo(actual.dtype).eps, np.finfo(expected.dtype).eps)
     limit = scale * (ROUNDINGS * float(coarser) if tolerance is None else tolerance)
     with np.errstate(invalid="ignore"):  # inf - inf, where both agree
-        far = ~same & ~(np.abs(actual - expected) <= limit)
-    return _differences(actual, expected, far) if far.any() else ""
+        is_near = is_finite & (np.abs(actual - expected) <= limit)
+    return _differences(actual, expected, ~(same | is_near))
 
 
 def _differences(actual: Array, expected: Array, differs: Array) -> str:

@@ -88,6 +88,7 @@ def test_infinities_agree_with_themselves_alone():
     assert "at [0]: 0, expected -inf" in finding(np.array([0.0, 1.0, np.nan]), expected)
     assert "at [2]: 3, expected nan" in finding(np.array([-np.inf, 1.0, 3.0]), expected)
     assert "at [1]: inf, expected 1" in finding(np.array([-np.inf, np.inf, np.nan]), expected)
+    assert "2 of 3 numbers differ, most at [2]" in finding(np.array([-np.inf, 2, 3.0]), expected)
 
 
 def test_tolerance_is_relative_to_the_largest(expected):
