@@ -53,6 +53,10 @@ class Table(NamedTuple):
         """Return a table with inline styles alone: it survives in a notebook not yet trusted."""
         return "".join(self._html_parts())
 
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        return self.to_html()
+
     def _html_parts(self) -> Iterator[str]:
         yield '<table style="border-collapse:collapse;background:#ffffff">'
         yield (
