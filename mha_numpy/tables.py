@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
+__all__ = ["Table", "show"]
+
 CELL = "padding:2px 8px;text-align:left;white-space:nowrap;font-family:monospace;color:#1a1a1a"
 GAP, INDENT = "  ", "    "
 
