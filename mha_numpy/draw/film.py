@@ -5,18 +5,17 @@ import textwrap
 
 from matplotlib.transforms import Affine2D
 
-from mha_numpy.core.checks import check_flag, check_integer
+from mha_numpy.core.checks import check_flag
 from mha_numpy.draw.colors import (
     INK,
     MUTED,
 )
 from mha_numpy.draw.paint import legend_entries, paint
 from mha_numpy.draw.panels import GUTTER, LINE, MARGIN, TITLE, Panel, arrange, pixels, prepare
+from mha_numpy.draw.recorded import check_number_of_steps, check_sequence, check_trace
 from mha_numpy.draw.save import Picture
-from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.errors import ConfigError
 from mha_numpy.trace import Step, Trace
-
-MAX_STEPS = 300  # in one film
 
 
 def shape_film(
@@ -73,7 +72,7 @@ def shape_film(
     ['1 q', '2 k', '3 v', '4 scores', '5 weights', '6 heads']
     """
     steps = _chosen(trace, backward=check_flag("backward", backward))
-    batch = _check_sequence(steps, sequence)
+    batch = check_sequence(steps, sequence)
     panels = prepare(steps, trace.steps, sequence)
     grid = arrange(panels, columns)
 
@@ -124,44 +123,15 @@ def shape_film(
 
 def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
     """Return the steps of one pass, or raise a ConfigError."""
-    if not isinstance(trace, Trace):
-        raise ConfigError(
-            f"trace: expected the Trace of `with trace() as t:`; got {type(trace).__name__}"
-        )
-    steps = [step for step in trace if step.is_backward == backward]
+    steps = [step for step in check_trace(trace) if step.is_backward == backward]
     if not steps:
         wanted, other = ("backward", "forward") if backward else ("forward", "backward")
         raise ConfigError(
             f"trace: expected at least one {wanted} step; got {len(trace)} {other} steps: "
             f"call {wanted} inside `with trace() as t:`"
         )
-    if len(steps) > MAX_STEPS:
-        raise ConfigError(
-            f"trace: expected at most {MAX_STEPS} steps for one film; got {len(steps)}: "
-            "record fewer calls"
-        )
+    check_number_of_steps(steps, "film")
     return steps
-
-
-def _check_sequence(steps: list[Step], sequence: int) -> int | None:
-    """Return the size of the batch, None without one, or raise an error that names the step."""
-    batch = None
-    for step in steps:
-        names, shape = step.axes.split(), step.array.shape
-        if len(names) != len(shape):
-            raise ShapeError(
-                f"{step.name}: expected one axis name per axis of shape {shape}; got {step.axes!r}"
-            )
-        if "B" in names:
-            batch = shape[names.index("B")]
-            if not 0 <= check_integer("sequence", sequence) < batch:
-                raise ConfigError(
-                    f"sequence: expected an index into the batch, 0 <= sequence < B={batch} "
-                    f"({step.name}); got {sequence}"
-                )
-    if batch is None and check_integer("sequence", sequence) != 0:
-        raise ConfigError(f"sequence: expected 0, as no step has an axis B; got {sequence}")
-    return batch
 
 
 def _notes(panels: list[Panel], width: float) -> list[str]:

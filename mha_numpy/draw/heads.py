@@ -5,10 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
-from matplotlib.textpath import TextToPath
-from matplotlib.transforms import Affine2D
 
 from mha_numpy.core.checks import check_integer
 from mha_numpy.core.dtypes import Array, as_float_array
@@ -24,20 +21,29 @@ from mha_numpy.draw.colors import (
     head_color,
     text_on,
 )
+from mha_numpy.draw.labels import (
+    LABEL_PITCH,
+    MARGIN,
+    content_at,
+    decimal,
+    printable,
+    start_picture,
+    widest,
+    wrap_heading,
+)
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError, ShapeError
 
 MAX_NUMBERS = 12  # rows or columns with a number in each cell
-LONGEST = 24  # characters of a label
 
 # lengths in inches
 SMALLEST_SQUARE = 0.08  # smaller cells are drawn without gaps
-MARGIN, GUTTER = 0.3, 0.36
+GUTTER = 0.36
 MAX_WIDTH = 12.8  # of all heatmaps side by side
 CELL, HEATMAP = 0.3, 3.3  # at most
 MANY, HEATMAP_OF_MANY = 8, 2.15  # so many heads stand four in a line
-LABEL_PITCH = 0.1  # from one label to the next, at least
 TITLE, AXIS_NAME, TICK = 0.26, 0.23, 0.1
+TITLE_SIZE = 9  # in points
 SCALE_WIDTH, SCALE = 2.4, 0.42
 
 
@@ -48,6 +54,7 @@ def weights_by_head(
     *,
     visible: Array | None = None,
     sequence: int = 0,
+    head_names: Sequence[str] | None = None,
 ) -> Picture:
     """Draw who attends to whom: one heatmap for each head, queries down and keys across.
 
@@ -63,6 +70,8 @@ def weights_by_head(
         True = may attend, as a mask. Hidden cells are hatched.
     sequence : int
         Which sequence of the batch.
+    head_names : H strings, optional
+        What stands above each heatmap; default "head 0", "head 1", ...
 
     Returns
     -------
@@ -75,8 +84,8 @@ def weights_by_head(
     ShapeError, DTypeError, MaskError
         An array has not the shape or the kind that is written above.
     ConfigError
-        There are not T_q and T_k labels, `sequence` is not in the batch, or a weight is not
-        between 0 and 1.
+        There are not T_q and T_k labels, or not H names; `sequence` is not in the batch; or a
+        weight is not between 0 and 1.
 
     Notes
     -----
@@ -96,13 +105,17 @@ def weights_by_head(
     weights, seen, batch = _check_weights(weights, visible, sequence)
     H, T_q, T_k = weights.shape
     rows, keys = _check_labels(query_labels, key_labels, T_q, T_k)
+    names = [f"head {h}" for h in range(H)] if head_names is None else list(map(str, head_names))
+    if len(names) != H:
+        raise ConfigError(f"head_names: expected H={H} of them; got {len(names)}")
     is_small = H >= MANY and max(T_q, T_k) > MAX_NUMBERS
     cell = min(CELL, (HEATMAP_OF_MANY if is_small else HEATMAP) / max(T_q, T_k))
     every = math.ceil(LABEL_PITCH / cell)
     size = min(8.0, 72 * cell * every / 1.25)  # of the labels, in points
-    left = AXIS_NAME + TICK + _longest(rows[::every], size)
-    below = AXIS_NAME + TICK + _longest(keys[::every], size)
-    panel_width, panel_height = left + T_k * cell, TITLE + T_q * cell + below
+    left = AXIS_NAME + TICK + widest(rows[::every], size)
+    below = AXIS_NAME + TICK + widest(keys[::every], size)
+    panel_width = left + max(T_k * cell, widest(names, TITLE_SIZE, weight="bold"))
+    panel_height = TITLE + T_q * cell + below
 
     in_line = max(1, int((MAX_WIDTH + GUTTER) / (panel_width + GUTTER)))
     lines = math.ceil(H / in_line)
@@ -113,22 +126,15 @@ def weights_by_head(
     notes = ["Each row is a query; its weights sum to 1 over the keys that it may attend to."]
     if every > 1:
         notes.append(f"Labels: one token of every {every}.")
-    top = MARGIN + 0.36 + 0.16 * len(notes) + 0.14
     strips = 0.06 * min(H, 8)
-    width = max(across * panel_width + (across - 1) * GUTTER, 4.6) + 2 * MARGIN
+    content = max(across * panel_width + (across - 1) * GUTTER, 4.6)
+    lines_of_heading = wrap_heading(heading, content)
+    top = content_at(lines_of_heading, notes)
+    width = content + 2 * MARGIN
     height = top + lines * (panel_height + GUTTER) + strips + SCALE + MARGIN - 0.1
 
-    picture = Picture(figsize=(width, height), facecolor="white")
-    picture.set_label(_alt_text(heading, weights, keys))
-    inches = Affine2D().scale(1, -1).translate(0, height) + picture.dpi_scale_trans
-    picture.text(
-        MARGIN, MARGIN, heading, transform=inches, va="top",
-        fontsize=13, fontweight="bold", color=INK,
-    )  # fmt: skip
-    picture.text(
-        MARGIN, MARGIN + 0.36, "\n".join(notes), transform=inches, va="top",
-        fontsize=8, color=MUTED, linespacing=1.4,
-    )  # fmt: skip
+    picture, inches = start_picture(width, height, lines_of_heading, notes)
+    picture.set_label(_alt_text(heading, weights, keys, names))
     for head in range(H):
         line, column = divmod(head, across)
         x = MARGIN + column * (panel_width + GUTTER) + left
@@ -137,7 +143,7 @@ def weights_by_head(
             (x / width, 1 - (y + T_q * cell) / height, T_k * cell / width, T_q * cell / height),
             label=f"head {head}",
         )
-        _paint(ax, weights[head], None if seen is None else seen[head], head, cell)
+        _paint(ax, weights[head], None if seen is None else seen[head], head, names[head], cell)
         style = {"fontsize": size, "color": INK, "parse_math": False}
         ax.set_xticks(np.arange(0, T_k, every) + 0.5, keys[::every], rotation=90, **style)
         ax.set_yticks(np.arange(0, T_q, every) + 0.5, rows[::every], **style)
@@ -197,7 +203,7 @@ def _check_labels(
     query_labels: Sequence[str], key_labels: Sequence[str] | None, T_q: int, T_k: int
 ) -> tuple[list[str], list[str]]:
     """Return printable labels of the rows and of the columns."""
-    rows = [_printable(label) for label in query_labels]
+    rows = [printable(label) for label in query_labels]
     if len(rows) != T_q:
         raise ConfigError(f"query_labels: expected T_q={T_q} of them; got {len(rows)}")
     if key_labels is None:
@@ -207,37 +213,21 @@ def _check_labels(
                 "do not fit"
             )
         return rows, rows
-    keys = [_printable(label) for label in key_labels]
+    keys = [printable(label) for label in key_labels]
     if len(keys) != T_k:
         raise ConfigError(f"key_labels: expected T_k={T_k} of them; got {len(keys)}")
     return rows, keys
 
 
-def _printable(label: str) -> str:
-    """Return a label as one visible line of bounded length."""
-    text = str(label)
-    text = text if text.strip() and text.isprintable() else repr(text)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _longest(labels: list[str], size: float) -> float:
-    """Return the width of the longest label, in inches."""
-    font = FontProperties(size=size)
-    return max(
-        TextToPath().get_text_width_height_descent(label, font, ismath=False)[0] / 72
-        for label in labels
-    )
-
-
-def _alt_text(heading: str, weights: Array, keys: list[str]) -> str:
+def _alt_text(heading: str, weights: Array, keys: list[str], names: list[str]) -> str:
     """Return the picture in words."""
     told = []
-    for head, share in enumerate(np.nan_to_num(weights).mean(axis=1)):
-        told.append(f"head {head} gives most weight to {keys[share.argmax()]} ({share.max():.2f})")
+    for name, share in zip(names, np.nan_to_num(weights).mean(axis=1), strict=True):
+        told.append(f"{name} gives most weight to {keys[share.argmax()]} ({share.max():.2f})")
     return f"{heading}. One heatmap for each; on average over the queries, {'; '.join(told)}."
 
 
-def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float) -> None:
+def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, name: str, cell: float) -> None:
     """Draw one head's heatmap."""
     T_q, T_k = weights.shape
     colormap = fade(head_color(head))
@@ -256,21 +246,18 @@ def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float)
             if np.isnan(weight) or (hidden[row, column] and weight == 0):
                 continue
             ax.text(
-                column + 0.5, row + 0.5, _number(weight), ha="center", va="center_baseline",
+                column + 0.5, row + 0.5, decimal(weight), ha="center", va="center_baseline",
                 fontsize=6 * cell / CELL, color=text_on(colormap(weight)),
             )  # fmt: skip
     _mark_blind(ax, blind, T_k, cell)
     ax.set(xlim=(0, T_k), ylim=(T_q, 0))
-    ax.set_title(f"head {head}", fontsize=9, fontweight="bold", color=INK, pad=5)
+    ax.set_title(
+        name, fontsize=TITLE_SIZE, fontweight="bold", color=INK, pad=5, parse_math=False,
+    )  # fmt: skip
     ax.set_xlabel("keys", fontsize=8, color=MUTED, labelpad=2)
     ax.set_ylabel("queries", fontsize=8, color=MUTED, labelpad=4)
     ax.tick_params(length=2, color=GREY, pad=2)
     ax.spines[:].set(edgecolor=head_color(head), linewidth=1.2)
-
-
-def _number(weight: float) -> str:
-    """Return a weight in few characters: .31, 1.00, and 0 for exactly 0."""
-    return f"{weight:.2f}".removeprefix("0") if weight else "0"
 
 
 def _mark_blind(ax: Axes, blind: Array, T_k: int, cell: float) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
@@ -20,10 +20,12 @@ from mha_numpy.draw.colors import (
     fade,
     hatch_cells,
     head_color,
+    text_on,
 )
 from mha_numpy.draw.panels import AXIS_ROOM, LABEL_ROOM, LINE, MONO, Layout, Panel, picture_height
 
 MAX_VECTORS = 800  # squares in a panel that are shapes in an SVG; more are pixels there
+SMALLEST_SIGN = 0.03  # a cell, in inches, that has room for a minus
 
 
 def legend_entries(panels: list[Panel]) -> dict[str, Rectangle]:
@@ -48,19 +50,10 @@ def legend_entries(panels: list[Panel]) -> dict[str, Rectangle]:
     }
 
 
-def paint(ax: Axes, panel: Panel, header: list[str]) -> None:
-    """Draw one panel: title, what is known about the step, and the picture."""
-    _, blocks, layout, _ = panel
-    ax.set_axis_off()
-    ax.set_title(
-        panel.title, loc="left", y=1.0, pad=4, color=INK, fontsize=9, fontweight="bold",
-        fontfamily="monospace", parse_math=False,
-    )  # fmt: skip
-    for i, line in enumerate(header):
-        ax.text(
-            0, LINE * i, line, va="top", color=MUTED if i else INK, fontsize=7,
-            fontfamily="monospace", parse_math=False,
-        )  # fmt: skip
+def paint(ax: Axes, panel: Panel, header: list[str], *, signs: bool = False) -> None:
+    """Draw one panel: title, what is known about the step, and the picture; a minus on request."""
+    blocks, layout = panel.blocks, panel.layout
+    write_header(ax, panel.title, header)
     left, top = AXIS_ROOM, LINE * len(header)
     _name_axes(ax, panel, left, top)
     if blocks.values.size == 0:
@@ -70,9 +63,12 @@ def paint(ax: Axes, panel: Panel, header: list[str]) -> None:
     shown = np.ma.array(np.abs(blocks.values), mask=hidden | broken)
     largest = float(shown.max()) if shown.count() else 0.0
     shade = (shown > 0) * (0.1 + 0.9 * shown / (largest or 1.0))
-    for i, (x, y) in enumerate(zip(left + layout.lefts, top + layout.tops, strict=True)):
+    for i, (x, y) in enumerate(block_places(panel, header)):
         draw = _draw_image if layout.as_image else _draw_squares
         draw(ax, shade[i], blocks.colors[i], (x, y), layout)
+        if signs and layout.cell >= SMALLEST_SIGN:
+            negative = np.asarray(blocks.values[i].real < 0) & ~hidden[i]
+            _mark_negative(ax, negative, shade[i], blocks.colors[i], (x, y), layout)
         for cells, hatch in ((hidden[i], HIDDEN), (broken[i], BROKEN)):
             hatch_cells(ax, cells, hatch, at=(x, y), cell=layout.cell, pitch=layout.pitch)
         width, height = shade.shape[2] * layout.cell, picture_height(blocks, layout)
@@ -88,9 +84,29 @@ def paint(ax: Axes, panel: Panel, header: list[str]) -> None:
         )  # fmt: skip
 
 
+def write_header(ax: Axes, title: str, header: list[str]) -> None:
+    """Write a panel's title, and the lines below it."""
+    ax.set_axis_off()
+    ax.set_title(
+        title, loc="left", y=1.0, pad=4, color=INK, fontsize=9, fontweight="bold",
+        fontfamily="monospace", parse_math=False,
+    )  # fmt: skip
+    for i, line in enumerate(header):
+        ax.text(
+            0, LINE * i, line, va="top", color=MUTED if i else INK, fontsize=7,
+            fontfamily="monospace", parse_math=False,
+        )  # fmt: skip
+
+
+def block_places(panel: Panel, header: list[str]) -> list[tuple[float, float]]:
+    """Return where each block's upper left corner lies in its panel."""
+    lefts, tops = panel.layout.lefts + AXIS_ROOM, panel.layout.tops + LINE * len(header)
+    return list(zip(lefts.tolist(), tops.tolist(), strict=True))
+
+
 def _name_axes(ax: Axes, panel: Panel, left: float, top: float) -> None:
     """Write what the rows and the columns are."""
-    _, blocks, layout, _ = panel
+    blocks, layout = panel.blocks, panel.layout
     style: dict[str, Any] = {
         "color": MUTED,
         "fontsize": 6.5,
@@ -137,3 +153,27 @@ def _draw_image(
     )  # fmt: skip
     frame = Rectangle(at, width, height, fill=False, edgecolor=color, linewidth=0.5, clip_on=False)
     ax.add_patch(frame)
+
+
+def _mark_negative(
+    ax: Axes,
+    negative: Array,
+    shade: Array,
+    color: str,
+    at: tuple[float, float],
+    layout: Layout,
+) -> None:
+    """Draw a minus into the negative cells of a block: the colour tells the size alone."""
+    rows, columns = np.nonzero(negative)
+    if not len(rows):
+        return
+    x = at[0] + layout.cell * (columns[:, None] + np.array([0.27, 0.73]))
+    y = at[1] + layout.cell * (layout.pitch * rows[:, None] + np.array([0.5, 0.5]))
+    colormap = fade(color)
+    lines: Any = np.stack([x, y], axis=-1)
+    minus = LineCollection(
+        lines, colors=[text_on(colormap(s)) for s in shade[negative]], label="negative",
+        linewidths=min(1.3, 72 * 0.14 * layout.cell), capstyle="butt", clip_on=False,
+    )  # fmt: skip
+    minus.set_rasterized(len(layout.lefts) * shade.size > MAX_VECTORS)
+    ax.add_collection(minus, autolim=False)

@@ -45,11 +45,13 @@ class Panel(NamedTuple):
     blocks: Blocks
     layout: Layout
     facts: list[str]  # axes and memory
+    mark: str = ""  # behind the title
 
     @property
     def title(self) -> str:
         """The step's number and name, and a mark where heads are shared."""
-        return f"{self.step.number} {self.step.name}" + " ◆" * self.blocks.is_shared
+        title = f"{self.step.number} {self.step.name}" + " ◆" * self.blocks.is_shared
+        return f"{title} {self.mark}".rstrip()
 
     @property
     def width(self) -> float:
@@ -58,7 +60,7 @@ class Panel(NamedTuple):
         return max(AXIS_ROOM + self.layout.width, 9 * MONO * len(self.title), lines, TEXT)
 
 
-class _Grid(NamedTuple):
+class Grid(NamedTuple):
     """Where the panels lie."""
 
     across: int
@@ -75,6 +77,13 @@ class _Grid(NamedTuple):
     def height(self) -> float:
         """All rows and the gutters between them."""
         return sum(self.heights) + GUTTER * (len(self.heights) - 1)
+
+    def place(self, i: int) -> tuple[float, float, float, float]:
+        """Return where panel i lies under its title: left, top, width, height."""
+        row, column = divmod(i, self.across)
+        left = sum(self.widths[:column]) + GUTTER * column
+        top = sum(self.heights[:row]) + GUTTER * row + TITLE
+        return left, top, self.widths[column], self.heights[row] - TITLE
 
 
 def prepare(steps: list[Step], recorded: list[Step], sequence: int) -> list[Panel]:
@@ -132,9 +141,11 @@ def _fit(blocks: Blocks, limit: float, cell: float = CELL) -> Layout:
     return layout
 
 
-def arrange(panels: list[Panel], columns: int | None) -> _Grid:
+def arrange(
+    panels: list[Panel], columns: int | None, choices: tuple[int, ...] = (6, 3, 2, 1)
+) -> Grid:
     """Choose the number of columns, and the size of each column and row."""
-    for most in (6, 3, 2, 1) if columns is None else (check_count("columns", columns),):
+    for most in choices if columns is None else (check_count("columns", columns),):
         across = min(most, len(panels))
         widths = [pixels(max(panel.width for panel in panels[i::across])) for i in range(across)]
         if sum(widths) + GUTTER * (across - 1) <= MAX_WIDTH:
@@ -150,7 +161,7 @@ def arrange(panels: list[Panel], columns: int | None) -> _Grid:
             for panel in row
         )
         heights.append(pixels(TITLE + LINE * most + tallest + AXIS_ROOM))
-    return _Grid(across, widths, heights, headers)
+    return Grid(across, widths, heights, headers)
 
 
 def pixels(length: float) -> float:
@@ -159,14 +170,18 @@ def pixels(length: float) -> float:
 
 
 def _equation(panel: Panel, width: float) -> list[str]:
-    """Break the step's equation into lines: at spaces outside of brackets, and before a method."""
+    """Return the step's equation in lines."""
     if not panel.step.equation:
         return []
-    most = int(width / (7 * MONO))
+    return break_code(f"= {panel.step.equation}", int(width / (7 * MONO)))
+
+
+def break_code(code: str, most: int) -> list[str]:
+    """Break code into lines: at spaces outside of brackets, and before a method."""
     text = re.sub(
         r"\([^()]*\)",
         lambda found: found[0].replace(" ", "\0") if len(found[0]) < most else found[0],
-        f"= {panel.step.equation}",
+        code,
     )
     lines = [""]
     for piece in re.split(r"(?<= )|(?=\.\w+\()", text):

@@ -2,10 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,48 +12,10 @@ from mha_numpy.core.dtypes import Array
 from mha_numpy.core.shapes import check_shape
 from mha_numpy.core.steps import watching
 from mha_numpy.tables import Table
+from mha_numpy.trace.step import Step
+from mha_numpy.trace.words import explain
 
 MOVE = re.compile(r"\.(reshape|transpose)\(")  # an equation that moves elements
-
-
-@dataclass(frozen=True)
-class Step:
-    """One recorded array and what was measured about it."""
-
-    number: int
-    name: str
-    axes: str  # "B H T_q T_k"
-    equation: str  # the right-hand side; empty for an input
-    array: Array = field(repr=False)
-    memory: str  # "input", "new", or "view of", "copy of", "is" an earlier step
-
-    @property
-    def is_backward(self) -> bool:
-        """Whether the step belongs to a backward pass."""
-        return self.name.startswith("d_")
-
-    @property
-    def layout(self) -> str:
-        """How the elements lie in memory: "C", "F", or "strided"."""
-        flags = self.array.flags
-        return "C" if flags.c_contiguous else "F" if flags.f_contiguous else "strided"
-
-    def as_dict(self, *, values: bool = False) -> dict[str, Any]:
-        """Return what can go into JSON; with the numbers themselves on request."""
-        described = {
-            "number": self.number,
-            "name": self.name,
-            "equation": self.equation,
-            "axes": self.axes.split(),
-            "shape": list(self.array.shape),
-            "strides": list(self.array.strides),
-            "dtype": str(self.array.dtype),
-            "nbytes": self.array.nbytes,
-            "layout": self.layout,
-            "memory": self.memory,
-            "pass": "backward" if self.is_backward else "forward",
-        }
-        return {**described, "values": _json_numbers(self.array)} if values else described
 
 
 class Trace:
@@ -68,10 +29,7 @@ class Trace:
         self._aliases: dict[str, str] = {}  # a name in an equation -> the row that holds it
 
     def __getitem__(self, name: str) -> Array:
-        for step in reversed(self.steps):
-            if step.name == name:
-                return step.array
-        raise KeyError(f"no step is named {name!r}; there are {[s.name for s in self.steps]}")
+        return self._last(name).array
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -112,6 +70,45 @@ class Trace:
         else:
             self._aliases[name] = names[twin]
 
+    def explain(self, name: str, index: Sequence[int]) -> str:
+        """Say which cells of earlier arrays one cell was computed from.
+
+        Parameters
+        ----------
+        name : str
+            Of a step; of several with that name the last.
+        index : sequence of int
+            One for each axis, from 0.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        KeyError
+            No step has that name.
+        ConfigError
+            `index` is not one of the array's cells.
+
+        Notes
+        -----
+        Derived from the names of axes and the form of equations; where these do not tell, the
+        words say so. A cell that only moved is told by what it was computed from.
+
+        Examples
+        --------
+        >>> from mha_numpy.core import scaled_dot_product_attention
+        >>> x = np.eye(3)
+        >>> with trace() as t:
+        ...     out = scaled_dot_product_attention(x, x.copy(), x.copy())
+        >>> t.explain("scores", (0, 2))
+        'scores[0,2] came from q[0,:] and k[2,:]'
+        >>> t.explain("weights", (0, 2))
+        'weights[0,2] came from scores[0,:], the whole row'
+        """
+        return explain(self.steps, self._last(name), index)
+
     def table(self, *, backward: bool | None = None) -> Table:
         """Return the steps as a table: all, or only those of forward or of backward."""
         chosen = [s for s in self.steps if backward is None or s.is_backward == backward]
@@ -145,6 +142,13 @@ class Trace:
 
     def _repr_html_(self) -> str:
         return self.table().to_html()
+
+    def _last(self, name: str) -> Step:
+        """Return the last step of a name."""
+        for step in reversed(self.steps):
+            if step.name == name:
+                return step
+        raise KeyError(f"no step is named {name!r}; there are {[s.name for s in self.steps]}")
 
     def _append(self, name: str, array: Array, axes: str, equation: str, memory: str) -> None:
         """Add a row, its equation in the names of the rows before."""
@@ -186,14 +190,6 @@ def _share_memory(a: Array, b: Array) -> bool:
 def _same_elements(a: Array, b: Array) -> bool:
     """Return whether two arrays hold the same numbers in the same order, whatever their shapes."""
     return a.size == b.size and np.array_equal(a.ravel(), b.ravel(), equal_nan=True)
-
-
-def _json_numbers(array: Array) -> Any:
-    """Return nested lists of numbers, and of strings where JSON has no number."""
-    numbers = array.astype(np.float64).astype(object)
-    odd = ~np.isfinite(array)
-    numbers[odd] = [str(x) for x in array[odd]]
-    return numbers.tolist()
 
 
 @contextmanager

@@ -2,17 +2,13 @@
 
 import subprocess
 import sys
-from itertools import combinations
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_hex
-from matplotlib.image import AxesImage
-from matplotlib.text import Text
 
-from mha_numpy.core import RopeOptions, attention_backward, attention_forward, causal_mask
+from mha_numpy.core import RopeOptions, causal_mask
 from mha_numpy.core.steps import step
 from mha_numpy.draw import (
     Picture,
@@ -25,129 +21,25 @@ from mha_numpy.draw import (
 )
 from mha_numpy.draw.colors import NO_HEAD, text_on
 from mha_numpy.errors import ConfigError, MaskError, ShapeError
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.trace import trace
+from tests.draw.helpers import (
+    assert_nothing_overlaps,
+    colors_of,
+    grid_of,
+    hatched,
+    hatched_cells,
+    panel_of,
+    recorded,
+    recorded_rank_2,
+    squares_of,
+    steps_of,
+    texts_of,
+)
 
 SENTENCE = [
     "The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired",
     ".",
 ]  # fmt: skip
-
-
-def recorded(B=1, T=5, D=8, H=2, H_kv=None, *, rope=None, **options):
-    """Trace forward and backward of a layer; also return the weights."""
-    rng = np.random.default_rng(5)
-    layer = MultiHeadAttention(D, H, H_kv, rope=rope)
-    with trace() as t:
-        out, weights = layer(rng.normal(size=(B, T, D)), return_weights=True, **options)
-        layer.backward(rng.normal(size=out.shape))
-    return t, weights
-
-
-def recorded_rank_2():
-    rng = np.random.default_rng(5)
-    q, k, v = rng.normal(size=(5, 4)), rng.normal(size=(7, 4)), rng.normal(size=(7, 3))
-    bias = rng.normal(size=(5, 7))
-    bias[1, 2] = -np.inf
-    with trace() as t:
-        out, cache = attention_forward(q, k, v, bias=bias, softcap=2.0)
-        attention_backward(rng.normal(size=out.shape), cache)
-    return t
-
-
-def steps_of(*steps):
-    """Trace arrays under names and axes of one's own."""
-    with trace() as t:
-        for name, array, axes in steps:
-            step(name, np.asarray(array), axes)
-    return t
-
-
-def panel_of(film, name):
-    (panel,) = (ax for ax in film.axes if ax.get_title(loc="left").split()[1] == name)
-    return panel
-
-
-def texts_of(artist):
-    return [text for text in artist.findobj(Text) if text.get_visible() and text.get_text()]
-
-
-def colors_of(panel):
-    """Return the full colour of every block, in order."""
-    drawn = [c for c in panel.collections if c.get_array() is not None] + list(panel.images)
-    return [to_hex(artist.get_cmap()(1.0)) for artist in drawn]
-
-
-def squares_of(panel):
-    """Return one (color, x, y, shade) per square, x and y of its upper left corner."""
-    found = []
-    for squares in panel.collections:
-        if squares.get_array() is None:
-            continue
-        corners = [path.vertices.min(axis=0) for path in squares.get_paths()]
-        color = to_hex(squares.get_cmap()(1.0))
-        shades = np.ma.filled(squares.get_array(), np.nan)
-        found += [(color, *xy, shade) for xy, shade in zip(corners, shades, strict=True)]
-    return found
-
-
-def grid_of(panel):
-    """Return colours and shades as they lie on the page: left to right, top to bottom."""
-    squares = squares_of(panel)
-    xs, ys = (sorted({round(square[i], 6) for square in squares}) for i in (1, 2))
-    colors = np.full((len(ys), len(xs)), "", dtype=object)
-    shades = np.full(colors.shape, np.nan)
-    for color, x, y, shade in squares:
-        at = ys.index(round(y, 6)), xs.index(round(x, 6))
-        colors[at], shades[at] = color, shade
-    return colors, shades, np.array(xs), np.array(ys)
-
-
-def hatched(panel, label="hidden"):
-    return [c for c in panel.collections if c.get_hatch() and c.get_label() == label]
-
-
-def hatched_cells(panel, shape):
-    """Return which cells of a heatmap the hatched strips cover."""
-    covered = np.zeros(shape, bool)
-    for strips in hatched(panel):
-        for path in strips.get_paths():
-            (x0, y0), (x1, y1) = path.vertices.min(axis=0), path.vertices.max(axis=0)
-            covered[round(y0) : round(y1), round(x0) : round(x1)] = True
-    return covered
-
-
-def assert_nothing_overlaps(figure):
-    """Check the boxes of all texts against each other, the drawn cells and the figure's edge."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw(renderer)
-    inside_cells = {
-        id(text) for ax in figure.axes for text in ax.texts if ax.get_label().startswith("head")
-    }
-    boxes = [
-        (text.get_text(), text.get_window_extent(renderer))
-        for text in texts_of(figure)
-        if id(text) not in inside_cells
-    ]
-    for ax in figure.axes:
-        for artist in [*ax.collections, *ax.images]:
-            if isinstance(artist, AxesImage):
-                box = artist.get_window_extent(renderer)
-            else:
-                box = artist.get_datalim(ax.transData).transformed(ax.transData)
-            if artist.get_array() is not None:
-                boxes.append((f"cells of {ax.get_label()}", box))
-    assert len(boxes) > len(figure.axes)
-    for text, box in boxes:
-        assert min(box.x0, box.y0) >= 0, f"{text!r} is cut"
-        assert box.x1 <= figure.bbox.x1, f"{text!r} is cut"
-        assert box.y1 <= figure.bbox.y1, f"{text!r} is cut"
-    for (a, box), (b, other) in combinations(boxes, 2):
-        if a.startswith("cells of") and a == b:
-            continue
-        wide = min(box.x1, other.x1) - max(box.x0, other.x0)
-        high = min(box.y1, other.y1) - max(box.y0, other.y0)
-        assert wide <= 0.5 or high <= 0.5, f"{a!r} overlaps {b!r}"
 
 
 # colours
@@ -549,6 +441,18 @@ def test_no_text_of_the_heatmaps_overlaps_or_is_cut(H, T):
     labels = [SENTENCE[i % 12] * (1 + i % 2) for i in range(T)]
     picture = weights_by_head(weights, labels, visible=causal_mask(T))
     assert_nothing_overlaps(picture)
+
+
+def test_heads_may_have_names_and_a_long_heading_wraps():
+    weights = np.full((2, 2, 3, 3), 1 / 3)
+    names = ["layer 1: the token before", "layer 2"]
+    picture = weights_by_head(weights, "abc", head_names=names, sequence=1)
+    assert_nothing_overlaps(picture)
+    assert [ax.get_title() for ax in picture.axes[:2]] == names
+    assert "layer 2 gives most weight to a (0.33)" in picture.get_label()
+    assert_nothing_overlaps(weights_by_head(weights[:, :1], "abc", sequence=1))
+    with pytest.raises(ConfigError, match="head_names: expected H=2 of them; got 1"):
+        weights_by_head(weights, "abc", head_names=["one"])
 
 
 def test_odd_labels_are_one_visible_line_and_no_formula():

@@ -1,0 +1,299 @@
+"""The backward film: every gradient beside its array, and where it first leaves a reference."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.transforms import Affine2D, Transform
+
+from mha_numpy.draw.blocks import cut_step
+from mha_numpy.draw.colors import GREY, INK
+from mha_numpy.draw.difference import (
+    Comparison,
+    Difference,
+    Reference,
+    compare,
+    first_difference,
+    is_drawn,
+    verdict_of,
+)
+from mha_numpy.draw.heading import compose
+from mha_numpy.draw.paint import (
+    SMALLEST_SIGN,
+    block_places,
+    legend_entries,
+    paint,
+    write_header,
+)
+from mha_numpy.draw.panels import (
+    MARGIN,
+    TITLE,
+    Grid,
+    Panel,
+    arrange,
+    picture_height,
+    pixels,
+    prepare,
+)
+from mha_numpy.draw.recorded import check_number_of_steps, check_sequence, check_trace
+from mha_numpy.draw.save import Picture
+from mha_numpy.errors import ConfigError
+from mha_numpy.trace import Step, Trace
+
+FAR = 1_000_000  # from this trace's steps to the reference's, when sizes are looked up
+INPUT_OF = {"x": "x_q", "x_kv": "x_k"}  # the sum of several gradients has no array of its name
+FRAME = 0.11  # inches, around a pair
+ARROW = 0.42  # inches
+
+
+def backward_film(
+    trace: Trace, *, reference: Reference | None = None, sequence: int = 0
+) -> Picture:
+    """Draw every gradient beside the array that it belongs to, in the order of backward.
+
+    A small square is a number, as in `shape_film`: its colour is that of the head it belongs to
+    (grey: of none), its shade ``|value|`` relative to the panel's largest; a minus stands in the
+    negative cells of a gradient. With a reference, the heading names the first gradient that
+    leaves it, and its first such cell is framed.
+
+    Parameters
+    ----------
+    trace : Trace
+        Filled inside ``with trace() as t:``, by the library or by steps of one's own.
+    reference : Trace or mapping of names to arrays, optional
+        What the gradients should be, by the names ``d_...``; a Trace also lends the arrays of
+        forward that `trace` does not have.
+    sequence : int
+        Which sequence of the batch; nothing else of axis B is drawn. All are compared.
+
+    Returns
+    -------
+    Picture
+        A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels, two for
+        each gradient: the array, or an empty place where it was not recorded, and the gradient.
+
+    Raises
+    ------
+    ConfigError
+        `trace` has no step of backward or more than 300, `sequence` is not in the batch, or
+        `reference` is something else, or has no gradient of `trace`.
+    ShapeError
+        The axes that a step names do not fit its array.
+
+    Notes
+    -----
+    Two numbers differ if they are further apart than ``1e-6`` times the largest of the
+    reference's array, plus 256 epsilons of their dtype times the largest gradient of all: a
+    gradient such as d_b_k is 0 but for rounding. What follows the first difference is computed
+    from it, and may be right in itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mha_numpy.core import attention_backward, attention_forward
+    >>> from mha_numpy.core.steps import step
+    >>> from mha_numpy.trace import trace
+    >>> x = np.arange(6.0).reshape(3, 2)
+    >>> with trace() as right:
+    ...     out, cache = attention_forward(x, x, x)
+    ...     grads = attention_backward(np.ones((3, 2)), cache)
+    >>> with trace() as mine:
+    ...     d_v = step("d_v", right["weights"] @ right["d_heads"], "T_k d_v")  # not transposed
+    >>> print(backward_film(mine, reference=right).get_label().split(". ")[1])
+    First difference: d_v[0, 0] = 1, expected 0.04539; 6 of 6 cells differ
+    """
+    gradients = _gradients(trace)
+    borrowed = reference.steps if isinstance(reference, Trace) else []
+    recorded = [*trace.steps, *(replace(s, number=s.number + FAR) for s in borrowed)]
+    arrays = [_array_of(gradient, recorded) for gradient in gradients]
+    batch = check_sequence([*gradients, *(a for a in arrays if a is not None)], sequence)
+    comparisons = [] if reference is None else compare(gradients, reference)
+    first = first_difference(comparisons, sequence)
+
+    panels = _pairs(gradients, arrays, recorded, sequence, comparisons)
+    grid = arrange(panels, None, choices=(6, 4, 2))
+    title = f"Backward film: {len(gradients)} gradient{'s' * (len(gradients) > 1)}"
+    if batch is not None and batch > 1:
+        title += f", sequence {sequence} of a batch of {batch}"
+    verdict = "" if reference is None else verdict_of(comparisons, first, len(gradients), sequence)
+    heading = compose(title, verdict, _notes(panels, first), legend_entries(panels), grid.width)
+
+    top = pixels(MARGIN + heading.height + FRAME)
+    width, height = pixels(heading.width + 2 * MARGIN), top + grid.height + MARGIN
+    film = Picture(figsize=(width, height), facecolor="white")
+    film.set_label(_alt_text(title, verdict, panels))
+    inches = Affine2D().scale(1, -1).translate(0, height) + film.dpi_scale_trans  # from upper left
+    heading.paint(film, inches)
+    for i, panel in enumerate(panels):
+        x, y, *size = grid.place(i)
+        x, y = MARGIN + x, top + y
+        ax = film.add_axes(
+            (x / width, 1 - (y + size[1]) / height, size[0] / width, size[1] / height),
+            label=f"{'gradient' if i % 2 else 'array'} {panel.step.name}",
+        )
+        ax.set(xlim=(0, size[0]), ylim=(size[1], 0))
+        if i % 2 == 0:
+            is_first = first is not None and gradients[i // 2] is first.comparison.step
+            film.add_artist(_frame(grid, i, top, inches, is_first=is_first))
+        if i % 2 or arrays[i // 2] is not None:
+            paint(ax, panel, grid.headers[i], signs=i % 2 == 1)
+        else:
+            _paint_missing(ax, panel, grid.headers[i])
+        if first is not None and i % 2 and panel.step is first.comparison.step:
+            _light_up(ax, panel, grid.headers[i], first.cell, recorded, sequence)
+    return film
+
+
+def _gradients(trace: Trace) -> list[Step]:
+    """Return the steps of backward, or raise a ConfigError."""
+    gradients = [step for step in check_trace(trace) if step.is_backward]
+    if not gradients:
+        raise ConfigError(
+            f"trace: expected at least one gradient, a step named d_...; got {len(trace)} forward "
+            "steps: call backward inside `with trace() as t:`"
+        )
+    check_number_of_steps(gradients, "film")
+    return gradients
+
+
+def _array_of(gradient: Step, recorded: list[Step]) -> Step | None:
+    """Return the step whose gradient this is; where a name came often, the last came back first."""
+    earlier = [s for s in recorded if s.name == gradient.name and s.number < gradient.number]
+    name = gradient.name.removeprefix("d_")
+    for wanted in (name, INPUT_OF.get(name)):
+        for is_own in (True, False):
+            found = [s for s in recorded if s.name == wanted and (s.number < FAR) == is_own]
+            if len(found) > len(earlier):
+                return found[-1 - len(earlier)]
+    return None
+
+
+def _pairs(
+    gradients: list[Step],
+    arrays: list[Step | None],
+    recorded: list[Step],
+    sequence: int,
+    comparisons: list[Comparison],
+) -> list[Panel]:
+    """Lay out array, gradient, array, gradient, ...; a missing array has its gradient's places."""
+    marks = {id(comparison.step): comparison.mark for comparison in comparisons}
+    both = zip(arrays, gradients, strict=True)
+    steps = [step for array, gradient in both for step in (array or gradient, gradient)]
+    panels = []
+    for i, panel in enumerate(prepare(steps, recorded, sequence)):
+        step, facts = panel.step, panel.facts
+        if i % 2:
+            too_small = 0 < panel.layout.cell < SMALLEST_SIGN and panel.blocks.values.size
+            facts = facts + ["cells too small for a minus"] * bool(too_small)
+            panel = panel._replace(mark=marks.get(id(step), ""))
+        elif arrays[i // 2] is None:
+            name = step.name.removeprefix("d_")
+            is_param = name.startswith(("w_", "b_"))
+            facts = [facts[0], "param, not recorded" if is_param else "not recorded"]
+            step = replace(step, name=name, equation="")
+        elif step.number > FAR:
+            facts = [facts[0], "the reference's"]
+            step = replace(step, number=step.number - FAR)
+        panels.append(panel._replace(step=step, facts=facts))
+    return panels
+
+
+def _notes(panels: list[Panel], first: Difference | None) -> str:
+    """Say how to read the film."""
+    text = (
+        "Left the array, right its gradient; from pair to pair as backward goes. One cell is one "
+        "number: white is 0, full colour the panel's largest |value|; a minus marks the negative "
+        "cells of a gradient."
+    )
+    if any(panel.blocks.labels for panel in panels):
+        text += " The number at a block is its head's."
+    if any(panel.blocks.is_shared for panel in panels):
+        text += " ◆ A key/value head has the colour of its first query head, the numbers of all."
+    if any(panel.mark for panel in panels):
+        text += " = agrees with the reference, ≠ differs."
+    if first is not None:
+        text += " Start at the strong frame: what comes after it is computed from it."
+    return text
+
+
+def _frame(grid: Grid, i: int, top: float, inches: Transform, *, is_first: bool) -> FancyBboxPatch:
+    """Return the frame around the pair that begins with panel i; a strong one where to start."""
+    left, y, _, height = grid.place(i)
+    right, _, width, _ = grid.place(i + 1)
+    return FancyBboxPatch(
+        (MARGIN + left - FRAME / 2, top + y - TITLE), right + width - left + FRAME,
+        height + TITLE + FRAME / 2, boxstyle=f"round,pad={FRAME / 2},rounding_size={FRAME}",
+        transform=inches, facecolor="#F7F7F7", edgecolor=INK if is_first else "#D9D9D9",
+        linewidth=2 if is_first else 0.8, zorder=-1, label="start here" if is_first else "pair",
+    )  # fmt: skip
+
+
+def _paint_missing(ax: Axes, panel: Panel, header: list[str]) -> None:
+    """Draw the places of an array that was not recorded, empty."""
+    write_header(ax, panel.step.name, header)
+    width, height = _block_size(panel)
+    for place in block_places(panel, header):
+        outline = Rectangle(
+            place, width, height, fill=False, edgecolor=GREY, linewidth=0.6, linestyle=(0, (3, 3)),
+            clip_on=False, label="missing",
+        )  # fmt: skip
+        ax.add_patch(outline)
+
+
+def _light_up(
+    ax: Axes,
+    panel: Panel,
+    header: list[str],
+    cell: tuple[int, ...] | None,
+    recorded: list[Step],
+    sequence: int,
+) -> None:
+    """Frame one cell and point at it; the whole picture where the shapes differ."""
+    places, layout = block_places(panel, header), panel.layout
+    box = _block_size(panel)
+    corners = np.array([*places, *(np.array(places) + box)])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    halo = [patheffects.withStroke(linewidth=4.2, foreground="white")]
+    style: dict[str, Any] = {
+        "fill": False, "edgecolor": INK, "linewidth": 2, "joinstyle": "miter", "zorder": 5,
+        "path_effects": halo, "clip_on": False, "label": "first difference",
+    }  # fmt: skip
+    if cell is None:
+        ax.add_patch(Rectangle(low - 0.02, *(high - low + 0.04), **style))
+        return
+    if not is_drawn(panel.step, cell, sequence):
+        return
+    numbers = np.arange(panel.step.array.size).reshape(panel.step.array.shape)
+    cut = cut_step(replace(panel.step, array=numbers), sequence, recorded)
+    block, row, column = np.argwhere(cut.values == numbers[cell])[0]
+    corner = places[block] + layout.cell * np.array([column, row * layout.pitch])
+    side = layout.cell
+    ax.add_patch(Rectangle(corner, side, side, **style))
+    towards = np.where(corner + side / 2 <= (low + high) / 2, 1.0, -1.0)
+    tip = corner + side / 2 + towards * side / 2
+    ax.annotate(
+        "", tip, tip + towards * ARROW / np.sqrt(2), zorder=6, annotation_clip=False,
+        arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.6, "mutation_scale": 11,
+                    "shrinkA": 0, "shrinkB": 0, "path_effects": halo},
+    )  # fmt: skip
+
+
+def _alt_text(title: str, verdict: str, panels: list[Panel]) -> str:
+    """Return the film in words."""
+    words = {"": "", "=": ", agrees", "≠": ", differs"}
+    told = [
+        f"{gradient.step.name} {gradient.facts[0]}{words[gradient.mark]}"
+        + ("" if array.facts[1:2] != ["param, not recorded"] else " (of a param)")
+        for array, gradient in zip(panels[::2], panels[1::2], strict=True)
+    ]
+    sentence = f"{verdict}. " if verdict else ""
+    return f"{title}. {sentence}Each beside its array, in backward's order: {'; '.join(told)}."
+
+
+def _block_size(panel: Panel) -> tuple[float, float]:
+    """Return the width and the height of one block."""
+    width = panel.blocks.values.shape[2] * panel.layout.cell
+    return width, picture_height(panel.blocks, panel.layout)

@@ -1,0 +1,124 @@
+"""What stands in words on a picture: names, numbers, headings; checked, cut short, measured."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
+from matplotlib.transforms import Affine2D, Transform
+
+from mha_numpy.core.dtypes import Array, as_array
+from mha_numpy.draw.colors import INK, MUTED
+from mha_numpy.draw.save import Picture
+from mha_numpy.errors import ConfigError, DTypeError, describe
+
+LONGEST = 24  # characters of a label
+MINUS = "\N{MINUS SIGN}"
+
+# lengths in inches
+MARGIN = 0.3
+HEADING_LINE, NOTE_LINE, NOTES_GAP = 0.22, 0.16, 0.14
+LABEL_PITCH = 0.1  # from one label to the next, at least
+HEADING_SIZE, NOTE_SIZE = 13, 8  # in points
+
+
+def printable(label: object, longest: int = LONGEST) -> str:
+    """Return a label as one visible line of bounded length."""
+    text = str(label)
+    text = text if text.strip() and text.isprintable() else repr(text)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def widest(
+    labels: Sequence[str], size: float, family: str = "sans-serif", weight: str = "normal"
+) -> float:
+    """Return the width of the longest label, in inches; 0 without labels."""
+    font = FontProperties(size=size, family=family, weight=weight)
+    return max(
+        (
+            TextToPath().get_text_width_height_descent(label, font, ismath=False)[0] / 72
+            for label in labels
+        ),
+        default=0.0,
+    )
+
+
+def short_number(value: float) -> str:
+    """Return a number in three digits: 2.5, 0.31, 20, 1,234, 1.2e-9.
+
+    >>> [short_number(x) for x in (2.5, 0.31, 20, 1234, 0, 999.7, -1.2e-9, 4.56e12)]
+    ['2.5', '0.31', '20', '1,234', '0', '1,000', '-1.2e-9', '4.56e12']
+    """
+    rounded = float(f"{value:.3g}")
+    if rounded != 0 and not 1e-3 <= abs(rounded) < 1e9:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{value:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"
+
+
+def decimal(value: float, places: int = 2) -> str:
+    """Return a number in few characters: .31, -.31, 1.00, and 0 for exactly 0."""
+    if value == 0:
+        return "0"
+    digits = f"{abs(value):.{places}f}"
+    return (MINUS if value < 0 else "") + (digits.removeprefix("0") if places else digits)
+
+
+def named_arrays(name: str, arrays: Mapping[str, Array], kinds: str) -> dict[str, Array]:
+    """Return the arrays of a Mapping, numbers as float64, or raise an error that names one."""
+    if not isinstance(arrays, Mapping) or not arrays:
+        raise ConfigError(
+            f"{name}: expected a Mapping of at least one name to its array; got {describe(arrays)}"
+        )
+    return {str(key): as_numbers(f"{name}[{key!r}]", array, kinds) for key, array in arrays.items()}
+
+
+def as_numbers(name: str, value: object, kinds: str = "iuf") -> Array:
+    """Return an array whose dtype is of one of the kinds: bool as it is, numbers as float64."""
+    array = as_array(name, value, "an array of numbers", DTypeError)
+    if array.dtype.kind not in kinds:
+        expected = "numbers or bools" if "b" in kinds else "numbers"
+        raise DTypeError(f"{name}: expected an array of {expected}; got {describe(value)}")
+    with np.errstate(over="ignore"):  # longdouble beyond float64
+        return array if array.dtype.kind == "b" else array.astype(np.float64)
+
+
+def check_text(name: str, value: str) -> str:
+    """Return a string, or raise a ConfigError that names it."""
+    if not isinstance(value, str):
+        raise ConfigError(f"{name}: expected a string; got {describe(value)}")
+    return value
+
+
+def wrap_heading(heading: str, width: float) -> list[str]:
+    """Break a heading into lines of a width; none if it is empty."""
+    average = widest([heading], HEADING_SIZE, weight="bold") / max(1, len(heading))
+    return textwrap.wrap(heading, max(8, int(0.97 * width / (average or 1))))
+
+
+def notes_at(heading: Sequence[str]) -> float:
+    """Return where the notes under a heading begin, from the upper edge."""
+    return MARGIN + HEADING_LINE * len(heading) + NOTES_GAP * bool(heading)
+
+
+def content_at(heading: Sequence[str], notes: Sequence[str]) -> float:
+    """Return where the picture under heading and notes begins, from the upper edge."""
+    return notes_at(heading) + NOTE_LINE * len(notes) + NOTES_GAP * bool(notes)
+
+
+def start_picture(
+    width: float, height: float, heading: Sequence[str], notes: Sequence[str]
+) -> tuple[Picture, Transform]:
+    """Return a picture with heading and notes, and the transform of inches from its upper left."""
+    picture = Picture(figsize=(width, height), facecolor="white")
+    inches = Affine2D().scale(1, -1).translate(0, height) + picture.dpi_scale_trans
+    picture.text(
+        MARGIN, MARGIN, "\n".join(heading), transform=inches, va="top", fontsize=HEADING_SIZE,
+        fontweight="bold", color=INK, parse_math=False,
+    )  # fmt: skip
+    picture.text(
+        MARGIN, notes_at(heading), "\n".join(notes), transform=inches, va="top",
+        fontsize=NOTE_SIZE, color=MUTED, linespacing=1.4, parse_math=False,
+    )  # fmt: skip
+    return picture, inches

@@ -1,0 +1,48 @@
+"""Checks of what was recorded, before it is drawn."""
+
+from collections.abc import Sequence
+
+from mha_numpy.core.checks import check_integer
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.trace import Step, Trace
+
+MAX_STEPS = 300  # in one picture
+
+
+def check_trace(trace: Trace) -> Trace:
+    """Return a Trace, or raise a ConfigError."""
+    if not isinstance(trace, Trace):
+        raise ConfigError(
+            f"trace: expected the Trace of `with trace() as t:`; got {type(trace).__name__}"
+        )
+    return trace
+
+
+def check_number_of_steps(steps: Sequence[Step], picture: str) -> None:
+    """Raise a ConfigError if there are more steps than a picture holds."""
+    if len(steps) > MAX_STEPS:
+        raise ConfigError(
+            f"trace: expected at most {MAX_STEPS} steps for one {picture}; got {len(steps)}: "
+            "record fewer calls"
+        )
+
+
+def check_sequence(steps: Sequence[Step], sequence: int) -> int | None:
+    """Return the size of the batch, None without one, or raise an error that names the step."""
+    batch = None
+    for step in steps:
+        names, shape = step.axes.split(), step.array.shape
+        if len(names) != len(shape):
+            raise ShapeError(
+                f"{step.name}: expected one axis name per axis of shape {shape}; got {step.axes!r}"
+            )
+        if "B" in names:
+            batch = shape[names.index("B")]
+            if not 0 <= check_integer("sequence", sequence) < batch:
+                raise ConfigError(
+                    f"sequence: expected an index into the batch, 0 <= sequence < B={batch} "
+                    f"({step.name}); got {sequence}"
+                )
+    if batch is None and check_integer("sequence", sequence) != 0:
+        raise ConfigError(f"sequence: expected 0, as no step has an axis B; got {sequence}")
+    return batch

@@ -1,0 +1,56 @@
+"""One recorded array."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+
+
+@dataclass(frozen=True)
+class Step:
+    """One recorded array and what was measured about it."""
+
+    number: int
+    name: str
+    axes: str  # "B H T_q T_k"
+    equation: str  # the right-hand side; empty for an input
+    array: Array = field(repr=False)
+    memory: str  # "input", "new", or "view of", "copy of", "is" an earlier step
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether the step belongs to a backward pass."""
+        return self.name.startswith("d_")
+
+    @property
+    def layout(self) -> str:
+        """How the elements lie in memory: "C", "F", or "strided"."""
+        flags = self.array.flags
+        return "C" if flags.c_contiguous else "F" if flags.f_contiguous else "strided"
+
+    def as_dict(self, *, values: bool = False) -> dict[str, Any]:
+        """Return what can go into JSON; with the numbers themselves on request."""
+        described = {
+            "number": self.number,
+            "name": self.name,
+            "equation": self.equation,
+            "axes": self.axes.split(),
+            "shape": list(self.array.shape),
+            "strides": list(self.array.strides),
+            "dtype": str(self.array.dtype),
+            "nbytes": self.array.nbytes,
+            "layout": self.layout,
+            "memory": self.memory,
+            "pass": "backward" if self.is_backward else "forward",
+        }
+        return {**described, "values": _json_numbers(self.array)} if values else described
+
+
+def _json_numbers(array: Array) -> Any:
+    """Return nested lists of numbers, and of strings where JSON has no number."""
+    numbers = array.astype(np.float64).astype(object)
+    odd = ~np.isfinite(array)
+    numbers[odd] = [str(x) for x in array[odd]]
+    return numbers.tolist()

@@ -1,0 +1,363 @@
+"""Where a cell came from, checked by truth: change one number and see which others change."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.core import (
+    KVCache,
+    MultiHeadParams,
+    RopeOptions,
+    attention_backward,
+    attention_forward,
+    multi_head_attention_backward,
+    multi_head_attention_decode,
+    multi_head_attention_forward,
+    step,
+)
+from mha_numpy.errors import ConfigError
+from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.trace import trace
+from mha_numpy.trace.sources import origin_of
+
+# pairwise different, as far as a head may be
+B, H, H_KV, T_Q, T_K, D, KDIM, VDIM, D_K, D_V, D_OUT = 2, 4, 2, 3, 5, 7, 6, 9, 8, 1, 10
+
+
+def some_params(rng, *, kdim=KDIM, vdim=VDIM):
+    shapes = [(D, H * D_K), (kdim, H_KV * D_K), (vdim, H_KV * D_V), (H * D_V, D_OUT)]
+    arrays = [0.4 * rng.normal(size=s) for inputs, n in shapes for s in ((inputs, n), (n,))]
+    return dict(zip(MultiHeadParams._fields, arrays, strict=True))
+
+
+def run_multi_head(arrays, options):
+    """Trace a layer's two passes; `arrays` are inputs, params and d_out by name."""
+    inputs = {name: arrays[name] for name in ("x_q", "x_k", "x_v") if name in arrays}
+    params = MultiHeadParams(**{name: arrays[name] for name in MultiHeadParams._fields})
+    with trace() as t:
+        _, cache = multi_head_attention_forward(
+            **inputs, params=params, num_heads=H, num_kv_heads=H_KV, **options
+        )
+        multi_head_attention_backward(arrays["d_out"], cache)
+    return t
+
+
+def run_attention(arrays, options):
+    inputs = {name: array for name, array in arrays.items() if name != "d_heads"}
+    with trace() as t:
+        _, cache = attention_forward(**inputs, **options)
+        attention_backward(arrays["d_heads"], cache)
+    return t
+
+
+def reach(t, seeds):
+    """Say of every cell of every step on which cells of the seeds it depends, as derived.
+
+    Returns a bool array (*shape, number of seed cells) for each step and param.
+    """
+    total = sum(array.size for array in seeds.values())
+    first, starts = 0, {}
+    for name, array in seeds.items():
+        own = np.zeros((array.size, total), bool)
+        own[np.arange(array.size), first + np.arange(array.size)] = True
+        starts[name] = own.reshape(*array.shape, total)
+        first += array.size
+    reached = {}
+    for s in t:
+        origin = origin_of(t.steps, s)
+        assert origin.form != "unknown", s
+        assert not origin.others or origin.others == ("dropout_mask",)
+        if origin.form == "input":
+            reached[s.number] = starts.get(s.name, np.zeros((*s.array.shape, total), bool))
+            continue
+        reached[s.number] = np.zeros((*s.array.shape, total), bool)
+        for index in np.ndindex(s.array.shape):
+            if origin.form == "masked" and np.isneginf(s.array[index]):
+                continue  # hidden: it is -inf whatever its source
+            for source in origin.sources:
+                read = starts[source.name] if source.step is None else reached[source.step.number]
+                cells = read[np.ix_(*source.at(index))]
+                reached[s.number][index] |= cells.any(axis=tuple(range(cells.ndim - 1)))
+    return reached
+
+
+def assert_changes_as_derived(run, arrays, options, *, exactly=lambda step_name, seed: True):
+    """Change each number of the arrays in turn: what changes has to be what was derived.
+
+    Nothing may change that was not derived; and all that was derived has to, where `exactly` says
+    so, for a derived source may be multiplied by an exact zero.
+    """
+    before = run(arrays, options)
+    reached = reach(before, arrays)
+    at = 0
+    for name, array in arrays.items():
+        for index in np.ndindex(array.shape):
+            changed_array = array.copy()
+            changed_array[index] += 0.75
+            after = run({**arrays, name: changed_array}, options)
+            assert [s.name for s in after] == [s.name for s in before]
+            for s, other in zip(before, after, strict=True):
+                same = np.isclose(s.array, other.array, rtol=1e-11, atol=1e-13)
+                derived = reached[s.number][..., at]
+                assert not (~same & ~derived).any(), (s.name, "not derived from", name, index)
+                if exactly(s.name, name):
+                    assert np.array_equal(~same, derived), (s.name, "not changed by", name, index)
+            at += 1
+
+
+def in_general(step_name, seed):
+    """Leave out what cancels: b_k and b_v add the same to a whole row, of weights that sum to 1."""
+    return seed not in ("b_k", "b_v") and step_name not in ("d_b_k", "d_b_v")
+
+
+def test_self_attention(rng):
+    arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
+              "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip
+    assert_changes_as_derived(run_multi_head, arrays, {}, exactly=in_general)
+
+
+def test_cross_attention(rng):
+    arrays = {
+        "x_q": rng.normal(size=(B, T_Q, D)), "x_k": rng.normal(size=(B, T_K, KDIM)),
+        "x_v": rng.normal(size=(B, T_K, VDIM)), **some_params(rng),
+        "d_out": rng.normal(size=(B, T_Q, D_OUT)),
+    }  # fmt: skip
+    assert_changes_as_derived(run_multi_head, arrays, {}, exactly=in_general)
+
+
+@pytest.mark.parametrize("rope", [None, RopeOptions(), RopeOptions(rotary_dim=4)])
+def test_nothing_else_changes_where_much_is_zero(rng, rope):
+    """A hidden cell has a weight of exactly 0, and position 0 turns by no angle."""
+    arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
+              "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip
+    options = {"is_causal": True, "rope": rope}
+    early = ("x_q", "q_projected", "q_by_token", "q", "k")
+    assert_changes_as_derived(
+        run_multi_head, arrays, options,
+        exactly=lambda step_name, seed: step_name in early,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("rotary_dim", [None, 4, 2])
+def test_pairs_of_a_rotation_are_measured(rng, interleaved, rotary_dim):
+    arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
+              "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip
+    rope = RopeOptions(rotary_dim=rotary_dim, interleaved=interleaved)
+    t = run_multi_head(arrays, {"rope": rope, "q_offset": 1})
+    half = (rotary_dim or D_K) // 2
+    q_rotated = next(s for s in t if s.name == "q_rotated")
+    own, other = origin_of(t.steps, q_rotated).sources
+    for feature in range(D_K):
+        index = (1, 2, 1, feature)
+        partner = feature ^ 1 if interleaved else (feature + half) % (2 * half)
+        expected = partner if feature < 2 * half else feature
+        assert [span[0] for span in own.at(index)] == list(index)
+        assert [span[0] for span in other.at(index)] == [1, 2, 1, expected]
+
+
+@pytest.mark.parametrize("leading", [(), (3,), (2, 4)])
+def test_attention_at_every_rank_with_options(rng, leading):
+    kv = (*leading[:1], H_KV) if len(leading) == 2 else leading
+    arrays = {
+        "q": rng.normal(size=(*leading, T_Q, 4)),
+        "k": rng.normal(size=(*kv, T_K, 4)),
+        "v": rng.normal(size=(*kv, T_K, 2)),
+        "bias": rng.normal(size=(*leading[1:], 1, T_K)),
+        "d_heads": rng.normal(size=(*leading, T_Q, 2)),
+    }
+    if len(leading) == 2:
+        arrays["d_gated"] = arrays.pop("d_heads")
+        arrays["head_gate"] = rng.normal(size=leading)
+    options = {"softcap": 2.0, "dropout_mask": rng.uniform(0.5, 1.5, (*leading, T_Q, T_K))}
+
+    def run(arrays, options):
+        renamed = {{"d_gated": "d_heads"}.get(name, name): a for name, a in arrays.items()}
+        return run_attention(renamed, options)
+
+    assert_changes_as_derived(run, arrays, options)
+
+
+def test_views_are_the_same_memory(rng):
+    arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
+              "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip
+    t = run_multi_head(arrays, {})
+    seen = 0
+    for s in t:
+        origin = origin_of(t.steps, s)
+        if origin.form != "moved":
+            continue
+        (source,) = origin.sources
+        for index in np.ndindex(s.array.shape):
+            before = tuple(span[0] for span in source.at(index))
+            assert s.array[index] == source.step.array[before]
+            if s.memory.startswith("view"):
+                assert _address(s.array, index) == _address(source.step.array, before)
+                seen += 1
+    assert seen > 100
+
+
+def _address(array, index):
+    first = array.__array_interface__["data"][0]
+    return first + sum(i * n for i, n in zip(index, array.strides, strict=True))
+
+
+def test_one_copy_on_the_way_is_told():
+    w = np.arange(6.0).reshape(2, 3)
+    with trace() as t:
+        step("w", w, "T D")
+        step("x", w, "T D")
+        step("y", w.reshape(6).copy(), "T*D", "x.reshape(6)")
+        step("z", t["y"].reshape(2, 3), "T D", "y.reshape(2, 3)")
+    assert [s.memory for s in t] == ["input", "is w", "copy of x", "view of y"]
+    told = "is an input; it is the same number as w[1,1]"
+    assert t.explain("x", (1, 1)) == f"x[1,1] {told}, under another name"
+    assert t.explain("y", (4,)) == f"y[4] {told}, copied"
+    assert t.explain("z", (1, 1)) == f"z[1,1] {told}, copied"
+
+
+@pytest.fixture
+def grouped(rng):
+    """4 query heads of width 4 that share 2 key/value heads, causal."""
+    layer = MultiHeadAttention(16, 4, 2)
+    with trace() as t:
+        out = layer(rng.normal(size=(2, 5, 16)), is_causal=True)
+        layer.backward(rng.normal(size=out.shape))
+    return t
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "words"),
+    [
+        ("x_q", (0, 2, 1), "is an input"),
+        ("x_k", (0, 2, 1),
+         "is an input; "
+         "it is the same number as x_q[0,2,1], under another name"),
+        ("q_projected", (0, 2, 5), "came from x_q[0,2,:] and column 5 of w_q and entry 5 of b_q"),
+        ("q", (0, 1, 2, 1),
+         "came from x_q[0,2,:] and column 5 of w_q and entry 5 of b_q; "
+         "it is the same number as q_projected[0,2,5], moved without copying"),
+        ("scores", (0, 3, 2, 1), "came from q[0,3,2,:] and k[0,1,1,:]"),
+        ("masked", (0, 1, 2, 3), "is hidden: the mask puts -inf in the place of scores[0,1,2,3]"),
+        ("masked", (0, 1, 3, 3), "came from scores[0,1,3,3]"),
+        ("weights", (0, 1, 2, 3), "came from masked[0,1,2,:], the whole row"),
+        ("heads", (1, 2, 4, 3), "came from weights[1,2,4,:] and v[1,1,:,3]"),
+        ("merged", (1, 4, 11),
+         "came from weights[1,2,4,:] and v[1,1,:,3]; "
+         "it is the same number as heads[1,2,4,3], copied"),
+        ("d_merged", (1, 4, 11), "came from d_out[1,4,:] and row 11 of w_o"),
+        ("d_w_o", (3, 2), "came from merged[:,:,3] and d_out[:,:,2]"),
+        ("d_b_o", (2,), "came from d_out[:,:,2]"),
+        ("d_scores", (0, 1, 2, 0), "came from weights[0,1,2,:] and d_weights[0,1,2,:], whole rows"),
+        ("d_k", (0, 1, 3, 2), "came from d_scores[0,2:4,:,3] and q[0,2:4,:,2]"),
+        ("d_x", (1, 3, 7), "came from d_x_q[1,3,7] and d_x_kv[1,3,7]"),
+    ],
+)  # fmt: skip
+def test_in_words(grouped, name, index, words):
+    cell = ",".join(map(str, index))
+    assert grouped.explain(name, index) == f"{name}[{cell}] {words}"
+
+
+def test_no_group_reads_a_whole_axis_of_heads(rng):
+    x = rng.normal(size=(1, 2, 3, 4))
+    with trace() as t:
+        out, cache = attention_forward(x, x[:, :1].copy(), x[:, 1:].copy())
+        attention_backward(rng.normal(size=out.shape), cache)
+    assert t.explain("d_k", (0, 0, 2, 1)).endswith("came from d_scores[0,:,:,2] and q[0,:,:,1]")
+
+
+def test_decoding(rng):
+    params = MultiHeadParams(**some_params(rng, kdim=D, vdim=D))
+    kv_cache = KVCache()
+    options = {"params": params, "num_heads": H, "num_kv_heads": H_KV, "kv_cache": kv_cache}
+    multi_head_attention_decode(rng.normal(size=(1, 3, D)), **options)
+    with trace() as t:
+        multi_head_attention_decode(rng.normal(size=(1, 1, D)), **options)
+    assert t.explain("k_new", (0, 1, 0, 3)).startswith(
+        "k_new[0,1,0,3] came from x_q[0,0,:] and column 11 of w_k and entry 11 of b_k; "
+    )
+    assert (
+        t.explain("scores", (0, 3, 0, 2)) == "scores[0,3,0,2] came from q[0,3,0,:] and k[0,1,2,:]"
+    )
+
+
+class TestWhatIsNotOnRecord:
+    def told(self, axes, equation, **operands):
+        arrays = {name: (axes, np.ones(shape)) for name, (axes, shape) in operands.items()}
+        with trace() as t:
+            for name, (own, array) in arrays.items():
+                step(name, array, own)
+            step("y", np.zeros([3, 4, 5, 6][: len(axes.split())]), axes, equation)
+        return t.explain("y", (1,) * len(axes.split()))
+
+    def test_free_text(self):
+        assert self.told("T D", "the mean of x near here", x=("T D", (3, 4))) == (
+            "y[1,1] was computed from x, by `the mean of x near here`; "
+            "from which cells is not on record"
+        )
+        assert self.told("T D", "f(2)") == (
+            "y[1,1] was computed by `f(2)`; from which cells is not on record"
+        )
+
+    @pytest.mark.parametrize(
+        ("axes", "equation", "x"),
+        [
+            ("T D", "relu(x)", ("T D", (3, 4))),  # a function that is not known
+            ("T D", "x * 2", ("T F", (3, 7))),  # cell by cell, of another shape
+            ("T D", "x @ w", ("T F", (3, 7))),  # w may have any axes
+            ("T D", "x @ w_1 + c", ("T F", (3, 7))),
+            ("T D", "x.reshape(3, 4)", ("N", (12,))),  # axes that do not tell
+            ("T D", "x.reshape(3, 4)", ("N", (12, 1))),  # axes that do not fit
+            ("T T", "x summed over D", ("T T D", (3, 4, 2))),  # a name for two axes
+            ("T D", "x turned by its positions", ("T D", (3, 4))),  # numbers that do not turn
+            ("T D", "x / sum_j x", ("T", (3,))),
+        ],
+    )
+    def test_no_cells_are_guessed(self, axes, equation, x):
+        assert "from which cells is not on record" in self.told(axes, equation, x=x)
+
+    def test_params_that_are_named_but_not_recorded(self):
+        told = self.told("T D", "x @ w_1 + b_1", x=("T F", (3, 7)))
+        assert told == "y[1,1] came from x[1,:] and column 1 of w_1 and entry 1 of b_1"
+
+    def test_an_array_that_is_named_but_not_recorded(self):
+        assert (
+            self.told("T D", "x * noise", x=("T D", (3, 4))) == "y[1,1] came from x[1,1] and noise"
+        )
+
+    def test_memory_of_another_without_an_equation(self):
+        x = np.ones((3, 4))
+        with trace() as t:
+            step("x", x, "T D")
+            step("y", x[::-1], "T D")
+        assert t.explain("y", (0, 0)) == (
+            "y[0,0] is of a view of x; how it lies there is not on record"
+        )
+
+    def test_of_several_forward_passes_backward_may_mean_any(self, rng):
+        q = rng.normal(size=(3, 4))
+        with trace() as t:
+            for _ in range(2):
+                out, cache = attention_forward(q, q.copy(), q.copy())
+            attention_backward(rng.normal(size=out.shape), cache)
+        assert t.explain("scores", (0, 1)) == "scores[0,1] came from q[0,:] and k[1,:]"
+        assert "not on record" in t.explain("d_q", (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ((0, 0), r"index: expected a cell of q, 0 <= B < 2, .*0 <= d_k < 4; got \(0, 0\)"),
+        ((0, 0, 5, 0), r"0 <= T_q < 5"),
+        ((0, 0, -1, 0), r"0 <= T_q < 5"),
+        ((0, 0, 1.5, 0), "index: expected an integer; got 1.5"),
+        (3, "index: expected integers; got 3"),
+    ],
+)
+def test_wrong_use(grouped, index, message):
+    with pytest.raises(ConfigError, match=message):
+        grouped.explain("q", index)
+
+
+def test_an_unknown_name(grouped):
+    with pytest.raises(KeyError, match="no step is named 'score'"):
+        grouped.explain("score", (0,))
