@@ -128,13 +128,8 @@ def backward_film(
     inches = Affine2D().scale(1, -1).translate(0, height) + film.dpi_scale_trans  # from upper left
     heading.paint(film, inches)
     for i, panel in enumerate(panels):
-        x, y, *size = grid.place(i)
-        x, y = MARGIN + x, top + y
-        ax = film.add_axes(
-            (x / width, 1 - (y + size[1]) / height, size[0] / width, size[1] / height),
-            label=f"{'gradient' if i % 2 else 'array'} {panel.step.name}",
-        )
-        ax.set(xlim=(0, size[0]), ylim=(size[1], 0))
+        kind = "gradient" if i % 2 else "array"
+        ax = grid.add_axes(film, i, top, label=f"{kind} {panel.step.name}")
         if i % 2 == 0:
             is_first = first is not None and gradients[i // 2] is first.comparison.step
             film.add_artist(_frame(grid, i, top, inches, is_first=is_first))

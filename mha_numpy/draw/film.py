@@ -1,17 +1,11 @@
 """The shape film: every recorded step as small squares, coloured by the head they belong to."""
 
-import math
-import textwrap
-
 from matplotlib.transforms import Affine2D
 
 from mha_numpy.core.checks import check_flag
-from mha_numpy.draw.colors import (
-    INK,
-    MUTED,
-)
+from mha_numpy.draw.heading import compose
 from mha_numpy.draw.paint import legend_entries, paint
-from mha_numpy.draw.panels import GUTTER, LINE, MARGIN, TITLE, Panel, arrange, pixels, prepare
+from mha_numpy.draw.panels import MARGIN, Panel, arrange, pixels, prepare
 from mha_numpy.draw.recorded import check_number_of_steps, check_sequence, check_trace
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError
@@ -76,48 +70,20 @@ def shape_film(
     panels = prepare(steps, trace.steps, sequence)
     grid = arrange(panels, columns)
 
-    heading = f"Shape film of the {'backward' if backward else 'forward'} pass: {len(panels)} steps"
+    title = f"Shape film of the {'backward' if backward else 'forward'} pass: {len(panels)} steps"
     if batch is not None and batch > 1:
-        heading += f", sequence {sequence} of a batch of {batch}"
-    width = max(grid.width, 7.0, 0.115 * len(heading))
-    notes, legend = _notes(panels, width), legend_entries(panels)
-    entry = 0.42 + 0.062 * max(map(len, legend))
-    in_line = max(1, int(width / entry))
-    notes_at = MARGIN + 0.32
-    legend_at = notes_at + LINE * 1.1 * len(notes) + 0.1
-    panels_at = pixels(legend_at + 0.21 * math.ceil(len(legend) / in_line) + 0.2)
-    width, height = pixels(width + 2 * MARGIN), panels_at + grid.height + MARGIN
+        title += f", sequence {sequence} of a batch of {batch}"
+    heading = compose(title, "", _notes(panels), legend_entries(panels), grid.width)
+    top = pixels(MARGIN + heading.height)
+    width, height = pixels(heading.width + 2 * MARGIN), top + grid.height + MARGIN
 
     film = Picture(figsize=(width, height), facecolor="white")
-    film.set_label(_alt_text(heading, panels))
+    film.set_label(_alt_text(title, panels))
     inches = Affine2D().scale(1, -1).translate(0, height) + film.dpi_scale_trans  # from upper left
-    film.text(
-        MARGIN, MARGIN, heading, transform=inches, va="top",
-        fontsize=13, fontweight="bold", color=INK, parse_math=False,
-    )  # fmt: skip
-    film.text(
-        MARGIN, notes_at, "\n".join(notes), transform=inches, va="top",
-        fontsize=8, color=MUTED, linespacing=1.3, parse_math=False,
-    )  # fmt: skip
-    for i, (text, patch) in enumerate(legend.items()):
-        row, column = divmod(i, in_line)
-        left, top = MARGIN + column * entry, legend_at + 0.21 * row
-        patch.set(bounds=(left, top, 0.14, 0.14), transform=inches)
-        film.add_artist(patch)
-        film.text(
-            left + 0.2, top + 0.07, text, transform=inches, va="center", fontsize=8, color=INK
-        )
+    heading.paint(film, inches)
     for i, panel in enumerate(panels):
-        row, column = divmod(i, grid.across)
-        left = MARGIN + sum(grid.widths[:column]) + GUTTER * column
-        top = panels_at + sum(grid.heights[:row]) + GUTTER * row + TITLE
-        size = grid.widths[column], grid.heights[row] - TITLE
-        ax = film.add_axes(
-            (left / width, 1 - (top + size[1]) / height, size[0] / width, size[1] / height),
-            label=f"step {panel.step.number}",
-        )
+        ax = grid.add_axes(film, i, top, label=f"step {panel.step.number}")
         paint(ax, panel, grid.headers[i])
-        ax.set(xlim=(0, size[0]), ylim=(size[1], 0))
     return film
 
 
@@ -134,8 +100,8 @@ def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
     return steps
 
 
-def _notes(panels: list[Panel], width: float) -> list[str]:
-    """Say how to read the film, in lines of a width."""
+def _notes(panels: list[Panel]) -> str:
+    """Say how to read the film."""
     text = "One cell is one number: white is 0, full colour the panel's largest |value|."
     if any(panel.blocks.labels for panel in panels):
         text += " The number at a block is its head's."
@@ -144,10 +110,10 @@ def _notes(panels: list[Panel], width: float) -> list[str]:
             " ◆ A key/value head that serves several query heads has the colour of the first "
             "and the numbers of all."
         )
-    return textwrap.wrap(text, int(width / 0.062))
+    return text
 
 
-def _alt_text(heading: str, panels: list[Panel]) -> str:
+def _alt_text(title: str, panels: list[Panel]) -> str:
     """Return the film in words."""
     told = "; ".join(f"{panel.title} {' '.join(panel.facts)}" for panel in panels)
-    return f"{heading}. One panel for each, its cells coloured by head: {told}."
+    return f"{title}. One panel for each, its cells coloured by head: {told}."

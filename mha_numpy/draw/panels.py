@@ -5,11 +5,12 @@ import re
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from mha_numpy.core.checks import check_count
 from mha_numpy.core.dtypes import Array
 from mha_numpy.draw.blocks import Blocks, cut_step
-from mha_numpy.draw.save import DPI
+from mha_numpy.draw.save import DPI, Picture
 from mha_numpy.trace import Step
 
 MAX_SIDE = 64  # rows or columns of a block drawn as squares; beyond it is an image
@@ -84,6 +85,16 @@ class Grid(NamedTuple):
         left = sum(self.widths[:column]) + GUTTER * column
         top = sum(self.heights[:row]) + GUTTER * row + TITLE
         return left, top, self.widths[column], self.heights[row] - TITLE
+
+    def add_axes(self, picture: Picture, i: int, top: float, *, label: str) -> Axes:
+        """Add the axes of panel i, in inches, where the grid begins `top` below the upper edge."""
+        left, below, wide, high = self.place(i)
+        width, height = picture.get_figwidth(), picture.get_figheight()
+        lower = height - top - below - high
+        box = (MARGIN + left) / width, lower / height, wide / width, high / height
+        ax = picture.add_axes(box, label=label)
+        ax.set(xlim=(0, wide), ylim=(high, 0))
+        return ax
 
 
 def prepare(steps: list[Step], recorded: list[Step], sequence: int) -> list[Panel]:

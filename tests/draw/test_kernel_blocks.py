@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from mha_numpy.core import causal_mask, window_mask
 from mha_numpy.draw import kernel_blocks
 from mha_numpy.draw.kernel_blocks import BLOCK, BLOCKS, CHUNKS, LANES, ROWS, WHOLE, WINDOW
-from tests.draw.test_draw import assert_nothing_overlaps, texts_of
+from tests.draw.helpers import assert_nothing_overlaps, texts_of
 
 
 @pytest.fixture(scope="module")
