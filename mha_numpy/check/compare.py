@@ -1,11 +1,12 @@
 """compare: say whether arrays hold what was expected, and if not, where they differ."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mha_numpy.check.report import Report
 from mha_numpy.check.trees import children, leaves
 from mha_numpy.core.checks import check_number
 from mha_numpy.core.dtypes import Array
@@ -29,7 +30,7 @@ class ComparedArray:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Report):
     """All arrays of one result; true if each is as expected.
 
     Examples
@@ -38,12 +39,7 @@ class Comparison:
     True
     """
 
-    rows: list[ComparedArray]
-
-    @property
-    def passed(self) -> bool:
-        """Whether every array is as expected."""
-        return all(row.passed for row in self.rows)
+    rows: Sequence[ComparedArray]
 
     def table(self) -> Table:
         """Return one row for each array, in the order of the expected ones."""
@@ -55,15 +51,6 @@ class Comparison:
         ]
         bad = frozenset(i for i, row in enumerate(self.rows) if not row.passed)
         return Table(f"comparison: {verdict}", ["", "array", "shape", "finding"], rows, bad)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def __str__(self) -> str:
-        return self.table().to_text()
-
-    def _repr_html_(self) -> str:
-        return self.table().to_html()
 
 
 def compare(

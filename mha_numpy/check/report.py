@@ -1,7 +1,8 @@
-"""What a gradient check found, as an object, as a text table and as an HTML table."""
+"""What checks find, as objects, as text tables and as HTML tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mha_numpy.tables import Table
 
@@ -28,8 +29,32 @@ class ArrayReport:
     error: float
 
 
+class Report:
+    """Rows that passed or did not; true if all did, and shown as a table."""
+
+    rows: Sequence[Any]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row passed."""
+        return all(row.passed for row in self.rows)
+
+    def table(self) -> Table:
+        """Return one table of all rows."""
+        raise NotImplementedError
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        return self.table().to_text()
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
+
+
 @dataclass(frozen=True)
-class GradcheckReport:
+class GradcheckReport(Report):
     """The check of a whole set of gradients; true if all passed.
 
     Examples
@@ -42,11 +67,6 @@ class GradcheckReport:
 
     rows: Sequence[ArrayReport]
     note: str  # why there is no complex step, or nothing
-
-    @property
-    def passed(self) -> bool:
-        """Whether every array passed by every method."""
-        return all(row.passed for row in self.rows)
 
     @property
     def max_error(self) -> float:
@@ -80,12 +100,3 @@ class GradcheckReport:
         note = f" ({self.note})" if self.note else ""
         bad = frozenset(i for i, row in enumerate(self.rows) if not row.passed)
         return Table(f"gradient check {verdict}{note}", [*columns, "largest error"], rows, bad)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def __str__(self) -> str:
-        return self.table().to_text()
-
-    def _repr_html_(self) -> str:
-        return self.table().to_html()
