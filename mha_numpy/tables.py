@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 __all__ = ["Table", "show"]
 
-CELL = "padding:2px 8px;text-align:left;white-space:nowrap;font-family:monospace;color:#1a1a1a"
+CELL = "padding:2px 8px;text-align:left;font-family:monospace;color:#1a1a1a"
+LONG = 60  # characters of an HTML cell that is broken into lines
 GAP, INDENT = "  ", "    "
 
 
@@ -109,5 +110,6 @@ def _html_row(tag: str, cells: Sequence[str], background: str) -> Iterator[str]:
     """Yield one row of an HTML table."""
     yield f'<tr style="background:{background}">'
     for cell in cells:
-        yield f'<{tag} style="{CELL}">{escape(cell)}</{tag}>'
+        width = "min-width:40ch" if len(cell) > LONG else "white-space:nowrap"
+        yield f'<{tag} style="{CELL};{width}">{escape(cell)}</{tag}>'
     yield "</tr>"

@@ -13,8 +13,6 @@
 # - how the scale returns in backward, and how it looks when it was forgotten there.
 
 # %%
-from collections import namedtuple
-
 import numpy as np
 
 from mha_numpy import attention_backward, attention_forward, softmax_backward, softmax_forward
@@ -23,6 +21,7 @@ from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS
 from mha_numpy.draw import backward_film, line_chart, matrices
 from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
 np.set_printoptions(precision=4, suppress=True)
@@ -63,7 +62,6 @@ print(f"mean {dots.mean():.2f}   variance {dots.var():.1f}   standard deviation 
 # %%
 shape = (2, 20_000, 64)
 kinds = {
-    "normal": rng.normal(size=shape),
     "only +1 and -1": rng.choice([-1.0, 1.0], size=shape),
     "even on -√3 .. √3": rng.uniform(-np.sqrt(3), np.sqrt(3), size=shape),
 }
@@ -96,32 +94,32 @@ products = {d_k: all_products(d_k) for d_k in widths}  # each (250, 16, 16)
 
 
 # %%
+def chart(lines, title, y_label, log_y=True):
+    """Lines over the widths."""
+    looks = {"title": title, "x_label": "d_k", "y_label": y_label, "log_x": True, "log_y": log_y}
+    return line_chart(widths, lines, **looks)
+
+
 rules = {
     "no scale": lambda d_k: 1.0,
     "1/sqrt(d_k)": lambda d_k: 1 / np.sqrt(d_k),
     "1/d_k": lambda d_k: 1 / d_k,
 }
-line_chart(
-    widths,
-    {
-        name: np.array([(rule(d) * products[d]).var() for d in widths])
-        for name, rule in rules.items()
-    },
-    title="Variance of the scores",
-    x_label="d_k",
-    y_label="variance of scale * q · k",
-    log_x=True,
-    log_y=True,
-)
+variances = {
+    name: np.array([(rule(d) * products[d]).var() for d in widths]) for name, rule in rules.items()
+}
+chart(variances, "Variance of the scores", "variance of scale * q · k")
 
 # %% [markdown]
 # Only the square root keeps the variance at 1: the scores then start alike, whatever the width of a
-# head. Attention in known models is far out on this axis:
+# head. Known models are well to the right on this axis:
 
 # %%
-for model in CONFIGURATIONS.values():
-    d_k = model.head_dim
-    print(f"{model.name:14} d_k = {d_k:3}   sqrt(d_k) = {np.sqrt(d_k):5.2f}")
+widths_in_use = [
+    [model.name, str(model.head_dim), f"{np.sqrt(model.head_dim):.2f}"]
+    for model in CONFIGURATIONS.values()
+]
+Table("The width of a head in known models", ["model", "d_k", "sqrt(d_k)"], widths_in_use)
 
 # %% [markdown]
 # ## What large scores do to softmax
@@ -138,8 +136,8 @@ for model in CONFIGURATIONS.values():
 np.exp(np.sqrt(2) * 8), np.exp(np.sqrt(2))
 
 # %% [markdown]
-# So one key takes everything. The same eight scores at six sizes; each row of the picture is one
-# softmax:
+# Without the scale one of the two keys takes nearly everything. Now eight scores, at six sizes; each
+# row of the picture is one softmax:
 
 # %%
 sizes = [0.125, 0.5, 1, 2, 8, 32]  # standard deviation of the scores
@@ -154,9 +152,8 @@ matrices(
 )
 
 # %% [markdown]
-# Top: a plain mean of all keys. Bottom: a hard choice, *saturated*. Neither listens much to the
-# scores: at the top because they hardly count, at the bottom because the winner stays the winner
-# when they move a little.
+# Top: nearly a plain mean of all keys, whatever the scores. Bottom: a hard choice, *saturated*. The
+# winner stays the winner when the scores move a little.
 #
 # **Entropy** puts a number on it. In bits, it is 4 for equal weights on 16 keys ($2^4 = 16$) and 0
 # for a single key.
@@ -178,14 +175,8 @@ def mean_entropy(d_k, scale):
     return entropy(weights).mean()
 
 
-line_chart(
-    widths,
-    {name: np.array([mean_entropy(d, rule(d)) for d in widths]) for name, rule in rules.items()},
-    title="Entropy of the weights, 16 keys",
-    x_label="d_k",
-    y_label="bits, mean of 4000 rows",
-    log_x=True,
-)
+means = {name: np.array([mean_entropy(d, rule(d)) for d in widths]) for name, rule in rules.items()}
+chart(means, "Entropy of the weights, 16 keys", "bits, mean of 4000 rows", log_y=False)
 
 # %% [markdown]
 # Without a scale a wide head starts as a hard choice of *one random key*, before it has learned
@@ -195,8 +186,9 @@ line_chart(
 # ## The gradient that gets through softmax
 #
 # A hard choice is not bad by itself; it may be just what a head should learn. What is bad is to be
-# unable to leave it. Let `d_weights` be the gradient that arrives at the weights of one row; call
-# it $g$. Softmax passes on (derived in notebook 07 and in docs/softmax.md):
+# unable to leave it. Let $g$ be the gradient that arrives at the weights of one row (`d_weights`),
+# and $\bar s$ what softmax passes on to the scores (`d_scores`). Then (derived in notebook 07 and
+# in docs/softmax.md)
 #
 # $$\bar s_j = p_j \Big( g_j - \sum_l p_l\, g_l \Big)$$
 #
@@ -205,9 +197,13 @@ line_chart(
 
 # %%
 g = np.array([[3.0, -5.0, 2.0]])
+lines = []
 for size in (1, 8, 64):
-    weights, cache = softmax_forward(size * np.array([[0.0, 1.0, -1.0]]))
-    print(weights, softmax_backward(g, cache).d_scores)
+    scores = size * np.array([[0.0, 1.0, -1.0]])
+    weights, cache = softmax_forward(scores)
+    d_scores = softmax_backward(g, cache).d_scores
+    lines.append([str(array[0]) for array in (scores, weights, d_scores)])
+Table("One row, more and more saturated; g = (3, -5, 2)", ["scores", "weights", "d_scores"], lines)
 
 # %% [markdown]
 # Zero both times: where $p_j = 0$ the factor is 0, and where $p_j = 1$ the bracket is $g_j - g_j$.
@@ -216,30 +212,24 @@ for size in (1, 8, 64):
 
 
 # %%
-def gradients(d_k, scale):
-    """d_scores and d_q for a random upstream gradient; one row for each query."""
+def row_norms(d_k, scale):
+    """Norms of the rows of d_scores and of d_q, for a random upstream gradient: (2, 4000)."""
     _, k = rows(d_k)
     _, cache = softmax_forward(scale * products[d_k])
     d_weights = np.random.default_rng(1).normal(size=(250, 16, 16))
     d_scores = softmax_backward(d_weights, cache).d_scores
-    return d_scores.reshape(-1, 16), (scale * d_scores @ k).reshape(-1, d_k)
+    d_q = scale * d_scores @ k
+    return [np.linalg.norm(d_x, axis=-1).ravel() for d_x in (d_scores, d_q)]
 
 
-def row_norms(d_k, scale):
-    return [np.linalg.norm(d_x, axis=-1) for d_x in gradients(d_k, scale)]
-
+norms = {
+    name: np.array([row_norms(d, rule(d)) for d in widths])  # (11, 2, 4000)
+    for name, rule in rules.items()
+}
 
 # %%
-found = {name: [row_norms(d, rule(d)) for d in widths] for name, rule in rules.items()}
-line_chart(
-    widths,
-    {name: np.array([np.median(both[0]) for both in found[name]]) for name in rules},
-    title="What softmax lets through: norm of d_scores of the median row",
-    x_label="d_k",
-    y_label="norm of a row of d_scores",
-    log_x=True,
-    log_y=True,
-)
+medians = {name: np.median(norms[name][:, 0], axis=-1) for name in rules}
+chart(medians, "What softmax lets through, in the median row", "norm of a row of d_scores")
 
 # %% [markdown]
 # Without a scale the gradient of a typical row **vanishes**, by orders of magnitude. That is the
@@ -256,8 +246,8 @@ line_chart(
 # %%
 d_weights = np.random.default_rng(1).normal(size=(4000, 16))
 arriving = np.linalg.norm(d_weights, axis=-1)
-for name, per_width in found.items():
-    largest = max((d_scores / arriving).max() for d_scores, _ in per_width)
+for name in rules:
+    largest = (norms[name][:, 0] / arriving).max()
     print(f"{name:12} largest ratio of norms, d_scores to d_weights, of all rows: {largest:.3f}")
 
 # %% [markdown]
@@ -268,29 +258,21 @@ for name, per_width in found.items():
 # Without a scale that factor is missing too, and a row of k has d_k numbers: its norm is about
 # $\sqrt{d_k}$.
 #
-# > **Predict first.** So two things pull in opposite directions. Without a scale, most rows of
-# > `d_scores` vanish; but those few that do not are multiplied by something $\sqrt{d_k}$ larger.
-# > What do the median, the mean and the largest row of `d_q` do as d_k grows?
+# > **Predict first.** So two things pull in opposite directions. Without a scale, more and more rows
+# > of `d_scores` vanish as d_k grows; but those that do not are multiplied by something $\sqrt{d_k}$
+# > larger. What do the median, the mean and the largest row of `d_q` do?
 
 # %%
-plain = [d_q for _, d_q in found["no scale"]]
-scaled = [d_q for _, d_q in found["1/sqrt(d_k)"]]
-line_chart(
-    widths,
-    {
-        "no scale: largest": np.array([norms.max() for norms in plain]),
-        "no scale: mean": np.array([norms.mean() for norms in plain]),
-        "no scale: median": np.array([np.median(norms) for norms in plain]),
-        "scaled: largest": np.array([norms.max() for norms in scaled]),
-        "scaled: mean": np.array([norms.mean() for norms in scaled]),
-        "scaled: median": np.array([np.median(norms) for norms in scaled]),
-    },
-    title="Norm of a row of d_q, over 4000 rows",
-    x_label="d_k",
-    y_label="norm of a row of d_q",
-    log_x=True,
-    log_y=True,
-)
+plain, scaled = norms["no scale"][:, 1], norms["1/sqrt(d_k)"][:, 1]  # d_q: (11, 4000)
+curves = {
+    "no scale: largest": plain.max(axis=-1),
+    "no scale: mean": plain.mean(axis=-1),
+    "no scale: median": np.median(plain, axis=-1),
+    "scaled: largest": scaled.max(axis=-1),
+    "scaled: mean": scaled.mean(axis=-1),
+    "scaled: median": np.median(scaled, axis=-1),
+}
+chart(curves, "The gradient of a query, over 4000 queries", "norm of a row of d_q")
 
 # %% [markdown]
 # With the scale, three nearly flat lines: rows get a gradient of the same kind at every width.
@@ -303,40 +285,47 @@ np.sort(weights.reshape(-1, 16)[plain[-1].argmax()])[:-4:-1]
 
 # %% [markdown]
 # Its best two keys happen to share the weight, so softmax is still open. Count such rows (largest
-# weight below 0.9), and see how fast the largest gradient grows:
+# weight below 0.9). Beside it, the *growth*: the largest row of `d_q` without the scale, divided by
+# the largest with it.
 
 # %%
-print(" d_k  open rows  times sqrt(d_k)   mean  largest  of the scaled  ratio / sqrt(d_k)")
-for d_k, norms, other in zip(widths[4:], plain[4:], scaled[4:], strict=True):
+lines = []
+for d_k, unscaled, other in zip(widths[4:], plain[4:], scaled[4:], strict=True):
     is_open = (softmax_forward(products[d_k])[0].max(axis=-1) < 0.9).mean()
-    ratio = norms.max() / other.max() / np.sqrt(d_k)
-    print(f"{d_k:4} {is_open:9.3f} {is_open * np.sqrt(d_k):14.2f} {norms.mean():10.2f}", end="")
-    print(f" {norms.max():7.1f} {other.max():12.2f} {ratio:15.2f}")
+    ratio = unscaled.max() / other.max()
+    figures = (is_open, is_open * np.sqrt(d_k), ratio, ratio / np.sqrt(d_k))
+    lines.append([str(d_k), *(f"{figure:.2f}" for figure in figures)])
+columns = ["d_k", "open rows", "open rows · sqrt(d_k)", "growth", "growth / sqrt(d_k)"]
+Table("Without a scale: the share of open rows, and the largest gradient", columns, lines)
 
 # %% [markdown]
 # The largest row grows about like $\sqrt{d_k}$ and no faster: it is the missing factor, nothing
-# else. The share of open rows shrinks about like $1/\sqrt{d_k}$. So the mean stays level.
+# else. The share of open rows shrinks about like $1/\sqrt{d_k}$. So the mean, in the chart above,
+# stays nearly level.
 #
 # At the widths in use, 64 and 128, both effects are at work at once. Look at the median again, and
 # at how unevenly the gradient is spread: the share that the tenth of the rows with the most has.
 
 # %%
-print(" d_k            median d_scores   median d_q   share of the top tenth")
+lines = []
 for d_k in (64, 128, 1024):
     for name in ("no scale", "1/sqrt(d_k)"):
-        d_scores, d_q = found[name][int(np.log2(d_k))]
+        d_scores, d_q = norms[name][widths.tolist().index(d_k)]
         top = np.sort(d_q)[-400:].sum() / d_q.sum()
-        print(f"{d_k:4} {name:12} {np.median(d_scores):11.2g} {np.median(d_q):14.2g} {top:14.0%}")
+        medians = f"{np.median(d_scores):.2g}", f"{np.median(d_q):.2g}"
+        lines.append([str(d_k), name, *medians, f"{top:.0%}"])
+columns = ["d_k", "rule", "median d_scores", "median d_q", "share of the top tenth in d_q"]
+Table("Norms of rows", columns, lines)
 
 # %% [markdown]
 # At d_k = 64 softmax already passes far less, but in `d_q` the missing factor of 8 covers it up. At
 # 128 it no longer does. And the gradient gathers in ever fewer rows.
 #
-# So the honest sentence is: **without the scale the gradient of most rows vanishes in softmax, and
-# the few open rows get one about $\sqrt{d_k}$ times as large; nothing runs away.** (All this is
-# within one layer, at the start, with 16 keys.) "Exploding" names the rare side of it and misses
-# the cause. The cause is the saturated softmax, and what it does to a gradient is to make it
-# vanish.
+# So the honest sentence is: **without the scale, the wider the head, the more rows lose their
+# gradient in softmax; those still open get one about $\sqrt{d_k}$ times as large; nothing runs
+# away.** (All this is within one layer, at the start, with 16 keys.) "Exploding" names one side of
+# it and misses the cause. The cause is the saturated softmax, and what it does to a gradient is to
+# make it vanish.
 #
 # ## Four other ways
 #
@@ -346,11 +335,13 @@ for d_k in (64, 128, 1024):
 # through softmax, but now the step to the query makes it small:
 
 # %%
-weights, _ = softmax_forward(products[1024] / 1024)
-print(f"16 keys: all weights between {weights.min():.4f} and {weights.max():.4f}; 1/16 = {1 / 16}")
-for d_k, both in zip(widths[::2], found["1/d_k"][::2], strict=True):
-    d_scores, d_q = (np.median(norms) for norms in both)
-    print(f"d_k {d_k:4}   median row: d_scores {d_scores:.3f}, d_q {d_q:.4f}")
+lines = []
+for d_k, both in zip(widths[::2], norms["1/d_k"][::2], strict=True):
+    weights, _ = softmax_forward(products[d_k] / d_k)
+    figures = (weights.min(), weights.max(), *np.median(both, axis=-1))
+    lines.append([str(d_k), *(f"{figure:.4f}" for figure in figures)])
+columns = ["d_k", "smallest weight", "largest weight", "median d_scores", "median d_q"]
+Table("1/d_k, 16 keys: each weight goes to 1/16 = 0.0625", columns, lines)
 
 # %% [markdown]
 # ### 1/sqrt(D)
@@ -367,35 +358,34 @@ q_k = q @ k.swapaxes(-1, -2)
 compare({"scores": q_k / np.sqrt(H * d_k)}, {"scores": q_k / np.sqrt(d_k)})
 
 # %% [markdown]
-# $\sqrt{d_k / D} = 1/\sqrt H$.
+# Each is 0.354 times what was expected: $\sqrt{d_k / D} = 1/\sqrt H$.
 #
 # ### A learned scale
 #
-# The scale can be a param $\tau$, often written as a *temperature* $1/\tau$. All scores share it,
-# so its gradient is a sum over all of them:
+# The scale can be a param $a$. All scores share it, so its gradient is a sum over all of them:
 #
-# $$s_{ij} = \tau\, (q_i \cdot k_j) \quad\Longrightarrow\quad
-# \bar\tau = \sum_{i,j} \bar s_{ij}\, (q_i \cdot k_j)$$
+# $$s_{ij} = a\, (q_i \cdot k_j) \quad\Longrightarrow\quad
+# \bar a = \sum_{i,j} \bar s_{ij}\, (q_i \cdot k_j)$$
 
 # %%
 one_head = q_k[0]  # (5, 5)
 
 
-def tempered_forward(tau):
-    return softmax_forward(tau * one_head)
+def learned_scale_forward(a):
+    return softmax_forward(a * one_head)
 
 
-def tempered_backward(d_weights, cache):
+def learned_scale_backward(d_weights, cache):
     d_scores = softmax_backward(d_weights, cache).d_scores
-    return (np.sum(d_scores * one_head, keepdims=True)[0],)
+    return (np.array([np.sum(d_scores * one_head)]),)
 
 
-gradcheck(tempered_forward, tempered_backward, {"tau": np.array([0.1])})
+gradcheck(learned_scale_forward, learned_scale_backward, {"a": np.array([0.1])})
 
 # %% [markdown]
 # It is learned, so it has to start somewhere. Where q and k are first normalised to length 1 (Henry
-# et al. 2020), the products lie between -1 and 1: with $\tau = 1$ no weight could be more than
-# $e^2$ times another, so there $\tau$ starts above 1.
+# et al. 2020), the products lie between -1 and 1. With $a = 1$ no weight could then be more than
+# $e^2$ times another: too even for many keys, so $a$ should start larger.
 #
 # ### Smaller params instead of a scale
 #
@@ -450,10 +440,10 @@ print("step of fixed size, relative:", 1 / sizes[1] / (1 / sizes[0]), "times lar
 # ## Where the assumption holds, and where it ends
 #
 # Everything above assumed independent entries of variance 1. At the start this is about right. Here
-# is a fresh layer, initialised by Glorot's rule ("Xavier uniform"), each map by its own shape, on
-# tokens of variance 1. PyTorch's `nn.MultiheadAttention` uses the same rule, but for w_q, w_k and
-# w_v packed into one array (D, 3 D). That makes the bound
-# $\sqrt{6 / (\text{inputs} + \text{outputs})}$ of all three smaller, and the scores by the square:
+# is a fresh layer on tokens of variance 1. Its params are drawn by Glorot's rule ("Xavier
+# uniform"): evenly between plus and minus $\sqrt{6 / (\text{inputs} + \text{outputs})}$. PyTorch's
+# `nn.MultiheadAttention` has the same rule, but draws w_q, w_k and w_v as one array with 3 D
+# outputs. The bound of all three is then smaller, and the scores by its square:
 
 # %%
 layer = MultiHeadAttention(embed_dim=512, num_heads=8, rng=0)
@@ -466,8 +456,8 @@ packed = np.sqrt(6 / (512 + 3 * 512)) / np.sqrt(6 / (512 + 512))  # one bound ag
 print(f"scores, packed: {packed**2 * start['scores'].std():.2f}")
 
 # %% [markdown]
-# So "variance 1" is a property of the initialisation too, and may be off by such a factor. What the
-# square root does is to keep it the same for every width of a head.
+# So "variance 1" is a property of the initialisation too. The square root keeps what there is the
+# same for every width of a head.
 #
 # Training then exists to *end* independence: a query shall match the keys it needs. Let the numbers
 # of q and k agree by a correlation $\rho$. The terms no longer cancel; each is $\rho$ on average:
@@ -487,14 +477,8 @@ def matching_score(d_k, rho):
     return (q * k).sum(axis=-1).mean() / np.sqrt(d_k)
 
 
-line_chart(
-    widths,
-    {f"ρ = {r:g}": np.array([matching_score(d, r) for d in widths]) for r in (0, 0.25, 0.5, 1)},
-    title="Scaled score of a query and a key that agree",
-    x_label="d_k",
-    y_label="mean of q · k / sqrt(d_k)",
-    log_x=True,
-)
+curves = {f"ρ = {r:g}": np.array([matching_score(d, r) for d in widths]) for r in (0, 0.25, 0.5, 1)}
+chart(curves, "A query and a key that agree", "mean of q · k / sqrt(d_k)", log_y=False)
 
 # %% [markdown]
 # A pair that agrees stands out from the noise by $\rho\sqrt{d_k}$ standard deviations. That is what
@@ -505,7 +489,7 @@ line_chart(
 # ## The scale in backward
 #
 # $s = \text{scale} \cdot q k^\top$ is linear in q and in k. So the scale stands in *both*
-# gradients. v was never scaled:
+# gradients, the last two lines of the trace. v was never scaled:
 #
 # $$\bar q = \text{scale} \cdot \bar s\,k, \qquad \bar k = \text{scale} \cdot \bar s^\top q$$
 
@@ -529,11 +513,11 @@ forgotten = {"d_q": d_scores @ k, "d_k": d_scores.T @ q, "d_v": right["d_v"]}
 compare(forgotten, {name: right[name] for name in forgotten})
 
 # %% [markdown]
-# `d_v` is right, `d_q` and `d_k` are $\sqrt{d_k}$ times too large, in the right *direction*. A step
-# along them still lowers the loss, so the model does train, with a learning rate for q and k that
-# nobody chose. Only a comparison of numbers finds it. Apply the scale twice, in `d_scores` and
-# again in `d_q`, and the factor is $1/\sqrt{d_k}$. In the film, the first gradient that leaves the
-# right one is lit up:
+# `d_v` is right, `d_q` and `d_k` are $\sqrt{d_k} = 2$ times too large, in the right *direction*. A
+# small step along them still lowers the loss: training goes on, with a learning rate for q and k
+# that nobody chose. Only a comparison of numbers finds it. (Apply the scale twice, in `d_scores`
+# and again in `d_q`, and the factor is $1/\sqrt{d_k}$.) In the film, the first gradient that
+# differs from the right one has the strong frame:
 
 # %%
 with trace() as mine:
@@ -565,7 +549,7 @@ rng = np.random.default_rng(0)
 q, k = rng.normal(size=(2, 3, 5, 9)), rng.normal(size=(2, 3, 7, 9))
 d_scores = rng.normal(size=(2, 3, 5, 7))
 scores = q @ k.swapaxes(-1, -2) / 3  # sqrt(9) = 3
-grads = namedtuple("Grads", "d_q d_k")(d_scores @ k / 3, d_scores.swapaxes(-1, -2) @ q / 3)
+grads = {"d_q": d_scores @ k / 3, "d_k": d_scores.swapaxes(-1, -2) @ q / 3}
 forward = compare(my_scores(q, k), scores, name="scores")
 backward = compare(my_scores_backward(d_scores, q, k), grads)
 display(forward, backward)
@@ -578,10 +562,10 @@ if forward and backward:
 # - A dot product of d_k independent terms of variance 1 has variance d_k. Dividing by $\sqrt{d_k}$
 #   makes it 1, at every width.
 # - Unscaled, wide heads start saturated: one random key takes all, and softmax passes no gradient.
-# - As heads get wider, gradients *vanish* in most rows; in the few open ones they are about
+# - As heads get wider, gradients *vanish* in more and more rows; in those still open they are about
 #   $\sqrt{d_k}$ times as large. Nothing runs away.
 # - $1/d_k$ starts too even, $1/\sqrt D$ is off by $1/\sqrt H$; a scale inside of $w_q$ is the same
-#   function but learns d_k times as fast.
+#   function, but a plain gradient step changes it, relatively, d_k times as much.
 # - The scale belongs to the start. Once q and k agree, scores grow like $\rho\sqrt{d_k}$.
 # - In backward it stands in `d_q` and `d_k`, not in `d_v`.
 #

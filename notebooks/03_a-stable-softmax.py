@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 03 · A stable softmax
 #
-# Softmax as the formula says it gives NaN for scores that are not even unusual. One subtraction
-# repairs it, and leaves behind a number, `lse`, that losses, backward passes and tiled attention
-# use.
+# Softmax, typed as its formula stands, gives NaN for scores that are not even unusual. One
+# subtraction repairs it, and leaves behind a number, `lse`, that losses, backward passes and tiled
+# attention use.
 #
 # **You will learn**
 #
@@ -14,8 +14,6 @@
 # - how to see from a few sums that softmax ran over the wrong axis.
 
 # %%
-from collections import namedtuple
-
 import numpy as np
 
 from mha_numpy import causal_mask, softmax_backward, softmax_forward
@@ -23,6 +21,7 @@ from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import RopeOptions, step
 from mha_numpy.draw import line_chart, matrices
 from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
 np.set_printoptions(precision=4, suppress=True)
@@ -77,12 +76,14 @@ def edge(works, good, bad):
 # > largest score that float16 can take?
 
 # %%
-for kind in (np.float64, np.float32, np.float16):
+kinds = (np.float64, np.float32, np.float16)
+lines = []
+for kind in kinds:
     top = edge(lambda x: np.isfinite(np.exp(x)), kind(0), kind(1000))
     bottom = edge(lambda x: np.exp(x) > 0, kind(0), kind(-1000))
     largest = np.finfo(kind).max
-    print(f"{kind.__name__}: e^x is inf above {top:.2f} (largest number {largest:.3g}), ", end="")
-    print(f"and 0 below {bottom:.2f}")
+    lines.append([kind.__name__, f"{bottom:.2f}", f"{top:.2f}", f"{largest:.3g}"])
+Table("Where e^x ends", ["dtype", "0 below", "inf above", "largest number"], lines)
 
 # %% [markdown]
 # The upper edge is $\log(\text{largest number})$. Notebook 02 has shown scores with a standard
@@ -112,7 +113,7 @@ def trouble(kind, shift=lambda scores: 0):
 
 # %%
 matrices(
-    {kind.__name__: trouble(kind) for kind in (np.float64, np.float32, np.float16)},
+    {kind.__name__: trouble(kind) for kind in kinds},
     row_labels=[f"offset {offset}" for offset in offsets],
     column_labels=[f"spread {spread}" for spread in spreads],
     title="Naive softmax: 1 = a power is inf, -1 = all powers are 0",
@@ -121,7 +122,8 @@ matrices(
 # %% [markdown]
 # Only the row's *largest* score decides, offset + spread: too high, and it overflows; too low, and
 # nothing is left of the row. So spread harms at the upper edge and *helps* at the lower one. That
-# the smaller scores vanish is harmless: their weights are close to 0.
+# the smaller scores vanish is harmless: their weights are close to 0. (The *sum* of the powers may
+# overflow a little before a power does.)
 #
 # Before NaN come wrong digits. Powers close to the lower edge have hardly any bits left. The true
 # ratio of these two weights is e:
@@ -159,8 +161,9 @@ with trace() as t:
 t
 
 # %% [markdown]
-# `largest` and `total` are one number for each row. `keepdims=True` keeps their axis, at length 1,
-# so that they broadcast against the row and not against the column.
+# `largest` and `total` are one number for each row. `keepdims=True` keeps their axis, at length 1.
+# Without it a (T_q,) array would be lined up with the keys: an error, or, where T_q = T_k, a wrong
+# result without one.
 
 # %%
 matrices(
@@ -197,16 +200,13 @@ matrices(
 )
 
 # %% [markdown]
-# Row -800 lies too far below: 0/0. Row -740 has no NaN, and hides its error well:
-
-# %%
-np.abs(with_global - own).max(axis=-1)
-
-# %% [markdown]
+# Row -800 lies too far below: 0/0. Row -740 has no NaN; only the panel on the right shows that it
+# is wrong, from the third digit on.
+#
 # With a global maximum the result of one row depends on its neighbours, even on another sequence of
 # the batch.
 #
-# And the row's own *mean*? It has the right range, but a score may lie far above it:
+# And the row's own *mean*? It is different for each row, but a score may lie far above it:
 
 # %%
 scores = np.array([[0.0, 0.0, 0.0, 3000.0]])
@@ -250,8 +250,9 @@ line_chart(
 #
 # $$p_j = \frac{e^{s_j}}{e^{\mathrm{lse}}} = e^{s_j - \mathrm{lse}}$$
 #
-# So a backward pass needs no stored weights, which are T_q · T_k numbers per head; q, k and lse,
-# T_q numbers per head, are enough. That is how tiled attention (notebook 12) saves its memory.
+# So a backward pass needs no stored weights, T_q · T_k numbers per head: it makes them again from
+# the scores, which are q times k, and lse, T_q numbers per head. That is how tiled attention
+# (notebook 12) saves its memory.
 
 # %%
 rng = np.random.default_rng(0)
@@ -264,8 +265,8 @@ print(f"bytes: weights {weights.nbytes:,}, lse {cache.lse.nbytes:,}")
 # %% [markdown]
 # **2. Log-probabilities.** $\log p_j = s_j - \mathrm{lse}$, without ever forming $p_j$.
 #
-# > **Predict first.** Scores 0 and -800. The second weight is $e^{-800}$. What is its log, taken of
-# > the weight? And by lse?
+# > **Predict first.** Scores 0 and -800. The second weight is $e^{-800}$. What is its log, if the
+# > weight is computed first? And what is s - lse?
 
 # %%
 scores = np.array([0.0, -800.0])
@@ -306,30 +307,29 @@ matrices({"causal": causal_mask(5), "and not padding": mask}, title="Rows 0 and 
 # %%
 scores = rng.normal(size=(5, 5))
 with np.errstate(all="ignore"):
-    print(stable_softmax(np.where(mask, scores, -np.inf)))
+    broken = stable_softmax(np.where(mask, scores, -np.inf))
+broken
 
 # %% [markdown]
 # NaN, and it does not stay there. Two rows of weights are enough to spoil the gradient of every
 # value, for `d_v = weights.T @ d_out` sums over all queries:
 
 # %%
-with np.errstate(all="ignore"):
-    broken = stable_softmax(np.where(mask, scores, -np.inf))
 d_out = rng.normal(size=(5, 3))  # T_q, d_v
 print("rows of d_v with NaN:", np.isnan(broken.T @ d_out).any(axis=-1).sum(), "of 5")
 
 # %% [markdown]
-# The popular way round is a large negative number instead of -inf, added to the hidden scores.
+# The popular way out is a large negative number instead of -inf, added to the hidden scores.
 #
-# > **Predict first.** No NaN, then. But what are the weights of row 0, where *every* score has got
-# > -1e9 added? Think of shift invariance, and of how many digits a float32 has.
+# > **Predict first.** What are the weights of row 0, where *every* score has got -1e9 added: in
+# > float64, float32, float16? Think of shift invariance, and of how many digits each has.
 
 # %%
-for kind in (np.float64, np.float32, np.float16):
+for kind in kinds:
     with np.errstate(all="ignore"):
         added = scores.astype(kind) + np.where(mask, 0, -1e9).astype(kind)
         print(f"{kind.__name__}, row 0: {stable_softmax(added)[0]}")
-print("visible or not, softmax of row 0:", stable_softmax(scores)[0])
+print("without any mask:", stable_softmax(scores)[0])
 
 # %% [markdown]
 # Three dtypes, three answers. float64 has digits enough to keep the scores beside -1e9: the shift
@@ -352,8 +352,8 @@ matrices(
 )
 
 # %% [markdown]
-# The order matters: hide *first*, then take the maximum. Otherwise a large hidden score pushes the
-# visible ones down to 0:
+# The order matters: hide *first*, then take the maximum. Otherwise a large hidden score pushes every
+# visible power down to 0, and 0/0 is back:
 
 # %%
 scores = np.array([[1.0, 2.0, 3000.0]])  # the last one is hidden
@@ -407,8 +407,8 @@ print("1 / 70000 =     ", 1 / 70_000)
 #
 # $$q_i \cdot (k_j + b) = q_i \cdot k_j + q_i \cdot b,$$
 #
-# the same number for every key j. So $b_k$, which most implementations have and train, changes no
-# weight. Forget it, and no output differs; its true gradient is 0.
+# the same number for every key j. So $b_k$, which many layers have and train, changes no weight.
+# Forget it, and no output differs; its true gradient is 0.
 #
 # > **Predict first.** RoPE turns every key by an angle that depends on its position, *after* the
 # > bias was added. Does the bias still do nothing?
@@ -444,15 +444,17 @@ def wrong_softmax(scores, axis):
 
 
 scores = rng.normal(size=(2, 3, 4, 5))  # B, H, T_q, T_k: all different
-print("smallest and largest sum over:", "        ".join(["T_k", " T_q", "  H", " all but B"]))
-for name, axis in {"T_k": -1, "T_q": -2, "H": 1, "all but B": (1, 2, 3)}.items():
+axes = {"T_k": -1, "T_q": -2, "H": 1, "all but B": (1, 2, 3)}
+lines = []
+for name, axis in axes.items():
     weights = wrong_softmax(scores, axis)
-    sums = [weights.sum(axis=over) for over in (-1, -2, 1, (1, 2, 3))]
-    print(f"softmax over {name:12}", " ".join(f"{s.min():5.2f} {s.max():5.2f}" for s in sums))
+    sums = [weights.sum(axis=over) for over in axes.values()]
+    lines.append([name, *(f"{s.min():.2f} to {s.max():.2f}" for s in sums)])
+Table("Sums of the weights", ["softmax over", *(f"sum over {name}" for name in axes)], lines)
 
 # %% [markdown]
-# In each line one pair is 1.00 1.00: that is the axis softmax ran over. For the right one the sums
-# along T_q are anything; on average $T_q / T_k = 4/5$, since T_q rows of 1 are spread over T_k
+# In each line one cell is 1.00 to 1.00: that is the axis softmax ran over. For the right one the
+# sums along T_q are anything; on average $T_q / T_k = 4/5$, since T_q rows of 1 are spread over T_k
 # columns:
 
 # %%
@@ -490,20 +492,24 @@ scores[:, 3] *= 1600 / np.ptp(scores[:, 3], axis=-1, keepdims=True)
 mask = rng.random((2, 7, 5)) < 0.7
 mask[:, :, 2], mask[:, 5] = True, False  # row 5 sees nothing
 scores[~mask] += 3000
-with np.errstate(all="ignore"):
-    answer = my_softmax(scores, mask)
+
+
+@np.errstate(all="ignore")
+def forward(scores):
+    return my_softmax(scores, mask)
+
+
+def backward(d_weights, scores):
+    return softmax_backward(d_weights, softmax_forward(scores, mask=mask)[1])
+
+
+answer = forward(scores)
 expected, cache = softmax_forward(scores, mask=mask)
-report = compare(answer, namedtuple("Softmax", "weights lse")(expected, cache.lse))
+report = compare(answer, {"weights": expected, "lse": cache.lse})
 display(report)
 if report:
-
-    def forward(scores):
-        return my_softmax(scores, mask)[0]
-
-    def backward(d_weights, scores):
-        return softmax_backward(d_weights, softmax_forward(scores, mask=mask)[1])
-
-    display(gradcheck(forward, backward, {"scores": rng.normal(size=(2, 7, 5))}))
+    inputs = {"scores": rng.normal(size=(2, 7, 5))}
+    display(gradcheck(lambda scores: forward(scores)[0], backward, inputs))
 elif isinstance(answer, tuple) and np.shape(answer[0]) == expected.shape:
     display(matrices({"yours": answer[0][0], "expected": expected[0], "mask": mask[0]}))
 
@@ -525,6 +531,6 @@ elif isinstance(answer, tuple) and np.shape(answer[0]) == expected.shape:
 # **In the code:** `softmax_forward` in `mha_numpy/core/softmax.py`. **Derivation:**
 # docs/softmax.md.
 #
-# **Reference:** Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 4.1; Dao et al.
-# 2022, *FlashAttention*, section 3.1, for lse. **Next:** 04, masks. The softmax that meets its row
+# **Reference:** Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 4.1; Dao 2023,
+# *FlashAttention-2*, section 3.1, for lse. **Next:** 04, masks. The softmax that meets its row
 # in pieces (*online softmax*) is in notebook 12.

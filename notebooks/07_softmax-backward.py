@@ -2,9 +2,8 @@
 # # 07 · Softmax backward
 #
 # In softmax every weight depends on every score of its row. So its derivative is a matrix per row,
-# and its backward is the one place in attention where people copy a formula without trusting it.
-# Here it is derived, checked twice, drawn, taken apart, and then written in two lines that never
-# build the matrix.
+# and its backward is easily copied without being understood. Here it is derived, checked twice,
+# drawn, taken apart, and then written in two lines that never build the matrix.
 #
 # **You will learn**
 #
@@ -24,6 +23,7 @@ from mha_numpy import causal_mask, softmax_backward, softmax_forward
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices
+from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
 np.set_printoptions(precision=4, suppress=True)
@@ -73,8 +73,9 @@ matrices(
 #
 # $$\frac{p(s + h e_j) - p(s - h e_j)}{2h}, \qquad \frac{\mathrm{Im}\; p(s + i h e_j)}{h}$$
 #
-# > **Predict first.** A central difference subtracts two numbers that agree in most digits. How
-# > many digits of J will it get right, out of 16? And a complex step with $h = 10^{-30}$?
+# > **Predict first.** A central difference subtracts two numbers that agree in most digits. With
+# > $h = 10^{-5}$, how many of the 16 digits of J will it get right? And a complex step with
+# > $h = 10^{-30}$?
 
 
 # %%
@@ -86,12 +87,15 @@ def softmax(s):
 unit = np.eye(4)  # row j is e_j
 central = np.stack([(softmax(s + 1e-5 * e) - softmax(s - 1e-5 * e)) / 2e-5 for e in unit], axis=1)
 stepped = np.stack([softmax(s + 1e-30j * e).imag / 1e-30 for e in unit], axis=1)
+lines = []
 for j in range(4):
     errors = [np.abs(numeric - J)[:, j].max() for numeric in (central, stepped)]
-    print(f"column {j}: central difference off by {errors[0]:.0e}, complex step by {errors[1]:.0e}")
+    lines.append([str(j), *(f"{error:.0e}" for error in errors)])
+Table("Largest error of each column of J", ["column", "central difference", "complex step"], lines)
 
 # %% [markdown]
-# Both agree with the formula, the complex step to the last digit.
+# Both agree with the formula: the central difference to about 11 digits, the complex step to the
+# last one.
 #
 # ## What kind of matrix is J?
 #
@@ -101,10 +105,12 @@ for j in range(4):
 
 # %%
 print("symmetric:", np.array_equal(J, J.T))
-print("columns sum to", np.round(J.sum(axis=0), 15) + 0.0)
-print("rows sum to   ", np.round(J.sum(axis=1), 15) + 0.0)
+print("largest sum of a column, but for its sign:", np.abs(J.sum(axis=0)).max())
+print("largest sum of a row, but for its sign:   ", np.abs(J.sum(axis=1)).max())
 
 # %% [markdown]
+# 0, up to rounding.
+#
 # - **Columns sum to 0**, since the weights sum to 1 before and after: what one gains, others lose.
 # - **Rows sum to 0**, since softmax is shift invariant (notebook 03): $J\,(1, 1, 1, 1)^\top = 0$.
 #
@@ -123,12 +129,15 @@ v = np.random.default_rng(0).normal(size=4)
 variance = np.sum(p * v**2) - np.sum(p * v) ** 2
 print("v^T J v =", v @ J @ v, " variance of v under p:", variance)
 eigenvalues, directions = np.linalg.eigh(J)
-print("eigenvalues:", eigenvalues.round(15) + 0.0, " rank:", np.linalg.matrix_rank(J))
+print("eigenvalues:", np.abs(eigenvalues), " rank:", np.linalg.matrix_rank(J))
 print("direction of the first:", directions[:, 0])
 
 # %% [markdown]
-# One eigenvalue is 0, with the constant direction: rank T - 1. How large can an eigenvalue be? The
-# sum of absolute values in a row of J bounds them all (Gershgorin):
+# One eigenvalue is 0, with the constant direction, and the rank is T - 1. (Where weights are 0, as
+# hidden ones are, the rank is one less than the number of the others.)
+#
+# How large can an eigenvalue be? No larger than the largest sum of absolute values in a row of J
+# (Gershgorin):
 #
 # $$p_i(1 - p_i) + \sum_{j \ne i} p_i\,p_j = 2\,p_i\,(1 - p_i) \le \tfrac12$$
 #
@@ -155,7 +164,7 @@ matrices(
 
 # %% [markdown]
 # On the left, $s = 0$: equal weights, $J = \frac1T I - \frac1{T^2}\,\mathbf 1 \mathbf 1^\top$. On
-# the right: nothing passes, whatever arrives.
+# the right: next to nothing passes, whatever arrives.
 #
 # And the direction p itself? $J p$ is what the weights do if each score is raised in proportion to
 # its weight:
@@ -292,31 +301,28 @@ matrices(
 #
 # $$\sum_j \bar s_j = \sum_j p_j g_j - \Big(\sum_j p_j\Big) \sum_i g_i p_i = 0$$
 #
-# It is shift invariance once more: moving the whole row changes nothing, so the derivative along
-# that is 0.
+# Shift invariance once more: moving the whole row changes nothing, so the derivative along that
+# direction is 0.
 #
 # > **Predict first.** And the columns, one key over all queries?
 
 # %%
 d_scores = t["d_scores"]
-matrices(
-    {"d_scores": d_scores, "row sums": d_scores.sum(axis=-1, keepdims=True).round(15) + 0.0},
-    title="Each row sums to 0",
-)
-
-# %%
-d_scores.sum(axis=0)  # (T_k,): one for each key
+row_sums = d_scores.sum(axis=-1, keepdims=True)
+column_sums = d_scores.sum(axis=0, keepdims=True)
+print("largest sum of a row, but for its sign:", np.abs(row_sums).max())
+matrices({"d_scores": d_scores, "sums of the columns": column_sums}, title="d_scores, (T_q, T_k)")
 
 # %% [markdown]
-# No reason for a column to be 0: a key may be underrated by all queries at once.
+# A column has no reason to be 0: all queries may agree that a key should have more weight.
 #
 # ## Hidden cells
 #
 # A hidden cell has $p_j = 0$, so the factor makes its gradient 0, *exactly*, and it takes no part
 # in the mean either. The formula needs no mask. With one exception:
 #
-# > **Predict first.** Something upstream put a NaN into `d_weights`, in a hidden cell. What is 0 ·
-# > NaN? How far does it get?
+# > **Predict first.** Something upstream put a NaN into `d_weights`, in a cell hidden from query 1.
+# > What is 0 · NaN? Which cells of `d_scores` does it reach?
 
 # %%
 scores, g = rng.normal(size=(2, 4, 4))
@@ -338,7 +344,7 @@ matrices(
 #
 # ## The mistakes
 #
-# Each of these has the right shape. Two of them even pass the test of row sums:
+# Seven wrong lines, beside the right one. Each gives the right shape:
 
 # %%
 mistakes = {
@@ -360,20 +366,29 @@ g = rng.normal(size=(3, 4, 5))
 # > each of the seven: which of the two finds it?
 
 # %%
-print("                       rows off 0 by   hidden cells   columns off 0 by")
+lines = []
 for name, mistake in mistakes.items():
     d_s = mistake(g, p)
-    hidden = np.abs(np.where(mask, 0, d_s)).max()
-    rows, columns = (np.abs(d_s.sum(axis=axis)).max() for axis in (-1, -2))
-    print(f"{name:20} {rows:15.4f} {hidden:14.4f} {columns:18.4f}")
+    worst = [np.abs(a).max() for a in (d_s.sum(axis=-1), np.where(mask, 0, d_s), d_s.sum(axis=-2))]
+    lines.append([name, *(f"{number:.4f}" for number in worst)])
+columns = ["mistake", "row sums", "hidden cells", "column sums"]
+Table("Largest number, but for its sign: which are 0?", columns, lines)
 
 # %% [markdown]
-# The columns tell nothing: they are not 0 for the right one, and also not for the mean over
-# queries, as one might think. "Divided by B" passes both tests. Only a comparison of numbers, or a
-# gradient check, finds that one:
+# The sums of the rows find five, the hidden cells two. "Both p left out" passes the first test,
+# "divided by B" passes both. The columns tell nothing: they are not 0 for the right one either, nor
+# for the mean over queries, since a column of weights does not sum to 1.
+#
+# Only a comparison of numbers, or a gradient check, finds the division by B:
 
 # %%
 compare({"d_scores": mistakes["divided by B"](g, p)}, softmax_backward(g, cache))
+
+# %% [markdown]
+# Each is 1/3 of what was expected: B = 3.
+#
+# One sequence, right and with three of the mistakes. Only the last one shows itself to the eye, in
+# the hidden cells at the upper right:
 
 # %%
 shown = ("right", "diagonal only", "mean over queries", "factor p left out")
@@ -392,18 +407,19 @@ more = {
     "wrong sign": lambda g, p: -mistakes["right"](g, p),
     "never computed": lambda g, p: np.zeros_like(p),
 }
-print("                      off with random g   with ones")
+lines = []
 for name, mistake in (mistakes | more).items():
     off = [
         np.abs(mistake(d_w, p) - mistakes["right"](d_w, p)).max() for d_w in (g, np.ones_like(g))
     ]
-    print(f"{name:20} {off[0]:18.4f} {off[1]:11.4f}")
+    lines.append([name, *(f"{number:.4f}" for number in off)])
+Table("Largest error", ["mistake", "with random g", "with ones"], lines)
 
 # %% [markdown]
 # The weights of a row sum to 1, whatever the scores are. Their sum is a *constant*, so the true
-# gradient is 0. Six mistakes make 0 of it too, and look right: a missing factor, a wrong one, a
-# wrong sign, a gradient that was never computed. A constant upstream gradient lies in the one
-# direction that J loses. Draw it at random.
+# gradient is 0. Six mistakes make 0 of it too, and look right; even a gradient that was never
+# computed does. A constant upstream gradient lies in the one direction that J loses. Draw it at
+# random.
 #
 # ## With cross-entropy: p - y
 #
@@ -438,19 +454,21 @@ gradcheck(
 # > *wrong* then learn nothing? Put $p_y \to 0$ into $p - y$.
 
 # %%
-print("   gap       p_y   softmax_backward(-1/p_y)    p - y")
+lines = []
 for gap in (1.0, 20.0, 700.0, 800.0):
     p, cache = softmax_forward(np.array([[gap, 0.0]]))  # class 1 would be right
     with np.errstate(divide="ignore", invalid="ignore"):
         g = np.array([[0.0, -1.0]]) / p
         in_two_steps = softmax_backward(g, cache).d_scores
-    print(f"{gap:6.0f}   {p[0, 1]:8.1e}   {in_two_steps!s:24}    {p - [[0, 1]]}")
+    lines.append([f"{gap:.0f}", f"{p[0, 1]:.1e}", str(in_two_steps[0]), str(p[0] - [0, 1])])
+columns = ["gap", "p_y", "softmax_backward of -1/p_y", "p - onehot(y)"]
+Table("Sure and wrong: the wrong score leads by a gap", columns, lines)
 
 # %% [markdown]
 # It learns at full strength: $1/p_y$ grows just as $p_y$ shrinks. The vanishing of notebook 02
 # needs an upstream gradient that does *not* grow to match, as in attention. In two steps the
 # compensation breaks down when $p_y$ is rounded to 0 ($0 \cdot \infty$); as one formula it does
-# not. That is why libraries have the two as one function.
+# not. That is a good reason to make the two one function.
 #
 # ## Exercise: softmax backward
 #
@@ -473,7 +491,7 @@ scores[0] *= 40
 weights, cache = softmax_forward(scores, mask=mask)
 expected = softmax_backward(d_weights, cache).d_scores
 actual = my_softmax_backward(d_weights, weights)
-report = compare({"d_scores": actual}, {"d_scores": expected})
+report = compare(actual, expected, name="d_scores")
 display(report)
 if report:
     display(
@@ -491,7 +509,7 @@ elif isinstance(actual, np.ndarray) and actual.shape == expected.shape:
 # ## Summary
 #
 # - $J = \mathrm{diag}(p) - p\,p^\top$: symmetric, rows and columns sum to 0, positive semidefinite,
-#   rank T - 1, eigenvalues at most ½.
+#   rank T - 1 where no weight is 0, eigenvalues at most ½.
 # - Backward is $p\,(g - \sum g\,p)$: about 4 T operations a row instead of 4 T².
 # - It asks of each key: better than the row's average? Times its weight. A saturated row passes
 #   nothing.

@@ -31,6 +31,14 @@ def test_html_is_escaped_and_marks_bad_rows():
     assert html.count("<tr") == html.count("</tr>") == 3
 
 
+def test_html_breaks_long_cells_alone_and_shows_itself():
+    table = Table("", ["a"], [["x" * 61], ["x" * 60]])
+    assert [("nowrap" in row, "min-width" in row) for row in table.to_html().split("<tr")[2:]] == [
+        (False, True), (True, False),
+    ]  # fmt: skip
+    assert table._repr_html_() == table.to_html()
+
+
 def test_show_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -92,10 +92,11 @@ def _size_near(step: Step, axis: str, recorded: list[Step]) -> int:
 def _blocks_across(values: Array) -> int:
     """Choose how many blocks stand side by side: about a square, without holes if possible."""
     H, rows, columns = values.shape
-    divisors = [n for n in range(1, H) if H % n == 0]
-    if H > 3 and divisors == [1]:
+    divisors = [n for n in range(1, H + 1) if H % n == 0]
+    if H > 3 and len(divisors) == 2:
         return math.ceil(math.sqrt(H))
-    return min(divisors, default=1, key=lambda n: (max(n * (columns + 1), H // n * (rows + 1)), -n))
+    sides = {n: max(n * (columns + 1), H // n * (rows + 1)) for n in divisors}
+    return min(divisors, default=1, key=lambda n: (sides[n], n == H, -n))
 
 
 def is_hidden(values: Array) -> Array:

@@ -213,6 +213,11 @@ def test_heads_that_stand_apart_make_a_square(H, across):
     assert grid_of(panel)[0].shape == (5 * -(-H // across), 5 * across)
 
 
+def test_a_few_tall_heads_stand_side_by_side():
+    panel = panel_of(shape_film(steps_of(("q", np.ones((3, 12, 2)), "H T_q d_k"))), "q")
+    assert grid_of(panel)[0].shape == (12, 6)
+
+
 def test_a_product_of_unknown_heads_is_grey():
     film = shape_film(steps_of(("a", np.ones((2, 6)), "T H*d")))
     assert colors_of(panel_of(film, "a")) == [NO_HEAD.lower()]
