@@ -23,6 +23,7 @@ from mha_numpy import attention_backward, attention_forward, softmax_forward
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices, weights_by_head
+from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 from mha_numpy.walk import tokenize
 
@@ -55,15 +56,16 @@ fruit_weights, _ = softmax_forward(fruit_scores)
 print(f"scores {fruit_scores}, weights {fruit_weights}, answer {fruit_weights @ values:.3f}")
 
 # %% [markdown]
-# The scores are close together, so all three are heard almost alike. Multiply the query by a factor, and the
-# scores move apart.
+# The scores are close together, so all three are heard almost alike. Multiply the query by a factor.
 #
 # > **Predict first.** With the factor 0, what is the answer? And with a very large factor?
 
 # %%
+lines = []
 for factor in (0, 1, 10, 100):
     row, _ = softmax_forward(factor * fruit_scores)
-    print(f"factor {factor:3}: weights {row}, answer {row @ values:.3f}")
+    lines.append([str(factor), *(f"{number:.3f}" for number in (*row, row @ values))])
+Table("Weights and answer", ["factor", *names, "answer"], lines)
 
 # %% [markdown]
 # Factor 0: all scores are equal, and the answer is the plain mean of the prices, 16 / 3. A large factor: the best
@@ -118,11 +120,13 @@ matrices({"x": x}, row_labels=tokens, column_labels=FEATURES)
 #
 # $$q = x\,w_q, \qquad k = x\,w_k, \qquad v = x\,w_v$$
 #
+# `w_q`, `w_k` and `w_v` are the head's *params*: a model learns them, we write them down.
+#
 # - the **query**: what does this token look for?
 # - the **key**: what can it be found by?
 # - the **value**: what does it hand over, once found?
 #
-# Why not compare `x` with `x` directly? Because what a word looks for is not what it is. "bank" is open, and
+# Why not compare `x` with itself? Because what a word looks for is not what it is. "bank" is open, and
 # looks for a *hint*, a word that is not open. Two kinds of question, so d_k = 2:
 #
 # | asks for a | who asks (`w_q`) | who answers (`w_k`) |
@@ -131,6 +135,7 @@ matrices({"x": x}, row_labels=tokens, column_labels=FEATURES)
 # | noun | an article | a noun |
 #
 # The value hands over the first three features: the two topics, and whether the word is open itself.
+# So `w_v` copies three columns, and the picture leaves it out.
 
 # %%
 nature, finance, is_open, noun, article = range(5)  # rows: features of x
@@ -142,21 +147,23 @@ w_k[[nature, finance], hint] = 1
 w_k[is_open, hint] = -1
 w_k[noun, for_noun] = 1
 w_v[:3, :3] = np.eye(3)
-matrices({"w_q": w_q, "w_k": w_k, "w_v": w_v}, row_labels=FEATURES)
+matrices({"w_q": w_q, "w_k": w_k}, row_labels=FEATURES, column_labels=["a hint?", "a noun?"])
 
 # %% [markdown]
 # ## One query, by hand
 #
-# Follow "bank", token 1. Its query against every key gives eight scores, divided by $\sqrt{d_k}$:
+# Follow "bank", token 1. Its query against every key gives eight scores, divided by $\sqrt{d_k}$
+# (why: notebook 02):
 #
 # $$s_j = \frac{q_1 \cdot k_j}{\sqrt{d_k}}$$
 #
 # > **Predict first.** Which words get a score above 0? How much weight has each of them, roughly?
-# > (5 / $\sqrt 2$ is about 3.5, and $e^{3.5}$ about 34.)
+# > ($5 / \sqrt 2$ is about 3.54, and $e^{3.54}$ about 34.)
 
 # %%
 q, k, v = x @ w_q, x @ w_k, x @ w_v
-row_scores = q[1] @ k.T / np.sqrt(2)
+d_k = k.shape[-1]
+row_scores = q[1] @ k.T / np.sqrt(d_k)
 row_weights = np.exp(row_scores) / np.exp(row_scores).sum()
 matrices(
     {"of 'bank'": np.stack([row_scores, row_weights])},
@@ -181,7 +188,7 @@ row_weights @ v, v[1]  # (nature, finance, open): after, before
 # $$\text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
 #
 # The softmax is taken along each *row*: one distribution over the keys for each query. `trace` records every
-# step. (d_k, the width, is what the scale needs: not D and not T.)
+# step. (The scale takes d_k, the width of a key: not D and not T.)
 
 # %%
 with trace() as t:
@@ -190,7 +197,7 @@ with trace() as t:
     k = step("k", x @ w_k, "T d_k", "x @ w_k")
     v = step("v", x @ w_v, "T d_v", "x @ w_v")
     matches = step("matches", q @ k.T, "T T", "q @ k.T")
-    scores = step("scores", matches / np.sqrt(2), "T T", "matches / sqrt(d_k)")
+    scores = step("scores", matches / np.sqrt(d_k), "T T", "matches / sqrt(d_k)")
     powers = step("powers", np.exp(scores), "T T", "exp(scores)")
     weights = powers / powers.sum(axis=-1, keepdims=True)
     step("weights", weights, "T T", "powers / sum_j powers")
@@ -220,8 +227,8 @@ weights_by_head(weights[None], tokens)
 # - "bank" looks at river, willow, trees: **hints**.
 # - "The" and "the" look at bank, river, trees: **nouns**. One often hears that a head learns *one* relation.
 #   This one holds two. What it cannot have is two distributions *for the same token*.
-# - "by" asks nothing. All its scores are 0, and it gets the plain mean of everything. Softmax has no way of saying
-#   "nobody".
+# - "by" and the others ask nothing. All their scores are 0, and they get the plain mean of everything. Softmax has
+#   no way of saying "nobody".
 #
 # ## An output is a mean
 #
@@ -232,8 +239,6 @@ weights_by_head(weights[None], tokens)
 weights.sum(axis=1), weights.sum(axis=0)
 
 # %%
-inside = (out >= v.min(axis=0)) & (out <= v.max(axis=0))
-print("inside:", inside.all())
 matrices(
     {
         "v": np.stack([v.min(axis=0), v.max(axis=0)]),
@@ -247,7 +252,7 @@ matrices(
 # Rows sum to 1. Columns do not: a word may be listened to by many ("river": 1.58) or by few ("by": 0.65).
 #
 # Weights that are not negative and sum to 1 make a mean, so each output lies *between* the values. A head
-# picks and blends; it cannot make anything larger than what is there. It cannot count either:
+# picks and blends; it cannot make anything larger than what is there. And it tells shares, not counts:
 #
 # > **Predict first.** Write the whole sentence twice: sixteen keys and values, twice as many hints. What happens
 # > to the output for "bank"?
@@ -261,7 +266,7 @@ twice[1], out[1]
 #
 # ## Other company, other meaning
 #
-# The vector of "bank" and all params stay as they are. We only change the words around it. Two sentences of equal
+# The vector of "bank" and the params stay as they are. We only change the words around it. Two sentences of equal
 # length make a batch: `x` becomes (B, T, D), the same lines hold, and the output is (B, T, d_v).
 #
 # > **Predict first.** Where does "bank" lean now? And which of the weights in its row change?
@@ -297,8 +302,8 @@ matrices(
 np.array_equal(weights_both[0], weights_both[1]), both[:, [4, 6, 7]] @ w_v
 
 # %% [markdown]
-# (In a transformer the output is added to the token's own vector, x + out, so that the token keeps what it was.
-# We do that below.)
+# (In a transformer the output is added to the token's own vector, so that the token keeps what it was. We do that
+# below.)
 #
 # ## A head does not know the order
 #
@@ -323,14 +328,8 @@ np.allclose(shuffled, out[order])
 
 # %% [markdown]
 # To this head a sentence is a bag of words. You can see it in the picture above: "The" and "the" stand at
-# different places, yet have the same row; each looks for *a* noun, and cannot prefer the one next to it.
-
-# %%
-np.array_equal(weights[0], weights[3])
-
-# %% [markdown]
-# So order has to come from elsewhere: from positions that are written into the vectors, or from a mask. That
-# is notebook 11, and notebook 04.
+# different places, yet have the same row; each looks for *a* noun, and cannot prefer the one next to it. So order
+# has to come from elsewhere: from positions that are written into the vectors (notebook 11), or from a mask (04).
 #
 # ## Two candidates for "it"
 #
@@ -356,16 +355,17 @@ matrices({"x": story["tired"]}, row_labels=sentence["tired"], column_labels=ROLE
 
 # %% [markdown]
 # The head: a pronoun asks for a noun; and whoever is alive, or a place, asks for its like. A trait is not what
-# a pronoun looks for, so it gets -1 on that question. The value hands over alive and place.
+# a pronoun looks for, so it gets -1 on that question. The value hands over alive and place, as they are.
 
 # %%
 noun, alive, place, pronoun, trait = range(5)
 refer_q, refer_k, hands_over = np.zeros((5, 3)), np.zeros((5, 3)), np.zeros((5, 2))
-refer_q[[pronoun, alive, place], [0, 1, 2]] = 6  # columns: a noun? alive? a place?
+refer_q[[pronoun, alive, place], [0, 1, 2]] = 6
 refer_k[[noun, alive, place], [0, 1, 2]] = 1
 refer_k[trait, 0] = -1
 hands_over[[alive, place], [0, 1]] = 1
-matrices({"w_q": refer_q, "w_k": refer_k, "w_v": hands_over}, row_labels=ROLES)
+asks_for = ["a noun?", "alive?", "a place?"]
+matrices({"w_q": refer_q, "w_k": refer_k}, row_labels=ROLES, column_labels=asks_for)
 
 # %% [markdown]
 # > **Predict first.** How does "it" share its weight between "animal" and "street"? Now "tired" becomes "wide",
@@ -382,26 +382,27 @@ matrices(
 )
 
 # %% [markdown]
-# Half and half, in both stories. What comes out for "it" is the mean, a creature that is half an animal and half
-# a street:
+# Equal shares, .444 each, in both stories. What comes out for "it" is as much animal as street:
 
 # %%
 {last: out[it] for last, (out, _) in first.items()}  # (alive, place)
 
 # %% [markdown]
-# Did we choose bad params? No. No params can do it. The ratio of two weights in a row is
+# Did we choose bad params? No. No params let the last word tip the balance between the two. The ratio of two
+# weights in a row is
 #
 # $$\frac{w_{\text{animal}}}{w_{\text{street}}} = \exp\frac{q_{\text{it}} \cdot (k_{\text{animal}} - k_{\text{street}})}{\sqrt{d_k}}$$
 #
-# and these three vectors are made of "it", "animal" and "street" alone. The last word does not occur. Try any
-# random params, and watch the first round:
+# and these three vectors are made of "it", "animal" and "street" alone. The last word does not occur. Random
+# params, for both stories:
 
 # %%
+ratios = []
 for seed in range(3):
-    rng = np.random.default_rng(seed)
-    any_q, any_k = rng.normal(size=(2, 5, 3))
+    any_q, any_k = np.random.default_rng(seed).normal(size=(2, 5, 3))
     found = [head(x, any_q, any_k, hands_over)[1][it] for x in story.values()]
-    print(f"seed {seed}: animal / street =", [f"{w[animal] / w[street]:.6f}" for w in found])
+    ratios.append([str(seed), *(f"{w[animal] / w[street]:.6f}" for w in found)])
+Table("animal / street", ["seed", "... too tired", "... too wide"], ratios)
 
 # %% [markdown]
 # ("bank" was easier: there the hint itself carried the answer, so *finding* it was enough. Here the hint has
@@ -421,9 +422,8 @@ matrices({"weights of 'it'": mixed[it]}, column_labels=sentence["tired"])
 mixed_out[it], mixed[it, [animal, street]]  # (alive, place); the two weights
 
 # %% [markdown]
-# A compromise: a third each. The blend does lean to "alive", two to one, as the trait's own value is in it. But
-# who is meant is still not decided: animal and street come in equally, and the more questions share the row,
-# the less of it is left for each.
+# A compromise: a third each. The blend leans to "alive", two to one, as the trait's own value is in it. But
+# animal and street still come in equally, and the more questions share the row, the less is left for each.
 #
 # **Two heads** have two distributions for the same token, each with sum 1. One asks for nouns, the other for the
 # trait; neither takes weight from the other:
@@ -431,22 +431,21 @@ mixed_out[it], mixed[it, [animal, street]]  # (alive, place); the two weights
 # %%
 trait_q, trait_k = np.zeros((5, 1)), np.zeros((5, 1))
 trait_q[pronoun], trait_k[trait] = 6, 1
-refers, asks = (
-    head(story["tired"], *params, hands_over)[1]
-    for params in ((refer_q, refer_k), (trait_q, trait_k))
-)
-weights_by_head(np.stack([refers, asks]), sentence["tired"])
+_, to_nouns = head(story["tired"], refer_q, refer_k, hands_over)
+_, to_trait = head(story["tired"], trait_q, trait_k, hands_over)
+both_heads = np.stack([to_nouns, to_trait])
+weights_by_head(both_heads, sentence["tired"], head_names=["noun head", "trait head"])
 
 # %% [markdown]
 # The outputs of the two then lie side by side: both facts are there, unmixed, for whatever comes next. But note
-# row "it" of head 0: still half and half. Two heads *bring* both facts at once. They do not *choose*, for they
-# work side by side, and none sees what the other has found.
+# row "it" of the noun head: animal and street still have .44 each. Two heads *bring* both facts. They do not
+# *choose*, for neither sees what the other has found.
 #
 # **Two rounds** choose. First the trait head runs, and its output is added to the vectors: now "it" itself is
-# alive. Then our first head runs, the same params as before.
+# alive. Then the noun head runs, with the same params as before.
 #
-# > **Predict first.** `refer_q` lets whoever is alive ask for the alive. Which score does the query of "it" win
-# > for "animal" that it did not have in round one?
+# > **Predict first.** `refer_q` lets whoever is alive ask for the alive. How many times the weight of "street" does
+# > "animal" have in round two, roughly? ($6 / \sqrt 3$ is about 3.46, and $e^{3.46}$ about 32.)
 
 # %%
 second = []
@@ -461,10 +460,11 @@ matrices(
 )
 
 # %% [markdown]
-# The tired one is the animal, the wide one is the street. So this sentence needs a hint that is first
-# fetched, then used: two layers one after the other. Several heads in one layer give width, not depth. Remember
-# it when somebody says that a second head resolves "it". (Words that ask nothing have a little of everything
-# added in round one; here it disturbs nobody.)
+# About thirty times: .95 against .03. The tired one is the animal, the wide one is the street. Attention first
+# *fetches* a hint, then *uses* it: two layers, one after the other. Several heads in one layer give width, not
+# depth. Remember it when somebody says that a second head resolves "it". (A non-linear part after two heads could
+# choose as well: both facts lie before it. And words that ask nothing have a little of everything added in round
+# one: "animal" and "street" the same, so it cancels.)
 #
 # ## What weights tell, and what they do not
 #
@@ -486,6 +486,9 @@ matrices(
 )
 
 # %% [markdown]
+# So a head can say "nobody" after all, by looking at a token that hands over nothing. (Clark et al. 2019 suppose
+# that heads of BERT use its separator token in this way.)
+#
 # **Other weights, the same output.** "river" and "trees" hold the same value. Move all weight of one to the
 # other, and nobody downstream can tell:
 
@@ -497,13 +500,12 @@ moved[1].round(2), weights[1].round(2), np.allclose(moved @ v, out)
 # %% [markdown]
 # **And the story goes on.** The output is projected, mixed with other heads, added to the token's own vector, and
 # changed by later layers. A picture of weights is a good place to start looking, and no explanation by
-# itself. What to do instead, and how to measure the influence of a head: docs/multi-head.md and the head gates of
-# docs/attention.md.
+# itself. How to measure the influence of a head: the head gates of docs/attention.md.
 #
 # ## Exercise: one head
 #
 # Write attention for a single head: (T_q, d_k), (T_k, d_k), (T_k, d_v) to (T_q, d_v). Here queries and keys are
-# not equally many: T_q = 4, T_k = 6. The second array has scores in the thousands; think of the row's maximum. If
+# not equally many: T_q = 4, T_k = 6. The second run has scores in the thousands; think of the row's maximum. If
 # both agree, your forward is checked against the library's backward.
 
 # %%
@@ -539,7 +541,8 @@ elif np.shape(mine["out"]) == right["out"].shape:
 # - A head is a soft dictionary: scores by dot products, divided by $\sqrt{d_k}$; softmax along each row; the mean of
 #   the values by these weights.
 # - A token has three vectors: what it asks (query), what it is found by (key), what it hands over (value).
-# - Weights of a row sum to 1. So an output lies between the values, cannot count, and "nobody" cannot be said.
+# - Weights of a row sum to 1. So an output lies between the values and tells shares, not counts; "nobody" can only
+#   be said by a token whose value is 0.
 # - Shuffling keys and values together changes nothing: a head sees a bag of tokens.
 # - Different tokens may ask different things of one head. But a token has one row of weights in it: two questions
 #   share that row. Two heads give two rows; a hint that must first be found takes two layers.
@@ -550,5 +553,5 @@ elif np.shape(mine["out"]) == right["out"].shape:
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1. On what weights tell: Jain and
 # Wallace 2019, *Attention is not Explanation*; Wiegreffe and Pinter 2019, *Attention is not not Explanation*;
-# Kobayashi et al. 2020, *Attention is Not Only a Weight*, for the length of weight times value. **Next:** 02, why
-# the square root of d_k.
+# Kobayashi et al. 2020, *Attention is Not Only a Weight*, for the length of weight times value; Clark et al. 2019,
+# *What Does BERT Look At?* **Next:** 02, why the square root of d_k.

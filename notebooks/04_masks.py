@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 04 · Masks
 #
-# A mask says who may attend to whom. It is one array of True and False, and nothing in attention is got wrong
-# more often: its polarity, its shape, the moment it is applied, and what happens to a row that may see nothing.
-# Here each of these mistakes is made on purpose, and measured.
+# A mask says who may attend to whom. It is one array of True and False, and there is much to get wrong: its
+# polarity, its shape, the moment it is applied, and what happens to a row that may see nothing. Here each of these
+# mistakes is made on purpose, and measured.
 #
 # **You will learn**
 #
 # - the three masks of practice, causal, padding and window, and how they combine;
 # - how a mask's shape meets the scores, (B, H, T_q, T_k), and when that goes wrong in silence;
-# - why a hidden score is -inf *before* softmax, and four tricks that are not the same;
+# - why a hidden score is $-\infty$ *before* softmax, and four tricks that are not the same;
 # - what True means in which library, and how to find out by experiment;
 # - where a causal mask begins when T_q and T_k differ;
 # - how to show, without tolerance, that no position sees the future.
@@ -36,6 +36,7 @@ from mha_numpy import (
 )
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.draw import matrices, weights_by_head
+from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
 np.set_printoptions(precision=3, suppress=True)
@@ -58,7 +59,7 @@ masked_row, powers / powers.sum()
 
 # %% [markdown]
 # The library does the same; `attention_stages` shows the scores on their way. Where the mask is False, the scores
-# are -inf and the weights are 0, not just small:
+# are $-\infty$ and the weights are 0, not just small (a small number would be drawn as .00):
 
 # %%
 rng = np.random.default_rng(0)
@@ -68,10 +69,6 @@ future_hidden = np.tril(np.ones((T, T), dtype=bool))
 out, cache = attention_forward(q, k, v, mask=future_hidden)
 stages = attention_stages(cache)
 matrices({"scores": stages.biased, "masked": stages.masked, "weights": stages.weights})
-
-# %%
-print("hidden weights all 0:", (stages.weights[~future_hidden] == 0).all())
-print("sums of the rows:", stages.weights.sum(axis=-1))
 
 # %% [markdown]
 # ## Three masks
@@ -131,30 +128,38 @@ matrices(
 # | mask | meets | meaning |
 # |---|---|---|
 # | (T_q, T_k) | B, H: all | one pattern for everybody: causal, window |
-# | (1, 1, T_q, T_k) | the same, written out | the same |
 # | (B, 1, 1, T_k) | H, T_q: all | padding: each sequence hides keys of its own |
 # | (B, 1, T_q, T_k) | H: all | causal and padding |
 # | (1, H, T_q, T_k) | B: all | each head a pattern of its own |
 # | (T_k,) | all | the same keys hidden everywhere |
 #
-# > **Predict first.** B=2, H=3, T_q=4, T_k=5. Which of these fail: (4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5), (5,),
-# > (4,)?
+# > **Predict first.** B=2, H=3, T_q=4, T_k=5. Which of these fail: (4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5),
+# > (2, 1, 4, 5), (5,), (4,)?
 
 # %%
 B, H, T_q, T_k = 2, 3, 4, 5
 q, k, v = (rng.normal(size=(B, H, *shape)) for shape in ((T_q, 7), (T_k, 7), (T_k, 6)))
 
 
-def verdict(shape):
-    """What the library says to a mask of this shape."""
+def fits(shape):
+    """Whether the library takes a mask of this shape; if not, it says why."""
     try:
         attention_forward(q, k, v, mask=np.ones(shape, dtype=bool))
     except MaskError as error:
-        return str(error)
-    return "fits"
+        print(error)
+        return False
+    return True
 
 
-{shape: verdict(shape) for shape in ((4, 5), (1, 1, 4, 5), (2, 1, 1, 5), (2, 1, 4, 5), (5,))}
+shapes = (4, 5), (2, 5), (2, 1, 1, 5), (2, 4, 5), (2, 1, 4, 5), (5,), (4,)
+{shape: fits(shape) for shape in shapes}
+
+# %% [markdown]
+# (2, 5) is what a tokenizer gives, (B, T_k). Aligned at the right, its 2 meets T_q = 4: an error. It needs two new
+# axes in the middle, `mask[:, None, None, :]`. (2, 4, 5) is (B, T_q, T_k); its 2 meets H = 3. It needs one new axis,
+# `mask[:, None]`.
+#
+# Where does a mask meet the scores?
 
 # %%
 with trace() as t:
@@ -162,15 +167,7 @@ with trace() as t:
 t
 
 # %% [markdown]
-# The mask had 2 * 1 * 1 * 5 cells, the scores 2 * 3 * 4 * 5; `masked` is where they met. And these shapes fail:
-
-# %%
-print(verdict((2, 5)))
-[shape for shape in ((2, 5), (2, 4, 5), (5, 4), (2, 1, 4), (4,)) if verdict(shape) != "fits"]
-
-# %% [markdown]
-# (2, 5) is what a tokenizer gives, (B, T_k). Aligned at the right, its 2 meets T_q = 4: an error. It needs two new
-# axes in the middle, `mask[:, None, None, :]`. A (B, T_q, T_k) mask needs one, `mask[:, None]`.
+# In step `masked`, where 2 \* 1 \* 1 \* 5 cells of the mask stand for the 2 \* 3 \* 4 \* 5 of the scores.
 #
 # An error is the good case. The bad one comes when sizes happen to be equal.
 #
@@ -193,25 +190,26 @@ matrices(
 
 # %% [markdown]
 # Meant: sequence 1 has one real token, so all its queries look at key 0. Got: in *every* sequence, query 1 looks at
-# key 0 alone, and the padding is in plain sight. No library can notice. So test with sizes that differ, and write
+# key 0 alone, and the padding is in plain sight. The shape cannot tell. So test with sizes that differ, and write
 # masks with all four axes.
 #
-# Each head may have a mask of its own, too, (1, H, T_q, T_k). Hidden cells are hatched:
+# Each head may have a mask of its own, too, (1, H, T_q, T_k):
 
 # %%
 per_head = np.stack([window_mask(T, window=(1, 0)), causal, np.ones((T, T), dtype=bool)])[None]
 x = rng.normal(size=(1, 3, T, d))
 _, cache = attention_forward(x, x, x, mask=per_head)
-weights_by_head(cache.weights, words, visible=per_head)
+names = ["window (1, 0)", "causal", "no mask"]
+weights_by_head(cache.weights, words, visible=per_head, head_names=names)
 
 # %% [markdown]
 # ## Four tricks that are not the same
 #
-# In code one meets other ways to hide a cell. Take a row with scores (1, 2, 3, 0.5), of which the last two are
-# hidden, with $m$ = 1, 1, 0, 0:
+# In code one meets other ways to hide a cell. Take a row with scores $s$ = (1, 2, 3, 0.5), of which the last two
+# are hidden: $m$ = (1, 1, 0, 0).
 #
-# $$\text{after softmax: } p \cdot m \qquad \text{times the scores: } s \cdot m \qquad \text{plus: } s - 10 (1 - m)
-# \qquad s - 10^9 (1 - m)$$
+# $$\text{after softmax: } \mathrm{softmax}(s) \cdot m \qquad \text{times the scores: } s \cdot m$$
+# $$\text{plus: } s - 10\,(1 - m) \quad \text{or} \quad s - 10^9\,(1 - m)$$
 #
 # > **Predict first.** Which of them leaves weight on hidden cells? Which has weights that do not sum to 1?
 
@@ -235,8 +233,8 @@ tricks = {
 matrices({"weights": np.stack(list(tricks.values()))}, row_labels=list(tricks))
 
 # %%
-for name, weights in tricks.items():
-    print(f"{name:17} sum {weights.sum():.4f}   on hidden cells {weights[~m].sum():.2g}")
+rows = [[name, f"{w.sum():.4f}", f"{w[~m].sum():.2g}"] for name, w in tricks.items()]
+Table("Where the weights of a row go", ["trick", "sum", "on hidden cells"], rows)
 
 # %% [markdown]
 # - **After softmax**: the sum is 0.32. Softmax has shared out the 1 with the hidden keys as well, and their part
@@ -261,25 +259,24 @@ for dtype in (np.float64, np.float32):
 print("in place of them:", softmax(np.where(False, s, -1e9)))
 
 # %% [markdown]
-# In float64 the weights are as if nobody had masked anything; in float32 the scores drown in -1e9, and the weights
-# are uniform. Each time, the row that may see nothing sees *all*. And in float16 the largest number is 65504:
+# Added in float64, the weights are as if nobody had masked anything; in float32 the scores drown in -1e9, and the
+# weights are uniform, as they are with -1e9 in place of the scores. Each time, the row that may see nothing sees
+# *all*. And in float16 the largest number is 65504:
 
 # %%
+blocked = np.array([0, 0, 1, 1], dtype=np.float16)  # 1 = blocked, as some tutorials have it
 with np.errstate(over="ignore", invalid="ignore"):
     big = np.float16(-1e9)
-    blocked = np.array([0, 0, 1, 1], dtype=np.float16)  # 1 = blocked, as some tutorials have it
-    print(
-        "float16(-1e9) =", big, "  scores + blocked * -1e9 =", s.astype(np.float16) + blocked * big
-    )
+    print(big, s.astype(np.float16) + blocked * big)
 
 # %% [markdown]
-# -1e9 became -inf, and 0 * -inf is NaN: the *visible* cells are lost. Hence the rule: **select, never multiply or
-# add.** `np.where(mask, scores, -np.inf)`.
+# -1e9 became $-\infty$, and $0 \cdot -\infty$ is NaN: the *visible* cells are lost. Hence the rule: **select; do
+# not multiply or add.** `np.where(mask, scores, -np.inf)`.
 #
 # ## A row that sees nothing
 #
 # It happens: an empty sequence, padding on the left under a causal mask, a window that lies beyond the keys.
-# Softmax of a row of -inf is 0 / 0.
+# There the naive softmax computes $-\infty - (-\infty)$, which is NaN.
 #
 # > **Predict first.** In naive code, one row of weights is NaN. Say that the loss ignores this row: its upstream
 # > gradient is 0. After backward, how much of `d_v` is NaN?
@@ -298,16 +295,14 @@ matrices({"mask": blind, "naive weights": naive, "d_v = weights.T @ d_out": naiv
 # anything is NaN. From there it goes on to `w_v` and to every layer below: one padded row ruins a training step.
 #
 # What should such a row be? Here: weights 0, output 0, all its gradients 0. (PyTorch's function and ONNX also give
-# the output 0.) The log of its sum (`lse`) is log 0 = -inf. It is decided from the mask, not from a sum that came
-# out odd:
+# the output 0.) The log of its sum (`lse`) is log 0 = $-\infty$. All this is decided from the mask, not from a sum
+# that came out odd:
 
 # %%
 out, cache = attention_forward(q, k, v, mask=blind)
 grads = attention_backward(d_out, cache)
+print("lse:", cache.lse)
 matrices({"weights": cache.weights, "out": out, "d_q": grads.d_q, "d_v": grads.d_v})
-
-# %%
-print("output 2:", out[2], "  d_q of 2:", grads.d_q[2], "  lse:", cache.lse)
 
 # %% [markdown]
 # `explain_mask` finds these rows before you run anything. Left padding with a causal mask, for example:
@@ -353,7 +348,7 @@ for mask in (np.array([1, 1, 1, 0, 0]), np.array([0.0, 0.0, 0.0, -1e9, -1e9])):
 
 # %% [markdown]
 # What if a *bool* mask comes with the other polarity? No error can tell: it is a mask like any other. Turned round,
-# causal shows each token nothing but the future, that is, the very answer it should predict:
+# causal shows each token nothing but the future, the very answer that it should predict:
 
 # %%
 print(explain_mask(~causal_mask(4)))
@@ -367,8 +362,8 @@ print(explain_mask(~causal_mask(4)))
 
 # %%
 def reactions(attend, x):
-    """(T, T) bool: does output i react to a change of token j?"""
-    before, reacts = attend(x), np.zeros((len(x), len(x)), dtype=bool)
+    """(T, T): 1 where output i reacts to a change of token j, else 0."""
+    before, reacts = attend(x), np.zeros((len(x), len(x)))
     for j in range(len(x)):
         changed = x.copy()
         changed[j] += 1
@@ -381,9 +376,9 @@ seen = reactions(lambda x: attention_forward(queries, x, x, is_causal=True)[0], 
 matrices({"who reacts to whom": seen}, row_labels=words, column_labels=words)
 
 # %% [markdown]
-# (Blue: reacts.) **The reactions are the mask.** This reads the mask of any attention off its behaviour, and it is
-# the test of causality: outputs up to t stay *bit for bit* the same, whatever comes after t. (Compare with `!=`,
-# without a tolerance: a leak may be small.) Three mistakes, found by it:
+# (1: reacts.) **The reactions are the mask.** This reads a mask off the behaviour of attention, and it is the test of
+# causality: outputs up to t stay *bit for bit* the same, whatever comes after t. (Compare with `!=`, without a
+# tolerance: a leak may be small.) Three mistakes, found by it:
 
 # %%
 patterns = {
@@ -400,7 +395,8 @@ print([np.array_equal(found[name], patterns[name]) for name in patterns])
 matrices(found, title="Who reacts to whom")
 
 # %% [markdown]
-# In a whole model you can only change tokens, and a token is also its own query.
+# In a model you can only change tokens, and a token is also its own query. (Through several layers a window also
+# reaches further: token to token to token. Causal stays causal.)
 #
 # > **Predict first.** Six tokens, the last two are padding, hidden as keys; now tokens are changed, and with them
 # > queries, keys and values. Which cells of the last two columns react?
@@ -415,18 +411,20 @@ matrices({"who reacts to whom": seen}, row_labels=words, column_labels=words)
 # mask hides *keys*. Padded tokens still ask, and something comes out for them. It is not wrong, only nobody should
 # read it: leave these rows out of the loss.
 #
-# The other direction holds for gradients. A loss at position t alone must give 0 to all tokens after t:
+# The other direction holds for gradients. A loss at position t alone must give 0 to all tokens after t; here t = 2,
+# and columns are features:
 
 # %%
-# (columns of d_q, d_k, d_v are features)
 only_at_2 = np.zeros((T, d))
 only_at_2[2] = rng.normal(size=d)
 grads = attention_backward(only_at_2, attention_forward(x, x, x, is_causal=True)[1])
 matrices({"d_q": grads.d_q, "d_k": grads.d_k, "d_v": grads.d_v}, row_labels=words)
 
 # %% [markdown]
-# And PyTorch's two polarities, measured in the same way. The function sees the window; the layer sees all but the
-# window:
+# Now PyTorch's two polarities, measured in the same way.
+#
+# > **Predict first.** `nn.MultiheadAttention` and `scaled_dot_product_attention` get the same window, (1, 0), as
+# > `attn_mask`. Who reacts to whom?
 
 # %% tags=["needs-torch"]
 if find_spec("torch") is None:
@@ -439,18 +437,20 @@ else:
     near = torch.tensor(window_mask(T, window=(1, 0)))
     asks = torch.tensor(queries)[None]
 
-    def by_layer(x):
-        x = torch.tensor(x)[None]
-        return layer(asks, x, x, attn_mask=near)[0][0].detach().numpy()
-
     def by_function(x):
         x = torch.tensor(x)[None]
         return sdpa(asks, x, x, attn_mask=near)[0].numpy()
+
+    def by_layer(x):
+        x = torch.tensor(x)[None]
+        return layer(asks, x, x, attn_mask=near)[0][0].detach().numpy()
 
     both = {"function": reactions(by_function, x), "layer": reactions(by_layer, x)}
     display(matrices(both, title="The same window, (1, 0), handed to both"))
 
 # %% [markdown]
+# The function sees the window; the layer sees all but the window.
+#
 # ## Causal with more keys than queries
 #
 # When tokens are generated one by one, the keys of the past are kept (a KV cache), and only the new token asks: T_q
@@ -476,11 +476,8 @@ newest, _ = attention_forward(q[4:], k, v, is_causal=True, q_offset=4)
 np.allclose(newest, whole[4])
 
 # %%
-alignments = {
-    "top left, q_offset=0": causal_mask(2, 5),
-    "bottom right, q_offset=T_k-T_q": causal_mask(2, 5, q_offset=3),
-}
-matrices(alignments)
+top_left, bottom_right = causal_mask(2, 5), causal_mask(2, 5, q_offset=3)
+matrices({"top left, q_offset=0": top_left, "bottom right, q_offset=T_k-T_q": bottom_right})
 
 # %% [markdown]
 # With a cache, `q_offset` is the number of keys before: bottom right. flash-attn aligns there from version 2.1 on.
@@ -492,8 +489,9 @@ print(explain_mask(causal_mask(2, 5, q_offset=np.array([1, 3]))))
 # %% [markdown]
 # ## A mask or a bias?
 #
-# A **bias** is a float array that is *added* to the scores. It can do more than hide: 0 leaves a score, -1 turns it
-# down by a factor $e$, -inf hides the cell as a mask does. And it can be learned, so it has a gradient.
+# A **bias** is a float array that is *added* to the scores. It can do more than hide: 0 leaves a score, -1 divides
+# its power by $e$, and $-\infty$ hides the cell (the library then treats the cell as masked). And it can be learned,
+# so it has a gradient.
 
 # %%
 hiding = np.where(causal_mask(5), 0.0, -np.inf)
@@ -512,7 +510,7 @@ matrices({"bias": cache.inputs.bias, "weights": cache.weights, "d_bias": d_bias}
 # | means | may or may not | how much more or less |
 # | where hidden | exactly 0, always | exactly 0 with -inf; a leak with -10; see above for -1e9 |
 # | gradient | none | `d_bias`, 0 where hidden |
-# | swapped by mistake | here: an error | PyTorch adds it; Keras casts it to bool, and -1e9 becomes True |
+# | handed over as the other | an error | an error here; PyTorch adds it; Keras casts it to bool: -1e9 is True |
 #
 # ## Exercise: one mask for all
 #
@@ -546,7 +544,8 @@ if report:
     inputs = [rng.normal(size=(3, 2, *shape)) for shape in ((4, 5), (7, 5), (7, 6))]  # q, k, v
     forward = partial(attention_forward, mask=mine)
     display(gradcheck(lambda *x: forward(*x)[0], library_backward, inputs))
-elif np.shape(mine) == right.shape and mine.dtype == bool:
+elif np.shape(mine) == right.shape:
+    mine = np.asarray(mine)
     for b in range(3):
         display(matrices({f"expected, sequence {b}": right[b, 0], "yours": mine[b, 0]}))
 

@@ -36,7 +36,7 @@ from mha_numpy import (
 )
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
-from mha_numpy.draw import bar_chart, matrices, shape_film, weights_by_head
+from mha_numpy.draw import matrices, shape_film, weights_by_head
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.trace import trace
 
@@ -111,7 +111,7 @@ weights_by_head(cache.weights[None], french, english)
 # %% [markdown]
 # An **alignment**: each row shows where the word comes from. The cross at "animal", "fatigué" is the exchange of
 # noun and adjective. Two words, "a" and "traversé", share one source. And "la" cannot decide: two articles fit it
-# equally, half and half, for the head knows nothing of positions.
+# equally, .47 each, for the head knows nothing of positions.
 #
 # The output has a row for each *French* word, in features of the *English* ones: a mean of source values, and of
 # nothing else.
@@ -120,8 +120,8 @@ weights_by_head(cache.weights[None], french, english)
 matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 
 # %% [markdown]
-# In a trained model, weights need not be an alignment (Koehn and Knowles 2017, section 3.5, found some that point
-# beside the word). Notebook 01 shows what weights do not tell.
+# In a trained model, weights need not be an alignment (Koehn and Knowles 2017 found some that diverge from it).
+# Notebook 01 shows what weights do not tell.
 #
 # ## What moves what
 #
@@ -131,9 +131,10 @@ matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 
 # %%
 def reactions(attend, x):
-    """(rows of the output, tokens of x) bool: which rows react to a change of which token?"""
+    """(rows of the output, tokens of x): 1 where the row reacts to the token, else 0."""
     changes = np.eye(len(x))[:, :, None]  # (changed token, token, 1)
-    return np.stack([(attend(x + c) != attend(x)).any(axis=-1) for c in changes], axis=1)
+    reacts = [(attend(x + c) != attend(x)).any(axis=-1) for c in changes]
+    return np.stack(reacts, axis=1).astype(float)
 
 
 rng = np.random.default_rng(0)
@@ -148,11 +149,11 @@ by_target, by_source = reactions(lambda y: cross(y, x), y), reactions(lambda x: 
 matrices({"to target tokens": by_target, "to source tokens": by_source}, row_labels=french)
 
 # %% [markdown]
-# (Blue: reacts.) Target tokens do not meet here: each row of the output depends on its own query alone. Every row
+# (1: reacts.) Target tokens do not meet here: each row of the output depends on its own query alone. Every row
 # depends on the whole source.
 #
-# That is also the test for the mistake of all cross-attentions: keys and values taken from the wrong array. Then
-# the output does not react to the source at all. With equal widths nothing complains:
+# That is also the test for a typical mistake: keys and values taken from the wrong array. Then the output does not
+# react to the source at all. With equal widths nothing complains:
 
 # %%
 square = rng.normal(size=(3, 6, 6))  # w_q, w_k, w_v, all 6 wide
@@ -164,10 +165,10 @@ def forgets_its_source(y, x):
 
 
 wide_x = rng.normal(size=(6, 6))
-reactions(lambda x: forgets_its_source(y, x), wide_x).any()
+print("reacts to its source:", reactions(lambda x: forgets_its_source(y, x), wide_x).any())
 
 # %% [markdown]
-# The order of the source does not matter either, as long as keys and values keep together. A source is a set:
+# The order of the source does not matter either, as long as keys and values keep together. A source is a bag:
 
 # %%
 order = rng.permutation(len(x))
@@ -196,12 +197,12 @@ open_cache.weights[1, 0, :, 3:].sum(axis=-1)  # sequence 1: weight on padding, f
 # %%
 source_mask = padding_mask(np.array([6, 3]), 6)
 out_batch, cache = attention_forward(q, k, v, mask=source_mask)
-short = [*(french[i] for i in (0, 1, 3, 4)), "-", "-", "-"]
-source = ["The", "animal", "crossed", "-", "-", "-"]
-weights_by_head(cache.weights[1], short, source, visible=source_mask[1])  # sequence 1
+rows = ["L'", "animal", "a", "traversé", "(pad)", "(pad)", "(pad)"]
+columns = ["The", "animal", "crossed", "(pad)", "(pad)", "(pad)"]
+weights_by_head(cache.weights[1], rows, columns, visible=source_mask[1])  # sequence 1
 
 # %% [markdown]
-# The three rows "-" are filled *targets*. They ask, and get something; nobody reads it, and the loss leaves it out.
+# The three rows "(pad)" are filled *targets*. They ask, and get something; nobody reads it, and the loss leaves it out.
 # They need no mask here. What counts: the four real rows are those of the short pair alone.
 
 # %%
@@ -243,11 +244,11 @@ with trace() as t:
 {name: array.shape for name, array in layer.params.items()}, out.shape
 
 # %% [markdown]
-# Only `w_k` and `w_v` know the width of the source. The film shows one sequence: seven rows on the query side, six
-# on the key side, and 7 by 6 where both meet.
+# Only `w_k` and `w_v` know the width of the source. The film shows sequence 1: seven rows on the query side (steps
+# 1 and 4 to 6), six on the key side (2, 3 and 7 to 12), 7 by 6 where both meet (13 to 15), and seven from there on.
 
 # %%
-shape_film(t)
+shape_film(t, sequence=1, columns=4)
 
 # %% [markdown]
 # Key and value may even be two different sources, as long as they are equally long: `vdim`.
@@ -274,20 +275,16 @@ print("d_value of layer(y, x):", nothing)
 compare({"d_y": d_y_again, "d_x": d_key + d_value}, {"d_y": d_y, "d_x": d_x})
 
 # %% [markdown]
-# Neither: each is one share, and x gets the **sum**. What was not passed has None, and its share is in what it
-# defaulted to. Take `d_key` alone, and no error tells you how much is missing:
+# None of them: `d_key` and `d_value` are shares, and x gets their **sum**. What was not passed has None, and its
+# share is in what it defaulted to. Take `d_key` alone, and no error tells you how much is missing. Cell by cell, for
+# sequence 0:
 
 # %%
-shares = {"d_key": d_key, "d_value": d_value, "d_x": d_x}
-bar_chart(
-    {name: float(np.linalg.norm(gradient)) for name, gradient in shares.items()},
-    title="Length of the shares of the source's gradient",
-)
+matrices({"d_key[0]": d_key[0], "d_value[0]": d_value[0], "their sum, d_x[0]": d_x[0]})
 
 # %% [markdown]
-# The shapes of the gradients are those of the inputs: seven rows for y, six for x. Every row of `d_x` is a sum over
-# all seven queries, since every query has read it. A source token that is padding was read by nobody, so its
-# gradient is exactly 0:
+# Every row of `d_x` is a sum over all seven queries, since every query has read it. A source token that is padding
+# was read by nobody, so its gradient is exactly 0:
 
 # %%
 layer(y, x, mask=source_mask)
@@ -337,7 +334,7 @@ matrices(
 )
 
 # %% [markdown]
-# Causal to the left, open to the right. The triangle comes from self-attention; cross-attention never mixes target
+# Causal in the left panel, open in the right one. The triangle comes from self-attention; cross-attention never mixes target
 # tokens, so it needs no triangle to keep the promise.
 #
 # Backward goes through the two lines in reverse. A sum hands its gradient to both of its parts:
@@ -373,20 +370,8 @@ with trace() as whole:
 compare(np.concatenate(rows, axis=2), whole["heads"], name="heads")
 
 # %% [markdown]
-# How much does that save? One projection of the source takes B T_x kdim (H d_k) multiplications, and there are two.
-#
-# > **Predict first.** T_y = 7 words are written. What is the ratio?
-
-# %%
-once = 2 * x.size * p["w_k"].shape[1]
-bar_chart(
-    {"kept": once, "anew at every step": T_y * once},
-    title="Projecting the source while 7 words are written",
-    unit="multiplications",
-)
-
-# %% [markdown]
-# Note that a `KVCache` is something else: it grows with the *target*, for self-attention. The layer says so:
+# Projecting the source anew at each of the T_y steps would cost T_y times as much. Note that a `KVCache` is something
+# else: it grows with the *target*, for self-attention. The layer says so:
 
 # %%
 try:
@@ -466,8 +451,22 @@ else:
     blocked = torch.tensor(~source_mask[:, 0, 0])
     found = [a.detach().numpy() for a in mha(target, source, source, key_padding_mask=blocked)]
     ours, cache = forward(y, x, same)
-    expected = {"out": ours, "weights": cache.attention.weights.mean(axis=1)}
-    display(compare(dict(zip(expected, found, strict=True)), expected))
+    display(compare(found, {"out": ours, "weights": cache.attention.weights.mean(axis=1)}))
+
+# %% [markdown]
+# ## Where it is used
+#
+# The same operator everywhere; what changes is who asks, who answers, and what is hidden.
+#
+# | task | who asks | who answers | hidden |
+# |---|---|---|---|
+# | translation, summaries (decoder) | the text so far | the encoded source | padding of the source |
+# | question answering, with an encoder | question and passage | both | padding |
+# | sentiment, classification | the text, or its [CLS] token | the text | padding |
+# | captions | the caption so far | regions of the image | nothing |
+# | language models | the text | the text | the future |
+#
+# Only the first and the fourth are cross-attention. Self-attention is the case where both are one.
 
 # %% [markdown]
 # ## Exercise: cross-attention with heads
@@ -481,31 +480,31 @@ else:
 sizes = {"w_q": (10, 18), "b_q": 18, "w_k": (11, 18), "b_k": 18}  # D=10, kdim=11, H=3, d_k=6
 sizes |= {"w_v": (11, 21), "b_v": 21, "w_o": (21, 10), "b_o": 10}  # d_v=7
 rng = np.random.default_rng(3)
-mine_params = MultiHeadParams(**{name: rng.normal(size=size) for name, size in sizes.items()})
-x_y, x_x = rng.normal(size=(2, 4, 10)), rng.normal(size=(2, 5, 11))  # T_y=4, T_x=5
+params = MultiHeadParams(**{name: rng.normal(size=size) for name, size in sizes.items()})
+y, x = rng.normal(size=(2, 4, 10)), rng.normal(size=(2, 5, 11))  # T_y=4, T_x=5
 
 
-def library(x_y, x_x, params):
-    return multi_head_attention_forward(x_y, x_x, params=params, num_heads=3)
+def library(y, x, params):
+    return multi_head_attention_forward(y, x, params=params, num_heads=3)
 
 
-def library_backward(d_out, x_y, x_x, params):
-    grads = multi_head_attention_backward(d_out, library(x_y, x_x, params)[1])
+def library_backward(d_out, y, x, params):
+    grads = multi_head_attention_backward(d_out, library(y, x, params)[1])
     return grads.d_x_q, grads.d_x_k, grads.d_params
 
 
 # %% tags=["exercise"]
-def my_cross_attention(x_y, x_x, params, num_heads):
+def my_cross_attention(y, x, params, num_heads):
     """(B, T_y, D), (B, T_x, kdim), MultiHeadParams, H -> (B, T_y, D)."""
     ...  # your code
 
 
 # %% tags=["check"]
-right, mine = library(x_y, x_x, mine_params)[0], my_cross_attention(x_y, x_x, mine_params, 3)
+right, mine = library(y, x, params)[0], my_cross_attention(y, x, params, 3)
 report = compare(mine, right, name="out")
 display(report)
 if report:
-    inputs = {"x_y": x_y, "x_x": x_x, "params": mine_params}
+    inputs = {"y": y, "x": x, "params": params}
     display(gradcheck(partial(my_cross_attention, num_heads=3), library_backward, inputs))
 elif np.shape(mine) == right.shape:
     picture = {"expected[0]": right[0], "yours[0]": mine[0], "yours - expected": (mine - right)[0]}

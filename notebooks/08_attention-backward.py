@@ -27,6 +27,7 @@ from mha_numpy import (
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import backward_film, line_chart, matrices, stepper
+from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
 # %% [markdown]
@@ -42,8 +43,8 @@ from mha_numpy.trace import trace
 #
 # $$L = \sum_{ic} \text{heads}_{ic}\, g_{ic} \quad\Longrightarrow\quad \frac{\partial L}{\partial \text{heads}_{ic}} = g_{ic}$$
 #
-# (By an old habit of the field, `d_k` and `d_v` are also the widths of a head. In the code of this notebook they
-# are gradients, always.)
+# (By an old habit of the field, `d_k` and `d_v` are also the widths of a head. In the code cells of this notebook they
+# are gradients, always; in shapes, as in [B, H, T_k, d_v], they are widths.)
 
 # %%
 rng = np.random.default_rng(8)
@@ -78,7 +79,7 @@ scores.shape, weights.shape, heads.shape
 #
 # $$\bar w_{ij} = \sum_c \bar h_{ic}\, v_{jc} \qquad\qquad \bar v_{jc} = \sum_i w_{ij}\, \bar h_{ic}$$
 #
-# A bar is what the code calls `d_`. Note what happened to the indices: **an index that the array does not have is
+# A bar is what the code calls `d_`: $\bar w$ is `d_weights`, $\bar h$ is `d_heads`. Note what happened to the indices: **an index that the array does not have is
 # summed over.** `einsum` is that sentence as code:
 
 # %%
@@ -120,7 +121,7 @@ for T_q, T_k, width in ((3, 4, 5), (4, 4, 5), (4, 4, 4)):
     print(f"T_q={T_q} T_k={T_k} width={width}: {len(fitting)} fit, {good} right")
 
 # %% [markdown]
-# With three different sizes the rule holds. In self-attention T_q = T_k *always*, so the weights are square, and
+# With three different sizes the rule holds. Where a text attends to itself, T_q = T_k, the weights are square, and
 # `weights @ d_heads` runs as happily as `weights.T @ d_heads`. With everything equal, all eight run and one is
 # right. So the rule is a fine guide, on one condition: **derive and test on sizes that differ**, all of them.
 #
@@ -256,7 +257,8 @@ print(f"by nudging {central:.15f}\nby formula {d_q[1, 0]:.15f}")
 # %% [markdown]
 # They agree to many digits; not to all. Two errors are at work. The curve is not a straight line: this *truncation*
 # error falls with $h^2$. And the two losses are rounded at about the 16th digit; their difference is divided
-# by 2h, so *rounding* grows with $1/h$. For comparison, the one-sided difference, and a trick that comes next.
+# by 2h, so *rounding* grows with $1/h$. Beside it in the chart: the one-sided difference, and a trick that we come
+# to next, the *complex step*.
 
 
 # %%
@@ -294,19 +296,17 @@ line_chart(
 )
 
 # %%
-for name, error in errors.items():
-    print(f"{name:12s}  best h {steps[error.argmin()]:.0e}  error {error.min():.0e}")
-print(
-    "from h = 1e-2 to 1e-3 the errors fall by",
-    *(f"{error[-2] / error[-3]:.0f}" for error in errors.values()),
-)
+rows = [
+    [name, f"{steps[e.argmin()]:.0e}", f"{e.min():.0e}", f"{e[-2] / e[-3]:.0f}"]
+    for name, e in errors.items()
+]
+Table("", ["rule", "best h", "error there", "error at 1e-2 / at 1e-3"], rows)
 
 # %%
 for dtype in (np.float64, np.float32):
     eps = np.finfo(dtype).eps
-    print(
-        f"{dtype.__name__}: h = eps^(1/3) = {eps ** (1 / 3):.0e}, error h^2 = {eps ** (2 / 3):.0e}"
-    )
+    best = eps ** (1 / 3)
+    print(f"{dtype.__name__}: h = eps^(1/3) = {best:.0e}, error h^2 = {best**2:.0e}")
 
 # %% [markdown]
 # From $h^2 = \varepsilon / h$ follows $h = \varepsilon^{1/3}$, and the chart agrees: around 1e-5. To the right
@@ -323,7 +323,7 @@ for dtype in (np.float64, np.float32):
 # to tune:
 
 # %%
-largest_error(rules["complex step"], 1e-30)
+float(largest_error(rules["complex step"], 1e-30))
 
 # %% [markdown]
 # The price: forward must be smooth, in the sense of complex numbers, and carry the imaginary part all the way.
@@ -333,25 +333,29 @@ largest_error(rules["complex step"], 1e-30)
 
 # %%
 functions = {
-    "x ** 2, slope -4": lambda x: x**2,
-    "exp(x), slope 0.1353": np.exp,
-    "abs(x), slope -1": abs,
-    "sqrt(x * x), slope -1": lambda x: np.sqrt(x * x),
-    "x * conj(x), slope -4": lambda x: x * np.conj(x),
-    "x if x > 0 else 0, slope 0": lambda x: x if x > 0 else 0,
+    "x ** 2": (lambda x: x**2, "-4"),
+    "exp(x)": (np.exp, "0.1353"),
+    "abs(x)": (abs, "-1"),
+    "sqrt(x * x)": (lambda x: np.sqrt(x * x), "-1"),
+    "x * conj(x)": (lambda x: x * np.conj(x), "-4"),
+    "x if x > 0 else 0": (lambda x: x if x > 0 else 0, "0"),
 }
 
-# %%
-for name, function in functions.items():
+
+def complex_slope(function, x, h=1e-30):
     try:
-        print(f"{name:27s}", round(np.imag(function(complex(-2, 1e-30))) / 1e-30, 4))
+        return f"{np.imag(function(complex(x, h))) / h:.4g}"
     except TypeError as error:
-        print(f"{name:27s}", error)
+        return str(error)
+
+
+rows = [[name, true, complex_slope(f, -2)] for name, (f, true) in functions.items()]
+Table("At x = -2", ["f(x)", "slope", "complex step"], rows)
 
 # %% [markdown]
 # `abs` and `conj` throw the imaginary part away and say nothing. A comparison of complex numbers raises, in plain
 # Python; that is the friendlier failure. Softmax needs a maximum, which is a comparison: the library takes it over
-# the real parts, where it is only a shift. So its forward is safe:
+# the real parts, where it is only a shift. So its forward is safe.
 #
 # ## `gradcheck` does all this
 #
@@ -374,13 +378,11 @@ gradcheck(lambda x: np.abs(x), lambda d_out, x: d_out * np.sign(x), {"x": np.arr
 # 0.
 
 # %%
+q_4, k_4, v_4, g_4 = rng.normal(size=(4, 4, 3))
 with trace() as masked:
-    x = rng.normal(size=(4, 3))
-    g = rng.normal(size=(4, 3))
-    grads = attention_backward(g, attention_forward(x, x[::-1].copy(), x + 1, is_causal=True)[1])
-matrices(
-    {"weights": masked["weights"], "d_scores": masked["d_scores"]}, title="Causal: exact zeros"
-)
+    grads = attention_backward(g_4, attention_forward(q_4, k_4, v_4, is_causal=True)[1])
+shown = {name: masked[name] for name in ("weights", "d_scores")}
+matrices(shown, title="Causal: exact zeros")
 
 # %% [markdown]
 # Row 0 sees one key only: its weight is 1 whatever the score is, so its gradient is 0 too. Remember it for later.
@@ -393,8 +395,8 @@ matrices(
 
 # %%
 hidden = ~causal_mask(4)
-only_reader = masked["weights"][3, 3] * g[3]
-(masked["d_scores"][hidden] == 0).all(), np.allclose(grads.d_v[3], only_reader)
+only_reader = masked["weights"][3, 3] * g_4[3]
+bool((masked["d_scores"][hidden] == 0).all()), np.allclose(grads.d_v[3], only_reader)
 
 # %% [markdown]
 # ## Backward without stored weights
@@ -414,7 +416,7 @@ np.allclose(rebuilt, weights), cache.lse.shape
 #
 # $$\sum_j \bar w_{ij} w_{ij} = \sum_j w_{ij} \sum_c \bar h_{ic} v_{jc} = \sum_c \bar h_{ic} \sum_j w_{ij} v_{jc} = \sum_c \bar h_{ic}\, \text{heads}_{ic} =: D_i$$
 #
-# The row mean can be had from the output, before any key is looked at.
+# The row mean can be had from the output, before any key is looked at. (D is the usual name for it, not a width.)
 
 # %%
 D = (d_heads * heads).sum(axis=-1, keepdims=True)
@@ -435,13 +437,8 @@ compare(by_block, {"d_q": d_q, "d_k": d_k, "d_v": d_v})
 
 # %% [markdown]
 # This is how FlashAttention's backward works (Dao et al. 2022), and the kernels of this library. The price is that
-# the scores are computed a second time. What it saves, for one head with 8192 tokens in float32, in MiB:
-
-# %%
-T = 8192
-{"weights": T * T * 4 / 2**20, "lse": T * 4 / 2**20}
-
-# %% [markdown]
+# the scores are computed a second time. Notebook 12 has the forward half, and what it saves.
+#
 # ## What hides mistakes
 #
 # A wrong backward passes a weak test. Start with the most popular one, an upstream gradient of ones, that is, L
@@ -470,16 +467,10 @@ with_ones.passed, with_random.passed
 
 
 # %%
-def spoiled(g, cache, **factors):
-    """The right gradients, some multiplied by a factor."""
+def values_only(g, cache):
+    """As if the weights were constants: d_q and d_k are 0."""
     grads = attention_backward(g, cache)
-    return {name: getattr(grads, name) * factors.get(name, 1) for name in ("d_q", "d_k", "d_v")}
-
-
-def rebuilt_backward(g, cache, **options):
-    """A backward that makes the weights anew, with only some of forward's options."""
-    q, k, v = cache.inputs.q, cache.inputs.k, cache.inputs.v
-    return attention_backward(g, attention_forward(q, k, v, **options)[1])
+    return grads._replace(d_q=0 * grads.d_q, d_k=0 * grads.d_k)
 
 
 def out_of_order(g, cache):
@@ -487,17 +478,23 @@ def out_of_order(g, cache):
     return attention_backward(g.swapaxes(1, 2).reshape(g.shape), cache)
 
 
+def rebuilt_backward(g, cache, **options):
+    """A backward that makes the weights anew, with only some of forward's options."""
+    given = cache.inputs
+    return attention_backward(g, attention_forward(given.q, given.k, given.v, **options)[1])
+
+
+# %%
 wrong = {
-    "d_q and d_k are 0": lambda g, c: spoiled(g, c, d_q=0, d_k=0),
+    "d_q and d_k are 0": values_only,
     "heads out of order": out_of_order,
-    "divided by B": lambda g, c: spoiled(g / len(g), c),
+    "divided by B": lambda g, c: attention_backward(g / len(g), c),
     "mask forgotten": lambda g, c: rebuilt_backward(g, c, bias=c.inputs.bias),
     "bias forgotten": lambda g, c: rebuilt_backward(g, c, mask=c.inputs.visible),
 }
 
-
 # %% [markdown]
-# and six tests. All of them are the same full gradient check, every number against both methods. They differ
+# And six tests. All of them are the same full gradient check, every number against both methods. They differ
 # only in the example that they run on.
 
 
@@ -539,51 +536,12 @@ matrices(
 # bias change nothing, and there are no tokens to be mixed up with heads. With ones, every shuffle of the upstream
 # gradient is the same array. A batch of one cannot show a division by the batch.
 #
-# Equal sizes are another matter. They do not fool numbers; they fool tests that look at shapes:
-
-# %%
-square = rng.normal(size=(3, 4, 4))
-s_cache = attention_forward(*square)[1]
-not_transposed = s_cache.weights @ square[0]  # d_v, for an upstream of square[0]
-d_v_right = attention_backward(square[0], s_cache).d_v
-not_transposed.shape == d_v_right.shape, np.allclose(not_transposed, d_v_right)
-
-# %% [markdown]
-# On different sizes the same line stops with an error, and names the line.
+# Equal sizes are another matter. They do not fool numbers; they fool tests that look at shapes, as we saw above.
 #
-# ## A gradient that is truly zero
+# One more trap is a gradient that is truly 0, such as that of a bias on every key. A popular measure,
+# $|a - n| / \max(|a|, |n|)$, is then a ratio of two roundings, and cries alarm where nothing is wrong. `gradcheck`
+# measures all errors by the largest gradient of the whole set instead. Notebook 09 meets that bias.
 #
-# Many checks divide by the gradient: $|a - n| / \max(|a|, |n|)$, and complain above 1e-5, say. Now add one vector b
-# to *every* key, as the bias of a key projection does.
-#
-# > **Predict first.** Query i's scores all change by the same number, $\text{scale} \cdot q_i \cdot b$. What is the
-# > gradient of b? What does the formula above make of it?
-
-
-# %%
-def with_key_bias(q, k, v, b):
-    return attention_forward(q, k + b, v)
-
-
-def with_key_bias_backward(d_out, cache):
-    grads = attention_backward(d_out, cache)
-    return grads.d_q, grads.d_k, grads.d_v, grads.d_k.sum(axis=0)  # b is used once a key: a sum
-
-
-b, k40 = rng.normal(size=2), rng.normal(size=(40, 2))
-v40 = 100 * rng.normal(size=(40, 5))  # large numbers, large roundings
-a = with_key_bias_backward(d_heads, with_key_bias(q, k40, v40, b)[1])[3][0]
-n = (loss(q, k40 + b + [h, 0], v40) - loss(q, k40 + b - [h, 0], v40)) / (2 * h)
-print(f"analytic {a:.1e}, numeric {n:.1e}, relative error {abs(a - n) / max(abs(a), abs(n)):.0%}")
-
-# %% [markdown]
-# Both are rounding, and so is their ratio: alarm, and nothing is wrong. The error has to be measured by the largest
-# gradient of the whole set, as `gradcheck` does:
-
-# %%
-gradcheck(with_key_bias, with_key_bias_backward, {"q": q, "k": k40, "v": v40, "b": b})
-
-# %% [markdown]
 # ## Exercise: backward for many heads
 #
 # Write the whole backward, for arrays with batch and heads in front. Careful: `.T` of an array with four axes
@@ -606,23 +564,25 @@ rng = np.random.default_rng(80)
 shapes = {"q": (2, 3, 4, 6), "k": (2, 3, 5, 6), "v": (2, 3, 5, 7)}
 inputs = {name: rng.normal(size=shape) for name, shape in shapes.items()}
 forward = partial(attention_forward, is_causal=True, q_offset=1)
+
+
+def my_backward(g, cache):
+    return my_attention_backward(g, *inputs.values(), cache.weights)
+
+
 out, cache = forward(**inputs)
 g = rng.normal(size=out.shape)
-answer = my_attention_backward(g, *inputs.values(), cache.weights)
-expected = attention_backward(g, cache)
+answer, right = my_backward(g, cache), attention_backward(g, cache)
+expected = {"d_q": right.d_q, "d_k": right.d_k, "d_v": right.d_v}
 report = compare(answer, expected)
 display(report)
-for row, yours in zip(report.rows, answer if isinstance(answer, tuple) else (), strict=False):
-    wanted = getattr(expected, row.name)
+arrays = answer if isinstance(answer, tuple | list) else ()
+for row, wanted, yours in zip(report.rows, expected.values(), arrays, strict=False):
     if not row.passed and row.shape == wanted.shape:  # draw head 0 of sequence 0
         a, b = wanted[0, 0], yours[0, 0]
         display(matrices({"expected": a, "yours": b, "difference": b - a}, title=row.name))
 if report:
-    display(
-        gradcheck(
-            forward, lambda g, c: my_attention_backward(g, *inputs.values(), c.weights), inputs
-        )
-    )
+    display(gradcheck(forward, my_backward, inputs))
 
 # %% [markdown]
 # ## Summary

@@ -28,8 +28,9 @@ from mha_numpy import (
 )
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
-from mha_numpy.draw import backward_film, matrices, shape_film
+from mha_numpy.draw import backward_film, matrices
 from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
 # %% [markdown]
@@ -51,7 +52,8 @@ from mha_numpy.trace import trace
 # | 1. `q_projected = x @ w_q + b_q`, k, v | `d_w_q`, `d_b_q`, and the share of q in `d_x`; k, v | below |
 # | 0. one `x` for all three | `d_x` = via q + via k + via v | below |
 #
-# So there are only two new things: the linear map, and an input that is used three times.
+# (Step 2 is the rotation of notebook 11, off here.) So there are only two new things: the linear map,
+# and an input that is used three times.
 #
 # ## A linear map, by hand
 #
@@ -86,17 +88,17 @@ out.ravel(), grads.d_w.ravel(), grads.d_b, grads.d_x[0]
 # > the one shared $w$ follow from the gradients of the copies?
 
 # %%
-B, T, I, O = 3, 4, 5, 2  # noqa: E741
+B, T, n_in, n_out = 3, 4, 5, 2
 rng = np.random.default_rng(0)
-x, w, d_out = (rng.normal(size=shape) for shape in ((B, T, I), (I, O), (B, T, O)))
-copies = np.broadcast_to(w, (B, T, I, O)).copy()
+x, w, d_out = (rng.normal(size=shape) for shape in ((B, T, n_in), (n_in, n_out), (B, T, n_out)))
+copies = np.broadcast_to(w, (B, T, n_in, n_out)).copy()
 
 
 def use_copies(copies):
     return np.einsum("bti,btio->bto", x, copies)
 
 
-d_copies = x[..., :, None] * d_out[..., None, :]  # (B, T, I, O): one outer product for each token
+d_copies = x[..., :, None] * d_out[..., None, :]  # (B, T, n_in, n_out): one for each token
 gradcheck(use_copies, lambda d, copies: (d_copies,), {"copies": copies}, d_out=d_out)
 
 # %%
@@ -117,24 +119,7 @@ compare(d_copies.sum(axis=(0, 1)), linear_backward(d_out, cache).d_w, name="d_w"
 # \bar w_{io} = \sum_{b,t} x_{bti} \overline{\mathrm{out}}_{bto}, \quad
 # \bar b_o = \sum_{b,t} \overline{\mathrm{out}}_{bto}$$
 #
-# What is summed in each is every letter that the result does not have. First as plain loops, which
-# visit each single use:
-
-
-# %%
-def linear_backward_loops(d_out, x, w):
-    """d_x, d_w, d_b: every use of every number, one at a time."""
-    d_x, d_w, d_b = np.zeros_like(x), np.zeros_like(w), np.zeros(w.shape[1])
-    for b, t, o in np.ndindex(d_out.shape):
-        d_b[o] += d_out[b, t, o]
-        for i in range(len(w)):
-            d_x[b, t, i] += d_out[b, t, o] * w[i, o]
-            d_w[i, o] += x[b, t, i] * d_out[b, t, o]
-    return d_x, d_w, d_b
-
-
-_, cache = linear_forward(x, w, np.zeros(O))
-compare(linear_backward_loops(d_out, x, w), linear_backward(d_out, cache))
+# What is summed in each is every letter that the result does not have.
 
 # %%
 einsums = (
@@ -142,6 +127,7 @@ einsums = (
     np.einsum("bti,bto->io", x, d_out),  # d_w = (B*T rows of x).T @ (B*T rows of d_out)
     np.einsum("bto->o", d_out),  # d_b
 )
+_, cache = linear_forward(x, w, np.zeros(n_out))
 compare(einsums, linear_backward(d_out, cache))
 
 # %% [markdown]
@@ -159,16 +145,15 @@ float((split_heads(x, 2) * y).sum()), float((x * merge_heads(y)).sum())
 # %% [markdown]
 # ## The whole way, step by step
 #
-# B = 7 sequences, T = 4 tokens, D = 5, H = 2 heads of width 3: no two sizes are equal, so a wrong
-# transpose cannot hide. All biases are there and not zero; `d_out` is random. (Ones would
-# hide mistakes: with ones, rows can be exchanged unseen.)
+# B = 7 sequences, T = 4 tokens, D = 5, H = 2 heads of width 3, so H·d = 6: no two sizes are equal, and
+# a wrong transpose cannot hide. All biases are there and not zero; `d_out` is random.
 
 # %%
 B, T, D, H, d = 7, 4, 5, 2, 3
 rng = np.random.default_rng(1)
-shapes = {f"{kind}_{s}": (D, H * d) if kind == "w" else (H * d,) for s in "qkv" for kind in "wb"}
-shapes |= {"w_o": (H * d, D), "b_o": (D,)}
-params = MultiHeadParams(**{n: 0.5 * rng.normal(size=shape) for n, shape in shapes.items()})
+inward = [(D, H * d), (H * d,)]  # w_q and b_q; likewise for k and v
+shapes = [*inward, *inward, *inward, (H * d, D), (D,)]
+params = MultiHeadParams(*(0.5 * rng.normal(size=shape) for shape in shapes))
 x, d_out = rng.normal(size=(B, T, D)), rng.normal(size=(B, T, D))
 
 
@@ -235,24 +220,21 @@ gradcheck(forward_with_params, multi_head_attention_backward, {"x_q": x, "params
 # ## What the library does, seen
 #
 # The same steps recorded. Read them next to forward's table in notebook 05, from its bottom up.
-# (`dropped` is the weights after dropout; here there is none, so it is the weights.)
+# (`dropped` is the weights after dropout. There is none here, so it is the weights.)
 
 # %%
 with trace() as back:
     right = multi_head_attention_backward(d_out, cache)
 back
 
+# %% [markdown]
+# And every gradient beside the array that it belongs to: same shape, always. (The params themselves
+# are not recorded, so their places on the left are empty.)
+
 # %%
 with trace() as full:
     out, cache = forward(x)
     multi_head_attention_backward(d_out, cache)
-shape_film(full, backward=True)
-
-# %% [markdown]
-# Every gradient beside the array that it belongs to: same shape, always. (Where nothing of that name
-# was recorded, such as a param, the left place is empty.)
-
-# %%
 backward_film(full)
 
 # %% [markdown]
@@ -292,19 +274,20 @@ matrices(branches, title="Sequence 0: three shares, and their sum")
 
 # %% [markdown]
 # > **Predict first.** Someone returns only the branch via q. The shape is right. Are the
-# > gradients of the *params* wrong too?
+# > gradients of the *params* wrong too? Does the result at least point roughly the right way?
 
 # %%
+rows = []
 for s, g in via.items():
-    along = (g * d_x).sum() / np.sqrt((g**2).sum() * (d_x**2).sum())
-    print(f"via {s}: length {np.sqrt((g**2).sum()):5.2f}   cosine with d_x {along:5.2f}")
-compare({"d_x": via["q"], **d_w, **d_b}, {"d_x": d_x, **d_w, **d_b}).rows[0].finding
+    length, whole = np.sqrt((g**2).sum()), np.sqrt((d_x**2).sum())
+    rows.append([f"via {s}", f"{length:.2f}", f"{(g * d_x).sum() / (length * whole):.2f}"])
+Table("", ["branch", "length", "cosine with d_x"], rows)
 
 # %% [markdown]
-# The params' gradients do not use `d_x`: they are right. Who suffers is the *layer below*, which gets
+# The params' gradients were made before `d_x`, and without it: they are right. Who suffers is the *layer below*, which gets
 # a wrong upstream gradient. A test that looks at params only sees nothing, and neither does training
-# where nothing below is learned. And with a cosine above 0 the wrong gradient still points partly
-# the right way: training may go on, only worse.
+# where nothing below is learned. And a gradient whose cosine with the right one is above 0 still
+# points partly the right way: training may go on, only worse.
 #
 # ### Cross-attention: two inputs
 #
@@ -399,16 +382,15 @@ float(abs(multi_head_attention_backward(d_out, capped_cache).d_params.b_k).max()
 # %% [markdown]
 # ## A batch is a sum
 #
-# Sequences do not see each other. So the loss is a sum over sequences, and so are the gradients of
-# what they share.
+# Sequences do not see each other. So, for a given `d_out`, the gradients of what they share are sums
+# over sequences.
 #
 # > **Predict first.** We run each sequence alone. What must be done with the seven `d_w_q`, and
 # > what with the seven `d_x`?
 
 # %%
-alone = [
-    multi_head_attention_backward(d_out[[b]], forward(x[[b]])[1]) for b in range(B)
-]  # [[b]] keeps the axis: (1, T, D)
+pairs = zip(np.split(x, B), np.split(d_out, B), strict=True)  # each (1, T, D)
+alone = [multi_head_attention_backward(d_one, forward(one)[1]) for one, d_one in pairs]
 summed = {n: sum(getattr(g.d_params, n) for g in alone) for n in MultiHeadParams._fields}
 joined = np.concatenate([g.d_x_q for g in alone])
 compare({"d_x": joined, **summed}, {"d_x": right.d_x_q, **right.d_params._asdict()})
@@ -432,7 +414,7 @@ compare(of_mean.d_params, right.d_params).rows[0].finding
 layer = MultiHeadAttention(D, H, head_dim=d, rng=0)
 layer.params.update(params._asdict())
 layer(x)
-d_query, d_key, d_value = layer.backward(d_out)
+layer.backward(d_out)
 once = dict(layer.grads)
 layer.backward(d_out)
 compare(layer.grads["w_q"], once["w_q"], name="w_q, after two backwards").rows[0].finding
@@ -447,7 +429,7 @@ compare(layer.grads, once)
 # %% [markdown]
 # ## What mistakes look like
 #
-# Each of these has the right shape, or looks plausible. Here is what a comparison says.
+# Eight ways to go wrong, and what a comparison says of each.
 #
 # > **Predict first.** For each: does the shape give it away? Is there one factor between wrong and
 # > right?
@@ -469,7 +451,7 @@ mistakes = {
     ),
 }
 for name, (wrong, expected) in mistakes.items():
-    print(f"{name:31}{compare(wrong, expected).rows[0].finding}")
+    print(f"{name}\n    {compare(wrong, expected).rows[0].finding}")
 
 # %% [markdown]
 # | finding | look for |
@@ -490,8 +472,7 @@ square.backward(d_z)
 compare(square.grads["w_q"].T, square.grads["w_q"], name="w_q.T").rows[0].finding
 
 # %% [markdown]
-# Equal numbers of everything (and B = 1, T = 1, one head, zero biases, ones for `d_out`) make a test
-# half blind. Take sizes that all differ.
+# So take sizes that all differ; notebook 08 counts what other weak tests miss.
 #
 # ### Find the first one
 #
@@ -504,10 +485,10 @@ compare(square.grads["w_q"].T, square.grads["w_q"], name="w_q.T").rows[0].findin
 # %%
 with trace() as wrong:
     step("d_out", d_out, "B T_q D_out")
-    d_merged = step("d_merged", d_out @ params.w_o.T, "B T_q H*d_v", "d_out @ w_o.T")
-    d_heads = d_merged.reshape(B, H, T, d)
-    step("d_heads", d_heads, "B H T_q d_v", "d_merged.reshape(B, H, T_q, d_v)")
-    attention_backward(d_heads, cache.attention)
+    merged_gradient = step("d_merged", d_out @ params.w_o.T, "B T_q H*d_v", "d_out @ w_o.T")
+    badly_split = merged_gradient.reshape(B, H, T, d)
+    step("d_heads", badly_split, "B H T_q d_v", "d_merged.reshape(B, H, T_q, d_v)")
+    attention_backward(badly_split, cache.attention)
 backward_film(wrong, reference=full)
 
 # %% [markdown]
@@ -516,8 +497,8 @@ backward_film(wrong, reference=full)
 #
 # ## Exercise: the linear map and the three branches
 #
-# Write the backward of `out = x @ w + b` for x of shape (B, T, I), and then, with it or without, the
-# way from `d_q`, `d_k`, `d_v` to `d_x` in self-attention.
+# Write the backward of `out = x @ w + b` for x of shape (B, T, I), and the way from `d_q`, `d_k`, `d_v`
+# to `d_x` in self-attention. (`merge_heads` is at hand.)
 
 
 # %% tags=["exercise"]
@@ -540,18 +521,20 @@ def my_backward(d_out, x):
 
 
 rng = np.random.default_rng(9)
-u, w, b, d_u = (rng.normal(size=shape) for shape in ((2, 3, 5), (5, 7), (7,), (2, 3, 7)))
-linear = compare(my_linear_backward(d_u, u, w), linear_backward(d_u, linear_forward(u, w, b)[1]))
-d_x = my_input_gradient(d_q, d_k, d_v, params)
-inputs = compare(d_x, right.d_x_q, name="d_x")
-display(linear, inputs)
-if linear and inputs:
-    pair = lambda x, w, b: x @ w + b, lambda d, x, w, b: my_linear_backward(d, x, w)
-    display(gradcheck(*pair, {"x": u, "w": w, "b": b}))
+shapes = {"x": (2, 3, 5), "w": (5, 7), "b": (7,)}
+small = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+d_small = rng.normal(size=(2, 3, 7))
+answer = my_linear_backward(d_small, small["x"], small["w"])
+linear = compare(answer, linear_backward(d_small, linear_forward(**small)[1]))
+my_d_x = my_input_gradient(d_q, d_k, d_v, params)
+branches = compare(my_d_x, right.d_x_q, name="d_x, three branches")
+display(linear, branches)
+if linear and branches:
+    display(gradcheck(linear_forward, lambda d, c: my_linear_backward(d, c.x, c.w), small))
     display(gradcheck(lambda x: forward(x)[0], my_backward, {"x": x}))
-elif not inputs and getattr(d_x, "shape", None) == x.shape:
-    pairs = {"expected": right.d_x_q[0], "actual": d_x[0], "difference": (d_x - right.d_x_q)[0]}
-    display(matrices(pairs, title="d_x, sequence 0"))
+elif not branches and getattr(my_d_x, "shape", None) == x.shape:
+    shown = {"expected": d_x[0], "actual": my_d_x[0], "difference": (my_d_x - d_x)[0]}
+    display(matrices(shown, title="d_x, sequence 0"))
 
 # %% [markdown]
 # ## Summary
@@ -570,5 +553,4 @@ elif not inputs and getattr(d_x, "shape", None) == x.shape:
 #
 # **Reference:** Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 6.5 (back-propagation);
 # Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2; CS231n, *Gradient checks*, on relative
-# errors. **Next:** 10, grouped and multi-query
-# attention.
+# errors. **Next:** 10, grouped and multi-query attention.
