@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 __all__ = ["Table", "show"]
 
-CELL = "padding:2px 8px;text-align:left;font-family:monospace;color:#1a1a1a"
+CELL = "padding:2px 6px;text-align:left;font-family:monospace;font-size:12px;color:#1a1a1a"
 LONG = 60  # characters of an HTML cell that is broken into lines
 GAP, INDENT = "  ", "    "
 

@@ -1,21 +1,21 @@
 # %% [markdown]
 # # 11 · Positions
 #
-# Attention compares every token with every other, and nowhere asks who stands first. The order of the
-# tokens has to be put in on purpose. There are three places to do it: the tokens (sinusoids, learned
-# tables), the queries and keys (RoPE), the scores (ALiBi). Here are all three, with their backwards.
+# Attention compares every token with every other, and nowhere asks who stands first. The order of
+# the tokens has to be put in on purpose. Here are three places to do it, with their backwards: the
+# tokens (sinusoids, learned tables), the queries and keys (RoPE), the scores (ALiBi).
 #
 # **You will learn**
 #
 # - what attention without positions cannot tell apart, and what a causal mask changes;
-# - why a shift in sinusoids is a rotation, and how RoPE turns that into scores that know distances alone;
-# - that the same rotation has two layouts, how params go from one to the other, and what a mix looks like;
+# - why a shift in sinusoids is a rotation, and how RoPE turns that into scores that know distances
+#   alone;
+# - that the same rotation has two layouts, how params go from one to the other, and what a mix
+#   looks like;
 # - three backwards: a sum over the batch, a turn the other way, a bias whose gradient nobody uses;
 # - how to build a head that looks at the previous token, by hand.
 
 # %%
-from functools import partial
-
 import numpy as np
 
 from mha_numpy import (
@@ -47,11 +47,11 @@ def largest(array):
 # %% [markdown]
 # ## Attention does not know order
 #
-# `embed` gives each word a vector and adds its position. We take the positions away again, and let one
-# layer read "dog bites man" and "man bites dog".
+# `embed` gives each word a vector and adds its position. We take the positions away again, and let
+# one layer read "dog bites man" and "man bites dog".
 #
-# > **Predict first.** The words trade places. How are the two (3, 8) outputs related? In particular:
-# > does "dog" get another output when it is bitten?
+# > **Predict first.** The words trade places. How are the two (3, 8) outputs related? In
+# > particular: does "dog" get another output when it is bitten?
 
 # %%
 sentence, D = tokenize("dog bites man"), 8
@@ -62,10 +62,10 @@ out, swapped = layer(x[None])[0], layer(x[order][None])[0]
 matrices({"dog bites man": out, "man bites dog": swapped}, row_labels=["1st", "2nd", "3rd"])
 
 # %% [markdown]
-# The same three rows, in the other order. "dog" has the same output in both sentences, so nothing after this
-# layer can know who bit whom. It holds for any permutation $\Pi$ of the rows of $x$: queries, keys and values
-# are permuted with their tokens, so scores become $\Pi S \Pi^\top$; softmax works row by row, so weights
-# become $\Pi P \Pi^\top$; and $\Pi^\top \Pi = 1$ in
+# The same three rows, in the other order. "dog" has the same output in both sentences, so nothing
+# after this layer can know who bit whom. It holds for any permutation $\Pi$ of the rows of $x$:
+# queries, keys and values are permuted with their tokens, so scores become $\Pi S \Pi^\top$;
+# softmax works row by row, so weights become $\Pi P \Pi^\top$; and $\Pi^\top \Pi = 1$ in
 #
 # $$(\Pi P \Pi^\top)(\Pi V) = \Pi\,(P V).$$
 
@@ -73,10 +73,12 @@ matrices({"dog bites man": out, "man bites dog": swapped}, row_labels=["1st", "2
 largest(swapped - out[order])
 
 # %% [markdown]
-# **A causal mask is a kind of position.** It stays where it is when tokens move: who comes first sees less.
+# **A causal mask is a kind of position.** It stays where it is when tokens move: who comes first
+# sees less.
 #
-# > **Predict first.** With `is_causal=True`, is `layer(x[order])` still `layer(x)[order]`? And if only the
-# > first two tokens trade places, does the output of the last one change? What if a second layer follows?
+# > **Predict first.** With `is_causal=True`, is `layer(x[order])` still `layer(x)[order]`? And if
+# > only the first two tokens trade places, does the output of the last one change? What if a second
+# > layer follows?
 
 
 # %%
@@ -94,20 +96,21 @@ traded = x[[1, 0, 2]][None]
 {n: np.allclose(causal_layers(traded, n)[2], causal_layers(x[None], n)[2]) for n in (1, 2)}
 
 # %% [markdown]
-# One causal layer knows *which* tokens came before, not in which order. But the two tokens that traded places
-# have changed, for each now sees other neighbours; so two layers can tell. Causal language models without
-# any positions do learn something about order (Haviv et al. 2022). Without a mask there is nothing to
-# learn it from.
+# One causal layer knows *which* tokens came before, not in which order. But the two tokens that
+# traded places have changed, for each now sees other neighbours; so two layers can tell. Causal
+# language models without any positions do learn something about order (Haviv et al. 2022). Without
+# a mask there is nothing to learn it from.
 #
 # ## 1. Add it to the tokens: sinusoids
 #
-# Give position $t$ a vector: D/2 clock hands, each with its own speed. Pair $i$ has the frequency $\theta_i$:
+# Give position $t$ a vector: D/2 clock hands, each with its own speed. Pair $i$ has the frequency
+# $\theta_i$:
 #
 # $$p_{t,\,2i} = \sin(t\,\theta_i), \qquad p_{t,\,2i+1} = \cos(t\,\theta_i), \qquad
 # \theta_i = 10000^{-2i/D}$$
 #
-# > **Predict first.** D = 8 gives four pairs with $\theta$ = 1, 0.1, 0.01, 0.001. Which columns will look
-# > constant over ten tokens?
+# > **Predict first.** D = 8 gives four pairs with $\theta$ = 1, 0.1, 0.01, 0.001. Which columns
+# > will look constant over ten tokens?
 
 # %%
 P = sinusoidal_positions(10, D)
@@ -115,7 +118,8 @@ clock = [f"{f} {i}" for i in range(4) for f in ("sin", "cos")]
 matrices({"positions": P}, row_labels=[f"t={t}" for t in range(10)], column_labels=clock)
 
 # %% [markdown]
-# Fast hands tell neighbours apart, slow ones tell far from near. How many tokens one turn takes, for D = 64:
+# Fast hands tell neighbours apart, slow ones tell far from near. How many tokens one turn takes,
+# for D = 64:
 
 # %%
 turn_takes = 2 * np.pi * 10000 ** (2 * np.arange(32) / 64)
@@ -127,8 +131,8 @@ turn_takes.round().astype(int)
 # $$\begin{aligned}\sin(a + b) &= \sin a \cos b + \cos a \sin b\\
 # \cos(a + b) &= \cos a \cos b - \sin a \sin b\end{aligned}$$
 #
-# So $(\sin, \cos)$ at $t + s$ is $(\sin, \cos)$ at $t$ times a 2 x 2 matrix that depends on the shift
-# $s$ and not on $t$. All pairs together are one (D, D) matrix.
+# So $(\sin, \cos)$ at $t + s$ is $(\sin, \cos)$ at $t$ times a 2 x 2 matrix that depends on the
+# shift $s$ and not on $t$. All pairs together are one (D, D) matrix.
 
 
 # %%
@@ -147,26 +151,29 @@ matrices({"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock)
 largest(P[:-3] @ turn(3, D) - P[3:])  # every position, moved on by 3
 
 # %% [markdown]
-# **Dot products depend on the distance.** In each pair $\sin a \sin b + \cos a \cos b = \cos(a - b)$:
+# **Dot products depend on the distance.** In each pair $\sin a \sin b + \cos a \cos b = \cos(a -
+# b)$:
 #
 # $$p_t \cdot p_u = \sum_i \cos\big((t - u)\,\theta_i\big)$$
 #
 # But attention does not compare $p_t$ with $p_u$. Learned maps stand between.
 #
-# > **Predict first.** The left picture is $P P^\top$: constant along each diagonal. The right one is
-# > $(P W_Q)(P W_K)^\top$ with random params. Still constant along diagonals?
+# > **Predict first.** The left picture is $P P^\top$: constant along each diagonal. The right one
+# > is $(P W_Q)(P W_K)^\top$ with random params. Still constant along diagonals?
 
 # %%
 w_q, w_k = rng.normal(size=(2, D, D)) / np.sqrt(D)
 matrices({"P P.T": P @ P.T, "(P w_q) (P w_k).T": (P @ w_q) @ (P @ w_k).T}, shared=False)
 
 # %% [markdown]
-# No. Sinusoids *offer* distances; the model has to learn maps that read them. And since position is added,
-# each score has four parts: for $q = (x + p) W_Q$ and $k = (x' + p') W_K$, with $M = W_Q W_K^\top$,
+# No. Sinusoids *offer* distances; the model has to learn maps that read them. And since position is
+# added, each score has four parts: for $q = (x + p) W_Q$ and $k = (x' + p') W_K$, with $M = W_Q
+# W_K^\top$,
 #
 # $$q\,k^\top = x M x'^\top + x M p'^\top + p M x'^\top + p M p'^\top$$
 #
-# what meets what, what meets where, where meets what, where meets where. Here they are for three tokens:
+# what meets what, what meets where, where meets what, where meets where. Here they are for three
+# tokens:
 
 # %%
 x3, p3, M = x, P[:3], w_q @ w_k.T
@@ -178,9 +185,10 @@ matrices(parts | {"sum": sum(parts.values()), "scores": whole})
 # %% [markdown]
 # ### Backward of an addition
 #
-# `x + P` has the gradient 1 in both. Sinusoids are constants, so the gradient of the sum just passes
-# through to `x`. A *learned* table is the same forward with a second gradient: the table was used once by
-# every sequence of the batch (NumPy's broadcast), so it collects the sum over the batch.
+# `x + P` has the gradient 1 in both. Sinusoids are constants, so the gradient of the sum just
+# passes through to `x`. A *learned* table is the same forward with a second gradient: the table was
+# used once by every sequence of the batch (NumPy's broadcast), so it collects the sum over the
+# batch.
 #
 # $$\bar x = \overline{\mathrm{out}}, \qquad \bar P_t = \sum_b \overline{\mathrm{out}}_{b,t}$$
 #
@@ -206,8 +214,8 @@ add_table_backward(np.ones((3, 4, 5)), tokens, table)[1]
 gradcheck(add_table, add_table_backward, {"x": tokens, "table": table})
 
 # %% [markdown]
-# Rows 4 to 6 got nothing: positions that do not occur in training are never learned, and beyond the last row
-# there is nothing at all. So a learned table sets the longest text that a model can read:
+# Rows 4 to 6 got nothing: positions that do not occur in training are never learned, and beyond the
+# last row there is nothing at all. So a learned table sets the longest text that a model can read:
 
 # %%
 {name: model.context for name, model in CONFIGURATIONS.items() if model.learned_positions}
@@ -215,8 +223,8 @@ gradcheck(add_table, add_table_backward, {"x": tokens, "table": table})
 # %% [markdown]
 # ## 2. Turn queries and keys: RoPE
 #
-# If a shift is a rotation, why not rotate? RoPE (Su et al. 2021) adds nothing to `x`. It takes the finished
-# q and k of each head and turns every pair of features by the angle $t\,\theta_i$:
+# If a shift is a rotation, why not rotate? RoPE (Su et al. 2021) adds nothing to `x`. It takes the
+# finished q and k of each head and turns every pair of features by the angle $t\,\theta_i$:
 #
 # $$\begin{pmatrix} x_1 \\ x_2 \end{pmatrix} \to
 # \begin{pmatrix} \cos a & -\sin a \\ \sin a & \cos a \end{pmatrix}
@@ -232,22 +240,16 @@ line_chart(
 )  # fmt: skip
 
 # %% [markdown]
-# It never gets longer or shorter, whatever the width:
-
-# %%
-z = rng.normal(size=(6, D))
-lengths = [np.linalg.norm(array, axis=-1) for array in (z, rope_forward(z)[0])]
-matrices({"length": np.array(lengths)}, row_labels=["before", "after"])
-
-# %% [markdown]
-# **Scores know distances alone.** Turning back is transposing, and angles add up. For a query at position
-# $m$ and a key at position $n$:
+# It never gets longer or shorter: that is what a rotation is.
+#
+# **Scores know distances alone.** Turning back is transposing, and angles add up. For a query at
+# position $m$ and a key at position $n$:
 #
 # $$\big(R(m\theta)\,q\big)^\top \big(R(n\theta)\,k\big) = q^\top R(m\theta)^\top R(n\theta)\,k
 # = q^\top R\big((n - m)\theta\big)\,k$$
 #
-# > **Predict first.** Five queries and keys at positions 0 to 4. Now (a) everything moves to 1000 to 1004;
-# > (b) only the queries move by 2. Which scores change?
+# > **Predict first.** Five queries and keys at positions 0 to 4. Now (a) everything moves to 1000
+# > to 1004; (b) only the queries move by 2. Which scores change?
 
 # %%
 q, k = rng.normal(size=(2, 5, D))
@@ -267,9 +269,9 @@ matrices({"0 to 4": scores_at(here, here), "(a) both + 1000": both, "(b) queries
 largest(both - scores_at(here, here))
 
 # %% [markdown]
-# **How far does it reach?** Take q and k equal, all ones, so that only position speaks. The score at distance
-# n is $2\sum_i \cos(n\theta_i)$, over $\sqrt{d_k}$. A larger base makes all hands but the first slower; Llama 3 uses 500000
-# for its long texts (Grattafiori et al. 2024, section 3.2).
+# **How far does it reach?** Take q and k equal, all ones, so that only position speaks. The score
+# at distance n is $2\sum_i \cos(n\theta_i)$, over $\sqrt{d_k}$. A larger base makes all hands but
+# the first slower; Llama 3 uses 500000 for its long texts (Grattafiori et al. 2024, section 3.2).
 
 # %%
 distance = np.unique(np.geomspace(1, 4096, 60).astype(int))
@@ -289,12 +291,12 @@ line_chart(
 #
 # ### Which features form a pair? Two layouts
 #
-# The paper pairs neighbours, features 2i and 2i + 1 (*interleaved*). Others pair feature i of the first half
-# with feature i of the second (*halves*); it is the default here. `RopeOptions(interleaved=...)` says which,
-# and `rotary_dim` how many features turn at all.
+# The paper pairs neighbours, features 2i and 2i + 1 (*interleaved*). Others pair feature i of the
+# first half with feature i of the second (*halves*); it is the default here.
+# `RopeOptions(interleaved=...)` says which, and `rotary_dim` how many features turn at all.
 #
-# > **Predict first.** Turned by one position, the interleaved map is a row of 2 x 2 blocks along the
-# > diagonal. Where are the non-zero cells of the other one?
+# > **Predict first.** Turned by one position, the interleaved map is a row of 2 x 2 blocks along
+# > the diagonal. Where are the non-zero cells of the other one?
 
 # %%
 basis, once = np.eye(D), np.ones(D)  # every row of the identity at position 1
@@ -305,18 +307,19 @@ maps = {
 matrices(maps | {"halves, rotary_dim=4": rope_forward(basis, positions=once, rotary_dim=4)[0]})
 
 # %% [markdown]
-# (A row vector is multiplied by this from the right.) Same angles, other places. Permute the features, even
-# ones first, and one map becomes the other:
+# (A row vector is multiplied by this from the right.) Same angles, other places. Permute the
+# features, even ones first, and one map becomes the other:
 
 # %%
 to_halves = np.concatenate([np.arange(0, D, 2), np.arange(1, D, 2)])
 to_halves, np.array_equal(maps["interleaved"][to_halves][:, to_halves], maps["halves"])
 
 # %% [markdown]
-# Now the mistake. Params were trained with one layout and are run with the other. Every shape is right.
+# Now the mistake. Params were trained with one layout and are run with the other. Every shape is
+# right.
 #
-# > **Predict first.** Random q and k, both layouts, all scores. In some cells the two must agree, whatever
-# > q and k are. Which?
+# > **Predict first.** Random q and k, both layouts, all scores. In some cells the two must agree,
+# > whatever q and k are. Which?
 
 # %%
 layouts = {}
@@ -326,15 +329,18 @@ for interleaved in (True, False):
 matrices(layouts | {"difference": layouts["halves"] - layouts["interleaved"]})
 
 # %% [markdown]
-# Only at distance 0, where nothing is turned. So a model loaded in the wrong layout still knows each token, and
-# muddles its neighbours. This is why Llama's params, published interleaved, were permuted for Hugging Face's
-# halves, and why people who compare the two sources are puzzled (transformers #25199).
+# Only at distance 0, where q and k are turned alike. So in a model that is run in the wrong layout,
+# a token's score with itself is right and all others are wrong. This is why Llama's params,
+# published interleaved, were permuted for Hugging Face's halves, and why people who compare the two
+# sources are puzzled (transformers #25199).
 #
-# **The cure:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). Both q and k are then permuted alike,
-# and a dot product does not mind. Within *each head*: a head is a block of d_k columns.
+# **The cure:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). Both q and k are then
+# permuted alike, and a dot product does not mind. Within *each head*: a head is a block of d_k
+# columns.
 #
-# > **Predict first.** Two heads of width 4. Three ways to run interleaved params in halves: as they are; with
-# > all 8 columns reordered, even ones first; with each head's 4 columns reordered. Which output is right?
+# > **Predict first.** Two heads of width 4. Three ways to run interleaved params in halves: as they
+# > are; with all 8 columns reordered, even ones first; with each head's 4 columns reordered. Which
+# > output is right?
 
 # %%
 trained = MultiHeadAttention(D, num_heads=2, rng=2)
@@ -359,14 +365,14 @@ orders = {"as they are": np.arange(D), "whole width": to_halves, "each head": pe
 # %% [markdown]
 # ### Backward: turn the gradient back
 #
-# RoPE is a matrix with no input in it: $\mathrm{out} = R(a)\,x$. So $\bar x = R(a)^\top\,\overline{\mathrm{out}}$,
-# and the transpose of a rotation is the rotation by $-a$:
+# RoPE is a matrix with no input in it: $\mathrm{out} = R(a)\,x$. So $\bar x =
+# R(a)^\top\,\overline{\mathrm{out}}$, and the transpose of a rotation is the rotation by $-a$:
 #
 # $$R(a)^\top R(a) = \begin{pmatrix} \cos^2 a + \sin^2 a & 0 \\ 0 & \sin^2 a + \cos^2 a \end{pmatrix} = 1,
 # \qquad \bar x = R(-a)\,\overline{\mathrm{out}}$$
 
 # %%
-d_out = rng.normal(size=z.shape)
+z, d_out = rng.normal(size=(2, 6, D))
 out, cache = rope_forward(z)
 by_hand, _ = rope_forward(d_out, positions=-np.arange(6))  # forward, at minus the positions
 largest(rope_backward(d_out, cache).d_x - by_hand)
@@ -375,8 +381,8 @@ largest(rope_backward(d_out, cache).d_x - by_hand)
 gradcheck(rope_forward, rope_backward, {"x": rng.normal(size=(2, 3, 5, 4))})
 
 # %% [markdown]
-# > **Predict first.** Somebody forgets the minus sign and turns the gradient *on*. At which positions is `d_x`
-# > still right? Would its length give the mistake away?
+# > **Predict first.** Somebody forgets the minus sign and turns the gradient *on*. At which
+# > positions is `d_x` still right? Would its length give the mistake away?
 
 # %%
 forgot, _ = rope_forward(d_out)
@@ -389,8 +395,8 @@ matrices({"error, by position": off[None], "length, wrong / right": length[None]
 #
 # ### Values are not turned
 #
-# Positions decide who is matched, not what is mixed. If values were turned too, the sum would consist of
-# vectors turned by different angles, and depend on where the whole text stands:
+# Positions decide who is matched, not what is mixed. If values were turned too, the sum would
+# consist of vectors turned by different angles, and depend on where the whole text stands:
 
 # %%
 v = rng.normal(size=(5, D))
@@ -402,16 +408,19 @@ def attend_at(shift, with_values):
     return attention_forward(q_turned, k_turned, v_turned if with_values else v)[0]
 
 
-{turned: largest(attend_at(7, turned) - attend_at(0, turned)) for turned in (False, True)}
+{
+    "values as they are": largest(attend_at(7, False) - attend_at(0, False)),
+    "values turned": largest(attend_at(7, True) - attend_at(0, True)),
+}
 
 # %% [markdown]
-# `False` is a rounding error, `True` is not.
+# The first is a rounding error, the second is not.
 #
 # ### In a KV cache keys are stored turned
 #
-# A key's angle depends on its own position and on nothing else. So it is turned once, when it arrives, and kept
-# as it is. A new query is turned by *its* position: the number of tokens before it. Watch a seventh token
-# being decoded.
+# A key's angle depends on its own position and on nothing else. So it is turned once, when it
+# arrives, and kept as it is. A new query is turned by *its* position: the number of tokens before
+# it. Watch a seventh token being decoded.
 
 # %%
 x7, rope = 3 * rng.normal(size=(1, 7, D)), RopeOptions()
@@ -423,8 +432,8 @@ with trace() as decoded:
 decoded
 
 # %% [markdown]
-# `k_new_rotated` is what was appended. The result equals the last row of a pass over all seven, and of a pass of
-# one query that is told where it stands, by `q_offset`:
+# `k_new_rotated` is what was appended. The result equals the last row of a pass over all seven, and
+# of a pass of one query that is told where it stands, by `q_offset`:
 
 # %%
 whole, _ = multi_head_attention_forward(x7, is_causal=True, **options)
@@ -437,22 +446,24 @@ largest(last - whole[:, 6:]), largest(last - told)
 
 # %%
 forgot, wrong = multi_head_attention_forward(x7[:, 6:], x7, **options)  # q_offset=0
-heads = np.concatenate([cache.weights[0], wrong.attention.weights[0]])  # 0, 1 right; 2, 3 wrong
-weights_by_head(heads, ["token 6"], [f"key {j}" for j in range(7)])
+shown = {"weights": cache.weights[0, :, 0], "query at position 0": wrong.attention.weights[0, :, 0]}
+matrices(shown, row_labels=["head 0", "head 1"], column_labels=[f"key {j}" for j in range(7)])
 
 # %% [markdown]
-# Heads 2 and 3 are heads 0 and 1 with the query turned as if it stood at the beginning. The first call, into an
-# empty cache, does start at 0: a test that decodes one token sees nothing.
+# The right weights, and those of a query that is turned as if it stood at the beginning. The first
+# call, into an empty cache, does start at 0: a test that decodes one token, and no more, sees
+# nothing.
 #
 # ## 3. Add it to the scores: ALiBi
 #
-# ALiBi (Press et al. 2022) leaves tokens, q and k alone. Each head subtracts from its scores a number that
-# grows with the distance, with a slope of its own:
+# ALiBi (Press et al. 2022) leaves tokens, q and k alone. Each head subtracts from its scores a
+# number that grows with the distance, with a slope of its own (in the paper for causal attention, j
+# <= i):
 #
 # $$\mathrm{bias}_{h,i,j} = -m_h\,|i - j|, \qquad m_h = 2^{-8h/H}, \quad h = 1 \dots H$$
 #
-# > **Predict first.** With H = 4 the slopes are 1/4, 1/16, 1/64, 1/256. By which factor does head 1's weight
-# > fall with each token of distance, all else equal? And head 4's?
+# > **Predict first.** With H = 4 the slopes are 1/4, 1/16, 1/64, 1/256. By which factor does head
+# > 1's weight fall with each token of distance, all else equal? And head 4's?
 
 # %%
 H = 4
@@ -464,18 +475,19 @@ bias = alibi_bias(H, 6)
 matrices({f"slope 1/{1 / slope:.0f}": bias[h] for h, slope in enumerate(slopes)})
 
 # %% [markdown]
-# One head is near-sighted, the last one hardly sees a difference. The bias has no batch axis and no params.
+# One head is near-sighted, the last one hardly sees a difference. The bias has no batch axis and no
+# params.
 #
 # ### Backward of a bias
 #
-# Scores plus bias: the gradient of the bias is that of the scores, **summed over every axis along which the
-# bias was broadcast**. Here that is the batch.
+# Scores plus bias: the gradient of the bias is that of the scores, **summed over every axis along
+# which the bias was broadcast**. Here that is the batch.
 
 # %%
 B, T, d_k = 2, 6, 3
 q4, k4, v4 = rng.normal(size=(3, B, H, T, d_k))
-out, cache = attention_forward(q4, k4, v4, bias=bias)
 with trace() as back:
+    out, cache = attention_forward(q4, k4, v4, bias=bias)
     grads = attention_backward(rng.normal(size=out.shape), cache)
 back
 
@@ -483,37 +495,21 @@ back
 grads.d_bias.shape, largest(grads.d_bias - back["d_scores"].sum(axis=0))
 
 # %% [markdown]
-# And then? The bias was made of constants, so nobody takes this gradient; q, k and v get theirs as if the bias
-# were not there. If you *wanted* to learn the slopes, the chain rule goes one step on,
-# $\bar m_h = -\sum_{i,j} \bar b_{h,i,j}\,|i - j|$, and one number per head is all that is left:
-
-# %%
-apart = np.abs(np.arange(T)[:, None] - np.arange(T))
-
-
-def with_slopes(slopes):
-    return attention_forward(q4, k4, v4, bias=-slopes[:, None, None] * apart)
-
-
-def with_slopes_backward(d_out, cache):
-    return (-(attention_backward(d_out, cache).d_bias * apart).sum(axis=(1, 2)),)
-
-
-gradcheck(with_slopes, with_slopes_backward, {"slopes": slopes})
-
-# %% [markdown]
-# Press et al. tried learned slopes and kept the constants (section 3). T5 (Raffel et al. 2020, section 2.1)
-# does learn a bias: a number for each head and distance, far distances sharing one. There `d_bias` is
-# summed along each diagonal into that table.
+# And then? The bias was made of constants, so nobody takes this gradient; q, k and v get theirs as
+# if the bias were not there.
+#
+# Press et al. tried learned slopes and kept the constants (section 3). T5 (Raffel et al. 2020, section
+# 2.1) does learn a bias: a number for each head and distance, far distances sharing one. There
+# `d_bias` is summed over all cells of a distance, into that table.
 #
 # ## One question to all three
 #
-# Where does a head look if **all tokens are the same**, so that q and k are equal everywhere? Whatever is not
-# uniform then comes from positions.
+# Where does a head look if **all tokens are the same**, so that q and k are equal everywhere?
+# Whatever is not uniform then comes from positions.
 #
-# > **Predict first.** Four heads: 0 without positions, 1 sinusoids (q = k = p), 2 RoPE (q = k = ones),
-# > 3 ALiBi with slope 1/4. All but head 0 look nearby. One of them falls steadily with distance; the other
-# > two rise again. At which distance, and why there?
+# > **Predict first.** Four heads: no positions; sinusoids (q = k = p); RoPE (q = k = ones); ALiBi
+# > with slope 1/4. All but the first look nearby. One of them falls steadily with distance; the
+# > other two rise again. At which distance, and why there?
 
 # %%
 T, d_k = 10, 16
@@ -522,12 +518,14 @@ turned, P = rope_forward(same)[0], sinusoidal_positions(T, d_k)
 q = np.stack([same, P, turned, same])[None]  # (1, 4, T, d_k): a head for each way
 bias = np.stack([no_bias, no_bias, no_bias, alibi_bias(4, T)[0]])
 _, cache = attention_forward(q, q, same[None, None].repeat(4, axis=1), bias=bias)
-weights_by_head(cache.weights, [f"{t}" for t in range(T)])
+ways = ["no positions", "sinusoids", "RoPE", "ALiBi"]
+weights_by_head(cache.weights, [f"{t}" for t in range(T)], head_names=ways)
 
 # %% [markdown]
-# Head 0 is uniform: it cannot know better. Heads 1 and 2 rise again at distances of 6 and 7: their fastest hand
-# comes round after $2\pi \approx 6.28$ tokens. ALiBi falls steadily. In all three the pattern moves along with
-# the query; at the edges it is shared out among fewer keys.
+# Without positions a head is uniform: it cannot know better. Sinusoids and RoPE rise again at
+# distances of 6 and 7: their fastest hand comes round after $2\pi \approx 6.28$ tokens. ALiBi falls
+# steadily. In all three the pattern moves along with the query; at the edges it is shared out among
+# fewer keys.
 #
 # The three ways side by side:
 #
@@ -541,14 +539,15 @@ weights_by_head(cache.weights, [f"{t}" for t in range(T)])
 #
 # ## A positional head, by hand
 #
-# Trained models have heads that attend to the previous token or to the next, whatever the tokens are (Clark et
-# al. 2019 in BERT; Voita et al. 2019 in translation). We have all that it takes to make one. A query should match
-# the key whose position is one less, so turn it back by one:
+# Trained models have heads that attend to the previous token or to the next, whatever the tokens
+# are (Clark et al. 2019 in BERT; Voita et al. 2019 in translation). We have all that it takes to
+# make one. A query should match the key whose position is one less, so turn it back by one:
 #
 # $$q_i = p_i\,\mathrm{turn}(-1) = p_{i-1}, \qquad k_j = p_j$$
 #
-# `turn(-1)` is a matrix, so it can be `w_q`. Put content into the first 16 columns and positions into the last
-# 16, let `w_q` and `w_k` read positions alone, and make three heads: previous, same, next.
+# `turn(-1)` is a matrix, so it can be `w_q`. Put content into the first 16 columns and positions
+# into the last 16, let `w_q` and `w_k` read positions alone, and make three heads: previous, same,
+# next. (The factor 60 makes the weights sharp.)
 
 # %%
 text = tokenize("The animal didn't cross the street because it was too tired")
@@ -563,15 +562,16 @@ pick = np.tile(np.eye(2 * d, d), (1, 3))  # values: the content
 heads = MultiHeadParams(reads["w_q"], None, reads["w_k"], None, pick, None, pick.T, None)
 
 # %% [markdown]
-# > **Predict first.** Query 0 has no previous token, the last has no next one. Where will they look?
+# > **Predict first.** Query 0 has no previous token, the last has no next one. Where will they
+# > look?
 
 # %%
 out, cache = multi_head_attention_forward(x, params=heads, num_heads=3)
-weights_by_head(cache.attention.weights, text)
+weights_by_head(cache.attention.weights, text, head_names=["previous", "same", "next"])
 
 # %% [markdown]
-# To the nearest there is: themselves. A softmax has to spend its weight somewhere. Now check the claim that the
-# head is blind to content: other words, the same weights.
+# To the nearest there is: themselves. A softmax has to spend its weight somewhere. Now check the
+# claim that the head is blind to content: other words, the same weights.
 
 # %%
 other = x.copy()
@@ -589,28 +589,15 @@ _, causal = multi_head_attention_forward(x, params=heads, num_heads=3, is_causal
 causal.attention.weights[0].argmax(axis=-1)  # (H, T): the key with most weight
 
 # %% [markdown]
-# At itself: the next token is hidden, so heads 1 and 2 now agree everywhere. Next-token heads need attention
-# that looks both ways, as in BERT.
-#
-# RoPE makes the same head with less: a constant query, turned back by one. And it works anywhere, since only the
-# distance counts.
-
-# %%
-same = np.full((T, d), 4.0)
-previous = {}
-for start in (0, 5000):
-    positions = start + np.arange(T)
-    q, _ = rope_forward(same, positions=positions - 1)
-    k, _ = rope_forward(same, positions=positions)
-    previous[start] = attention_forward(q, k, same)[1].weights
-previous[0].argmax(axis=-1), largest(previous[5000] - previous[0])
+# At itself: the next token is hidden, so "same" and "next" (rows 1 and 2) now agree. Next-token
+# heads need attention that looks both ways, as in BERT.
 
 # %% [markdown]
 # ## Exercise: rotate, and rotate back
 #
-# Write RoPE in the *halves* layout: feature i forms a pair with feature i + d/2, and pair i turns by
-# `position * base ** (-2 * i / d)`. Positions are given and need not be 0, 1, 2, ... The check compares both with
-# the library, then runs a gradient check on your pair.
+# Write RoPE in the *halves* layout: feature i forms a pair with feature i + d/2, and pair i turns
+# by `position * base ** (-2 * i / d)`. Positions are given and need not be 0, 1, 2, ... The check
+# compares both with the library, then runs a gradient check on your pair.
 
 
 # %% tags=["exercise"]
@@ -632,10 +619,18 @@ actual = {"out": my_rope(x, positions, 100.0), "d_x": my_rope_backward(d_out, po
 expected = {"out": right, "d_x": rope_backward(d_out, cache).d_x}
 report = compare(actual, expected)
 display(report)
+
+
+def your_forward(x):
+    return my_rope(x, positions, 100.0)
+
+
+def your_backward(d_out, x):
+    return (my_rope_backward(d_out, positions, 100.0),)
+
+
 if report:
-    forward = partial(my_rope, positions=positions, base=100.0)
-    backward = partial(my_rope_backward, positions=positions, base=100.0)
-    display(gradcheck(forward, lambda g, x: (backward(g),), {"x": x}))
+    display(gradcheck(your_forward, your_backward, {"x": x}))
 for name in [row.name for row in report.rows if not row.passed][:1]:
     if np.shape(actual[name]) == x.shape:  # one head of one sequence
         seen = {"expected": expected[name][0, 0], "actual": actual[name][0, 0]}
@@ -644,16 +639,19 @@ for name in [row.name for row in report.rows if not row.passed][:1]:
 # %% [markdown]
 # ## Summary
 #
-# - Attention without positions permutes its outputs with its inputs. A causal mask breaks that, a little.
-# - Sinusoids: a shift is a rotation of each pair. Added to `x`; gradients pass through, a learned table gets
-#   the sum over the batch.
-# - RoPE rotates q and k of every head: scores depend on the distance, lengths stay. Backward rotates by minus
-#   the angle. Values stay as they are; a KV cache holds turned keys, and queries start at `q_offset`.
-# - Two layouts, one map: permute the columns of `w_q` and `w_k` within each head. Mixed up, only the diagonal is right.
+# - Attention without positions permutes its outputs with its inputs. A causal mask breaks that, a
+#   little.
+# - Sinusoids: a shift is a rotation of each pair. Added to `x`; gradients pass through, a learned
+#   table gets the sum over the batch.
+# - RoPE rotates q and k of every head: scores depend on the distance, lengths stay. Backward
+#   rotates by minus the angle. Values stay as they are; a KV cache holds turned keys, and queries
+#   start at `q_offset`.
+# - Two layouts, one map: permute the columns of `w_q` and `w_k` within each head. Mixed up, only
+#   the diagonal is right.
 # - ALiBi subtracts slope times distance. `d_bias` is `d_scores`, summed over the broadcast axes.
 #
-# **In the code:** `sinusoidal_positions`, `alibi_bias` in `mha_numpy/core/positions.py`; `rope_forward` and
-# `rope_backward` in `mha_numpy/core/rope.py`. Derivation: docs/rope.md.
+# **In the code:** `sinusoidal_positions`, `alibi_bias` in `mha_numpy/core/positions.py`;
+# `rope_forward` and `rope_backward` in `mha_numpy/core/rope.py`. Derivation: docs/rope.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.5; Su et al. 2021, *RoFormer*,
 # sections 3.2 and 3.4; Press et al. 2022, *Train Short, Test Long*, section 3; Haviv et al. 2022, *Transformer

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 12 · What it costs
 #
-# "H heads cost the same as one" is said of multi-head attention, and so is "it costs more". Both are in many
-# texts, some have both. Here we count: params, operations, numbers in memory; we measure on your
-# machine what counting cannot tell; and we compute attention without ever holding its weights.
+# "H heads cost the same as one" is said of multi-head attention, and so is "it costs more"; some
+# texts say both. Here we count params, operations and numbers in memory, we measure on your machine
+# what counting cannot tell, and we compute attention without ever holding its weights.
 #
 # **You will learn**
 #
@@ -26,9 +26,10 @@ import numpy as np
 from mha_numpy import attention_backward, attention_forward, softmax_forward, split_heads
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
-from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
+from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters
 from mha_numpy.draw import bar_chart, kernel_blocks, line_chart, matrices
 from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
 rng = np.random.default_rng(0)
@@ -36,8 +37,9 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## Params: $4D^2$, whatever H is
 #
-# Four maps: `w_q`, `w_k`, `w_v` of shape (D, H·d_k), `w_o` of shape (H·d_k, D). With d_k = D / H, the heads
-# *share out* the D columns instead of adding to them: each map is D x D, and a bias has D numbers.
+# Four maps: `w_q`, `w_k`, `w_v` of shape (D, H·d_k), `w_o` of shape (H·d_k, D). With d_k = D / H,
+# the heads *share out* the D columns instead of adding to them: each map is D x D, and a bias has D
+# numbers.
 #
 # $$3D^2 + D^2 = 4D^2 \quad (+\,4D \text{ biases})$$
 #
@@ -50,13 +52,11 @@ def size_of(layer):
 
 
 divisors = [H for H in range(1, 25) if 24 % H == 0]
-{H: size_of(MultiHeadAttention(24, H)) for H in divisors}
-
-# %%
-4 * 24**2 + 4 * 24
+{H: size_of(MultiHeadAttention(24, H)) for H in divisors}, 4 * 24**2 + 4 * 24
 
 # %% [markdown]
-# The rule needs H·d_k = D and keys and values for every head. Two ways out of it: wider heads, and shared keys.
+# The rule needs H·d_k = D and keys and values for every head. Two ways out of it: wider heads, and
+# shared keys.
 
 # %%
 {
@@ -66,13 +66,15 @@ divisors = [H for H in range(1, 25) if 24 % H == 0]
 }
 
 # %% [markdown]
-# `count_parameters` does this for whole models, and may be checked: their authors published the totals. Counted,
-# and how far from published (a paper that says 175 billion has rounded):
+# `count_parameters` does this for whole models, and may be checked: their authors published the
+# totals. Counted, and how far from published (a paper that says 175 billion has rounded):
 
 # %%
+rows = []
 for name, model in CONFIGURATIONS.items():
     total, known = count_parameters(model).total, model.published
-    print(f"{name:12} {total:16,} {total - known:+14,.0f} {total / known - 1:+.2%}")
+    rows.append([name, f"{total:,}", f"{total - known:+,.0f}", f"{total / known - 1:+.2%}"])
+Table("Params", ["model", "counted", "counted - published", "off by"], rows)
 
 # %% [markdown]
 # How much of a model is attention at all? Between a tenth and a third; shared keys make it less.
@@ -95,8 +97,8 @@ bar_chart(share, title="Attention's share of all params", unit="percent")
 # | q k^T | H times (T, d_k) x (d_k, T) | $H \cdot 2T^2 d_k = 2T^2D$ |
 # | weights v | H times (T, T) x (T, d_k) | $H \cdot 2T^2 d_k = 2T^2D$ |
 #
-# So a layer takes $8BTD^2$ for projections and $4BT^2D$ for scores and mix. Let us see whether `count_flops`
-# says the same of GPT-2's twelve layers:
+# So a layer takes $8BTD^2$ for projections and $4BT^2D$ for scores and mix. Let us see whether
+# `count_flops` says the same of GPT-2's twelve layers:
 
 # %%
 gpt_2 = CONFIGURATIONS["gpt-2"]
@@ -109,8 +111,8 @@ counted.projections == L * 8 * B * T * D**2, counted.scores + counted.mix == L *
 #
 # $$8BTD^2 = 4BT^2D \quad\Longleftrightarrow\quad T = 2D$$
 #
-# > **Predict first.** GPT-2 has D = 768 and reads up to 1024 tokens. "Attention is quadratic": at its full
-# > length, what takes more operations, the projections or scores and mix?
+# > **Predict first.** GPT-2 has D = 768 and reads up to 1024 tokens. "Attention is quadratic": at
+# > its full length, what takes more operations, the projections or scores and mix?
 
 # %%
 lengths = 2 ** np.arange(5, 15)
@@ -129,19 +131,22 @@ line_chart(
 # %%
 for T in (1024, 2 * D):
     f = count_flops(gpt_2, T)
-    quadratic, forward = (f.scores + f.mix) / f.projections, f.feed_forward / f.projections
-    print(f"T={T}: scores and mix {quadratic:.3f}, feed-forward {forward:.0f} x the projections")
+    quadratic, feed_forward = (f.scores + f.mix) / f.projections, f.feed_forward / f.projections
+    print(f"T={T}: scores and mix {quadratic:.3f}, feed-forward {feed_forward:.0f} x projections")
 
 # %% [markdown]
-# The projections: the quadratic part is two thirds of them at 1024, and equal at 1536 = 2D. Beside the feed-forward
-# it is smaller still. The square wins in the end, though:
+# The projections: the quadratic part is two thirds of them at 1024, and equal at 1536 = 2D. Beside
+# the feed-forward it is smaller still. The square wins in the end, though:
 
 # %%
-for name in ("gpt-2", "gpt-3", "llama-3-8b"):
+rows = []
+for name in ("gpt-2", "llama-3-8b", "gpt-3"):
     model = CONFIGURATIONS[name]
-    parts = {T: count_flops(model, T) for T in (1024, 8192, 131072)}
-    shares = {T: f"{(f.scores + f.mix) / f.total:.0%}" for T, f in parts.items()}
-    print(f"{name:11} D={model.embed_dim:<6} share of scores and mix at T: {shares}")
+    parts = [count_flops(model, T) for T in (1024, 8192, 131072)]
+    shares = [f"{(f.scores + f.mix) / f.total:.0%}" for f in parts]
+    rows.append([name, str(model.embed_dim), *shares])
+columns = ["model", "D", "T = 1024", "8192", "131072"]
+Table("Share of scores and mix in all operations", columns, rows)
 
 # %% [markdown]
 # Backward makes two products of each: one for each factor's gradient.
@@ -152,8 +157,8 @@ count_flops(gpt_2, 1024, backward=True).total / count_flops(gpt_2, 1024).total
 # %% [markdown]
 # ## H heads cost the same: true for products
 #
-# > **Predict first.** GPT-2 with 1, 2, 3, ... 768 heads, d_k = 768 / H each. Which of projections, scores, mix
-# > change?
+# > **Predict first.** GPT-2 with 1, 2, 3, ... 768 heads, d_k = 768 / H each. Which of projections,
+# > scores, mix change?
 
 
 # %%
@@ -165,8 +170,8 @@ divisors = [H for H in range(1, D + 1) if D % H == 0]
 {count_flops(with_heads(gpt_2, H), 1024).attention for H in divisors}  # a set: all the counts
 
 # %% [markdown]
-# One number for all 18 of them. One (T, T) product over D features, or H of them over D / H: the sum has the
-# same length. This is the argument in Vaswani et al. 2017, section 3.2.2.
+# One number for all 18 of them. One (T, T) product over D features, or H of them over D / H: the
+# sum has the same length. This is the argument in Vaswani et al. 2017, section 3.2.2.
 #
 # | | one head | H heads |
 # |---|---|---|
@@ -176,7 +181,7 @@ divisors = [H for H in range(1, D + 1) if D % H == 0]
 #
 # ## ... and false for everything between the products
 #
-# Each head has a (T, T) array of its own: scores, exponentials, weights. Watch the bytes.
+# Each head has a (T, T) array of its own: scores, exponentials, weights. Recorded, in bytes:
 
 
 # %%
@@ -187,16 +192,15 @@ def record(H, T=64, D=48):
     return t
 
 
-record(1)
-
-# %%
-record(8)
+pairs = zip(record(1), record(8), strict=True)
+rows = [[one.name, *(f"{s.array.nbytes:,}" for s in (one, eight))] for one, eight in pairs]
+Table("Bytes, T = 64, D = 48", ["array", "H = 1", "H = 8"], rows)
 
 # %% [markdown]
-# q, k, v and heads have the same size as before; `scores` and `weights` have eight times as many bytes.
+# q, k, v and heads stay as they were; `scores` and `weights` grow by eight.
 #
-# > **Predict first.** From which T on is the array of weights, H·T·T numbers, larger than the tokens themselves,
-# > T·D numbers? Answer for D = 768 and H = 12 before you look.
+# > **Predict first.** From which T on is the array of weights, H·T·T numbers, larger than the
+# > tokens themselves, T·D numbers? Answer for D = 768 and H = 12 before you look.
 
 # %%
 lengths = 2 ** np.arange(3, 14)
@@ -212,29 +216,20 @@ line_chart(
 )  # fmt: skip
 
 # %% [markdown]
-# $H T^2 = T D$ gives $T = D / H = d_k$: 64 tokens. That is hardly a long text. The number of exponentials
-# is the same $H T^2$, and a plain implementation reads and writes such an array several times. For a
-# known model at its full length, one layer, one sequence, 2 bytes a number:
-
-# %%
-llama = CONFIGURATIONS["llama-3-8b"]
-weights = {T: 2 * llama.num_heads * T**2 / 2**20 for T in (1024, llama.context)}
-tokens = {T: 2 * T * llama.embed_dim / 2**20 for T in weights}
-bar_chart(
-    {f"weights, T={T}": size for T, size in weights.items()}, title="A layer of Llama 3 8B",
-    unit="MiB", against={f"weights, T={T}": size for T, size in tokens.items()},
-    against_label="tokens (T, D)",
-)  # fmt: skip
-
-# %% [markdown]
+# $H T^2 = T D$ gives $T = D / H = d_k$: 64 tokens. That is hardly a long text. The number of
+# exponentials is the same $H T^2$, and a plain implementation reads and writes such an array
+# several times.
+#
 # ### Measured
 #
-# The same D, cut into more and more heads, in NumPy on your machine. Times are noisy: other programs, clock rates,
-# caches. So all are measured many times, in turns. Noise only ever adds, so the fastest run tells most; the
-# middle one tells how noisy it was. The operations of the products are the same in every row.
+# The same D, cut into more and more heads, in NumPy on your machine. Times are noisy: other
+# programs, clock rates, caches. So all are measured many times, in turns. Noise only ever adds, so
+# the fastest run tells most; the middle one tells how noisy it was. Operations of the products are
+# the same in every row.
 #
-# > **Predict first.** T = 256, D = 256. A cell of the scores costs $2 d_k$ multiply-adds (scores and mix) and one
-# > exponential. How many multiply-adds is that for one head, and for 64? How much longer will 64 heads take?
+# > **Predict first.** T = 256, D = 256. A cell of the scores costs $2 d_k$ multiply-adds (scores
+# > and mix) and one exponential. How many multiply-adds is that for one head, and for 64? How much
+# > longer will 64 heads take?
 
 
 # %%
@@ -255,35 +250,32 @@ def attend_with(H, T=256, D=256):
 
 
 # %%
-measured = seconds({H: attend_with(H) for H in (1, 4, 16, 64)})
+measured, rows = seconds({H: attend_with(H) for H in (1, 4, 16, 64)}), []
 for H, times in measured.items():
-    told = f"fastest {1e3 * times[0]:7.2f} ms, middle {1e3 * times[7]:7.2f} ms"
     ratio = times[0] / measured[1][0]
-    print(f"H={H:<3} {told}; {ratio:5.1f} x one head; {2 * 256 // H:3} multiply-adds an exp")
+    numbers = [f"{1e3 * t:.2f}" for t in (times[0], times[7])]
+    rows.append([str(H), str(2 * 256 // H), *numbers, f"{ratio:.1f}"])
+columns = ["H", "multiply-adds an exp", "fastest, ms", "middle, ms", "fastest / one head"]
+Table("On your machine", columns, rows)
 
 # %% [markdown]
-# Not the same: 64 heads compute and move 64 times as many exponentials, for the same multiply-adds. Both
-# half-truths are settled: **products the same, softmax H times, the weights' memory H times.**
+# Not the same: 64 heads compute and move 64 times as many exponentials, for the same multiply-adds.
+# Both half-truths are settled: **products the same, softmax H times, the weights' memory H times.**
 #
 # ## How many heads?
 #
 # ### What known models do
 #
-# From the library's data, which have their sources:
+# From the library's data; `CONFIGURATIONS[name].source` has the paper of each.
 
 # %%
-print("model             D    H  H_kv  d_k    L  D/H  variant")
-for name, m in CONFIGURATIONS.items():
-    sizes = f"{m.embed_dim:6} {m.num_heads:4} {m.num_kv_heads:5} {m.head_dim:4} {m.num_layers:4}"
-    print(f"{name:12} {sizes} {m.embed_dim / m.num_heads:4.0f}  {m.variant}")
-
-# %%
-for name, model in CONFIGURATIONS.items():
-    print(f"{name:12} {model.source}")
+sizes = ("embed_dim", "num_layers", "num_heads", "num_kv_heads", "head_dim", "variant")
+rows = [[m.name, *(str(getattr(m, size)) for size in sizes)] for m in CONFIGURATIONS.values()]
+Table("Known models", ["model", "D", "L", "H", "H_kv", "d_k", "variant"], rows)
 
 # %% [markdown]
-# > **Predict first.** It is often said that d_k is 64 to 128 "regardless of model size". Find the exception
-# > above. And does H·d_k = D hold for all?
+# > **Predict first.** It is often said that d_k is 64 to 128 "regardless of model size". Find the
+# > exception above. And does H·d_k = D hold for all?
 
 # %%
 outside = {name: m.head_dim for name, m in CONFIGURATIONS.items() if not 64 <= m.head_dim <= 128}
@@ -291,33 +283,35 @@ uneven = {n: m for n, m in CONFIGURATIONS.items() if m.num_heads * m.head_dim !=
 outside, {name: (m.num_heads * m.head_dim, m.embed_dim) for name, m in uneven.items()}
 
 # %% [markdown]
-# So the width of a head is nearly constant, and **the number of heads follows from it: H = D / 64 or D / 128.**
-# From the narrowest model here to the widest, D grows from 768 to 18432, and d_k from 64 to 256.
+# PaLM is the exception to both. In the others the width of a head is 64 or 128, and **the number of
+# heads follows from it: H = D / 64 or D / 128.** D grows 24-fold in this table, d_k fourfold at
+# most.
 #
 # ### Rules of thumb, beside the data
 #
-# One table in circulation recommends 4 to 8 heads below 100 million params, 8 to 16 up to a billion, 16 to 96
-# above. Which models keep to it?
+# One table in circulation recommends 4 to 8 heads below 100 million params, 8 to 16 up to a
+# billion, 16 to 96 above. Which models do *not* keep to it?
 
 # %%
 bands = {1e8: (4, 8), 1e9: (8, 16), float("inf"): (16, 96)}
+beside = {}
 for name, m in CONFIGURATIONS.items():
     low, high = next(band for limit, band in bands.items() if m.published < limit)
-    verdict = "yes" if low <= m.num_heads <= high else "NO"
-    advice = f"{m.published / 1e9:7.2f} G params: {low:2} to {high:2}"
-    print(f"{name:12} {advice}; has {m.num_heads:3}: {verdict}")
+    if not low <= m.num_heads <= high:
+        beside[name] = m.num_heads
+beside
 
 # %% [markdown]
-# It fits all but one, and says little: "16 to 96" covers 32 for 7 billion params and 48 for 540 billion. The
-# table has no model below 100 million to test its first line on. (The original Transformer, 65 million, has 8
-# heads: Vaswani et al. 2017, table 3.) Dividing D by 64 or 128 is the better rule.
+# It fits all but one, and says little: "16 to 96" covers 32 for Llama 2 7B and 48 for PaLM 540B.
+# (None of ours is below 100 million. The original Transformer, 65 million, has 8 heads: Vaswani et
+# al. 2017, table 3.) Dividing D by 64 or 128 is the better rule.
 #
 # ### Too many: heads too narrow
 #
 # Scores of a head are a product of (T, d_k) and (d_k, T). Such a matrix has a rank of d_k at most.
 #
-# > **Predict first.** T = 32, D = 32. Scores of one head, as H goes 1, 2, 4, ... 32: their rank? And the rank of
-# > the weights, after softmax?
+# > **Predict first.** T = 32, D = 32. Scores of one head, as H goes 1, 2, 4, ... 32: their rank?
+# > And the rank of the weights, after softmax?
 
 
 # %%
@@ -337,11 +331,12 @@ line_chart(
 )  # fmt: skip
 
 # %% [markdown]
-# Scores: D / H exactly. Weights: more, softmax bends them. So a low rank does not mean that a narrow head can do
-# nothing; it means that it cannot do *everything*. How much? Take an arbitrary pattern of weights as target.
-# Its logarithm is the scores that would give it. Keep the best rank-r part of those scores (by singular
-# values), and see how far the weights are off. (Another choice of scores might do a little better; this
-# is an upper bound.)
+# Scores: D / H exactly. Weights: more, since softmax bends them. (That only 14 are counted at d_k =
+# 1 is rounding: the other singular values are too small to see.) So a low rank does not mean that a
+# narrow head can do nothing; it means that it cannot do *everything*. How much? Take an arbitrary
+# pattern of weights as target. Its logarithm is the scores that would give it. Keep the best rank-r
+# part of those scores (by singular values), and see how far the weights are off. (Another choice of
+# scores might do a little better; this is an upper bound.)
 
 # %%
 target, _ = softmax_forward(np.random.default_rng(2).normal(size=(32, 32)) * 2)
@@ -356,9 +351,10 @@ line_chart(
 )  # fmt: skip
 
 # %% [markdown]
-# A head of width 1 puts most of its weight elsewhere; one as wide as the text can have any pattern. Bhojanapalli
-# et al. 2020 call this the low-rank bottleneck. Patterns with a rule do not need that: a previous-token head
-# (notebook 11) needs one pair of features, points on a circle.
+# Made in this way, a head of width 1 puts most of its weight elsewhere; one as wide as the text can
+# have any pattern. Bhojanapalli et al. 2020 call this the low-rank bottleneck. Patterns with a rule
+# do not need so much: a previous-token head (notebook 11) needs one pair of features, points on a
+# circle.
 
 # %%
 angle = 2 * np.pi * np.arange(32) / 32
@@ -369,10 +365,12 @@ weights.argmax(axis=-1)  # query 0 wraps around to key 31
 # %% [markdown]
 # ### Too few: too few distributions
 #
-# H heads give a query H rows of weights. One head that wants two things gets their mixture, and the mixture of the
-# values cannot be taken apart again. Query: "read token 1 and token 3". With one head, half and half.
+# H heads give a query H rows of weights. One head that wants two things gets their mixture, and the
+# mixture of the values cannot be taken apart again. Query: "read token 1 and token 3". With one
+# head, half and half.
 #
-# > **Predict first.** Tokens 1 and 3 trade their values. Does the output of one head notice? Of two heads?
+# > **Predict first.** Tokens 1 and 3 trade their values. Does the output of one head notice? Of two
+# > heads?
 
 # %%
 values = np.array([0.0, 5.0, 0.0, 7.0, 0.0])
@@ -388,12 +386,13 @@ matrices(told, row_labels=["before", "traded"])
 # %% [markdown]
 # ### Pruning
 #
-# Trained heads are not equally useful. Michel et al. 2019 removed up to about 20 % of the heads of a translation
-# model and 40 % of BERT's at test time without a noticeable loss (section 4; the task for BERT was MNLI, one of
-# GLUE's nine). What would that save? The cost of *attention* falls in proportion; the model's does not.
+# Trained heads are not equally useful. Michel et al. 2019 removed up to about 20 % of the heads of
+# a translation model and 40 % of BERT's at test time without a noticeable loss (section 4; the task
+# for BERT was MNLI, one of GLUE's nine). What would that save? The cost of *attention* falls in
+# proportion; the model's does not.
 #
-# > **Predict first.** BERT-base with 9 of 12 heads in every layer, T = 512. What is left of attention's
-# > operations, and of all?
+# > **Predict first.** BERT-base with 9 of 12 heads in every layer, T = 512. What is left of
+# > attention's operations, and of all?
 
 # %%
 bert = CONFIGURATIONS["bert-base"]
@@ -404,8 +403,8 @@ left = {"attention's operations": less.attention / full.attention}
 left | {"all operations": less.total / full.total, "all params": params}
 
 # %% [markdown]
-# DistilBERT (Sanh et al. 2019), sometimes named in this context as a model with fewer heads, has all 12 of them in each
-# layer. It has half the *layers*, and no segment vectors and no pooler:
+# DistilBERT (Sanh et al. 2019), sometimes named in this context as a model with fewer heads, has
+# all 12 of them in each layer. It has half the *layers*, and no segment vectors and no pooler:
 
 # %%
 distilbert = replace(bert, num_layers=6, others=2 * 768)  # what is left: the embedding norm
@@ -417,36 +416,25 @@ smaller, 1 - smaller / count_parameters(bert).total
 #
 # ## The KV cache
 #
-# While a text is generated, keys and values of all tokens are kept: $2\,L\,H_{kv}\,d_k$ numbers a token. H does not
-# occur in it, H_kv does (notebook 10 has the details). When does the cache outgrow the model itself?
-
-# %%
-names = ("gpt-3", "llama-2-7b", "llama-3-8b", "llama-3-70b")
-outgrown = {}
-for model in map(CONFIGURATIONS.get, names):
-    texts = 2 * count_parameters(model).total / kv_cache_bytes(model, model.context)
-    outgrown[f"{model.name} (H_kv={model.num_kv_heads}, T={model.context})"] = texts
-bar_chart(outgrown, title="Full-length texts until the cache outgrows the model", unit="texts")
-
-# %% [markdown]
-# "The cache often exceeds the model" is a matter of how many texts are served at once: seven of 4096 tokens for
-# Llama 2 7B, which has keys for every head. (Any number of bytes, as long as both have the same.)
+# While a text is generated, keys and values of all tokens are kept: $2\,L\,H_{kv}\,d_k$ numbers a
+# token. H does not occur in it, H_kv does. Notebook 10 counts it, and asks when it outgrows the
+# model.
 #
 # All of this for any model of the list, from a terminal: `mha-numpy cost --model llama-3-70b --context 8192`.
 #
 # ## Attention without its weights
 #
-# The products need not be done at once. Could we take the keys in blocks, and never hold T_k scores for a query?
-# The mixing can be summed block by block. What stands in the way is softmax: its maximum and its sum belong to the
-# whole row.
+# The products need not be done at once. Could we take the keys in blocks, and never hold T_k scores
+# for a query? The mixing can be summed block by block. What stands in the way is softmax: its
+# maximum and its sum belong to the whole row.
 #
-# **Online softmax** (Milakov and Gimelshein 2018): keep, for each query, the largest score so far $m$, the sum so
-# far $\ell$, and the output so far $a$, not yet divided:
+# **Online softmax** (Milakov and Gimelshein 2018): keep, for each query, the largest score so far
+# $m$, the sum so far $\ell$, and the output so far $a$, not yet divided:
 #
 # $$\ell = \sum_{j\,\text{so far}} e^{s_j - m}, \qquad a = \sum_{j\,\text{so far}} e^{s_j - m}\,v_j$$
 #
-# A new block may bring a larger maximum $m'$. All terms so far were made with $m$ and should have been made with
-# $m'$. One factor corrects all of them, since
+# A new block may bring a larger maximum $m'$. All terms so far were made with $m$ and should have
+# been made with $m'$. One factor corrects all of them, since
 #
 # $$e^{s_j - m'} = e^{s_j - m}\; e^{m - m'}$$
 #
@@ -455,11 +443,11 @@ bar_chart(outgrown, title="Full-length texts until the cache outgrows the model"
 # $$m' = \max(m, \max_j s_j), \qquad \ell' = \ell\,e^{m - m'} + \sum_j e^{s_j - m'}, \qquad
 # a' = a\,e^{m - m'} + \sum_j e^{s_j - m'} v_j$$
 #
-# with $j$ over the new block. It starts from $m = -\infty$, $\ell = 0$, $a = 0$; after the last block the output
-# is $a / \ell$, and $m + \log \ell$ is the row's lse.
+# with $j$ over the new block. It starts from $m = -\infty$, $\ell = 0$, $a = 0$; after the last
+# block the output is $a / \ell$, and $m + \log \ell$ is the row's lse.
 #
-# > **Predict first.** One query, six scores, blocks of two: (1, 2), (5, 3), (0, 4). What is $m$ after each block? In
-# > which blocks is the correction factor 1?
+# > **Predict first.** One query, six scores, blocks of two: (1, 2), (5, 3), (0, 4). What is $m$
+# > after each block? In which blocks is the correction factor 1?
 
 # %%
 scores = np.array([1.0, 2.0, 5.0, 3.0, 0.0, 4.0])
@@ -469,15 +457,13 @@ for block in (slice(0, 2), slice(2, 4), slice(4, 6)):
     m_old, m = m, max(m, scores[block].max())
     factor, powers = np.exp(m_old - m), np.exp(scores[block] - m)
     ell, a = ell * factor + powers.sum(), a * factor + powers @ v[block]
-    rows.append([m, factor, ell, a])
-matrices(
-    {"after each block": np.array(rows)}, row_labels=["1, 2", "5, 3", "0, 4"],
-    column_labels=["m", "factor", "ell", "a"],
-)  # fmt: skip
+    rows.append([str(scores[block]), *(f"{number:.3f}" for number in (factor, m, ell, a))])
+Table("After each block", ["scores", "factor", "m", "ell", "a"], rows)
 
 # %% [markdown]
-# The first factor is $e^{-\infty} = 0$: there was nothing to correct. The second, $e^{2 - 5}$, moves what came
-# before to the new maximum. In the third block the maximum stays, and nothing is corrected. Is it the same?
+# The first factor is $e^{-\infty} = 0$: there was nothing to correct. The second, $e^{2 - 5}$,
+# moves what came before to the new maximum. In the third block the maximum stays, and nothing is
+# corrected. Is it the same?
 
 # %%
 weights, cache = softmax_forward(scores)
@@ -485,7 +471,8 @@ whole = weights @ v
 float(a / ell), float(abs(a / ell - whole)), float(abs(m + np.log(ell) - cache.lse))
 
 # %% [markdown]
-# This is not an approximation: what differs is rounding. Now many queries at once, with `step` to show what is held.
+# This is not an approximation: what differs is rounding. Now many queries at once, with `step` to
+# show what is held.
 
 
 # %%
@@ -504,8 +491,8 @@ def one_block(q, k, v, state):
 q, k, v = rng.normal(size=(5, 8)), rng.normal(size=(1000, 8)), rng.normal(size=(1000, 3))
 state = np.full((5, 1), -np.inf), np.zeros((5, 1)), np.zeros((5, 3))
 with trace() as t:
-    for start in range(0, 1000, 250):
-        state = one_block(q, k[start : start + 250], v[start : start + 250], state)
+    for start in (0, 500):
+        state = one_block(q, k[start : start + 500], v[start : start + 500], state)
 t
 
 # %%
@@ -514,16 +501,20 @@ m, ell, a = state
 float(np.abs(a / ell - out).max()), float(np.abs((m + np.log(ell))[:, 0] - cache.lse).max())
 
 # %% [markdown]
-# Equal, and no array was ever (5, 1000). This is the idea of FlashAttention (Dao et al. 2022): take blocks that
-# fit into the processor's fast memory, and do scores, softmax and mix on them while they are there. **The operations
-# are not fewer; the trips to memory are.** Backward has lse, and makes each weight anew as $e^{s - \mathrm{lse}}$:
+# Equal, and no array was ever (5, 1000). This is the idea of FlashAttention (Dao et al. 2022): take
+# blocks that fit into the processor's fast memory, and do scores, softmax and mix on them while
+# they are there. **The operations are not fewer; the trips to memory are.** Backward has lse, and
+# makes each weight anew as $e^{s - \mathrm{lse}}$:
 
 # %%
 again = np.exp(q @ k.T / np.sqrt(8) - cache.lse[:, None])
 float(np.abs(again - cache.weights).max())
 
 # %% [markdown]
-# The library's `backend="numba"` does exactly this, in blocks of 64 x 64, compiled. docs/kernels.md has the story.
+# The library's `backend="numba"` does this, compiled, for 64 queries and 64 keys at a time. Left:
+# the blocks of one head under a causal mask with a window; blocks that nobody sees are skipped. The
+# other two pictures, how one block is computed and how backward shares out its work, belong to
+# docs/kernels.md.
 
 # %%
 kernel_blocks()
@@ -531,8 +522,9 @@ kernel_blocks()
 # %% [markdown]
 # ### What a forward keeps for its backward
 #
-# NumPy's cache holds all weights. A kernel's holds `heads` and `lse`: d_v + 1 numbers a query. (The next cells
-# need numba. The first one compiles the kernels, which may take half a minute, once for your machine.)
+# NumPy's cache holds all weights. A kernel's holds `heads` and `lse`: d_v + 1 numbers a query. (The
+# next cells need numba. The first one compiles the kernels, which may take half a minute, once for
+# your machine.)
 
 # %% tags=["needs-numba"]
 if find_spec("numba") is None:
@@ -557,32 +549,35 @@ if find_spec("numba") is not None:
 # %% tags=["needs-numba"]
 if find_spec("numba") is not None:
     runs = {name: partial(attention_forward, q, k, v, backend=name) for name in backends}
-    measured = seconds(runs, rounds=7)
+    measured, rows = seconds(runs, rounds=7), []
     for name, times in measured.items():
-        told = f"fastest {1e3 * times[0]:7.2f} ms, middle {1e3 * times[3]:7.2f} ms"
-        print(f"{name:6} {told}; NumPy takes {measured['numpy'][0] / times[0]:5.2f} x that")
+        ratio = measured["numpy"][0] / times[0]
+        rows.append([name, f"{1e3 * times[0]:.2f}", f"{1e3 * times[3]:.2f}", f"{ratio:.1f}"])
+    columns = ["backend", "fastest, ms", "middle, ms", "numpy / this"]
+    display(Table("Forward, H = 8, T = 512, on your machine", columns, rows))
 
 # %% [markdown]
-# Neither kernel holds weights. The plain loops take one number at a time; the tiles fill wide registers and use
-# all cores, which on a busy machine may be no help at all. For figures worth quoting, other libraries and longer
-# texts: `mha-numpy bench` and docs/performance.md.
+# Neither kernel holds weights. `loops` takes one number at a time; `numba` fills wide registers and
+# uses all cores, which on a busy machine may be no help at all. For figures worth quoting, other
+# libraries and longer texts: `mha-numpy bench` and docs/performance.md.
 #
 # ## Advantages and disadvantages, with figures
 #
 # | claim | what we saw |
 # |---|---|
 # | "H heads are free" | products and params: yes. Weights and exponentials: H times |
-# | "higher computational cost" | not of products; measured time grows where heads are narrow |
+# | "higher computational cost" | not of products; measured time grew as heads became narrow |
 # | "more memory" | $H T^2$ weights, more than the tokens once T > d_k; none with online softmax |
 # | "several relationships at once" | H distributions a query; one head can only mix |
-# | "redundant heads" | pruned at test time, a quarter of the heads saves less than a tenth of the model's operations |
+# | "redundant heads" | a quarter of BERT's heads is less than a tenth of its operations |
 # | "more heads are better" | up to a point: scores have rank d_k = D / H at most |
 #
 # ## Exercise: attention in blocks
 #
-# Write attention for one head, taking `block` keys at a time. Never make an array with T_k columns. The last block may
-# be shorter. The check compares with `attention_forward` for several block sizes, with large scores among them;
-# then it differentiates *your* forward numerically and compares with the library's backward.
+# Write attention for one head, taking `block` keys at a time. Never make an array with T_k columns.
+# The last block may be shorter. The check compares with `attention_forward` for several block
+# sizes, with large scores among them; then it differentiates *your* forward numerically and
+# compares with the library's backward.
 
 
 # %% tags=["exercise"]
@@ -618,13 +613,16 @@ for name in [row.name for row in report.rows if not row.passed][:1]:
 # ## Summary
 #
 # - Params $4D^2$, projections $8BTD^2$, scores and mix $4BT^2D$: none depends on H. They meet at T = 2D.
-# - Weights, exponentials and the traffic between the products are $H T^2$. They pass the tokens at T = d_k.
-# - Heads are 64 or 128 wide in most known models, so H = D / 64 or D / 128. Narrower: scores of low rank.
-#   Fewer: fewer distributions.
-# - Online softmax carries $m$, $\ell$, $a$ and corrects by $e^{m - m'}$. Exact, in blocks, without the weights.
+# - Weights, exponentials and the traffic between the products are $H T^2$. They pass the tokens at
+#   T = d_k.
+# - Heads are 64 or 128 wide in most known models, so H = D / 64 or D / 128. Narrower: scores of low
+#   rank. Fewer: fewer distributions.
+# - Online softmax carries $m$, $\ell$, $a$ and corrects by $e^{m - m'}$. Exact, in blocks, without
+#   the weights.
 #
-# **In the code:** `mha_numpy/cost` counts; `mha_numpy/kernels/loops.py` is the online softmax in plain loops,
-# `tiled_forward.py` in tiles. Derivation: docs/kernels.md. Figures: docs/performance.md.
+# **In the code:** `mha_numpy/cost` counts; `mha_numpy/kernels/loops.py` is the online softmax in
+# plain loops, `tiled_forward.py` in tiles. Derivation: docs/kernels.md. Figures:
+# docs/performance.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2 and table 1; Kaplan et al. 2020,
 # *Scaling Laws for Neural Language Models*, table 1; Milakov and Gimelshein 2018, *Online normalizer

@@ -53,7 +53,7 @@ rng = np.random.default_rng(0)
 # | `bias=`, added to scores | `attn_mask=`, float | `bias=` | `attn_mask`, float |
 # | `is_causal=`, `q_offset=0` | `is_causal=` | `is_causal=` | `is_causal` |
 # | `scale=` | `scale=` | `scale=` | `scale` |
-# | H_kv < H | `enable_gqa=True` | by shape | by shape |
+# | H_kv < H | `enable_gqa=True` | by shape | by shape, if (B, H, T, d) |
 # | `dropout_mask=`, explicit | `dropout_p=`, random | none | none |
 #
 # > **Predict first.** Query i of 3 and 5 keys, causal. PyTorch aligns at the *top left*. Which
@@ -67,7 +67,8 @@ grads = attention_backward(d_out, cache)
 matrices({"top left, q_offset=0": causal_mask(3, 5), "q_offset=2": causal_mask(3, 5, q_offset=2)})
 
 # %% [markdown]
-# Output and all three gradients, beside PyTorch's (*needs PyTorch*):
+# Keys 0 to 2, in both: ours is top left as well, unless `q_offset` says otherwise. Output and all
+# three gradients, beside PyTorch's (*needs PyTorch*):
 
 # %% tags=["needs-torch"]
 if has_torch:
@@ -86,13 +87,13 @@ else:
 
 # %% [markdown]
 # That function picks a fast kernel by hardware, dtype and mask, which is why one should call it
-# rather than write the formula out in a model. It returns no weights: a fast kernel never has them all
-# at once. Ours in notebook 12 has not either.
+# rather than write the formula out in a model. It returns no weights: a fast kernel never has them
+# all at once, and neither has ours (notebook 12).
 #
 # ## The formula, written out in PyTorch
 #
-# What most tutorials write, in few lines. Each line is one you know from notebook 05. `view` refuses
-# to copy (notebook 00), so a merge needs `.contiguous()` between transpose and view.
+# What most tutorials write, in few lines. Each line is one you know from notebook 05. `view`
+# refuses to copy (notebook 00), so a merge needs `.contiguous()` between transpose and view.
 
 
 # %%
@@ -105,10 +106,6 @@ def written_out(x, w_q, w_k, w_v, w_o, num_heads, mask):
     merged = (weights @ v).transpose(1, 2).contiguous().view(B, T, D)
     return merged @ w_o, weights
 
-
-# %% [markdown]
-# > **Predict first.** `mask` may be (T, T), (1, 1, T, T) or (B, 1, 1, T). With a (B, T) mask of real
-# > tokens, what happens where B = T? And where B and T differ?
 
 # %% tags=["needs-torch"]
 x = rng.normal(size=(3, 5, 8))
@@ -123,12 +120,22 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# A (B, T) mask aligns at the right: its T meets T_k, its B meets T_q. Where B = T it fits without a
-# word, and hides the wrong cells. Ours would take it in just the same way, as NumPy and PyTorch broadcast
-# alike; so write `mask[:, None, None, :]`, or `padding_mask(lengths, T)`:
+# `mask` was (T, T); (1, 1, T, T) or (B, 1, 1, T) would do as well.
+#
+# > **Predict first.** Three sequences of 3, 1 and 2 real tokens, padded to 3. Somebody passes the
+# > (B, T) mask of real tokens as it is. Which keys does each query of sequence 1 see? And what
+# > happens where B and T differ?
 
 # %%
-padding_mask([5, 3, 4], 5).shape
+right = padding_mask([3, 1, 2], 3)  # (B, 1, 1, T)
+as_it_is = right[:, 0, 0]  # (B, T)
+seen = {"(B, T)": as_it_is, "(B, 1, 1, T)": right}
+matrices({name: np.broadcast_to(mask, (3, 1, 3, 3))[1, 0] for name, mask in seen.items()})
+
+# %% [markdown]
+# Shapes align at the right, in NumPy as in PyTorch: the mask's T meets T_k, and its B meets T_q. So
+# every sequence gets the same square, in which query 1 sees what *sequence* 1 should see. Where B
+# and T differ, it is an error. Write `mask[:, None, None, :]`, or `padding_mask(lengths, T)`.
 
 # %% [markdown]
 # ## The layer: `nn.MultiheadAttention`
@@ -140,7 +147,7 @@ padding_mask([5, 3, 4], 5).shape
 # \qquad [3D, D]$$
 #
 # > **Predict first.** D = 768, H = 12. Of which shape is `in_proj_weight`? Which of its rows
-# > belong to the keys of head 0?
+# > belong to the keys of head 0? (The cell below fills each row with its own number.)
 
 
 # %%
@@ -151,18 +158,25 @@ def from_torch(in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias):
     return MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, out_proj_weight.T, out_proj_bias)
 
 
-NAMES = ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")
+row_numbers = np.arange(3 * 768)
+stacked = np.repeat(row_numbers[:, None], 768, axis=1)  # (3D, D), each row full of its number
+w_k = from_torch(stacked, row_numbers, stacked[:768], row_numbers[:768]).w_k  # (D, D)
+stacked.shape, w_k[0, [0, 63]]  # the first and the last column of head 0
 
 # %% [markdown]
-# The size of BERT-base and GPT-2: a batch of 4 sequences of 128 tokens, width 768, 12 heads
-# (*needs PyTorch*; float32, as PyTorch's default):
+# Rows 768 to 831. Now with numbers, in the size of BERT-base and GPT-2: a batch of 4 sequences of
+# 128 tokens, width 768, 12 heads (*needs PyTorch*; float32, as PyTorch's default). PyTorch's biases
+# begin as zeros, which would hide a mistake; so we draw some.
 
 # %% tags=["needs-torch"]
+NAMES = ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")
 x = rng.normal(size=(4, 128, 768)).astype(np.float32)
 if has_torch:
     torch.manual_seed(0)
     mha = torch.nn.MultiheadAttention(768, 12, batch_first=True)
     with torch.no_grad():
+        for name in ("in_proj_bias", "out_proj.bias"):
+            mha.get_parameter(name).normal_()
         out, averaged = mha(*[torch.tensor(x)] * 3)
         per_head = mha(*[torch.tensor(x)] * 3, average_attn_weights=False)[1]
     params = from_torch(*(mha.get_parameter(name).detach().numpy() for name in NAMES))
@@ -175,8 +189,8 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# By default the layer returns the **mean over the heads**, (4, 128, 128): a picture of it shows what no head
-# does. Its arguments, and ours:
+# By default the layer returns the **mean over the heads**, (4, 128, 128): a picture of it shows
+# what no head does. Its arguments, and ours:
 #
 # | here | `nn.MultiheadAttention` |
 # |---|---|
@@ -201,6 +215,7 @@ matrices(
 x = rng.normal(size=(3, 5, 8))
 if has_torch:
     mha = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
+    torch.nn.init.normal_(mha.in_proj_bias)
     params = from_torch(*(mha.get_parameter(name).detach().numpy() for name in NAMES))
     tensor = torch.tensor(x)
     with torch.no_grad():
@@ -216,8 +231,8 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# With the wrong polarity the first sequence, which has no padding, has every key blocked, and its rows become
-# NaN. The others look healthy and are wrong: they attend to padding alone.
+# With the wrong polarity the first sequence, which has no padding, has every key blocked, and its
+# rows become NaN. The others look healthy and are wrong: they attend to padding alone.
 #
 # The gradients agree as well, the one of the stacked array piece by piece (*needs PyTorch*):
 
@@ -235,8 +250,8 @@ else:
 # ## Keras
 #
 # `keras.layers.MultiHeadAttention(num_heads, key_dim)` is called with **query, value, key**: value
-# before key. Its kernels keep the head axis: (D, H, d_k) for the projections and (H, d_v, D) for the output, so
-# a reshape makes them ours.
+# before key. Its kernels keep the head axis: (D, H, d_k) for the projections and (H, d_v, D) for
+# the output, so a reshape makes them ours.
 #
 # | here | Keras |
 # |---|---|
@@ -256,7 +271,8 @@ query, key, value = rng.normal(size=(3, 2, 5, 8)).astype(np.float32)
 if has_keras:
     import keras
 
-    keras_layer = keras.layers.MultiHeadAttention(2, 4)  # float32
+    biases = keras.initializers.RandomNormal(seed=0)  # zeros would hide a mistake
+    keras_layer = keras.layers.MultiHeadAttention(2, 4, bias_initializer=biases)  # float32
     out = keras_layer(query, value, key)  # query, value, key
     arrays = [keras.ops.convert_to_numpy(a) for a in keras_layer.weights]  # w_q, b_q, w_k, ...
     shapes = [(8, 8) if i % 2 == 0 else (8,) for i in range(8)]
@@ -274,9 +290,9 @@ else:
 #
 # ## The layer of the older TensorFlow tutorial
 #
-# It is still copied everywhere. Its `call(v, k, q, mask)` has a third order, and its mask is a float with
-# **1 = blocked**, used as `scores += mask * -1e9`. In float64 and float32 that is nearly the same as a
-# mask, except for a row that sees nothing:
+# It is still copied everywhere. Its `call(v, k, q, mask)` has a third order, and its mask is a
+# float with **1 = blocked**, used as `scores += mask * -1e9`. In float64 and float32 that is nearly
+# the same as a mask, except for a row that sees nothing:
 #
 # $$e^{s - 10^9} / \sum_j e^{s_j - 10^9} = e^{s} / \sum_j e^{s_j}$$
 #
@@ -294,8 +310,9 @@ ours = softmax_forward(scores, mask=blocked == 0)[0]
 matrices({"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours})
 
 # %% [markdown]
-# A row of padding then takes the mean over the padding, or over what it was not to see. In float16 the
-# largest number is 65504, and -1e9 is -inf: the row becomes NaN. Here a row that sees nothing is 0, as in
+# The first row is fine. The second, which may see nothing, mixes what it was not to see: by the
+# scores in float64, evenly in float32. In float16 the largest number is 65504, so -1e9 is -inf;
+# minus the row's maximum, -inf as well, that is NaN. Here a row that sees nothing is 0, as in
 # PyTorch's operator and ONNX.
 
 # %%
@@ -305,9 +322,10 @@ print(scaled_dot_product_attention(q[0, 0, :1], k[0, 0], v[0, 0], mask=nothing))
 # %% [markdown]
 # ## Exercise: the params of GPT-2
 #
-# Hugging Face's GPT-2 stores its projections in a third way: `c_attn` of shape (D, 3D) is used as `x @ w + b`,
-# **not** transposed, with queries, keys and values side by side in its columns; `c_proj` is (D, D). Write the
-# map, and its inverse. The inverse also takes gradients there, as all entries only move.
+# Hugging Face's GPT-2 stores its projections in a third way: `c_attn` of shape (D, 3D) is used as
+# `x @ w + b`, **not** transposed, with queries, keys and values side by side in its columns;
+# `c_proj` is (D, D). Write the map, and its inverse. The inverse also takes gradients there, as all
+# entries only move.
 
 
 # %% tags=["exercise"]
@@ -327,16 +345,15 @@ stored = {name: rng.normal(size=shape) for name, shape in shapes.items()}
 w, b = stored["c_attn_w"], stored["c_attn_b"]
 expected = MultiHeadParams(w[:, :6], b[:6], w[:, 6:12], b[6:12], w[:, 12:], b[12:],
                            stored["c_proj_w"], stored["c_proj_b"])  # fmt: skip
-report = compare({"from": my_from_gpt2(**stored), "to": my_to_gpt2(expected)},
+report = compare({"from": my_from_gpt2(*stored.values()), "to": my_to_gpt2(expected)},
                  {"from": expected, "to": tuple(stored.values())})  # fmt: skip
 display(report)
 x = rng.normal(size=(2, 4, 6))
 
 
 def gpt2_forward(**stored):
-    return multi_head_attention_forward(
-        x, params=my_from_gpt2(**stored), num_heads=3, is_causal=True
-    )
+    params = MultiHeadParams(*my_from_gpt2(*stored.values()))
+    return multi_head_attention_forward(x, params=params, num_heads=3, is_causal=True)
 
 
 def gpt2_backward(d_out, cache):
@@ -349,17 +366,18 @@ if report:
 # %% [markdown]
 # ## Summary
 #
-# - The formula is shared; layout, polarity, order of arguments, defaults are not. Translate these, and the numbers
-#   agree to rounding, gradients included.
-# - PyTorch's two attentions disagree with each other about True. Say *may attend* or *blocked* in your
-#   variable's name.
+# - The formula is shared; layout, polarity, order of arguments, defaults are not. Translate these,
+#   and the numbers agree to rounding, gradients included.
+# - PyTorch's two attentions disagree with each other about True. Say *may attend* or *blocked* in
+#   your variable's name.
 # - Weights that are returned may be a mean over heads, or after dropout: ask before drawing them.
 # - Param layouts: (inputs, outputs) here and in GPT-2; (outputs, inputs) in PyTorch; with a head
 #   axis in Keras. A square array that was not transposed has the right shape and the wrong content.
 # - Test a bridge with different sizes, random biases, one row of padding, and the gradients.
 #
-# **In the code:** docs/conventions.md has all tables, with JAX and ONNX. `tests/parity` runs these comparisons.
+# **In the code:** docs/conventions.md has all tables, with JAX and ONNX. `tests/parity` compares
+# with PyTorch and ONNX, forward and, for PyTorch, backward.
 #
 # **Reference:** the documentation of `torch.nn.functional.scaled_dot_product_attention`,
-# `torch.nn.MultiheadAttention`, `keras.layers.MultiHeadAttention`, and the ONNX operator `Attention`.
-# **Next:** 14, the oral exam.
+# `torch.nn.MultiheadAttention`, `keras.layers.MultiHeadAttention`, and the ONNX operator
+# `Attention`. **Next:** 14, the oral exam.
