@@ -157,9 +157,12 @@ class Trace:
         self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
 
     def _rename(self, index: int, name: str) -> None:
-        """Give a row another name; equations to come may still use the old ones."""
+        """Give a row another name, in equations too; those to come may still use the old ones."""
         old = self.steps[index].name
         self.steps[index] = replace(self.steps[index], name=name)
+        for later in range(index + 1, len(self.steps)):
+            equation = re.sub(rf"\b{old}\b", name, self.steps[later].equation)
+            self.steps[later] = replace(self.steps[later], equation=equation)
         self._aliases = {word: name if row == old else row for word, row in self._aliases.items()}
         self._aliases[old] = name
         self._aliases.pop(name, None)

@@ -281,3 +281,16 @@ def test_rope_is_on_record(rng):
     assert equations["d_q"] == "d_q_rotated turned by minus its positions"
     assert equations["d_q_by_token"] == "d_q.transpose(0, 2, 1, 3)"
     assert next(s.memory for s in t if s.name == "d_q_by_token") == "view of d_q"
+
+
+def test_equations_follow_a_row_that_gets_another_name(rng):
+    q, k, v = rng.normal(size=(3, 5, 4))
+    with trace() as t:
+        out, cache = attention_forward(q, k, v, bias=rng.normal(size=(1, 5)))
+        attention_backward(rng.normal(size=out.shape), cache)
+    names = {step.name for step in t}
+    assert {"d_scores", "d_bias"} <= names
+    assert not {"d_biased", "d_capped"} & names
+    (d_bias,) = (step for step in t if step.name == "d_bias")
+    assert d_bias.equation == "d_scores, summed over broadcast axes"
+    assert t.explain("d_bias", (0, 1)).startswith("d_bias[0,1] came from d_scores[:,1]")
