@@ -168,7 +168,8 @@ def _parser() -> argparse.ArgumentParser:
         help="overwrite notebooks that are there already: what you wrote into them is lost")
     add("--copy-only", action="store_true", help="copy, and open nothing")
     add("--no-browser", action="store_true", help="only print the address")
-    add("--port", type=int, metavar="N", help="where JupyterLab listens (default 8888)")
+    add("--port", type=int, metavar="N",
+        help="where JupyterLab listens (default 8888); the next free one if it is taken")
     add("--allow-root", action="store_true", help="let root run JupyterLab, as in a container")
     # fmt: on
     lab.set_defaults(run=_lab, parser=lab)
@@ -261,25 +262,25 @@ def _cost(options: argparse.Namespace) -> int:
 
 def _lab(options: argparse.Namespace) -> int:
     """Run `mha_numpy.lab.copy_notebooks` and `mha_numpy.lab.open_lab`."""
-    from mha_numpy.lab import copy_notebooks, open_lab
+    from mha_numpy.lab import check_installed, copy_notebooks, notebook_name, open_lab
 
+    name = notebook_name(options.open)
+    switches = {"--no-browser": options.no_browser, "--allow-root": options.allow_root}
+    given = [switch for switch, is_on in switches.items() if is_on]
+    if options.port is not None:
+        if not 1 <= options.port <= 65535:
+            raise ConfigError(f"port: expected 1 to 65535; got {options.port}")
+        given.append(f"--port={options.port}")
+    if not options.copy_only:
+        check_installed()
     written, kept = copy_notebooks(options.folder, force=options.force)
     print(f"{options.folder}: {len(written)} notebooks copied, {len(kept)} left as they were")
-    number = options.open.zfill(2)
-    first = next((p for p in written + kept if p.name.startswith(f"{number}_")), None)
-    if first is None:
-        known = ", ".join(sorted(path.name[:2] for path in written + kept))
-        raise ConfigError(f"open: expected one of {known}; got {options.open}")
     if options.copy_only:
         return 0
-    switches = {"--no-browser": options.no_browser, "--allow-root": options.allow_root}
-    given = [name for name, is_on in switches.items() if is_on]
-    if options.port is not None:
-        given.append(f"--port={check_count('port', options.port)}")
     sys.stdout.flush()
     # Ctrl-C is JupyterLab's, which asks before it ends
     with _handling(lambda *_: None, "SIGINT"):
-        return open_lab(first, given)
+        return open_lab(options.folder / name, given)
 
 
 def _compile(options: argparse.Namespace) -> int:

@@ -54,9 +54,38 @@ def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
             if is_new:
                 copy.write_bytes(original.read_bytes())
             (copies.written if is_new else copies.kept).append(copy)
+    except FileExistsError as error:
+        raise ConfigError(f"folder: expected a folder; {folder} is a file") from error
     except OSError as error:
         raise ConfigError(f"folder: cannot write to {folder}: {error.strerror}") from error
     return copies
+
+
+def notebook_name(number: str) -> str:
+    """Return the file name of a notebook by its number, such as "5" or "05".
+
+    Parameters
+    ----------
+    number : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ConfigError
+        There is none of that number.
+
+    Examples
+    --------
+    >>> notebook_name("5")
+    '05_many-heads.ipynb'
+    """
+    names = {path.name[:2]: path.name for path in our_notebooks()}
+    if number.zfill(2) not in names:
+        raise ConfigError(f"open: expected one of {', '.join(names)}; got {number}")
+    return names[number.zfill(2)]
 
 
 def our_notebooks() -> list[Path]:

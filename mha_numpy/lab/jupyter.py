@@ -36,6 +36,11 @@ def open_lab(notebook: Path | str, options: Sequence[str] = ()) -> int:
     """
     if not Path(notebook).is_file():
         raise ConfigError(f"notebook: there is no {notebook}")
+    check_installed()
+    return subprocess.call([sys.executable, "-m", "jupyterlab", str(notebook), *options])
+
+
+def check_installed() -> None:
+    """Raise a ConfigError where JupyterLab is not installed."""
     if find_spec("jupyterlab") is None:
         raise ConfigError("JupyterLab is not installed here: pip install jupyterlab")
-    return subprocess.call([sys.executable, "-m", "jupyterlab", str(notebook), *options])

@@ -119,15 +119,15 @@ class Trace:
                 s.equation or s.memory,
                 f"[{', '.join(s.axes.split())}]",
                 str(s.array.shape),
-                str(s.array.strides),
                 s.memory,
+                str(s.array.strides),
                 str(s.array.nbytes),
             ]
             for s in chosen
         ]
         dtypes = sorted({str(s.array.dtype) for s in chosen})
         title = f"{len(chosen)} steps, {', '.join(dtypes)}; strides and sizes in bytes"
-        columns = ["#", "step", "equation", "axes", "shape", "strides", "memory", "bytes"]
+        columns = ["#", "step", "equation", "axes", "shape", "memory", "strides", "bytes"]
         return Table(title, columns, rows)
 
     def to_json(self, *, values: bool = False) -> str:

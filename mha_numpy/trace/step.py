@@ -50,7 +50,10 @@ class Step:
 
 def _json_numbers(array: Array) -> Any:
     """Return nested lists of numbers, and of strings where JSON has no number."""
-    numbers = array.astype(np.float64).astype(object)
-    odd = ~np.isfinite(array)
-    numbers[odd] = [str(x) for x in array[odd]]
+    if array.dtype.kind not in "biuf":
+        return array.astype(str).tolist()
+    with np.errstate(over="ignore"):  # longdouble beyond float64
+        floats = np.asarray(array, np.float64)
+    numbers, odd = floats.astype(object), ~np.isfinite(floats)
+    numbers[odd] = [str(x) for x in floats[odd]]
     return numbers.tolist()

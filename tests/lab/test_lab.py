@@ -52,7 +52,7 @@ def test_those_of_the_package_come_first(tmp_path, monkeypatch):
 
 def test_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(ConfigError, match="folder: cannot write to .*taken: File exists"):
+    with pytest.raises(ConfigError, match="folder: expected a folder; .*taken is a file"):
         copy_notebooks(tmp_path / "taken")
 
 
@@ -78,19 +78,25 @@ def test_copy_only_starts_nothing(tmp_path, started):
     [
         (["--open", "99"], "open: expected one of 00, 01, "),
         (["--open", "x"], "got x"),
-        (["--port", "0"], "port: expected an integer >= 1; got 0"),
+        (["--port", "0"], "port: expected 1 to 65535; got 0"),
+        (["--port", "65536"], "port: expected 1 to 65535; got 65536"),
     ],
 )
 def test_wrong_options_are_one_line(tmp_path, started, capsys, arguments, message):
     assert cli.main(["lab", str(tmp_path), *arguments]) == 2
     assert started == []
+    assert not list(tmp_path.iterdir()), "nothing is copied before all is checked"
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("mha-numpy lab: ")
     assert message in line
 
 
-def test_without_jupyterlab(tmp_path, monkeypatch):
+def test_without_jupyterlab(tmp_path, monkeypatch, capsys):
     notebook = copy_notebooks(tmp_path).written[0]
     monkeypatch.setattr(jupyter, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install jupyterlab"):
         open_lab(notebook)
+    assert cli.main(["lab", str(tmp_path / "other")]) == 2
+    assert not (tmp_path / "other").exists()
+    assert "pip install jupyterlab" in capsys.readouterr().err
+    assert cli.main(["lab", str(tmp_path / "other"), "--copy-only"]) == 0
