@@ -169,7 +169,9 @@ origin_film(
 # ## Backward is the same road in the other direction
 #
 # Splitting only moves numbers: each number of `x` becomes one number of `heads`. A gradient therefore moves
-# back to where its number came from. The backward of `split_heads` is `merge_heads`, and the other way round:
+# back to where its number came from. The backward of `split_heads` is `merge_heads`, and the other way round.
+# `gradcheck` compares a backward with forward alone: it differentiates numerically, in two ways (notebook 08
+# explains them and the table's columns). For now "ok" is enough.
 
 # %%
 gradcheck(lambda x: split_heads(x, 2), lambda d_heads, x: (merge_heads(d_heads),), {"x": x})
@@ -178,7 +180,8 @@ gradcheck(lambda x: split_heads(x, 2), lambda d_heads, x: (merge_heads(d_heads),
 # ## Exercise: split and merge
 #
 # Write both, with `reshape` and `transpose` (or `swapaxes`) only. Then run the check. It says where a result
-# differs; the gradient check at the end uses your merge as the backward of your split.
+# differs; the gradient check at the end uses your merge as the backward of your split. Inputs are read-only, here
+# and in the exercises of all notebooks: make new arrays.
 
 
 # %% tags=["exercise"]
@@ -194,13 +197,21 @@ def my_merge_heads(heads):
 
 # %% tags=["check"]
 z = np.random.default_rng(0).normal(size=(2, 5, 12))  # B=2, T=5, three heads of width 4
-report = compare(
-    {"split": my_split_heads(z, 3), "merged": my_merge_heads(split_heads(z, 3))},
-    {"split": split_heads(z, 3), "merged": z},
-)
+expected = {"split": split_heads(z, 3), "merged": z.copy()}
+z_heads = expected["split"].copy()
+for array in (z, z_heads):
+    array.setflags(write=False)
+mine = {"split": my_split_heads(z, 3), "merged": my_merge_heads(z_heads)}
+report = compare(mine, expected, tolerance=1e-12)
 display(report)
 if report:
     display(gradcheck(lambda z: my_split_heads(z, 3), lambda g, z: (my_merge_heads(g),), {"z": z}))
+moves = (lambda x: my_split_heads(x, H), lambda x: my_merge_heads(split_heads(x, H)))
+for row, move in zip(report.rows, moves, strict=True):
+    if not row.passed and row.shape == expected[row.name].shape:  # draw what it does to the ramp
+        moved = move(x)
+        if np.isin(moved, x).all():
+            display(origin_film({"x": x, f"{row.name}, yours": moved}, H))
 
 # %% [markdown]
 # ## Summary
@@ -211,7 +222,11 @@ if report:
 # - A right shape proves nothing about the content. Draw a ramp, or change one token and see what reacts.
 # - Moves have no numbers of their own: their backward is the opposite move.
 #
-# **In the code:** `split_heads`, `merge_heads` in `mha_numpy/core/shapes.py`.
+# **In the code:** `split_heads`, `merge_heads` in `mha_numpy/core/shapes.py`; `split_heads??` in a cell shows a
+# function's source. (The pages of `docs/` and the files of `tests/` that the notebooks name are in the project's
+# repository.)
 #
 # **Reference:** the NumPy reference, *The N-dimensional array*, on strides; Vaswani et al. 2017, *Attention Is All You
-# Need*, section 3.2.2, for the heads. **Next:** 01, one head.
+# Need*, section 3.2.2, for the heads.
+#
+# **Next:** [01, one head](01_one-head.ipynb).

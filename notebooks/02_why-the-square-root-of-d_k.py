@@ -112,7 +112,7 @@ chart(variances, "Variance of the scores", "variance of scale * q · k")
 
 # %% [markdown]
 # Only the square root keeps the variance at 1: the scores then start alike, whatever the width of a
-# head. Known models are well to the right on this axis:
+# head. Divided by d_k, 1/d_k is left. Known models are well to the right on this axis:
 
 # %%
 widths_in_use = [
@@ -300,8 +300,8 @@ Table("Without a scale: the share of open rows, and the largest gradient", colum
 
 # %% [markdown]
 # The largest row grows about like $\sqrt{d_k}$ and no faster: it is the missing factor, nothing
-# else. The share of open rows shrinks about like $1/\sqrt{d_k}$. So the mean, in the chart above,
-# stays nearly level.
+# else. The share of open rows shrinks about like $1/\sqrt{d_k}$. So the mean, in the chart above, is
+# nearly level from about d_k = 16 on. (In narrower heads nearly all rows are open, and it grows.)
 #
 # At the widths in use, 64 and 128, both effects are at work at once. Look at the median again, and
 # at how unevenly the gradient is spread: the share that the tenth of the rows with the most has.
@@ -481,7 +481,8 @@ curves = {f"ρ = {r:g}": np.array([matching_score(d, r) for d in widths]) for r 
 chart(curves, "A query and a key that agree", "mean of q · k / sqrt(d_k)", log_y=False)
 
 # %% [markdown]
-# A pair that agrees stands out from the noise by $\rho\sqrt{d_k}$ standard deviations. That is what
+# For $\rho = 0.5$ and d_k = 64 it is 4: four standard deviations above the others. In general a pair
+# that agrees stands out from the noise by $\rho\sqrt{d_k}$ standard deviations. That is what
 # a head learns with; and it can saturate softmax, with the scale in place. The scale is about the
 # *start*. (This is also the argument of Yang et al. 2022 for $1/d_k$: if q and k will be
 # correlated, their product grows like d_k.)
@@ -550,8 +551,10 @@ q, k = rng.normal(size=(2, 3, 5, 9)), rng.normal(size=(2, 3, 7, 9))
 d_scores = rng.normal(size=(2, 3, 5, 7))
 scores = q @ k.swapaxes(-1, -2) / 3  # sqrt(9) = 3
 grads = {"d_q": d_scores @ k / 3, "d_k": d_scores.swapaxes(-1, -2) @ q / 3}
-forward = compare(my_scores(q, k), scores, name="scores")
-backward = compare(my_scores_backward(d_scores, q, k), grads)
+for array in (q, k, d_scores):
+    array.setflags(write=False)
+forward = compare(my_scores(q, k), scores, name="scores", tolerance=1e-12)
+backward = compare(my_scores_backward(d_scores, q, k), grads, tolerance=1e-12)
 display(forward, backward)
 if forward and backward:
     display(gradcheck(my_scores, my_scores_backward, {"q": q, "k": k}))
@@ -574,4 +577,6 @@ if forward and backward:
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1 and its footnote 4;
 # Henry et al. 2020, *Query-Key Normalization for Transformers*; Yang et al. 2022, *Tensor Programs
-# V*, on $1/d_k$. **Next:** 03, a stable softmax.
+# V*, on $1/d_k$.
+#
+# **Next:** [03, a stable softmax](03_a-stable-softmax.ipynb).

@@ -362,8 +362,8 @@ print(explain_mask(~causal_mask(4)))
 
 # %%
 def reactions(attend, x):
-    """(T, T): 1 where output i reacts to a change of token j, else 0."""
-    before, reacts = attend(x), np.zeros((len(x), len(x)))
+    """(T, T) bools: whether output i reacts to a change of token j."""
+    before, reacts = attend(x), np.zeros((len(x), len(x)), dtype=bool)
     for j in range(len(x)):
         changed = x.copy()
         changed[j] += 1
@@ -373,10 +373,11 @@ def reactions(attend, x):
 
 x, queries = rng.normal(size=(2, T, d))
 seen = reactions(lambda x: attention_forward(queries, x, x, is_causal=True)[0], x)
-matrices({"who reacts to whom": seen}, row_labels=words, column_labels=words)
+in_words = {"row_labels": words, "column_labels": words, "meaning": ("reacts", "stays")}
+matrices({"who reacts to whom": seen}, **in_words)
 
 # %% [markdown]
-# (1: reacts.) **The reactions are the mask.** This reads a mask off the behaviour of attention, and it is the test of
+# **The reactions are the mask.** This reads a mask off the behaviour of attention, and it is the test of
 # causality: outputs up to t stay *bit for bit* the same, whatever comes after t. (Compare with `!=`, without a
 # tolerance: a leak may be small.) Three mistakes, found by it:
 
@@ -392,7 +393,7 @@ found = {
     for name, mask in patterns.items()
 }
 print([np.array_equal(found[name], patterns[name]) for name in patterns])
-matrices(found, title="Who reacts to whom")
+matrices(found, title="Who reacts to whom", meaning=("reacts", "stays"))
 
 # %% [markdown]
 # In a model you can only change tokens, and a token is also its own query. (Through several layers a window also
@@ -404,7 +405,7 @@ matrices(found, title="Who reacts to whom")
 # %%
 real = np.arange(T) < 4
 seen = reactions(lambda x: attention_forward(x, x, x, mask=real)[0], x)
-matrices({"who reacts to whom": seen}, row_labels=words, column_labels=words)
+matrices({"who reacts to whom": seen}, **in_words)
 
 # %% [markdown]
 # Their own outputs, and no other. So the diagonal says little about the mask; look beside it. And note: a padding
@@ -446,7 +447,8 @@ else:
         return layer(asks, x, x, attn_mask=near)[0][0].detach().numpy()
 
     both = {"function": reactions(by_function, x), "layer": reactions(by_layer, x)}
-    display(matrices(both, title="The same window, (1, 0), handed to both"))
+    title = "The same window, (1, 0), handed to both"
+    display(matrices(both, title=title, meaning=("reacts", "stays")))
 
 # %% [markdown]
 # The function sees the window; the layer sees all but the window.
@@ -536,6 +538,7 @@ def my_mask(lengths, T_q, T_k, q_offset, left):
 
 
 # %% tags=["check"]
+lengths.setflags(write=False)
 mine = my_mask(lengths, **sizes)
 report = compare(mine, right, name="mask")
 display(report)
@@ -544,8 +547,7 @@ if report:
     inputs = [rng.normal(size=(3, 2, *shape)) for shape in ((4, 5), (7, 5), (7, 6))]  # q, k, v
     forward = partial(attention_forward, mask=mine)
     display(gradcheck(lambda *x: forward(*x)[0], library_backward, inputs))
-elif np.shape(mine) == right.shape:
-    mine = np.asarray(mine)
+elif report.rows[0].shape == right.shape:
     for b in range(3):
         display(matrices({f"expected, sequence {b}": right[b, 0], "yours": mine[b, 0]}))
 
@@ -566,4 +568,6 @@ elif np.shape(mine) == right.shape:
 # docs/conventions.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, sections 3.1 and 3.2.3 (the causal mask); Beltagy
-# et al. 2020, *Longformer*, section 3.1 (windows). **Next:** 05, many heads.
+# et al. 2020, *Longformer*, section 3.1 (windows).
+#
+# **Next:** [05, many heads](05_many-heads.ipynb).

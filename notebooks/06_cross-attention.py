@@ -131,10 +131,10 @@ matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 
 # %%
 def reactions(attend, x):
-    """(rows of the output, tokens of x): 1 where the row reacts to the token, else 0."""
+    """(rows of the output, tokens of x) bools: whether the row reacts to the token."""
     changes = np.eye(len(x))[:, :, None]  # (changed token, token, 1)
     reacts = [(attend(x + c) != attend(x)).any(axis=-1) for c in changes]
-    return np.stack(reacts, axis=1).astype(float)
+    return np.stack(reacts, axis=1)
 
 
 rng = np.random.default_rng(0)
@@ -146,11 +146,12 @@ def cross(y, x):
 
 
 by_target, by_source = reactions(lambda y: cross(y, x), y), reactions(lambda x: cross(y, x), x)
-matrices({"to target tokens": by_target, "to source tokens": by_source}, row_labels=french)
+seen = {"to target tokens": by_target, "to source tokens": by_source}
+matrices(seen, row_labels=french, meaning=("reacts", "stays"))
 
 # %% [markdown]
-# (1: reacts.) Target tokens do not meet here: each row of the output depends on its own query alone. Every row
-# depends on the whole source.
+# Target tokens do not meet here: each row of the output depends on its own query alone. Every row depends on the
+# whole source.
 #
 # That is also the test for a typical mistake: keys and values taken from the wrong array. Then the output does not
 # react to the source at all. With equal widths nothing complains:
@@ -248,7 +249,7 @@ with trace() as t:
 # 1 and 4 to 6), six on the key side (2, 3 and 7 to 12), 7 by 6 where both meet (13 to 15), and seven from there on.
 
 # %%
-shape_film(t, sequence=1, columns=4)
+shape_film(t, sequence=1)
 
 # %% [markdown]
 # Key and value may even be two different sources, as long as they are equally long: `vdim`.
@@ -330,7 +331,8 @@ matrices(
     {
         "to target tokens": reactions(lambda y_0: decoder(y_0[None], x[:1])[0], y[0]),
         "to source tokens": reactions(lambda x_0: decoder(y[:1], x_0[None])[0], x[0]),
-    }
+    },
+    meaning=("reacts", "stays"),
 )
 
 # %% [markdown]
@@ -500,15 +502,20 @@ def my_cross_attention(y, x, params, num_heads):
 
 
 # %% tags=["check"]
-right, mine = library(y, x, params)[0], my_cross_attention(y, x, params, 3)
-report = compare(mine, right, name="out")
+right, _ = library(y, x, params)
+for array in (y, x, *params):
+    array.setflags(write=False)
+mine = my_cross_attention(y, x, params, 3)
+report = compare(mine, right, name="out", tolerance=1e-12)
 display(report)
 if report:
     inputs = {"y": y, "x": x, "params": params}
     display(gradcheck(partial(my_cross_attention, num_heads=3), library_backward, inputs))
-elif np.shape(mine) == right.shape:
-    picture = {"expected[0]": right[0], "yours[0]": mine[0], "yours - expected": (mine - right)[0]}
-    display(matrices(picture))
+elif report.rows[0].shape == right.shape:  # the sequence that is furthest off
+    off = mine - right
+    b = np.abs(off).max(axis=(1, 2)).argmax()
+    pairs = {"expected": right[b], "yours": mine[b], "yours - expected": off[b]}
+    display(matrices(pairs, title=f"Sequence {b}"))
 
 # %% [markdown]
 # ## Summary
@@ -526,5 +533,6 @@ elif np.shape(mine) == right.shape:
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.3 (encoder-decoder attention);
 # Bahdanau et al. 2015, *Neural Machine Translation by Jointly Learning to Align and Translate*, section 5.2.1
-# (alignments); Koehn and Knowles 2017, *Six Challenges for Neural Machine Translation*. **Next:** 07, softmax
-# backward.
+# (alignments); Koehn and Knowles 2017, *Six Challenges for Neural Machine Translation*.
+#
+# **Next:** [07, softmax backward](07_softmax-backward.ipynb).

@@ -198,7 +198,8 @@ both
 backward_film(both)
 
 # %% [markdown]
-# Point at a cell below, and the cells that it was computed from light up, forward and backward:
+# Click into the next one, then walk with the arrow keys. Point at a cell, and the cells that it was computed from
+# light up, forward and backward:
 
 # %%
 stepper(both)
@@ -399,6 +400,8 @@ only_reader = masked["weights"][3, 3] * g_4[3]
 bool((masked["d_scores"][hidden] == 0).all()), np.allclose(grads.d_v[3], only_reader)
 
 # %% [markdown]
+# The last: only query 3 sees key 3, so `d_v[3] = weights[3, 3] * d_heads[3]` (the upstream gradient is `g_4` here).
+#
 # ## Backward without stored weights
 #
 # Forward keeps the weights for backward: T_q · T_k numbers for each head. But each row can be rebuilt from one
@@ -441,28 +444,11 @@ compare(by_block, {"d_q": d_q, "d_k": d_k, "d_v": d_v})
 #
 # ## What hides mistakes
 #
-# A wrong backward passes a weak test. Start with the most popular one, an upstream gradient of ones, that is, L
-# = `out.sum()`. Here is a softmax backward that returns zeros, whatever it is given:
-
-
-# %%
-def lazy(d_weights, cache):
-    """The gradient of softmax, after a long day."""
-    return (np.zeros_like(d_weights),)
-
-
-# %% [markdown]
-# > **Predict first.** Does it pass with ones? With random numbers?
-
-# %%
-s = rng.normal(size=(3, 4))
-with_ones = gradcheck(softmax_forward, lazy, {"scores": s}, d_out=np.ones((3, 4)))
-with_random = gradcheck(softmax_forward, lazy, {"scores": s})
-with_ones.passed, with_random.passed
-
-# %% [markdown]
-# The weights of a row always sum to 1, so the slope of their sum *is* 0. Ones ask a question with a trivial answer.
-# Next, five backwards of attention that are wrong in five real ways. Two of them make the weights anew, as above,
+# A wrong backward passes a weak test. The most popular one is an upstream gradient of ones, that is, L =
+# `out.sum()`. Notebook 07 has seen it pass a softmax backward that returns zeros: the weights of a row always sum to
+# 1, so ones ask a question with a trivial answer.
+#
+# Here are five backwards of attention that are wrong in five real ways. Two of them make the weights anew, as above,
 # and forget an option of forward; one takes the upstream gradient apart by a reshape without transpose (notebook 00).
 
 
@@ -500,13 +486,13 @@ wrong = {
 
 # %%
 def catches(mistake, B=2, T_q=4, T_k=5, is_causal=True, bias=1.0, ones=False):
-    """1 if the gradient check of an example finds fault with a backward, else 0."""
+    """Whether the gradient check of an example finds fault with a backward."""
     rng = np.random.default_rng(0)
     shapes = {"q": (B, 3, T_q, 2), "k": (B, 3, T_k, 2), "v": (B, 3, T_k, 6)}
     inputs = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     options = {"bias": bias * rng.normal(size=(T_q, T_k)), "is_causal": is_causal}
     g = np.ones((B, 3, T_q, 6)) if ones else None  # None: random
-    return int(not gradcheck(partial(attention_forward, **options), mistake, inputs, d_out=g))
+    return not gradcheck(partial(attention_forward, **options), mistake, inputs, d_out=g)
 
 
 # %%
@@ -525,10 +511,11 @@ tests = {
 # %%
 caught = np.array([[catches(m, **t) for t in tests.values()] for m in wrong.values()])
 matrices(
-    {"1 = caught, 0 = missed": caught},
+    {"caught": caught},
     row_labels=list(wrong),
     column_labels=list(tests),
     title="The same check on six examples",
+    meaning=("caught", "missed"),
 )
 
 # %% [markdown]
@@ -572,15 +559,20 @@ def my_backward(g, cache):
 
 out, cache = forward(**inputs)
 g = rng.normal(size=out.shape)
-answer, right = my_backward(g, cache), attention_backward(g, cache)
+right = attention_backward(g, cache)
 expected = {"d_q": right.d_q, "d_k": right.d_k, "d_v": right.d_v}
-report = compare(answer, expected)
+for array in (g, *inputs.values(), cache.weights):
+    array.setflags(write=False)
+answer = my_backward(g, cache)
+report = compare(answer, expected, tolerance=1e-12)
 display(report)
 arrays = answer if isinstance(answer, tuple | list) else ()
 for row, wanted, yours in zip(report.rows, expected.values(), arrays, strict=False):
-    if not row.passed and row.shape == wanted.shape:  # draw head 0 of sequence 0
-        a, b = wanted[0, 0], yours[0, 0]
-        display(matrices({"expected": a, "yours": b, "difference": b - a}, title=row.name))
+    if not row.passed and row.shape == wanted.shape:  # the head that is furthest off
+        off = yours - wanted
+        b, h = np.unravel_index(np.abs(off).max(axis=(2, 3)).argmax(), off.shape[:2])
+        pairs = {"expected": wanted[b, h], "yours": yours[b, h], "yours - expected": off[b, h]}
+        display(matrices(pairs, title=f"{row.name}, sequence {b}, head {h}"))
 if report:
     display(gradcheck(forward, my_backward, inputs))
 
@@ -601,5 +593,6 @@ if report:
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1; Giles 2008, *Collected matrix derivative
 # results for forward and reverse mode algorithmic differentiation*; Squire and Trapp 1998, *Using complex variables
-# to estimate derivatives of real functions*; Dao et al. 2022, *FlashAttention*, appendix B.2. **Next:** 09,
-# multi-head backward.
+# to estimate derivatives of real functions*; Dao et al. 2022, *FlashAttention*, appendix B.2.
+#
+# **Next:** [09, multi-head backward](09_multi-head-backward.ipynb).

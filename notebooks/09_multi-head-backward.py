@@ -219,23 +219,26 @@ gradcheck(forward_with_params, multi_head_attention_backward, {"x_q": x, "params
 # %% [markdown]
 # ## What the library does, seen
 #
-# The same steps recorded. Read them next to forward's table in notebook 05, from its bottom up.
-# (`dropped` is the weights after dropout. There is none here, so it is the weights.)
-
-# %%
-with trace() as back:
-    right = multi_head_attention_backward(d_out, cache)
-back
-
-# %% [markdown]
-# And every gradient beside the array that it belongs to: same shape, always. (The params themselves
-# are not recorded, so their places on the left are empty.)
+# Forward and backward recorded together; here is the second half. Read it next to forward's table in
+# notebook 05, from its bottom up.
 
 # %%
 with trace() as full:
     out, cache = forward(x)
-    multi_head_attention_backward(d_out, cache)
-backward_film(full)
+    right = multi_head_attention_backward(d_out, cache)
+full.table(backward=True)
+
+# %% [markdown]
+# Now one of the three ways, the one via k: each gradient beside the array that it belongs to. Same
+# shape, always. (The params themselves are not recorded, so their places on the left are empty.)
+
+# %%
+on_the_way = {"out", "merged", "w_o", "b_o", "heads", "k", "k_projected", "w_k", "b_k", "x_k"}
+with trace() as via_k:
+    for recorded in full:
+        if recorded.name.removeprefix("d_") in on_the_way:
+            step(recorded.name, recorded.array, recorded.axes, recorded.equation)
+backward_film(via_k)
 
 # %% [markdown]
 # One panel deceives. `d_b_k` looks like any other, because each panel is shaded by its own largest
@@ -493,7 +496,7 @@ backward_film(wrong, reference=full)
 
 # %% [markdown]
 # `d_merged` is right, `d_heads` is not: the mistake sits between the two. All that follows is wrong
-# without any fault of its own.
+# without any fault of its own; `d_v` too, for it is made from `d_heads`.
 #
 # ## Exercise: the linear map and the three branches
 #
@@ -524,17 +527,22 @@ rng = np.random.default_rng(9)
 shapes = {"x": (2, 3, 5), "w": (5, 7), "b": (7,)}
 small = {name: rng.normal(size=shape) for name, shape in shapes.items()}
 d_small = rng.normal(size=(2, 3, 7))
+expected = linear_backward(d_small, linear_forward(**small)[1])
+for array in (d_small, *small.values(), d_q, d_k, d_v, *params):
+    array.setflags(write=False)
 answer = my_linear_backward(d_small, small["x"], small["w"])
-linear = compare(answer, linear_backward(d_small, linear_forward(**small)[1]))
+linear = compare(answer, expected, tolerance=1e-12)
 my_d_x = my_input_gradient(d_q, d_k, d_v, params)
-branches = compare(my_d_x, right.d_x_q, name="d_x, three branches")
+branches = compare(my_d_x, right.d_x_q, name="d_x, three branches", tolerance=1e-12)
 display(linear, branches)
 if linear and branches:
     display(gradcheck(linear_forward, lambda d, c: my_linear_backward(d, c.x, c.w), small))
     display(gradcheck(lambda x: forward(x)[0], my_backward, {"x": x}))
-elif not branches and getattr(my_d_x, "shape", None) == x.shape:
-    shown = {"expected": d_x[0], "actual": my_d_x[0], "difference": (my_d_x - d_x)[0]}
-    display(matrices(shown, title="d_x, sequence 0"))
+elif not branches and branches.rows[0].shape == x.shape:  # the sequence that is furthest off
+    off = my_d_x - right.d_x_q
+    b = np.abs(off).max(axis=(1, 2)).argmax()
+    pairs = {"expected": right.d_x_q[b], "yours": my_d_x[b], "yours - expected": off[b]}
+    display(matrices(pairs, title=f"d_x, sequence {b}"))
 
 # %% [markdown]
 # ## Summary
@@ -553,4 +561,6 @@ elif not branches and getattr(my_d_x, "shape", None) == x.shape:
 #
 # **Reference:** Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 6.5 (back-propagation);
 # Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2; CS231n, *Gradient checks*, on relative
-# errors. **Next:** 10, grouped and multi-query attention.
+# errors.
+#
+# **Next:** [10, grouped and multi-query attention](10_grouped-and-multi-query.ipynb).

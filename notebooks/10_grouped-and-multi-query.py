@@ -517,14 +517,18 @@ expected = {
     "heads": attention_forward(**inputs)[0],
     "sum": np.stack([per_head[:, 4 * g : 4 * g + 4].sum(axis=1) for g in range(3)], axis=1),
 }
+for array in (*inputs.values(), per_head):
+    array.setflags(write=False)
 actual = {"heads": my_grouped_attention(*inputs.values()), "sum": my_sum_over_group(per_head, 3)}
-report = compare(actual, expected)
+report = compare(actual, expected, tolerance=1e-12)
 display(report)
-for name, wanted in expected.items():
-    yours = actual[name]
-    if not report and getattr(yours, "shape", None) == wanted.shape:  # draw head 1 of sequence 0
-        a, b = wanted[0, 1], yours[0, 1]
-        display(matrices({"expected": a, "yours": b, "difference": b - a}, title=name))
+for row in report.rows:
+    yours, wanted = actual[row.name], expected[row.name]
+    if not row.passed and row.shape == wanted.shape:  # the head that is furthest off
+        off = yours - wanted
+        b, h = np.unravel_index(np.abs(off).max(axis=(2, 3)).argmax(), off.shape[:2])
+        pairs = {"expected": wanted[b, h], "yours": yours[b, h], "yours - expected": off[b, h]}
+        display(matrices(pairs, title=f"{row.name}, sequence {b}, head {h}"))
 if report:
     display(gradcheck(my_grouped_attention, backward_by_your_sum, list(inputs.values())))
 
@@ -546,4 +550,6 @@ if report:
 #
 # **Reference:** Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*; Ainslie et al. 2023, *GQA:
 # Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, section 2.2; the sources of every
-# model's sizes: `CONFIGURATIONS[name].source`. **Next:** 11, positions.
+# model's sizes: `CONFIGURATIONS[name].source`.
+#
+# **Next:** [11, positions](11_positions.ipynb).

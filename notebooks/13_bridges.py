@@ -342,11 +342,13 @@ def my_to_gpt2(params):
 # %% tags=["check"]
 shapes = {"c_attn_w": (6, 18), "c_attn_b": (18,), "c_proj_w": (6, 6), "c_proj_b": (6,)}
 stored = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+for array in stored.values():
+    array.setflags(write=False)  # and so are the views of them, in `expected`
 w, b = stored["c_attn_w"], stored["c_attn_b"]
 expected = MultiHeadParams(w[:, :6], b[:6], w[:, 6:12], b[6:12], w[:, 12:], b[12:],
                            stored["c_proj_w"], stored["c_proj_b"])  # fmt: skip
 report = compare({"from": my_from_gpt2(*stored.values()), "to": my_to_gpt2(expected)},
-                 {"from": expected, "to": tuple(stored.values())})  # fmt: skip
+                 {"from": expected, "to": tuple(stored.values())}, tolerance=1e-12)  # fmt: skip
 display(report)
 x = rng.normal(size=(2, 4, 6))
 
@@ -380,4 +382,6 @@ if report:
 #
 # **Reference:** the documentation of `torch.nn.functional.scaled_dot_product_attention`,
 # `torch.nn.MultiheadAttention`, `keras.layers.MultiHeadAttention`, and the ONNX operator
-# `Attention`. **Next:** 14, the oral exam.
+# `Attention`.
+#
+# **Next:** [14, the oral exam](14_oral-exam.ipynb).

@@ -3,7 +3,8 @@
 #
 # Twelve questions of the kind that interviews and exams ask about multi-head attention. Say your
 # answer aloud before you open ours; then run the cell below it, which shows that the answer is
-# true. After that come sentences in circulation that are wrong or half right, each put right.
+# true. After that come sentences in circulation that are wrong or half right, each put right, most
+# of them with a cell.
 #
 # **You will learn**
 #
@@ -71,8 +72,8 @@ matrices(shown)
 #
 # **The dot product of two independent vectors of d_k numbers, each with mean 0 and variance 1, has
 # variance d_k. Undivided, such scores drive softmax to weights near 0 and 1, where its Jacobian
-# diag(p) - p p^T is almost 0, and most gradients vanish.** Divided by sqrt(d_k), scores have
-# variance 1 at any width.
+# $\mathrm{diag}(p) - p\,p^\top$ is almost 0, and most gradients vanish.** Divided by $\sqrt{d_k}$,
+# scores have variance 1 at any width.
 #
 # Shown below for d_k = 1024 and 64 queries: the variance, and of the middle query (the median) its
 # largest weight and what softmax lets through of a random gradient. More: notebook 02.
@@ -107,9 +108,9 @@ Table("With and without the scale, d_k = 1024", columns, rows)
 #
 # <details><summary>Answer</summary>
 #
-# **No. Head h has its own W_q, W_k, W_v: block h of the columns of `w_q`, `w_k`, `w_v`, and block h
-# of the rows of `w_o`.** In grouped and multi-query attention several query heads share one W_k and
-# one W_v (question 10).
+# **No. Head h has its own $W_h^Q$, $W_h^K$, $W_h^V$: block h of the columns of `w_q`, `w_k`, `w_v`,
+# and block h of the rows of `w_o`.** In grouped and multi-query attention several query heads share
+# one $W^K$ and one $W^V$ (question 10).
 #
 # If two heads had equal params, they would compute the same, get the same gradients, and be equal
 # after every step. Random initial params are what tells them apart. Shown below: the gradients of
@@ -174,9 +175,9 @@ uneven = MultiHeadAttention(8, 2, head_dim=3, value_dim=5)
 #
 # <details><summary>Answer</summary>
 #
-# **Params: the maps are D by D either way, 4 D^2 in all. Operations: scores and mix take 4 T^2 d_k
-# for each head, and H d_k = D. So H drops out of both, and may be chosen by what it does for the
-# model.** Only half the truth, though: there are H T^2 *weights*, so softmax, and memory where
+# **Params: the maps are D by D either way, $4 D^2$ in all. Operations: scores and mix take
+# $4\,T^2 d_k$ for each head, and $H d_k = D$. So H drops out of both, and may be chosen by what it does for
+# the model.** Only half the truth, though: there are $H T^2$ *weights*, so softmax, and memory where
 # weights are kept, grow with H.
 #
 # Shown below: params and weights, counted in real layers, and operations of the products, by their
@@ -198,7 +199,8 @@ Table("D = 512, T = 128", ["H", "params", "operations", "weights"], rows)
 #
 # <details><summary>Answer</summary>
 #
-# For h = 1 ... H: $Q_h = X W_h^Q$, $K_h = X W_h^K$, $V_h = X W_h^V$;
+# **Project, compare, softmax and mix in each head; concatenate the heads; project.** For h = 1 ... H:
+# $Q_h = X W_h^Q$, $K_h = X W_h^K$, $V_h = X W_h^V$;
 #
 # $$\text{head}_h = \text{softmax}\left(Q_h K_h^\top / \sqrt{d_k}\right) V_h,
 # \qquad \text{MHA}(X) = \text{Concat}(\text{head}_1, \ldots, \text{head}_H)\, W^O$$
@@ -297,7 +299,7 @@ weights_by_head(
 #
 # **H query heads share H_kv key/value heads: H_kv = H is multi-head, 1 < H_kv < H grouped, H_kv = 1
 # multi-query. While text is generated, keys and values of all tokens so far are kept in every
-# layer, 2 L H_kv T d_k numbers a sequence, and H does not occur in that.** The G = H / H_kv query
+# layer, $2\,L\,H_{kv}\,T\,d_k$ numbers a sequence, and H does not occur in that.** The G = H / H_kv query
 # heads of a group have queries of their own and read the same keys and values. Queries are not
 # kept: each is used once. So the cache is G times smaller, and so is what each step must read of
 # it.
@@ -367,7 +369,7 @@ widths = sorted({model.head_dim for model in CONFIGURATIONS.values()})
 # The scale prevents *vanishing* ones: question 2 saw softmax let through almost nothing of most
 # rows. And softmax cannot blow up a gradient: the norm of its Jacobian is at most 1/2 (notebook
 # 07). The grain of truth: d_q is d_scores times scale times k, so without the scale the few rows
-# that are still open get more, by a factor of the order of sqrt(d_k). Nothing runs away. Below:
+# that are still open get more, by a factor of the order of $\sqrt{d_k}$. Nothing runs away. Below:
 # norms of the rows of d_q.
 # </details>
 
@@ -383,8 +385,8 @@ Table("Rows of d_q, d_k = 1024", ["divided", "norm of the middle row", "of the l
 #
 # <details><summary>Correction</summary>
 #
-# Products and params: the same. Weights, and softmax: H T^2, so H times as many (question 6). And
-# "O(n^2 d)" leaves out the projections, O(n d^2), which take more for a short sequence. Below:
+# Products and params: the same. Weights, and softmax: $H T^2$, so H times as many (question 6). And
+# "$O(n^2 d)$" leaves out the projections, $O(n d^2)$, which take more for a short sequence. Below:
 # GPT-2's operations.
 # </details>
 
@@ -414,7 +416,7 @@ compare(np.concatenate(narrow, axis=-1), wide, name="two narrow products against
 #
 # <details><summary>Correction</summary>
 #
-# A misprint that is copied: queries are made by W_h^Q, (D, d_k). W^O is the one output projection,
+# A misprint that is copied: queries are made by $W_h^Q$, (D, d_k). $W^O$ is the one output projection,
 # (H d_v, D), used once after concatenation. The shapes tell: in question 5, d_k = 3, d_v = 5, H = 2
 # and D = 8 made `w_q` (8, 6) and `w_o` (10, 8).
 # </details>
@@ -549,7 +551,10 @@ arrays = {name: rng.normal(size=shape) for name, shape in shapes.items()}
 gate, d_gated = np.ones(3), rng.normal(size=(2, 3, 4, 7))
 _, cache = attention_forward(**arrays, head_gate=gate)
 expected = attention_backward(d_gated, cache).d_head_gate
-report = compare(my_d_head_gate(d_gated, cache.heads), expected, name="d_head_gate")
+for array in (d_gated, cache.heads):
+    array.setflags(write=False)
+answer = my_d_head_gate(d_gated, cache.heads)
+report = compare(answer, expected, name="d_head_gate", tolerance=1e-12)
 display(report)
 
 

@@ -2,6 +2,7 @@
 
 import socket
 
+import numpy as np
 import pytest
 
 from mha_numpy.check import Comparison, GradcheckReport
@@ -16,6 +17,12 @@ def no_network(monkeypatch):
         raise AssertionError("a notebook reached for the network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.fixture(autouse=True)
+def own_print_options():
+    with np.printoptions():  # what a notebook sets is not for the tests after it
+        yield
 
 
 def answer(source, kind):
