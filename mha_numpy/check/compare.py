@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.check.differences import differing, distances, largest_of, two_numbers
 from mha_numpy.check.report import Report
 from mha_numpy.check.trees import children, leaves
 from mha_numpy.core.checks import check_number
 from mha_numpy.core.dtypes import Array
-from mha_numpy.errors import ConfigError, describe
+from mha_numpy.errors import ConfigError, DTypeError, describe
 from mha_numpy.tables import Table
 
-ROUNDINGS = 1000  # of the largest expected number, that two right ways may be apart
 SAME_FACTOR = 1e-6  # how far apart ratios may be and still count as one factor
 ROOT = "result"  # the name of what has none
+NUMBERS = (bool, int, float, complex)  # of Python
 MISSING = object()  # stands where one of the trees has nothing
 
 
@@ -46,7 +47,12 @@ class Comparison(Report):
         failed = sum(not row.passed for row in self.rows)
         verdict = f"DIFFERS: {failed} of {len(self.rows)}" if failed else "as expected"
         rows = [
-            ["ok" if r.passed else "FAIL", r.name, str(r.shape or "-"), r.finding]
+            [
+                "ok" if r.passed else "FAIL",
+                r.name,
+                "-" if r.shape is None else str(r.shape),
+                r.finding,
+            ]
             for r in self.rows
         ]
         bad = frozenset(i for i, row in enumerate(self.rows) if not row.passed)
@@ -82,6 +88,8 @@ def compare(
     ------
     ConfigError
         `expected` holds no array, or `tolerance` is not a positive number.
+    DTypeError
+        `expected` holds something else than arrays of numbers or bools, numbers, and None.
 
     Examples
     --------
@@ -93,12 +101,22 @@ def compare(
     """
     if tolerance is not None:
         check_number("tolerance", tolerance, positive=True)
-    arrays = [np.asarray(leaf) for leaf in leaves(expected).values() if _is_array(leaf)]
-    if not arrays:
+    wanted = leaves(expected)
+    if not any(_is_array(leaf) for leaf in wanted.values()):
         raise ConfigError(f"expected: expected at least one array; got {describe(expected)}")
-    scale = max(_largest(array) for array in arrays)
+    arrays = [_check_expected(path, leaf) for path, leaf in wanted.items() if leaf is not None]
+    largest = max(largest_of(array) for array in arrays)
     pairs = _pairs(actual, expected, name)
-    return Comparison([_compare_one(*pair, scale, tolerance) for pair in pairs])
+    return Comparison([_compare_one(*pair, largest, tolerance) for pair in pairs])
+
+
+def _check_expected(path: str, leaf: Any) -> Array:
+    """Return an expected leaf as an array of numbers or bools, or raise an error that names it."""
+    array = np.asarray(leaf) if _is_array(leaf) or isinstance(leaf, NUMBERS) else None
+    if array is None or array.dtype.kind not in "biufc":
+        name = f"expected[{path!r}]" if path else "expected"
+        raise DTypeError(f"{name}: expected an array of numbers or bools; got {describe(leaf)}")
+    return array
 
 
 def _pairs(actual: Any, expected: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -124,20 +142,19 @@ def _pairs(actual: Any, expected: Any, path: str) -> Iterator[tuple[str, Any, An
 
 
 def _compare_one(
-    name: str, actual: Any, expected: Any, scale: float, tolerance: float | None
+    name: str, actual: Any, expected: Any, largest: np.floating[Any], tolerance: float | None
 ) -> ComparedArray:
     """Return what is found about one array."""
-    if isinstance(actual, np.generic):
-        actual = np.asarray(actual)
-    shape = actual.shape if isinstance(actual, np.ndarray) else None
+    shape = actual.shape if isinstance(actual, (np.ndarray, np.generic)) else None
     if isinstance(expected, tuple):
-        trouble = f"expected {', '.join(expected)}; got {describe(actual)}"
-    elif not _is_array(expected):
+        trouble = f"expected {', '.join(expected)}; got {_told(actual)}"
+    elif expected is MISSING or expected is None:
         trouble = "nothing of this name was expected"
     else:
-        trouble = _trouble(actual, np.asarray(expected), scale, tolerance)
+        trouble = _trouble(actual, np.asarray(expected), largest, tolerance)
     size = np.size(expected)
     agreed = "the number agrees" if size == 1 else f"all {size} numbers agree"
+    name = name if name.isprintable() else ascii(name)
     return ComparedArray(name, shape, not trouble, trouble or agreed)
 
 
@@ -146,19 +163,28 @@ def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, (np.ndarray, np.generic))
 
 
-def _largest(array: Array) -> float:
-    """Return the largest finite magnitude in an array."""
-    return float(np.abs(np.where(np.isfinite(array), array, 0)).max(initial=0.0))
+def _told(value: Any) -> str:
+    """Say what somebody's code returned, even where that fails at saying it."""
+    try:
+        return describe(value)
+    except Exception:  # anybody's __repr__; lists nested too deep
+        return f"an object of type {type(value).__name__}"
 
 
-def _trouble(actual: Any, expected: Array, scale: float, tolerance: float | None) -> str:
+def _trouble(
+    actual: Any, expected: Array, largest: np.floating[Any], tolerance: float | None
+) -> str:
     """Say what is wrong with an array, or nothing."""
     if actual is None or actual is ...:
         return f"not written yet: the function returned {actual!r}"
     if actual is MISSING:
         return "missing: nothing of this name was returned"
-    if not isinstance(actual, np.ndarray):
-        return f"expected an array {expected.shape} of {expected.dtype}; got {describe(actual)}"
+    if np.ma.isMaskedArray(actual):
+        return "expected a plain array; got a masked one: x.filled(0) is plain"
+    is_number = isinstance(actual, NUMBERS) and expected.ndim == 0
+    if not (_is_array(actual) or is_number):
+        return f"expected an array {expected.shape} of {expected.dtype}; got {_told(actual)}"
+    actual = np.asarray(actual)
     if actual.dtype.kind != expected.dtype.kind:
         return f"expected {expected.dtype}; got {actual.dtype}"
     if actual.shape != expected.shape:
@@ -168,27 +194,18 @@ def _trouble(actual: Any, expected: Array, scale: float, tolerance: float | None
         elif actual.size == expected.size:
             hint = ": as many numbers, other axes"
         return f"expected shape {expected.shape}; got {actual.shape}{hint}"
-    if expected.dtype.kind not in "fc":
-        return _differences(actual, expected, actual != expected)
-    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
-    is_finite = np.isfinite(actual) & np.isfinite(expected)
-    coarser = max(np.finfo(actual.dtype).eps, np.finfo(expected.dtype).eps)
-    limit = scale * (ROUNDINGS * float(coarser) if tolerance is None else tolerance)
-    with np.errstate(invalid="ignore"):  # inf - inf, where both agree
-        is_near = is_finite & (np.abs(actual - expected) <= limit)
-    return _differences(actual, expected, ~(same | is_near))
+    differs = differing(actual, expected, largest, tolerance)
+    return _where(actual, expected, differs) if differs.any() else ""
 
 
-def _differences(actual: Array, expected: Array, differs: Array) -> str:
+def _where(actual: Array, expected: Array, differs: Array) -> str:
     """Say how many numbers differ, which is the worst, and whether one factor explains all."""
-    if not differs.any():
-        return ""
-    with np.errstate(invalid="ignore"):
-        error = np.where(differs, np.abs(actual.astype(complex) - expected), -1.0)
-    worst = np.unravel_index(np.where(np.isnan(error), np.inf, error).argmax(), error.shape)
+    error = distances(actual, expected)
+    error = np.where(differs, np.where(np.isnan(error), np.inf, error), -1)
+    worst = np.unravel_index(error.argmax(), error.shape)
     at = f" at {[int(i) for i in worst]}" if worst else ""
-    told = f"{actual[worst]:.6g}, expected {expected[worst]:.6g}"
-    many = f"{int(differs.sum())} of {expected.size} numbers differ, most{at}: {told}"
+    got, wanted = two_numbers(actual[worst], expected[worst])
+    many = f"{differs.sum()} of {differs.size} numbers differ, most{at}: {got}, expected {wanted}"
     return many + _one_factor(actual, expected)
 
 
@@ -197,10 +214,10 @@ def _one_factor(actual: Array, expected: Array) -> str:
     counts = np.isfinite(actual) & np.isfinite(expected) & (expected != 0)
     if counts.sum() < 2 or not np.isfinite(actual).all() or (actual[~counts] != 0).any():
         return ""
-    ratios = actual[counts] / expected[counts]
-    factor = np.median(ratios)
-    if factor == 0:
-        return "; all are 0"
-    if (np.abs(ratios - factor) > SAME_FACTOR * np.abs(factor)).any():
+    with np.errstate(over="ignore", invalid="ignore"):  # 1 / 5e-324, and the median of such
+        ratios = actual[counts] / expected[counts]
+        factor = np.median(ratios)
+        is_same = np.abs(ratios - factor) <= SAME_FACTOR * np.abs(factor)
+    if not is_same.all():
         return ""
-    return f"; each is {factor:.6g} times what was expected"
+    return "; all are 0" if factor == 0 else f"; each is {factor:.6g} times what was expected"

@@ -59,7 +59,7 @@ def children(tree: Any) -> dict[str, Any] | None:
     """Return a container's children by name, or None for a leaf."""
     if isinstance(tree, Mapping):
         return {str(name): child for name, child in tree.items()}
-    if hasattr(tree, "_asdict"):
+    if isinstance(tree, tuple) and hasattr(tree, "_asdict"):
         return dict(tree._asdict())
     if isinstance(tree, (tuple, list)):
         return {str(i): child for i, child in enumerate(tree)}

@@ -12,10 +12,10 @@ from matplotlib.transforms import Affine2D, Transform
 from mha_numpy.draw.blocks import cut_step
 from mha_numpy.draw.colors import GREY, INK
 from mha_numpy.draw.difference import (
-    Comparison,
+    ComparedGradient,
     Difference,
     Reference,
-    compare,
+    compare_gradients,
     first_difference,
     is_drawn,
     verdict_of,
@@ -38,7 +38,11 @@ from mha_numpy.draw.panels import (
     pixels,
     prepare,
 )
-from mha_numpy.draw.recorded import check_number_of_steps, check_sequence, check_trace
+from mha_numpy.draw.recorded import (
+    check_number_of_steps,
+    check_sequence,
+    check_trace,
+)
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError
 from mha_numpy.trace import Step, Trace
@@ -78,17 +82,17 @@ def backward_film(
     Raises
     ------
     ConfigError
-        `trace` has no step of backward or more than 300, `sequence` is not in the batch, or
-        `reference` is something else, or has no gradient of `trace`.
+        `trace` has no step of backward or more than 300, or an array that holds no numbers;
+        `sequence` is not in the batch, or `reference` is something else, or has no gradient of
+        `trace`.
     ShapeError
         The axes that a step names do not fit its array.
 
     Notes
     -----
-    Two numbers differ if they are further apart than ``1e-6`` times the largest of the
-    reference's array, plus 256 epsilons of their dtype times the largest gradient of all: a
-    gradient such as d_b_k is 0 but for rounding. What follows the first difference is computed
-    from it, and may be right in itself.
+    Two numbers differ by the rule of `check.compare`: if they are further apart than a thousand
+    roundings of the largest gradient of the reference. What follows the first difference is
+    computed from it, and may be right in itself.
 
     Examples
     --------
@@ -110,15 +114,15 @@ def backward_film(
     recorded = [*trace.steps, *(replace(s, number=s.number + FAR) for s in borrowed)]
     arrays = [_array_of(gradient, recorded) for gradient in gradients]
     batch = check_sequence([*gradients, *(a for a in arrays if a is not None)], sequence)
-    comparisons = [] if reference is None else compare(gradients, reference)
-    first = first_difference(comparisons, sequence)
+    compared = [] if reference is None else compare_gradients(gradients, reference)
+    first = first_difference(compared, sequence)
 
-    panels = _pairs(gradients, arrays, recorded, sequence, comparisons)
+    panels = _pairs(gradients, arrays, recorded, sequence, compared)
     grid = arrange(panels, None, choices=(6, 4, 2))
     title = f"Backward film: {len(gradients)} gradient{'s' * (len(gradients) > 1)}"
     if batch is not None and batch > 1:
         title += f", sequence {sequence} of a batch of {batch}"
-    verdict = "" if reference is None else verdict_of(comparisons, first, len(gradients), sequence)
+    verdict = "" if reference is None else verdict_of(compared, first, len(gradients), sequence)
     heading = compose(title, verdict, _notes(panels, first), legend_entries(panels), grid.width)
 
     top = pixels(MARGIN + heading.height + FRAME)
@@ -131,13 +135,13 @@ def backward_film(
         kind = "gradient" if i % 2 else "array"
         ax = grid.add_axes(film, i, top, label=f"{kind} {panel.step.name}")
         if i % 2 == 0:
-            is_first = first is not None and gradients[i // 2] is first.comparison.step
+            is_first = first is not None and gradients[i // 2] is first.compared.step
             film.add_artist(_frame(grid, i, top, inches, is_first=is_first))
         if i % 2 or arrays[i // 2] is not None:
             paint(ax, panel, grid.headers[i], signs=i % 2 == 1)
         else:
             _paint_missing(ax, panel, grid.headers[i])
-        if first is not None and i % 2 and panel.step is first.comparison.step:
+        if first is not None and i % 2 and panel.step is first.compared.step:
             _light_up(ax, panel, grid.headers[i], first.cell, recorded, sequence)
     return film
 
@@ -171,10 +175,10 @@ def _pairs(
     arrays: list[Step | None],
     recorded: list[Step],
     sequence: int,
-    comparisons: list[Comparison],
+    compared: list[ComparedGradient],
 ) -> list[Panel]:
     """Lay out array, gradient, array, gradient, ...; a missing array has its gradient's places."""
-    marks = {id(comparison.step): comparison.mark for comparison in comparisons}
+    marks = {id(each.step): each.mark for each in compared}
     both = zip(arrays, gradients, strict=True)
     steps = [step for array, gradient in both for step in (array or gradient, gradient)]
     panels = []

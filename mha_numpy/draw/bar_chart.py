@@ -78,9 +78,8 @@ def bar_chart(
     for name in others:
         if name not in values:
             raise ConfigError(f"against: expected names of bars; got {describe(name)}")
-    check_text("title", title)
-    check_text("unit", unit)
-    check_text("against_label", against_label)
+    title, unit = check_text("title", title), check_text("unit", unit)
+    against_label = check_text("against_label", against_label)
     names = {name: printable(name, LONGEST_NAME) for name in values}
     texts = {name: short_number(value) for name, value in values.items()}
     ratios = {name: _compared(values[name], other) for name, other in others.items()}

@@ -7,10 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.core.dtypes import Array
-from mha_numpy.draw.colors import (
-    NO_HEAD,
-    group_color,
-)
+from mha_numpy.draw.colors import NO_HEAD, group_color
 from mha_numpy.trace import Step
 
 

@@ -1,21 +1,19 @@
 """Gradients beside those of a reference: which differ, where first, and in words."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.check.differences import differing, largest_of, two_numbers
 from mha_numpy.core.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.trace import Step, Trace
 
-TOLERANCE = 1e-6  # of a reference's largest |value|
-ROUNDING = 256  # a gradient that is 0 but for rounding: epsilons of the largest of all gradients
-
 Reference = Trace | Mapping[str, Array]
 
 
-class Comparison(NamedTuple):
+class ComparedGradient(NamedTuple):
     """One gradient beside the one of the reference."""
 
     step: Step
@@ -36,11 +34,11 @@ class Comparison(NamedTuple):
 class Difference(NamedTuple):
     """The first gradient that leaves the reference, and the cell to light up."""
 
-    comparison: Comparison
+    compared: ComparedGradient
     cell: tuple[int, ...] | None  # None where the shapes differ
 
 
-def compare(gradients: list[Step], reference: Reference) -> list[Comparison]:
+def compare_gradients(gradients: list[Step], reference: Reference) -> list[ComparedGradient]:
     """Compare every gradient that both have, in backward's order; of one name first with first."""
     if not isinstance(reference, (Trace, Mapping)):
         raise ConfigError(
@@ -62,8 +60,10 @@ def compare(gradients: list[Step], reference: Reference) -> list[Comparison]:
             "reference: expected a gradient of the same name as one of the trace's "
             f"({', '.join(step.name for step in gradients[:5])}, ...); got {names[:5]}"
         )
-    largest = max(_largest(expected) for _, expected in pairs)
-    return [Comparison(step, array, _differs(step.array, array, largest)) for step, array in pairs]
+    largest = max(largest_of(expected) for _, expected in pairs)
+    return [
+        ComparedGradient(step, array, _differs(step.array, array, largest)) for step, array in pairs
+    ]
 
 
 def _check_numbers(name: str, array: Array) -> Array:
@@ -76,32 +76,22 @@ def _check_numbers(name: str, array: Array) -> Array:
     return expected
 
 
-def _differs(array: Array, expected: Array, largest_of_all: float) -> Array:
-    """Return which cells are further from the reference than rounding takes them."""
+def _differs(array: Array, expected: Array, largest: np.floating[Any]) -> Array:
+    """Return which cells differ, by the rule of `check.compare`; none where the shapes do."""
     if array.shape != expected.shape:
         return np.zeros(array.shape, bool)
-    epsilon = max(
-        float(np.finfo(a.dtype).eps) if a.dtype.kind in "fc" else 0.0 for a in (array, expected)
-    )
-    near = TOLERANCE * _largest(expected) + ROUNDING * epsilon * largest_of_all
-    wide = np.result_type(array, expected, np.float64)
-    return ~np.isclose(array.astype(wide), expected.astype(wide), rtol=0, atol=near, equal_nan=True)
+    return differing(array, expected, largest)
 
 
-def _largest(array: Array) -> float:
-    """Return the largest finite |value|, 0 without one."""
-    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
-
-
-def first_difference(comparisons: list[Comparison], sequence: int) -> Difference | None:
+def first_difference(compared: list[ComparedGradient], sequence: int) -> Difference | None:
     """Return the first gradient that leaves the reference; its cell of the drawn sequence first."""
-    for comparison in comparisons:
-        if comparison.has_other_shape:
-            return Difference(comparison, None)
-        if comparison.differs.any():
-            cells = [tuple(map(int, cell)) for cell in np.argwhere(comparison.differs)]
-            drawn = [cell for cell in cells if is_drawn(comparison.step, cell, sequence)]
-            return Difference(comparison, (drawn or cells)[0])
+    for each in compared:
+        if each.has_other_shape:
+            return Difference(each, None)
+        if each.differs.any():
+            cells = [tuple(map(int, cell)) for cell in np.argwhere(each.differs)]
+            drawn = (cell for cell in cells if is_drawn(each.step, cell, sequence))
+            return Difference(each, next(drawn, cells[0]))
     return None
 
 
@@ -112,34 +102,25 @@ def is_drawn(step: Step, cell: tuple[int, ...], sequence: int) -> bool:
 
 
 def verdict_of(
-    comparisons: list[Comparison], first: Difference | None, gradients: int, sequence: int
+    compared: list[ComparedGradient], first: Difference | None, gradients: int, sequence: int
 ) -> str:
     """Say where the gradients leave the reference, or that they do not."""
-    n = len(comparisons)
+    n = len(compared)
     if first is None:
         if n == gradients:
             return f"Agrees with the reference in all {n} gradients"
         return f"Agrees with the reference in the {n} of {gradients} gradients that both have"
-    step, expected, differs = first.comparison
+    step, expected, differs = first.compared
     if first.cell is None:
         text = f"First difference: {step.name} has the shape {step.array.shape}, "
         text += f"expected {expected.shape}"
     else:
         at = f"[{', '.join(map(str, first.cell))}]" if first.cell else ""
-        got, wanted = _two_numbers(step.array[first.cell], expected[first.cell])
+        got, wanted = two_numbers(step.array[first.cell], expected[first.cell])
         text = f"First difference: {step.name}{at} = {got}, expected {wanted}; "
         text += f"{differs.sum()} of {differs.size} cells differ"
         if not is_drawn(step, first.cell, sequence):
             other = first.cell[step.axes.split().index("B")]
             text += f", none of them in sequence {sequence}: draw it with sequence={other}"
-    differing = sum(c.mark == "≠" for c in comparisons)
+    differing = sum(c.mark == "≠" for c in compared)
     return f"{text}. In all, {differing} of {n} gradients differ"
-
-
-def _two_numbers(a: Array, b: Array) -> tuple[str, str]:
-    """Return two numbers with as many digits as tell them apart."""
-    for digits in (4, 8, 17):
-        texts = f"{a:.{digits}g}", f"{b:.{digits}g}"
-        if texts[0] != texts[1]:
-            break
-    return texts

@@ -6,7 +6,11 @@ from mha_numpy.core.checks import check_flag
 from mha_numpy.draw.heading import compose
 from mha_numpy.draw.paint import legend_entries, paint
 from mha_numpy.draw.panels import MARGIN, Panel, arrange, pixels, prepare
-from mha_numpy.draw.recorded import check_number_of_steps, check_sequence, check_trace
+from mha_numpy.draw.recorded import (
+    check_number_of_steps,
+    check_sequence,
+    check_trace,
+)
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError
 from mha_numpy.trace import Step, Trace
@@ -30,7 +34,8 @@ def shape_film(
     sequence : int
         Which sequence of the batch; nothing else of axis B is drawn.
     columns : int, optional
-        Panels in a row; default 6 where they fit a slide's width, else 3: much comes in threes.
+        Panels in a row; default as many as fit a notebook's width, of 6, 3, 2 and 1: much comes in
+        threes.
 
     Returns
     -------
@@ -40,8 +45,8 @@ def shape_film(
     Raises
     ------
     ConfigError
-        `trace` has no step of that pass or more than 300, `sequence` is not in the batch, or
-        `columns` is not a count.
+        `trace` has no step of that pass or more than 300, or an array that holds no numbers;
+        `sequence` is not in the batch, or `columns` is not a count.
     ShapeError
         The axes that a step names do not fit its array.
 

@@ -24,9 +24,9 @@ from mha_numpy.draw.colors import (
 from mha_numpy.draw.labels import (
     LABEL_PITCH,
     MARGIN,
+    check_labels,
     content_at,
     decimal,
-    printable,
     start_picture,
     widest,
     wrap_heading,
@@ -39,7 +39,7 @@ MAX_NUMBERS = 12  # rows or columns with a number in each cell
 # lengths in inches
 SMALLEST_SQUARE = 0.08  # smaller cells are drawn without gaps
 GUTTER = 0.36
-MAX_WIDTH = 12.8  # of all heatmaps side by side
+MAX_WIDTH = 9.2  # of all heatmaps side by side
 CELL, HEATMAP = 0.3, 3.3  # at most
 MANY, HEATMAP_OF_MANY = 8, 2.15  # so many heads stand four in a line
 TITLE, AXIS_NAME, TICK = 0.26, 0.23, 0.1
@@ -203,7 +203,7 @@ def _check_labels(
     query_labels: Sequence[str], key_labels: Sequence[str] | None, T_q: int, T_k: int
 ) -> tuple[list[str], list[str]]:
     """Return printable labels of the rows and of the columns."""
-    rows = [printable(label) for label in query_labels]
+    rows = check_labels("query_labels", query_labels)
     if len(rows) != T_q:
         raise ConfigError(f"query_labels: expected T_q={T_q} of them; got {len(rows)}")
     if key_labels is None:
@@ -213,7 +213,7 @@ def _check_labels(
                 "do not fit"
             )
         return rows, rows
-    keys = [printable(label) for label in key_labels]
+    keys = check_labels("key_labels", key_labels)
     if len(keys) != T_k:
         raise ConfigError(f"key_labels: expected T_k={T_k} of them; got {len(keys)}")
     return rows, keys

@@ -1,7 +1,7 @@
 """What stands in words on a picture: names, numbers, headings; checked, cut short, measured."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.font_manager import FontProperties
@@ -85,10 +85,17 @@ def as_numbers(name: str, value: object, kinds: str = "iuf") -> Array:
 
 
 def check_text(name: str, value: str) -> str:
-    """Return a string, or raise a ConfigError that names it."""
+    """Return a string as one line, or raise a ConfigError that names it."""
     if not isinstance(value, str):
         raise ConfigError(f"{name}: expected a string; got {describe(value)}")
-    return value
+    return " ".join(value.split())
+
+
+def check_labels(name: str, labels: Sequence[object]) -> list[str]:
+    """Return printable labels, or raise a ConfigError that names them."""
+    if not isinstance(labels, Iterable):
+        raise ConfigError(f"{name}: expected a list of strings; got {describe(labels)}")
+    return [printable(label) for label in labels]
 
 
 def wrap_heading(heading: str, width: float) -> list[str]:

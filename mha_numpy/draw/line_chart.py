@@ -99,9 +99,11 @@ def line_chart(
     ['1', '2', '4', '8', '16']
     """
     log_x, log_y = check_flag("log_x", log_x), check_flag("log_y", log_y)
+    x_label, y_label = check_text("x_label", x_label), check_text("y_label", y_label)
+    title = check_text("title", title)
     across, values = _check_lines(x, lines, is_log_x=log_x, is_log_y=log_y)
     names = [printable(name, LONGEST_NAME) for name in values]
-    heading = wrap_heading(check_text("title", title), WIDTH - 2 * MARGIN)
+    heading = wrap_heading(title, WIDTH - 2 * MARGIN)
     empty = [np.isnan(line).all() for line in values.values()]
     notes = [f"No values: {name}." for name, is_empty in zip(names, empty, strict=True) if is_empty]
     is_direct = widest(names, SIZE) <= NAMES
@@ -125,9 +127,9 @@ def line_chart(
     )
     _style(ax, x_axis, y_axis, is_log_x=log_x, is_log_y=log_y)
     small: dict[str, Any] = {"transform": inches, "fontsize": TEXT_SIZE, "color": MUTED}
-    picture.text(MARGIN, plot_at - 0.1, check_text("y_label", y_label), **small, parse_math=False)
+    picture.text(MARGIN, plot_at - 0.1, y_label, **small, parse_math=False)
     picture.text(
-        left + plot, plot_at + PLOT + TICK_ROOM + 0.06, check_text("x_label", x_label), ha="right",
+        left + plot, plot_at + PLOT + TICK_ROOM + 0.06, x_label, ha="right",
         va="top", **small, parse_math=False,
     )  # fmt: skip
     for i, (name, line) in enumerate(zip(names, values.values(), strict=True)):
@@ -153,7 +155,7 @@ def _check_lines(
         raise ConfigError(
             f"lines: expected at most {len(PALETTE)}; got {len(values)}; draw two charts"
         )
-    if not (np.isfinite(across).all() and (np.diff(across) > 0).all()):
+    if not (np.isfinite(across).all() and (across[1:] > across[:-1]).all()):
         raise ConfigError("x: expected finite numbers that increase; sort x and the lines with it")
     for name, line in values.items():
         if line.shape != across.shape:

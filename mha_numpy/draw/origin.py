@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import Affine2D
 
 from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import Array
+from mha_numpy.core.dtypes import Array, as_array
 from mha_numpy.draw.colors import INK, MUTED, NO_HEAD, fade, head_color, text_on
 from mha_numpy.draw.heading import compose
 from mha_numpy.draw.origin_words import Ramp, count_of, mark_of, sentence_of
@@ -26,7 +26,7 @@ PALEST = 0.22  # shade of token 0; the last token has the full colour
 
 # lengths in inches
 NUMBER, MARK, TITLE_SIZE, SENTENCE = 6.5, 6.0, 9.0, 7.5  # font sizes, in points
-MAX_WIDTH, BLOCKS_WIDTH = 12.8, 6.1  # of the film; of blocks side by side, if they are several
+MAX_WIDTH, BLOCKS_WIDTH = 9.2, 6.1  # of the film; of blocks side by side, if they are several
 CELL, SMALLEST = 0.25, 0.08  # at most and least, unless its number needs more
 GAP, GUTTER, LINE_GUTTER = 0.16, 0.45, 0.3  # between blocks, panels, lines of panels
 LABEL_ROOM, TITLE_LINE, SENTENCE_LINE = 0.17, 0.17, 0.145
@@ -212,7 +212,7 @@ def _check_arrays(arrays: Mapping[str, Array], H: int) -> tuple[Ramp, dict[str, 
 
 def _check_array(name: str, array: Array) -> Array:
     """Return an array of real numbers whose blocks can be drawn, or raise an error."""
-    array = np.asarray(array)
+    array = as_array(name, array, "an array of real numbers", DTypeError)
     if array.dtype.kind not in "iuf":
         raise DTypeError(f"{name}: expected an array of real numbers; got {describe(array)}")
     if not 1 <= array.ndim <= 4 or array.size == 0:

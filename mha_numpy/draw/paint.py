@@ -169,10 +169,9 @@ def _mark_negative(
         return
     x = at[0] + layout.cell * (columns[:, None] + np.array([0.27, 0.73]))
     y = at[1] + layout.cell * (layout.pitch * rows[:, None] + np.array([0.5, 0.5]))
-    colormap = fade(color)
     lines: Any = np.stack([x, y], axis=-1)
     minus = LineCollection(
-        lines, colors=[text_on(colormap(s)) for s in shade[negative]], label="negative",
+        lines, colors=[text_on(rgb) for rgb in fade(color)(shade[negative])], label="negative",
         linewidths=min(1.3, 72 * 0.14 * layout.cell), capstyle="butt", clip_on=False,
     )  # fmt: skip
     minus.set_rasterized(len(layout.lefts) * shade.size > MAX_VECTORS)

@@ -10,11 +10,12 @@ from matplotlib.axes import Axes
 from mha_numpy.core.checks import check_count
 from mha_numpy.core.dtypes import Array
 from mha_numpy.draw.blocks import Blocks, cut_step
+from mha_numpy.draw.recorded import check_numbers
 from mha_numpy.draw.save import DPI, Picture
 from mha_numpy.trace import Step
 
 MAX_SIDE = 64  # rows or columns of a block drawn as squares; beyond it is an image
-MAX_WIDTH = 12.8  # of all panels side by side
+MAX_WIDTH = 9.2  # of all panels side by side: text keeps its size in a notebook
 PIXEL = 1 / DPI
 CELL = 22 * PIXEL  # at most; whole pixels, so that all gaps look alike
 SMALLEST_SQUARE = 5 * PIXEL  # smaller cells are drawn without gaps
@@ -99,6 +100,7 @@ class Grid(NamedTuple):
 
 def prepare(steps: list[Step], recorded: list[Step], sequence: int) -> list[Panel]:
     """Cut every step into blocks and lay them out, with cells of one size where that fits."""
+    check_numbers(steps)
     cut = [cut_step(step, sequence, recorded) for step in steps]
     for limit, smallest in PICTURES:
         cells = [_fit(blocks, limit).cell for blocks in cut]

@@ -27,6 +27,16 @@ def check_number_of_steps(steps: Sequence[Step], picture: str) -> None:
         )
 
 
+def check_numbers(steps: Sequence[Step], kinds: str = "biufc") -> None:
+    """Raise a ConfigError that names a step whose dtype is of none of the kinds."""
+    for step in steps:
+        if step.array.dtype.kind not in kinds:
+            numbers = "numbers" if "c" in kinds else "real numbers"
+            raise ConfigError(
+                f"trace: expected arrays of {numbers}; got {step.name} of {step.array.dtype}"
+            )
+
+
 def check_sequence(steps: Sequence[Step], sequence: int) -> int | None:
     """Return the size of the batch, None without one, or raise an error that names the step."""
     batch = None

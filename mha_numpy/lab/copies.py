@@ -13,7 +13,7 @@ class Copies(NamedTuple):
     """What became of each notebook."""
 
     written: list[Path]
-    kept: list[Path]  # the user has changed them
+    kept: list[Path]  # were there already
 
 
 def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:

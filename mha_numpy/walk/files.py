@@ -79,8 +79,8 @@ def save(seen: "Walk", folder: Path) -> list[Path]:
     from mha_numpy.draw import save_figure, shape_film, weights_by_head
 
     figures = {
-        "shape-film": shape_film(seen.trace),
-        "shape-film-backward": shape_film(seen.trace, backward=True),
+        "shape-film": shape_film(seen.trace, columns=6),
+        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6),
         "weights": weights_by_head(
             seen.weights, seen.tokens, seen.source_tokens, visible=seen.visible
         ),

@@ -9,7 +9,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from mha_numpy.draw import stepper, weights_by_head
+from tests.draw.helpers import recorded
+
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: pip install jupyterlab")
+nbformat = pytest.importorskip("nbformat.v4", reason="nbformat is not installed")
 
 NOTEBOOK = "05_many-heads.ipynb"  # with the stepper
 CONFIG = """
@@ -37,9 +41,10 @@ CODE_CELLS = """() => window.panel.context.model.sharedModel.cells
   .map(cell => ({count: cell.execution_count, outputs: cell.getOutputs()}))"""
 
 
-@pytest.fixture
-def lab(tmp_path):
-    """Start the program on a free port; end it with Ctrl-C, as a user does."""
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """Start the program on a free port; return its folder and its address."""
+    tmp_path = tmp_path_factory.mktemp("lab")
     config = tmp_path / "config"
     config.mkdir()
     (config / "jupyter_lab_config.py").write_text(CONFIG)
@@ -59,7 +64,7 @@ def lab(tmp_path):
         )  # fmt: skip
         try:
             _await(f"http://127.0.0.1:{port}/api", process, tmp_path / "log")
-            yield f"http://127.0.0.1:{port}/lab/tree/{NOTEBOOK}"
+            yield tmp_path / "mine", f"http://127.0.0.1:{port}/lab/tree"
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(30)
@@ -81,11 +86,23 @@ def _await(address, process, log):
     raise AssertionError(log.read_text())
 
 
-def test_a_notebook_runs_and_its_stepper_steps(lab, browser):
+@pytest.fixture
+def open_notebook(lab, browser):
+    """Return a function that opens a notebook, given as its name."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    page.goto(lab)
-    page.wait_for_function("() => window.jupyterapp", timeout=60_000)
-    page.evaluate(OPENED)
+
+    def opened(name):
+        page.goto(f"{lab[1]}/{name}")
+        page.wait_for_function("() => window.jupyterapp", timeout=60_000)
+        page.evaluate(OPENED)
+        return page
+
+    yield opened
+    page.close()
+
+
+def test_a_notebook_runs_and_its_stepper_steps(open_notebook):
+    page = open_notebook(NOTEBOOK)
     page.evaluate(RUN_ALL)
 
     cells = page.evaluate(CODE_CELLS)
@@ -101,4 +118,24 @@ def test_a_notebook_runs_and_its_stepper_steps(lab, browser):
     inside.locator("input[type=range]").press("ArrowRight")
     inside.get_by_text("2 of ").wait_for()
     assert inside.locator("body").inner_text() != first
-    page.close()
+
+
+def test_what_an_untrusted_notebook_shows(lab, open_notebook):
+    """As one that was executed elsewhere: scripts and frames are taken out when it is opened."""
+    t, weights = recorded()
+    shown = [stepper(t), weights_by_head(weights[0], "abcde"), t]
+    outputs = [nbformat.new_output("display_data", {"text/html": s._repr_html_()}) for s in shown]
+    cells = [nbformat.new_code_cell(outputs=[output]) for output in outputs]
+    notebook = nbformat.writes(nbformat.new_notebook(cells=cells))
+    (lab[0] / "untrusted.ipynb").write_text(notebook, encoding="utf-8")
+    page = open_notebook("untrusted.ipynb")
+    outputs = page.locator(".jp-OutputArea-output")
+    table = outputs.nth(0).locator("table")
+    table.wait_for()
+    assert page.locator("iframe").count() == 0
+    assert table.locator("tr").count() == 1 + len(t)
+    assert "trust this notebook to step through" in table.inner_text()
+    assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+    outputs.nth(1).scroll_into_view_if_needed()
+    assert outputs.nth(1).locator("img").evaluate("image => image.naturalWidth") > 300
+    assert outputs.nth(2).locator("tr").count() == 1 + len(t)

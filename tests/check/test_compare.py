@@ -1,11 +1,13 @@
 """compare: right arrays pass in any style; wrong ones fail, and the finding says where."""
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 
 from mha_numpy import attention_backward, attention_forward
 from mha_numpy.check import compare
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, DTypeError
 
 
 @pytest.fixture
@@ -144,6 +146,66 @@ def test_single_numbers():
     )
 
 
+def test_python_numbers_stand_for_arrays_without_axes(expected):
+    wanted = {"loss": 2.0, "grad": expected}
+    assert compare({"loss": 2.0, "grad": expected}, wanted)
+    assert compare({"loss": np.float32(2.0), "grad": expected}, wanted)
+    assert finding({"loss": 2.5, "grad": expected}, wanted).endswith("2.5, expected 2")
+    assert finding({"loss": 2, "grad": expected}, wanted) == "expected float64; got int64"
+
+
+class Unspeakable:
+    def __repr__(self):
+        raise RuntimeError
+
+
+def deep(x):
+    for _ in range(5000):
+        x = [x]
+    return x
+
+
+Pair = namedtuple("Pair", "out weights")
+ODD = {
+    "a class": (lambda x: Pair, "expected an array (3, 4, 5) of float64; got <class"),
+    "masked": (lambda x: np.ma.array(x + 100, mask=True), "got a masked one: x.filled(0) is"),
+    "objects": (lambda x: x.astype(object), "expected float64; got object"),
+    "strings": (lambda x: x.astype(str), "expected float64; got <U"),
+    "a generator": (lambda x: (row for row in x), "of float64; got <generator object"),
+    "a list": (lambda x: x.tolist(), "expected an array (3, 4, 5) of float64; got [[["),
+    "a failing repr": (lambda x: Unspeakable(), "of float64; got an object of type Unspeakable"),
+    "deep lists": (deep, "of float64; got an object of type list"),
+    "a huge integer": (lambda x: 10**400, "of float64; got 1000"),
+    "huge": (lambda x: np.where(x > 0, 1e308, -1e308), "60 of 60 numbers differ"),
+    "a matrix": (lambda x: np.matrix(x[0]), "expected shape (3, 4, 5); got (4, 5)"),
+    "wide": (lambda x: np.where(x > 0, x, np.longdouble("1e4000")), "numbers differ, most at"),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_odd_results_are_findings_of_one_line(kind, expected):
+    change, said = ODD[kind]
+    told = finding(change(expected), expected)
+    assert said in told
+    assert "\n" not in told
+    report = compare({"a": change(expected), "b\nc": expected}, {"a": expected, "d": expected})
+    assert [row.passed for row in report.rows] == [False] * 3
+    assert len(str(report).splitlines()) == 3 + 3
+
+
+def test_numbers_near_the_limits_of_their_dtype():
+    for dtype in (np.float16, np.float32, np.float64, np.longdouble):
+        most = np.full(2, np.finfo(dtype).max)
+        assert compare(most, most.copy())
+        assert "2 of 2 numbers differ" in finding(-most, most)
+        least = np.full(2, np.finfo(dtype).smallest_subnormal)
+        assert "2 of 2 numbers differ" in finding(most, least)
+    most = np.array([2**63 - 1, 2**63 - 2])
+    assert "1 of 2 numbers differ, most at [1]" in finding(np.full(2, 2**63 - 1), most)
+    assert "at [0]: False, expected True" in finding(np.zeros(2, bool), np.array([True, False]))
+
+
 def test_html_marks_the_bad_rows(expected):
     assert "#f4c7c3" in compare(-expected, expected)._repr_html_()
     assert "#f4c7c3" not in compare(expected, expected)._repr_html_()
@@ -152,5 +214,8 @@ def test_html_marks_the_bad_rows(expected):
 def test_wrong_use():
     with pytest.raises(ConfigError, match="expected: expected at least one array; got 3"):
         compare(1.0, 3)
+    for odd in (np.array(["a"]), np.array([None]), np.datetime64("2024-01-01"), "text"):
+        with pytest.raises(DTypeError, match=r"expected\['b'\]: expected an array of numbers or"):
+            compare(np.ones(2), {"a": np.ones(2), "b": odd})
     with pytest.raises(ConfigError, match="tolerance"):
         compare(np.ones(2), np.ones(2), tolerance=0)

@@ -211,6 +211,7 @@ def test_a_line_chart_in_words():
         ([1, 2], {"a": [1]}, {}, ShapeError, r"lines['a']: expected (N=2,) to match x; got (1,)"),
         ([1, 1], {"a": [1, 2]}, {}, ConfigError, "x: expected finite numbers that increase"),
         ([1, np.nan], {"a": [1, 2]}, {}, ConfigError, "x: expected finite numbers"),
+        ([-1.7e308, 1.7e308], {"a": [1, 2]}, {}, ConfigError, "x: expected numbers up to 1e+300"),
         ([1], {}, {}, ConfigError, "lines: expected a Mapping of at least one name"),
         ([1], [1], {}, ConfigError, "lines: expected a Mapping of at least one name"),
         ([1], lines_of(9, 1), {}, ConfigError, "lines: expected at most 8; got 9"),

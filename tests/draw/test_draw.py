@@ -12,6 +12,7 @@ from mha_numpy.core import RopeOptions, causal_mask
 from mha_numpy.core.steps import step
 from mha_numpy.draw import (
     Picture,
+    backward_film,
     fade,
     group_color,
     head_color,
@@ -281,7 +282,6 @@ def test_a_panel_that_is_drawn_smaller_says_so():
 # the film: nothing overlaps
 
 FILMS = {
-    "plain": lambda: recorded(T=12, D=16, H=4)[0],
     "causal": lambda: recorded(T=12, D=16, H=4, is_causal=True)[0],
     "grouped with RoPE": lambda: recorded(2, 12, 16, 4, 2, rope=RopeOptions(), is_causal=True)[0],
     "multi-query, all options": lambda: recorded(
@@ -365,6 +365,11 @@ def test_what_a_film_cannot_show_is_an_error():
         shape_film(steps_of(*((f"x{i}", np.full(1, i), "D") for i in range(301))))
     with pytest.raises(ShapeError, match=r"x: expected one axis name per axis of shape \(3, 2\)"):
         shape_film(steps_of(("x", np.ones((3, 2)), "D")))
+    for odd in (np.array(["a"]), np.array([None]), np.zeros(2, "m8[s]"), np.zeros(2, [("a", int)])):
+        with pytest.raises(ConfigError, match="expected arrays of numbers; got odd of "):
+            shape_film(steps_of(("odd", odd, "D")))
+        with pytest.raises(ConfigError, match="expected arrays of numbers; got odd of "):
+            backward_film(steps_of(("odd", odd, "D"), ("d_odd", np.ones(odd.shape), "D")))
 
 
 # the heatmaps
@@ -472,6 +477,8 @@ def test_odd_labels_are_one_visible_line_and_no_formula():
 def test_what_heatmaps_cannot_show_is_an_error():
     weights = np.full((2, 2, 3, 4), 1 / 4)
     rows, keys = list("abc"), list("wxyz")
+    with pytest.raises(ConfigError, match="query_labels: expected a list of strings; got 3"):
+        weights_by_head(weights, 3)
     with pytest.raises(ShapeError, match=r"weights: expected \(H, T_q, T_k\) or .* got \(3, 4\)"):
         weights_by_head(weights[0, 0], rows, keys)
     with pytest.raises(ShapeError, match=r"no axis empty; got \(2, 0, 4\)"):

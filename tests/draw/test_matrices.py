@@ -252,9 +252,9 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("name", PICTURES)
-@pytest.mark.parametrize("title", ["", "A title that is longer than most pictures are wide " * 2])
-def test_no_text_overlaps_or_is_cut(name, title):
-    for shared in (True, False):
+def test_no_text_overlaps_or_is_cut(name):
+    long = "A title that is longer than most pictures are wide " * 2
+    for title, shared in (("", True), (long, False)):
         picture = matrices(PICTURES[name], title=title, shared=shared)
         assert len(panels_of(picture)) == len(PICTURES[name])
         assert picture.get_figwidth() < 10.7
@@ -272,6 +272,12 @@ def test_arrays_that_do_not_fit_into_a_line_wrap():
     corners = [(-round(ax.get_position().y1, 4), ax.get_position().x0) for ax in axes]
     assert corners == sorted(corners)
     assert len({y for y, _ in corners}) > 1
+
+
+def test_a_title_of_several_lines_becomes_one():
+    picture = matrices({"a": np.eye(2)}, title="one\n\ttwo ", meaning=("a\nb", "c"))
+    assert picture.get_label().startswith("one two. 1 array")
+    assert_fits(picture)
 
 
 def test_bools_that_are_no_mask_say_what_they_mean():
@@ -311,6 +317,7 @@ def test_matrices_in_words():
         ({"a": np.eye(2), "b": np.eye(3)}, {"column_labels": "ab"}, ConfigError,
          "column_labels: expected 3 of them for arrays['b']; got 2"),
         ({"a": np.eye(1)}, {"row_labels": []}, ConfigError, "row_labels: expected 1 of them"),
+        ({"a": np.eye(2)}, {"row_labels": 3}, ConfigError, "row_labels: expected a list of string"),
         ({"a": np.eye(2)}, {"shared": 1}, ConfigError, "shared: expected True or False; got 1"),
         ({"a": np.eye(2)}, {"meaning": "yes"}, ConfigError, "meaning: expected two strings"),
         ({"a": np.eye(2)}, {"meaning": ("yes", 0)}, ConfigError, "meaning: expected a string"),

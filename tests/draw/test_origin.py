@@ -192,7 +192,7 @@ def test_blocks_of_the_outer_axis_begin_new_lines():
     assert [label for line in lines.values() for label in line] == [
         f"[{b}, {h}]" for b in range(2) for h in range(11)
     ]
-    assert [len(line) for line in lines.values()] == [7, 4, 7, 4]
+    assert [len(line) for line in lines.values()] == [6, 5, 6, 5]
     assert all(len({label[:3] for label in line}) == 1 for line in lines.values())
 
 
@@ -219,6 +219,7 @@ def test_every_head_and_the_shades_are_in_the_legend():
         ({"x": x, "a": np.array([np.inf])}, 2, ConfigError, r"a: .* got inf at \[0\]"),
         ({"x": x, "a": np.array([1 + 1e-8])}, 2, ConfigError, r"a: .* got 1.00000001 at \[0\]"),
         ({"x": x, "a": np.array(["1"])}, 2, DTypeError, r"a: expected an array of real numbers"),
+        ({"x": x, "a": [[1], [2, 3]]}, 2, DTypeError, r"a: expected an array of real numbers"),
         ({"x": x, "a": x > 3}, 2, DTypeError, r"a: expected an array of real numbers"),
         ({"x": x, "a": x[0, 0, 0]}, 2, ShapeError, r"a: expected an array of rank 1 to 4"),
         ({"x": x, "a": x[:0]}, 2, ShapeError, r"a: .* no axis empty; got \(0, 4, 8\)"),

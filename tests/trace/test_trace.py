@@ -258,6 +258,22 @@ class TestReports:
         assert masked["axes"] == ["T_q", "T_k"]
         assert "values" not in json.loads(recorded.to_json())[0]
 
+    @pytest.mark.parametrize(
+        ("array", "written"),
+        [
+            (np.float64(2.5), 2.5),
+            (np.array([1, 2], np.uint8), [1, 2]),
+            (np.array([np.longdouble("-1e4000"), np.nan]), ["-inf", "nan"]),
+            (np.array([1 + 2j]), ["(1+2j)"]),
+            (np.array(["a", None], object), ["a", "None"]),
+        ],
+    )
+    def test_json_of_odd_arrays(self, array, written):
+        with trace() as t:
+            step("x", array, " ".join("T"[: np.ndim(array)]))
+        (told,) = json.loads(t.to_json(values=True))
+        assert told["values"] == written
+
     def test_lookup(self, recorded):
         assert recorded["scores"].shape == (3, 3)
         with pytest.raises(KeyError, match="no step is named 'score'"):

@@ -38,8 +38,8 @@ def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iter
             escape(step.name),
             "".join(_square(*head) for head in squares),
             escape(" ".join(axis if axis == str(n) else f"{axis}={n}" for axis, n in sizes)),
-            str(step.array.shape),
-            str(step.array.strides),
+            _unbroken(str(step.array.shape)),
+            _unbroken(str(step.array.strides)),
             escape(step.equation or step.memory),
         ]
         yield f'<tr style="background:{("#ffffff", "#f3f4f6")[number % 2]};{CELL}">'
@@ -47,6 +47,11 @@ def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iter
             yield f'<td style="padding:2px 8px;text-align:left">{cell}</td>'
         yield "</tr>"
     yield "</table>"
+
+
+def _unbroken(text: str) -> str:
+    """Return a text that stays in one line."""
+    return text.replace(" ", "&nbsp;")
 
 
 def _square(label: str, color: str) -> str:

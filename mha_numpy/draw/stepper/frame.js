@@ -1,9 +1,11 @@
-// Beside the frames of steppers: where this runs, their tables are not needed, and each frame
-// becomes as high as it says. One listener serves all steppers of a page.
+// Beside the frames of steppers: a table behind a frame is not needed, and each frame becomes as
+// high as it says. One listener serves all steppers of a page. An output that is not trusted has
+// lost its frame, and keeps its table.
 (() => {
   "use strict";
   const hideTables = () => {
-    for (const table of document.querySelectorAll(".mha-stepper-table")) table.hidden = true;
+    const behindFrames = ".mha-stepper iframe ~ .mha-stepper-table";
+    for (const table of document.querySelectorAll(behindFrames)) table.hidden = true;
   };
   hideTables();
   if (window.mhaStepperListens) return;

@@ -27,7 +27,9 @@ class Packed(NamedTuple):
 
 def pack(numbers: Array) -> Packed:
     """Pack numbers, each with a relative error of at most 2^-13."""
-    x = np.abs(numbers.astype(np.float64))
+    with np.errstate(over="ignore"):  # longdouble beyond float64
+        numbers = numbers.astype(np.float64)
+    x = np.abs(numbers)
     has_exponent = np.isfinite(x) & (x > 0)
     fraction, exponent = np.frexp(np.where(has_exponent, x, 1.0))  # 0.5 <= fraction < 1
     steps = 1 << MANTISSA_BITS
@@ -40,6 +42,6 @@ def pack(numbers: Array) -> Packed:
     special = np.select([np.isnan(x), np.isinf(x), x > 0], [NOT_A_NUMBER, INFINITE, TINY], ZERO)
     is_plain = has_exponent & (field >= 1)
     code = np.where(is_plain, (field << MANTISSA_BITS) + mantissa, special)
-    code |= np.signbit(numbers.astype(np.float64)).astype(np.int64) << 17
+    code |= np.signbit(numbers).astype(np.int64) << 17
     sixes = np.stack([code >> 12 & 63, code >> 6 & 63, code & 63], axis=-1)
     return Packed(CHARACTERS[sixes].tobytes().decode("ascii"), top)

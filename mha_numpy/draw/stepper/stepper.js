@@ -710,4 +710,5 @@
     element("passes").append(part);
   }
   showStep();
+  tellHeight(); // at once: out of sight nothing is observed
 })();

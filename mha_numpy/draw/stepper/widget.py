@@ -7,7 +7,12 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from mha_numpy.draw.recorded import check_number_of_steps, check_sequence, check_trace
+from mha_numpy.draw.recorded import (
+    check_number_of_steps,
+    check_numbers,
+    check_sequence,
+    check_trace,
+)
 from mha_numpy.draw.stepper.data import describe_steps
 from mha_numpy.draw.stepper.fallback import table_of
 from mha_numpy.errors import ConfigError
@@ -122,11 +127,8 @@ def _check_steps(steps: Sequence[Step]) -> None:
             "trace: expected at least one step; got none: call forward inside `with trace() as t:`"
         )
     check_number_of_steps(steps, "stepper")
+    check_numbers(steps, "biuf")
     for step in steps:
-        if step.array.dtype.kind not in "biuf":
-            raise ConfigError(
-                f"trace: expected arrays of real numbers; got {step.name} of {step.array.dtype}"
-            )
         for axis, size in zip(step.axes.split(), step.array.shape, strict=False):
             if axis in ("T_q", "T_k", "T") and size > MAX_TOKENS:
                 raise ConfigError(
