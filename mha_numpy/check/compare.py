@@ -206,7 +206,15 @@ def _where(actual: Array, expected: Array, differs: Array) -> str:
     at = f" at {[int(i) for i in worst]}" if worst else ""
     got, wanted = two_numbers(actual[worst], expected[worst])
     many = f"{differs.sum()} of {differs.size} numbers differ, most{at}: {got}, expected {wanted}"
-    return many + _one_factor(actual, expected)
+    return many + (_narrower(actual, expected) or _one_factor(actual, expected))
+
+
+def _narrower(actual: Array, expected: Array) -> str:
+    """Say that only the dtype is to blame, where it is."""
+    is_narrower = actual.dtype.itemsize < expected.dtype.itemsize
+    if not is_narrower or differing(actual, expected, largest_of(expected)).any():
+        return ""
+    return f"; right as far as {actual.dtype} goes, and {expected.dtype} was asked for"
 
 
 def _one_factor(actual: Array, expected: Array) -> str:

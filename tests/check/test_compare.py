@@ -79,6 +79,14 @@ def test_wrong_ones_fail_and_say_where(mistake, expected):
     assert said in finding(change(expected), expected)
 
 
+def test_a_narrower_dtype_is_named_where_it_alone_is_to_blame(expected):
+    narrow = expected.astype(np.float32)
+    assert "; right as far as float32 goes, and float64 was asked for" in finding(
+        narrow, expected, tolerance=1e-12
+    )
+    assert "each is 2 times" in finding(2 * narrow, expected, tolerance=1e-12)
+
+
 def test_no_factor_is_named_where_there_is_none(expected):
     assert "times" not in finding(expected + 1, expected)
     assert "times" not in finding(np.where(expected > 0, 2.0, 1.0) * expected, expected)
