@@ -33,6 +33,9 @@ def verdicts(shown):
     return [thing for thing in shown if isinstance(thing, (Comparison, GradcheckReport))]
 
 
+@pytest.mark.filterwarnings(  # Keras, when it turns PyTorch's tensors into arrays
+    "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
+)
 @each_notebook
 def test_the_check_tells_right_from_wrong(source):
     namespace = up_to_the_exercise(source)
