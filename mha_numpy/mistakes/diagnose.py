@@ -1,0 +1,138 @@
+"""diagnose: name the known mistakes that give just these arrays."""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy.check.differences import differing, largest_of
+from mha_numpy.core.dtypes import Array
+from mha_numpy.errors import ConfigError
+from mha_numpy.mistakes.bank import BANK, Mistake
+from mha_numpy.mistakes.flawed import RIGHT, Made
+from mha_numpy.mistakes.pieces import PIECES, Inputs
+
+Answer = tuple[Array, ...]
+NARROW = 1e-4  # what float32 is apart from float64, relative to the largest number
+
+
+class Diagnosis(NamedTuple):
+    """What is known about an answer.
+
+    ``causes`` are alternatives, each a set of mistakes that gives exactly the answer's arrays; none
+    if no known mistake, nor two of them, does.
+    """
+
+    is_right: bool
+    causes: tuple[frozenset[str], ...]
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        """The mistakes of the first alternative."""
+        return [BANK[name] for name in sorted(self.causes[0])] if self.causes else []
+
+
+def diagnose(piece: str, answers: Sequence[Sequence[Array] | None]) -> Diagnosis:
+    """Find the known mistakes, one or two, that give just these arrays.
+
+    Parameters
+    ----------
+    piece : str
+        Which function was written, a key of ``PIECES``.
+    answers : one tuple of arrays for each of the piece's probes
+        What the function returned; None where it failed.
+
+    Returns
+    -------
+    Diagnosis
+        Right, or the causes that fit every answer; without causes where none fits: a name is
+        never guessed.
+
+    Raises
+    ------
+    ConfigError
+        There is no such piece, or there are not as many answers as probes.
+
+    Examples
+    --------
+    >>> def mine(x, num_heads):
+    ...     B, T, width = x.shape
+    ...     return x.reshape(B, num_heads, T, width // num_heads)
+    >>> answers = [(mine(**given),) for given in PIECES["split_heads"].probes()]
+    >>> print(*(mistake.name for mistake in diagnose("split_heads", answers).mistakes))
+    split without transpose
+    """
+    if piece not in PIECES:
+        raise ConfigError(f"piece: expected one of {', '.join(PIECES)}; got {piece!r}")
+    probes = PIECES[piece].probes()
+    if len(answers) != len(probes):
+        raise ConfigError(f"answers: expected {len(probes)} of them; got {len(answers)}")
+    given = [None if answer is None else tuple(map(np.asarray, answer)) for answer in answers]
+    if None not in given and _fits(given, right_answers(piece)):
+        return Diagnosis(True, ())
+    if _fits(given, right_answers(piece), NARROW):
+        return Diagnosis(False, (frozenset({"float32 inside"}),))
+    singles = [name for name, wrong in fingerprints(piece).items() if _fits(given, wrong)]
+    if singles:
+        return Diagnosis(False, tuple(frozenset({name}) for name in singles))
+    pairs = (frozenset(pair) for pair in combinations(fingerprints(piece), 2))
+    return Diagnosis(False, tuple(pair for pair in pairs if _makes(piece, pair, given)))
+
+
+@cache
+def right_answers(piece: str) -> list[Answer]:
+    """Return the right arrays for every probe."""
+    compute, probes = PIECES[piece].compute, PIECES[piece].probes()
+    return [compute(given, RIGHT) for given in probes]
+
+
+@cache
+def fingerprints(piece: str) -> dict[str, list[Answer | None]]:
+    """Return what each known mistake that changes anything gives for every probe."""
+    found: dict[str, list[Answer | None]] = {}
+    for name in BANK:
+        answers = [_try(piece, given, frozenset({name})) for given in PIECES[piece].probes()]
+        if name != "float32 inside" and not _fits(answers, right_answers(piece)):
+            found[name] = answers
+    return found
+
+
+def _try(piece: str, given: Inputs, made: Made) -> Answer | None:
+    """Compute with mistakes, or return None where these make shapes that do not fit."""
+    try:
+        with np.errstate(all="ignore"):
+            return PIECES[piece].compute(given, made)
+    except ValueError:
+        return None
+
+
+def _makes(piece: str, made: Made, answers: Sequence[Answer | None]) -> bool:
+    """Return whether these mistakes together give the answers, asking no further than needed."""
+    probes = PIECES[piece].probes()
+    return all(
+        _fits([answer], [_try(piece, given, made)])
+        for given, answer in zip(probes, answers, strict=True)
+    )
+
+
+def _fits(
+    answers: Sequence[Answer | None],
+    others: Sequence[Answer | None],
+    tolerance: float | None = None,
+) -> bool:
+    """Return whether both have the same arrays; None fits None alone."""
+    for answer, other in zip(answers, others, strict=True):
+        if answer is None or other is None:
+            if answer is not other:
+                return False
+            continue
+        shapes = [[array.shape for array in arrays] for arrays in (answer, other)]
+        if shapes[0] != shapes[1]:
+            return False
+        largest = max(largest_of(array) for array in other)
+        pairs = zip(answer, other, strict=True)
+        if any(differing(a, b, largest, tolerance).any() for a, b in pairs):
+            return False
+    return True
