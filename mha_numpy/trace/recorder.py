@@ -161,7 +161,9 @@ class Trace:
         old = self.steps[index].name
         self.steps[index] = replace(self.steps[index], name=name)
         for later in range(index + 1, len(self.steps)):
-            equation = re.sub(rf"\b{old}\b", name, self.steps[later].equation)
+            equation = re.sub(
+                r"\w+", lambda word: name if word[0] == old else word[0], self.steps[later].equation
+            )
             self.steps[later] = replace(self.steps[later], equation=equation)
         self._aliases = {word: name if row == old else row for word, row in self._aliases.items()}
         self._aliases[old] = name

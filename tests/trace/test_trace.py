@@ -310,3 +310,12 @@ def test_equations_follow_a_row_that_gets_another_name(rng):
     (d_bias,) = (step for step in t if step.name == "d_bias")
     assert d_bias.equation == "d_scores, summed over broadcast axes"
     assert t.explain("d_bias", (0, 1)).startswith("d_bias[0,1] came from d_scores[:,1]")
+
+
+def test_names_of_ones_own_may_hold_anything():
+    x = np.ones(3)
+    with trace() as t:
+        step("d_(x", x, "T", "y")
+        step("d_y", 2 * x, "T", "twice d_(x")
+        step("d_[z", x, "T")
+    assert [s.name for s in t] == ["d_[z", "d_y"]
