@@ -122,5 +122,5 @@ def verdict_of(
         if not is_drawn(step, first.cell, sequence):
             other = first.cell[step.axes.split().index("B")]
             text += f", none of them in sequence {sequence}: draw it with sequence={other}"
-    differing = sum(c.mark == "≠" for c in compared)
-    return f"{text}. In all, {differing} of {n} gradients differ"
+    others = sum(c.mark == "≠" for c in compared)
+    return f"{text}. In all, {others} of {n} gradients differ"

@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.check.differences import differing, largest_of
-from mha_numpy.core.dtypes import Array
+from mha_numpy.check import compare
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.bank import BANK, Mistake
 from mha_numpy.mistakes.flawed import RIGHT, Made
 from mha_numpy.mistakes.pieces import PIECES, Inputs
 
-Answer = tuple[Array, ...]
+Answer = Any  # an array, or several with their names; None where a function failed
 NARROW = 1e-4  # what float32 is apart from float64, relative to the largest number
 
 
@@ -34,15 +33,16 @@ class Diagnosis(NamedTuple):
         return [BANK[name] for name in sorted(self.causes[0])] if self.causes else []
 
 
-def diagnose(piece: str, answers: Sequence[Sequence[Array] | None]) -> Diagnosis:
+def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     """Find the known mistakes, one or two, that give just these arrays.
 
     Parameters
     ----------
     piece : str
         Which function was written, a key of ``PIECES``.
-    answers : one tuple of arrays for each of the piece's probes
-        What the function returned; None where it failed.
+    answers : sequence
+        What the function returned for each of the piece's probes, an array or a tuple of arrays;
+        None where it failed.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def diagnose(piece: str, answers: Sequence[Sequence[Array] | None]) -> Diagnosis
     >>> def mine(x, num_heads):
     ...     B, T, width = x.shape
     ...     return x.reshape(B, num_heads, T, width // num_heads)
-    >>> answers = [(mine(**given),) for given in PIECES["split_heads"].probes()]
+    >>> answers = [mine(**given) for given in PIECES["split_heads"].probes()]
     >>> print(*(mistake.name for mistake in diagnose("split_heads", answers).mistakes))
     split without transpose
     """
@@ -69,29 +69,28 @@ def diagnose(piece: str, answers: Sequence[Sequence[Array] | None]) -> Diagnosis
     probes = PIECES[piece].probes()
     if len(answers) != len(probes):
         raise ConfigError(f"answers: expected {len(probes)} of them; got {len(answers)}")
-    given = [None if answer is None else tuple(map(np.asarray, answer)) for answer in answers]
-    if None not in given and _fits(given, right_answers(piece)):
+    right = right_answers(piece)
+    if _fits(answers, right):
         return Diagnosis(True, ())
-    if _fits(given, right_answers(piece), NARROW):
+    if _fits(answers, right, NARROW):
         return Diagnosis(False, (frozenset({"float32 inside"}),))
-    singles = [name for name, wrong in fingerprints(piece).items() if _fits(given, wrong)]
+    singles = [name for name, wrong in fingerprints(piece).items() if _fits(answers, wrong)]
     if singles:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
     pairs = (frozenset(pair) for pair in combinations(fingerprints(piece), 2))
-    return Diagnosis(False, tuple(pair for pair in pairs if _makes(piece, pair, given)))
+    return Diagnosis(False, tuple(pair for pair in pairs if _makes(piece, pair, answers)))
 
 
 @cache
 def right_answers(piece: str) -> list[Answer]:
     """Return the right arrays for every probe."""
-    compute, probes = PIECES[piece].compute, PIECES[piece].probes()
-    return [compute(given, RIGHT) for given in probes]
+    return [PIECES[piece].write(**given, made=RIGHT) for given in PIECES[piece].probes()]
 
 
 @cache
-def fingerprints(piece: str) -> dict[str, list[Answer | None]]:
+def fingerprints(piece: str) -> dict[str, list[Answer]]:
     """Return what each known mistake that changes anything gives for every probe."""
-    found: dict[str, list[Answer | None]] = {}
+    found: dict[str, list[Answer]] = {}
     for name in BANK:
         answers = [_try(piece, given, frozenset({name})) for given in PIECES[piece].probes()]
         if name != "float32 inside" and not _fits(answers, right_answers(piece)):
@@ -99,16 +98,16 @@ def fingerprints(piece: str) -> dict[str, list[Answer | None]]:
     return found
 
 
-def _try(piece: str, given: Inputs, made: Made) -> Answer | None:
+def _try(piece: str, given: Inputs, made: Made) -> Answer:
     """Compute with mistakes, or return None where these make shapes that do not fit."""
     try:
         with np.errstate(all="ignore"):
-            return PIECES[piece].compute(given, made)
+            return PIECES[piece].write(**given, made=made)
     except ValueError:
         return None
 
 
-def _makes(piece: str, made: Made, answers: Sequence[Answer | None]) -> bool:
+def _makes(piece: str, made: Made, answers: Sequence[Answer]) -> bool:
     """Return whether these mistakes together give the answers, asking no further than needed."""
     probes = PIECES[piece].probes()
     return all(
@@ -118,21 +117,12 @@ def _makes(piece: str, made: Made, answers: Sequence[Answer | None]) -> bool:
 
 
 def _fits(
-    answers: Sequence[Answer | None],
-    others: Sequence[Answer | None],
-    tolerance: float | None = None,
+    answers: Sequence[Answer], others: Sequence[Answer], tolerance: float | None = None
 ) -> bool:
     """Return whether both have the same arrays; None fits None alone."""
-    for answer, other in zip(answers, others, strict=True):
-        if answer is None or other is None:
-            if answer is not other:
-                return False
-            continue
-        shapes = [[array.shape for array in arrays] for arrays in (answer, other)]
-        if shapes[0] != shapes[1]:
-            return False
-        largest = max(largest_of(array) for array in other)
-        pairs = zip(answer, other, strict=True)
-        if any(differing(a, b, largest, tolerance).any() for a, b in pairs):
-            return False
-    return True
+    return all(
+        answer is other
+        if answer is None or other is None
+        else compare(answer, other, tolerance=tolerance).passed
+        for answer, other in zip(answers, others, strict=True)
+    )

@@ -6,7 +6,7 @@ a mask, one row sees nothing and one probe has large scores.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +20,10 @@ Inputs = dict[str, Any]
 
 
 class Piece(NamedTuple):
-    """One function: what it returns, how `flawed` computes it, and its probes."""
+    """One function: how `flawed` writes it, ``write(**inputs, made=...)``, and its probes."""
 
     name: str
-    outputs: tuple[str, ...]
-    compute: Callable[[Inputs, Made], tuple[Array, ...]]
+    write: Callable[..., Any]
     draw: Callable[[np.random.Generator], list[Inputs]]
 
     def probes(self) -> list[Inputs]:
@@ -110,11 +109,11 @@ def _draw_layer_backward(rng: np.random.Generator) -> list[Inputs]:
     return probes
 
 
-def _draw_rope(rng: np.random.Generator) -> list[Inputs]:
+def _draw_rope(rng: np.random.Generator, *, name: str) -> list[Inputs]:
     """Draw vectors at positions that do not begin with 0."""
     shapes = ((2, 3, 5, 8), (2, 1, 4, 6))
     return [
-        {"x": rng.normal(size=s), "positions": np.arange(3, 3 + s[2]), "base": 100.0}
+        {name: rng.normal(size=s), "positions": np.arange(3, 3 + s[2]), "base": 100.0}
         for s in shapes
     ]
 
@@ -139,90 +138,40 @@ def _draw_linear(rng: np.random.Generator) -> list[Inputs]:
     ]  # fmt: skip
 
 
-def _layer_outputs(given: Inputs, made: Made) -> tuple[Array, ...]:
-    """Compute the output alone."""
-    return (flawed.multi_head(**given, made=made)[0],)
+def _heads(*, made: Made, **given: Any) -> Array:
+    """Attend, and keep the heads alone."""
+    return flawed.attention(**given, made=made).heads
 
 
-def _layer_gradients(given: Inputs, made: Made) -> tuple[Array, ...]:
-    """Compute all gradients in a row."""
-    d_x, d_params = flawed.multi_head_backward(**given, made=made)
-    return (d_x, *(d for d in d_params if d is not None))
+def _out(*, made: Made, **given: Any) -> Array:
+    """Run the layer, and keep its output alone."""
+    return flawed.multi_head(**given, made=made)[0]
 
 
 PIECES = {
     piece.name: piece
     for piece in [
         Piece(
-            "split_heads", ("heads",),
-            lambda given, made: (flawed.split_heads(**given, made=made),),
+            "split_heads", flawed.split_heads,
             lambda rng: [{"x": rng.normal(size=(2, 5, 12)), "num_heads": 3}],
         ),
         Piece(
-            "merge_heads", ("merged",),
-            lambda given, made: (flawed.merge_heads(**given, made=made),),
+            "merge_heads", flawed.merge_heads,
             lambda rng: [{"heads": rng.normal(size=(2, 3, 5, 4))}],
         ),
-        Piece(
-            "make_mask", ("mask",),
-            lambda given, made: (flawed.make_mask(**given, made=made),), _draw_masks,
-        ),
-        Piece(
-            "softmax", ("weights",),
-            lambda given, made: (flawed.softmax(**given, made=made),), _draw_scores,
-        ),
-        Piece(
-            "attention", ("heads",),
-            lambda given, made: (flawed.attention(**given, made=made).heads,),
-            lambda rng: _draw_heads(rng, H_kv=1, is_single=True),
-        ),
-        Piece(
-            "grouped_attention", ("heads",),
-            lambda given, made: (flawed.attention(**given, made=made).heads,),
-            lambda rng: _draw_heads(rng, H_kv=2, is_single=False),
-        ),
-        Piece(
-            "softmax_backward", ("d_scores",),
-            lambda given, made: (flawed.softmax_backward(**given, made=made),), _draw_weights,
-        ),
-        Piece(
-            "attention_backward", ("d_q", "d_k", "d_v"),
-            lambda given, made: flawed.attention_backward(**given, made=made),
-            lambda rng: _draw_for_backward(rng, H_kv=6),
-        ),
-        Piece(
-            "grouped_backward", ("d_q", "d_k", "d_v"),
-            lambda given, made: flawed.attention_backward(**given, made=made),
-            lambda rng: _draw_for_backward(rng, H_kv=2),
-        ),
-        Piece(
-            "linear_backward", ("d_x", "d_w", "d_b"),
-            lambda given, made: flawed.linear_backward(**given, made=made), _draw_linear,
-        ),
-        Piece(
-            "multi_head", ("out",), _layer_outputs,
-            lambda rng: _draw_layer(rng, is_cross=False),
-        ),
-        Piece(
-            "cross_attention", ("out",), _layer_outputs,
-            lambda rng: _draw_layer(rng, is_cross=True),
-        ),
-        Piece(
-            "multi_head_backward",
-            ("d_x", "d_w_q", "d_b_q", "d_w_k", "d_b_k", "d_w_v", "d_b_v", "d_w_o", "d_b_o"),
-            _layer_gradients, _draw_layer_backward,
-        ),
-        Piece(
-            "rope", ("turned",),
-            lambda given, made: (flawed.rope(**given, made=made),), _draw_rope,
-        ),
-        Piece(
-            "rope_backward", ("d_x",),
-            lambda given, made: (
-                flawed.rope_backward(given["x"], given["positions"], given["base"], made),
-            ),
-            _draw_rope,
-        ),
+        Piece("make_mask", flawed.make_mask, _draw_masks),
+        Piece("softmax", flawed.softmax, _draw_scores),
+        Piece("attention", _heads, partial(_draw_heads, H_kv=1, is_single=True)),
+        Piece("grouped_attention", _heads, partial(_draw_heads, H_kv=2, is_single=False)),
+        Piece("softmax_backward", flawed.softmax_backward, _draw_weights),
+        Piece("attention_backward", flawed.attention_backward, partial(_draw_for_backward, H_kv=6)),
+        Piece("grouped_backward", flawed.attention_backward, partial(_draw_for_backward, H_kv=2)),
+        Piece("linear_backward", flawed.linear_backward, _draw_linear),
+        Piece("multi_head", _out, partial(_draw_layer, is_cross=False)),
+        Piece("cross_attention", _out, partial(_draw_layer, is_cross=True)),
+        Piece("multi_head_backward", flawed.multi_head_backward, _draw_layer_backward),
+        Piece("rope", flawed.rope, partial(_draw_rope, name="x")),
+        Piece("rope_backward", flawed.rope_backward, partial(_draw_rope, name="d_out")),
     ]
 }  # fmt: skip
 
