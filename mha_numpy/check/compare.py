@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.check.differences import differing, distances, largest_of, two_numbers
+from mha_numpy.check.patterns import find_pattern
 from mha_numpy.check.report import Report
 from mha_numpy.check.trees import children, leaves
 from mha_numpy.core.checks import check_number
@@ -14,7 +15,6 @@ from mha_numpy.core.dtypes import Array
 from mha_numpy.errors import ConfigError, DTypeError, describe
 from mha_numpy.tables import Table
 
-SAME_FACTOR = 1e-6  # how far apart ratios may be and still count as one factor
 ROOT = "result"  # the name of what has none
 NUMBERS = (bool, int, float, complex)  # of Python
 MISSING = object()  # stands where one of the trees has nothing
@@ -26,8 +26,13 @@ class ComparedArray:
 
     name: str
     shape: tuple[int, ...] | None  # None: not an array
-    passed: bool
+    trouble: str  # the first of: "unwritten", "type", "shape", "finite", "values"; "" without any
     finding: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the array is as expected."""
+        return not self.trouble
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Comparison(Report):
 
     Examples
     --------
-    >>> bool(Comparison([ComparedArray("out", (2,), True, "all 2 numbers agree")]))
+    >>> bool(Comparison([ComparedArray("out", (2,), "", "all 2 numbers agree")]))
     True
     """
 
@@ -110,6 +115,32 @@ def compare(
     return Comparison([_compare_one(*pair, largest, tolerance) for pair in pairs])
 
 
+def agrees(actual: Any, expected: Any, *, tolerance: float | None = None) -> bool:
+    """Return whether `compare` would pass, without finding out why not.
+
+    Parameters
+    ----------
+    actual, expected, tolerance
+        As in `compare`.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> agrees((np.ones(2), np.zeros(3)), {"d_x": np.ones(2), "d_b": np.zeros(3)})
+    True
+    """
+    arrays = [np.asarray(leaf) for leaf in leaves(expected).values() if leaf is not None]
+    largest = max(largest_of(array) for array in arrays)
+    return not any(
+        _misfit(one, other)[0]
+        or differing(np.asarray(one), np.asarray(other), largest, tolerance).any()
+        for _, one, other in _pairs(actual, expected, ROOT)
+    )
+
+
 def _check_expected(path: str, leaf: Any) -> Array:
     """Return an expected leaf as an array of numbers or bools, or raise an error that names it."""
     array = np.asarray(leaf) if _is_array(leaf) or isinstance(leaf, NUMBERS) else None
@@ -146,16 +177,13 @@ def _compare_one(
 ) -> ComparedArray:
     """Return what is found about one array."""
     shape = actual.shape if isinstance(actual, (np.ndarray, np.generic)) else None
-    if isinstance(expected, tuple):
-        trouble = f"expected {', '.join(expected)}; got {_told(actual)}"
-    elif expected is MISSING or expected is None:
-        trouble = "nothing of this name was expected"
-    else:
-        trouble = _trouble(actual, np.asarray(expected), largest, tolerance)
+    found = _misfit(actual, expected)
+    if not found[0]:
+        found = _difference(np.asarray(actual), np.asarray(expected), largest, tolerance)
     size = np.size(expected)
     agreed = "the number agrees" if size == 1 else f"all {size} numbers agree"
     name = name if name.isprintable() else ascii(name)
-    return ComparedArray(name, shape, not trouble, trouble or agreed)
+    return ComparedArray(name, shape, found[0], found[1] or agreed)
 
 
 def _is_array(leaf: Any) -> bool:
@@ -171,31 +199,45 @@ def _told(value: Any) -> str:
         return f"an object of type {type(value).__name__}"
 
 
-def _trouble(
-    actual: Any, expected: Array, largest: np.floating[Any], tolerance: float | None
-) -> str:
-    """Say what is wrong with an array, or nothing."""
+def _misfit(actual: Any, expected: Any) -> tuple[str, str]:
+    """Return why numbers cannot be compared, as a kind and in words; two empty ones if they can."""
+    if isinstance(expected, tuple):
+        return "type", f"expected {', '.join(expected)}; got {_told(actual)}"
+    if expected is MISSING or expected is None:
+        return "type", "nothing of this name was expected"
     if actual is None or actual is ...:
-        return f"not written yet: the function returned {actual!r}"
+        return "unwritten", f"not written yet: the function returned {actual!r}"
     if actual is MISSING:
-        return "missing: nothing of this name was returned"
+        return "type", "missing: nothing of this name was returned"
     if np.ma.isMaskedArray(actual):
-        return "expected a plain array; got a masked one: x.filled(0) is plain"
+        return "type", "expected a plain array; got a masked one: x.filled(0) is plain"
+    expected = np.asarray(expected)
     is_number = isinstance(actual, NUMBERS) and expected.ndim == 0
     if not (_is_array(actual) or is_number):
-        return f"expected an array {expected.shape} of {expected.dtype}; got {_told(actual)}"
+        wanted = f"an array {expected.shape} of {expected.dtype}"
+        return "type", f"expected {wanted}; got {_told(actual)}"
     actual = np.asarray(actual)
     if actual.dtype.kind != expected.dtype.kind:
-        return f"expected {expected.dtype}; got {actual.dtype}"
+        return "type", f"expected {expected.dtype}; got {actual.dtype}"
     if actual.shape != expected.shape:
         hint = ""
         if actual.ndim > 1 and actual.swapaxes(-1, -2).shape == expected.shape:
             hint = ": the last two axes are exchanged"
         elif actual.size == expected.size:
             hint = ": as many numbers, other axes"
-        return f"expected shape {expected.shape}; got {actual.shape}{hint}"
+        return "shape", f"expected shape {expected.shape}; got {actual.shape}{hint}"
+    return "", ""
+
+
+def _difference(
+    actual: Array, expected: Array, largest: np.floating[Any], tolerance: float | None
+) -> tuple[str, str]:
+    """Return whether and where numbers differ, as a kind and in words."""
     differs = differing(actual, expected, largest, tolerance)
-    return _where(actual, expected, differs) if differs.any() else ""
+    if not differs.any():
+        return "", ""
+    is_broken = actual.dtype.kind in "fc" and (differs & ~np.isfinite(actual)).any()
+    return "finite" if is_broken else "values", _where(actual, expected, differs)
 
 
 def _where(actual: Array, expected: Array, differs: Array) -> str:
@@ -206,7 +248,8 @@ def _where(actual: Array, expected: Array, differs: Array) -> str:
     at = f" at {[int(i) for i in worst]}" if worst else ""
     got, wanted = two_numbers(actual[worst], expected[worst])
     many = f"{differs.sum()} of {differs.size} numbers differ, most{at}: {got}, expected {wanted}"
-    return many + (_narrower(actual, expected) or _one_factor(actual, expected))
+    more = _narrower(actual, expected) or find_pattern(actual, expected)
+    return many + (f"; {more}" if more else "")
 
 
 def _narrower(actual: Array, expected: Array) -> str:
@@ -214,18 +257,4 @@ def _narrower(actual: Array, expected: Array) -> str:
     is_narrower = actual.dtype.itemsize < expected.dtype.itemsize
     if not is_narrower or differing(actual, expected, largest_of(expected)).any():
         return ""
-    return f"; right as far as {actual.dtype} goes, and {expected.dtype} was asked for"
-
-
-def _one_factor(actual: Array, expected: Array) -> str:
-    """Say that all numbers are off by the same factor, where they are."""
-    counts = np.isfinite(actual) & np.isfinite(expected) & (expected != 0)
-    if counts.sum() < 2 or not np.isfinite(actual).all() or (actual[~counts] != 0).any():
-        return ""
-    with np.errstate(over="ignore", invalid="ignore"):  # 1 / 5e-324, and the median of such
-        ratios = actual[counts] / expected[counts]
-        factor = np.median(ratios)
-        is_same = np.abs(ratios - factor) <= SAME_FACTOR * np.abs(factor)
-    if not is_same.all():
-        return ""
-    return "; all are 0" if factor == 0 else f"; each is {factor:.6g} times what was expected"
+    return f"right as far as {actual.dtype} goes, and {expected.dtype} was asked for"

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.check import compare
+from mha_numpy.check import agrees
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.bank import BANK, Mistake
 from mha_numpy.mistakes.flawed import RIGHT, Made
 from mha_numpy.mistakes.pieces import PIECES, Inputs
 
 Answer = Any  # an array, or several with their names; None where a function failed
-NARROW = 1e-4  # what float32 is apart from float64, relative to the largest number
+TOLERANCE = 1e-10  # of the largest number: two right ways are closer, a mistake is not
+NARROW = 1e-5  # float32 is closer to float64; a leak of e^-10 is not
 
 
 class Diagnosis(NamedTuple):
@@ -42,7 +43,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         Which function was written, a key of ``PIECES``.
     answers : sequence
         What the function returned for each of the piece's probes, an array or a tuple of arrays;
-        None where it failed.
+        None where it failed: there any mistake may be the cause.
 
     Returns
     -------
@@ -66,17 +67,18 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     """
     if piece not in PIECES:
         raise ConfigError(f"piece: expected one of {', '.join(PIECES)}; got {piece!r}")
-    probes = PIECES[piece].probes()
-    if len(answers) != len(probes):
-        raise ConfigError(f"answers: expected {len(probes)} of them; got {len(answers)}")
     right = right_answers(piece)
-    if _fits(answers, right):
-        return Diagnosis(True, ())
-    if _fits(answers, right, NARROW):
-        return Diagnosis(False, (frozenset({"float32 inside"}),))
-    singles = [name for name, wrong in fingerprints(piece).items() if _fits(answers, wrong)]
+    if len(answers) != len(right):
+        raise ConfigError(f"answers: expected {len(right)} of them; got {len(answers)}")
+    if all(answer is None for answer in answers):
+        return Diagnosis(False, ())
+    if fits(answers, right):
+        return Diagnosis(all(answer is not None for answer in answers), ())
+    singles = [name for name, wrong in fingerprints(piece).items() if fits(answers, wrong)]
     if singles:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
+    if fits(answers, right, NARROW):
+        return Diagnosis(False, (frozenset({"float32 inside"}),))
     pairs = (frozenset(pair) for pair in combinations(fingerprints(piece), 2))
     return Diagnosis(False, tuple(pair for pair in pairs if _makes(piece, pair, answers)))
 
@@ -90,12 +92,20 @@ def right_answers(piece: str) -> list[Answer]:
 @cache
 def fingerprints(piece: str) -> dict[str, list[Answer]]:
     """Return what each known mistake that changes anything gives for every probe."""
-    found: dict[str, list[Answer]] = {}
+    right, found = right_answers(piece), {}
     for name in BANK:
         answers = [_try(piece, given, frozenset({name})) for given in PIECES[piece].probes()]
-        if name != "float32 inside" and not _fits(answers, right_answers(piece)):
+        if any(answer is None for answer in answers) or not fits(answers, right):
             found[name] = answers
     return found
+
+
+def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float = TOLERANCE) -> bool:
+    """Return whether both have the same arrays wherever there is an answer."""
+    return all(
+        answer is None or (other is not None and agrees(answer, other, tolerance=tolerance))
+        for answer, other in zip(answers, others, strict=True)
+    )
 
 
 def _try(piece: str, given: Inputs, made: Made) -> Answer:
@@ -111,18 +121,6 @@ def _makes(piece: str, made: Made, answers: Sequence[Answer]) -> bool:
     """Return whether these mistakes together give the answers, asking no further than needed."""
     probes = PIECES[piece].probes()
     return all(
-        _fits([answer], [_try(piece, given, made)])
+        answer is None or fits([answer], [_try(piece, given, made)])
         for given, answer in zip(probes, answers, strict=True)
-    )
-
-
-def _fits(
-    answers: Sequence[Answer], others: Sequence[Answer], tolerance: float | None = None
-) -> bool:
-    """Return whether both have the same arrays; None fits None alone."""
-    return all(
-        answer is other
-        if answer is None or other is None
-        else compare(answer, other, tolerance=tolerance).passed
-        for answer, other in zip(answers, others, strict=True)
     )

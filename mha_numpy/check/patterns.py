@@ -1,0 +1,140 @@
+"""What an array has to do with the expected one, where it is not equal to it."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+
+SAME = 1e-6  # how far apart two numbers may be, relative to the largest, and still count as one
+MOST = 64  # indices of an axis that are tried out against each other
+
+
+def find_pattern(actual: Array, expected: Array) -> str:
+    """Say in a clause what turns the expected array into the actual one, or nothing.
+
+    Parameters
+    ----------
+    actual, expected : arrays of one shape
+
+    Returns
+    -------
+    str
+        The first that holds of: one factor; one distance; the last two axes exchanged; the indices
+        of an axis in another order; a factor or a distance of its own for each index of some axes;
+        the same numbers in other places; all differences at one index of an axis. Empty if none
+        does.
+
+    Examples
+    --------
+    >>> expected = np.array([[1.0, 2.0, 3.0], [5.0, 7.0, 11.0]])
+    >>> find_pattern(expected / 4, expected)
+    'each is 0.25 times what was expected'
+    >>> find_pattern(expected[:, ::-1], expected)
+    'what was expected, with the indices of axis 1 in the order [2, 1, 0]'
+    >>> find_pattern(expected + [[1.0], [2.0]], expected)
+    'off by one number for each index of axis 0'
+    """
+    if actual.dtype.kind not in "fc":
+        return _where_alone(actual, expected)
+    patterns: list[Callable[[Array, Array], str]] = [_where_alone]
+    if np.isfinite(actual).all() and np.isfinite(expected).all() and actual.size > 1:
+        patterns = [_one_factor, _one_distance, _exchanged, _reordered, _own_factor, _own_distance,
+                    _moved, _where_alone]  # fmt: skip
+    with np.errstate(all="ignore"):  # 1e308 / 1e-308, and such
+        return next(filter(None, (pattern(actual, expected) for pattern in patterns)), "")
+
+
+def _agree(one: Array, other: Array) -> bool:
+    """Return whether two arrays are equal to within the tolerance of a pattern."""
+    return bool((np.abs(one - other) <= SAME * np.abs(other).max(initial=0)).all())
+
+
+def _factors(actual: Array, expected: Array, axes: tuple[int, ...]) -> Array:
+    """Return the factor by which each index of the other axes is off, by least squares."""
+    size = (expected * expected).sum(axis=axes, keepdims=True)
+    return (actual * expected).sum(axis=axes, keepdims=True) / np.where(size == 0, 1, size)
+
+
+def _one_factor(actual: Array, expected: Array) -> str:
+    """Say that all numbers are off by the same factor."""
+    factor = _factors(actual, expected, tuple(range(actual.ndim))).item()
+    is_small = np.abs(actual).max() <= SAME * np.abs(expected).max()
+    if is_small:
+        return "" if actual.any() else "all are 0"
+    if np.count_nonzero(expected) < 2 or not _agree(actual, factor * expected):
+        return ""
+    return f"each is {factor:.6g} times what was expected"
+
+
+def _one_distance(actual: Array, expected: Array) -> str:
+    """Say that all numbers are off by the same amount."""
+    distance = (actual - expected).mean()
+    if not _agree(actual - expected, np.full_like(actual, distance)):
+        return ""
+    return f"each is off by {distance:.6g}"
+
+
+def _exchanged(actual: Array, expected: Array) -> str:
+    """Say that the last two axes have changed places."""
+    is_square = actual.ndim > 1 and actual.shape[-1] == actual.shape[-2]
+    if is_square and _agree(actual.swapaxes(-1, -2), expected):
+        return "what was expected, with the last two axes exchanged"
+    return ""
+
+
+def _reordered(actual: Array, expected: Array) -> str:
+    """Say that the indices of one axis are in another order."""
+    for axis, size in enumerate(actual.shape):
+        if not 2 <= size <= MOST:
+            continue
+        mine, theirs = (np.moveaxis(a, axis, 0).reshape(size, -1) for a in (actual, expected))
+        order = [int(np.abs(theirs - row).max(axis=1).argmin()) for row in mine]
+        if _agree(mine, theirs[order]):
+            return f"what was expected, with the indices of axis {axis} in the order {order}"
+    return ""
+
+
+def _own_factor(actual: Array, expected: Array) -> str:
+    """Say that each index of some axes has a factor of its own."""
+    for kept, summed in _axes(actual.shape):
+        if _agree(actual, _factors(actual, expected, summed) * expected):
+            return f"off by a factor for each index of {kept}"
+    return ""
+
+
+def _own_distance(actual: Array, expected: Array) -> str:
+    """Say that each index of some axes is off by one number."""
+    off = actual - expected
+    for kept, summed in _axes(actual.shape):
+        if _agree(off, np.broadcast_to(off.mean(axis=summed, keepdims=True), off.shape)):
+            return f"off by one number for each index of {kept}"
+    return ""
+
+
+def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the words for one axis, or all but the last, and the other axes, of several indices."""
+    alone = [(axis,) for axis in range(len(shape))]
+    leading = [tuple(range(len(shape) - 1))] * (len(shape) > 2)
+    for kept in [*alone, *leading]:
+        others = tuple(axis for axis in range(len(shape)) if axis not in kept)
+        if np.prod([shape[axis] for axis in others]) > 2:
+            name = f"axis {kept[0]}" if len(kept) == 1 else f"axes 0 to {kept[-1]}"
+            yield name, others
+
+
+def _moved(actual: Array, expected: Array) -> str:
+    """Say that the same numbers stand in other places."""
+    mine, theirs = np.sort(actual, axis=None), np.sort(expected, axis=None)
+    return "the same numbers, in other places" if _agree(mine, theirs) else ""
+
+
+def _where_alone(actual: Array, expected: Array) -> str:
+    """Say that all differences are at one index of an axis."""
+    off = ~(np.isclose(actual, expected, rtol=SAME, atol=0, equal_nan=True))
+    for axis, size in enumerate(actual.shape):
+        others = tuple(i for i in range(actual.ndim) if i != axis)
+        indices = np.flatnonzero(off.any(axis=others))
+        if size > 1 and len(indices) == 1 and off.sum() > 1:
+            return f"all of them at index {indices[0]} of axis {axis}"
+    return ""
