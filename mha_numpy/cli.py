@@ -7,21 +7,15 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any
 
-from mha_numpy import __version__
 from mha_numpy.core.checks import check_count
 from mha_numpy.errors import BackendError, ConfigError, MhaError
+from mha_numpy.options import make_parser
 from mha_numpy.tables import show
-
-EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
-
-ADVICE = {
-    "mha-numpy walk": " (a sentence needs quotes around it)",
-    "mha-numpy bench": " (write a shape as --only 4,12,128,64)",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal may not know a token's letters
     options = _parse(arguments)
     try:
-        code = int(options.run(options))
+        code = COMMANDS[options.command](options)
         if sys.stdout is not None:  # closed by whoever started us
             sys.stdout.flush()
     except MhaError as error:
@@ -56,131 +50,12 @@ def _complain(command: str, message: str) -> int:
     return 2
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized arguments: ") and " -" not in message:
-            message += ADVICE.get(self.prog, "")
-        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
-
-
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options; what is left over is the subcommand's to complain about."""
-    parser = _parser()
-    options, unknown = parser.parse_known_args(arguments)
+    options, unknown = make_parser().parse_known_args(arguments)
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return options
-
-
-def _parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole program."""
-    parser = _Parser(prog="mha-numpy", description="Attention in NumPy to learn from.")
-    parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    walk = commands.add_parser(
-        "walk",
-        help="run a sentence through attention and show every step",
-        description="Run a sentence through multi-head attention, forward and backward: show every "
-        "step with its shape, who attends to whom, and check every gradient.",
-        epilog=f"example: mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
-    )
-    # fmt: off
-    add = walk.add_argument
-    add("text", nargs="?", help="the sentence")
-    add("--input", type=Path, metavar="FILE",
-        help="a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence")
-    add("--heads", type=int, default=4, metavar="H", help="query heads (default 4)")
-    add("--kv-heads", type=int, metavar="H_KV",
-        help="key/value heads, a divisor of the heads (default: as many)")
-    add("--dim", type=int, metavar="D", help="width of a token's vector (default 16)")
-    add("--causal", action="store_true", help="a token sees only itself and those before it")
-    add("--cross", metavar="TEXT", help="another sentence, for keys and values")
-    add("--dtype", default="float64", help="float16, float32 or float64 (default)")
-    add("--seed", type=int, default=0,
-        help="seeds vectors, params and the upstream gradient (default 0)")
-    add("--save", type=Path, metavar="DIR",
-        help="write pictures (PNG, SVG) and the trace (JSON) there")
-    add("--force", action="store_true", help="let --save overwrite files")
-    # fmt: on
-    walk.set_defaults(run=_walk, parser=walk)
-
-    bench = commands.add_parser(
-        "bench",
-        help="time attention side by side with other libraries",
-        description="Time attention, forward and backward, side by side with whatever is installed "
-        "of PyTorch, JAX and ONNX Runtime, after comparing the results. Takes some minutes.",
-        epilog="example: mha-numpy bench --quick --against torch,numpy --chart ratios.png",
-    )
-    # fmt: off
-    add = bench.add_argument
-    add("--ours", default="numba", metavar="BACKEND",
-        help="the backend to compare with all others (default numba)")
-    add("--against", metavar="NAMES",
-        help="some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)")
-    add("--only", default="", metavar="SUBSTRING",
-        help="only measurements with this in their name: a shape such as 4,12,128,64, layer, "
-        "import, compile, memory, scaling, error")
-    add("--threads", type=int, metavar="N", help="for every library (default: one a core)")
-    add("--seconds", type=float, default=2.0, metavar="S",
-        help="time for each figure (default 2); five pairs are timed even if they take longer")
-    add("--mask", action="store_true", help="also with boolean masks")
-    add("--quick", action="store_true",
-        help="a rough look: short shapes, a tenth of the time, import times and nothing else")
-    add("--json", type=Path, metavar="FILE", help="write all figures there")
-    add("--markdown", type=Path, metavar="FILE", help="write the report there")
-    add("--write", type=Path, metavar="FILE",
-        help="replace the generated part of a Markdown page, such as docs/performance.md")
-    add("--chart", type=Path, metavar="FILE.png", help="draw the ratios there")
-    # fmt: on
-    bench.set_defaults(run=_bench, parser=bench)
-
-    cost = commands.add_parser(
-        "cost",
-        help="count a known model's params, operations and KV cache",
-        description="Count the params, floating-point operations and KV-cache bytes of a known "
-        "model; without --model, list all.",
-        epilog="example: mha-numpy cost --model llama-3-70b --context 8192",
-    )
-    # fmt: off
-    add = cost.add_argument
-    add("--model", metavar="NAME", help="such as gpt-2 or llama-3-70b")
-    add("--context", type=int, metavar="T",
-        help="tokens of each sequence (default: what the model was made for)")
-    add("--batch", type=int, default=1, metavar="B", help="sequences (default 1)")
-    # fmt: on
-    cost.set_defaults(run=_cost, parser=cost)
-
-    lab = commands.add_parser(
-        "lab",
-        help="copy the notebooks into a folder of yours and open them in JupyterLab",
-        description="Copy the notebooks into a folder of yours, leaving alone those that are there "
-        "already, and open JupyterLab on them.",
-        epilog="example: mha-numpy lab attention --open 05 --port 9000 --no-browser",
-    )
-    # fmt: off
-    add = lab.add_argument
-    add("folder", nargs="?", type=Path, default=Path("attention-notebooks"), metavar="DIR",
-        help="default attention-notebooks")
-    add("--open", default="00", metavar="NUMBER", help="the notebook to begin with (default 00)")
-    add("--force", action="store_true",
-        help="overwrite notebooks that are there already: what you wrote into them is lost")
-    add("--copy-only", action="store_true", help="copy, and open nothing")
-    add("--no-browser", action="store_true", help="only print the address")
-    add("--port", type=int, metavar="N",
-        help="where JupyterLab listens (default 8888); the next free one if it is taken")
-    add("--allow-root", action="store_true", help="let root run JupyterLab, as in a container")
-    # fmt: on
-    lab.set_defaults(run=_lab, parser=lab)
-
-    compile_ = commands.add_parser(
-        "compile",
-        help="compile the numba kernels now instead of at their first use",
-        description="Compile all numba kernels, in float32 and float64, and keep them on disk.",
-    )
-    compile_.set_defaults(run=_compile, parser=compile_)
-    return parser
 
 
 def _walk(options: argparse.Namespace) -> int:
@@ -283,6 +158,81 @@ def _lab(options: argparse.Namespace) -> int:
         return open_lab(options.folder / name, given)
 
 
+def _exercises(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.exercises.start`, or list the exercises."""
+    from mha_numpy.exercises import start
+    from mha_numpy.exercises.report import overview
+
+    match options.words:
+        case ["start", folder]:
+            started = start(folder)
+            kept = f", {len(started.kept)} left as they were" if started.kept else ""
+            print(f"{folder}: {len(started.written)} files written{kept}")
+            print(f"next: read {folder}/README.md, then mha-numpy check {folder}")
+        case ["start"]:
+            raise ConfigError("start: expected a folder, such as mha-numpy exercises start mine")
+        case [] | [_]:
+            show(overview(Path(*options.words)))
+        case _:
+            raise ConfigError(f"expected a folder; got {' '.join(options.words)}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.exercises.judge_file` for one exercise, or for all in a folder."""
+    from mha_numpy.exercises import Limits
+    from mha_numpy.exercises.report import check_all, check_one
+    from mha_numpy.exercises.watch import saved
+
+    limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
+    run = check_all if options.id is None else partial(check_one, exercise_id=options.id)
+    code = run(options.folder, limits=limits)
+    for _ in saved(options.folder) if options.watch else ():
+        code = run(options.folder, limits=limits)
+    return code
+
+
+def _hint(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.exercises.hint_in` and print the hint."""
+    from mha_numpy.exercises import hint_in
+
+    hint, picture = hint_in(options.folder, options.id)
+    print(hint)
+    if picture is not None:
+        print(f"a picture of it: {picture}")
+    return 0
+
+
+def _mistakes(options: argparse.Namespace) -> int:
+    """Print the bank, or `mha_numpy.mistakes.confusion`."""
+    from mha_numpy.mistakes import find_confusion, pieces_named
+    from mha_numpy.mistakes.report import bank_table, confusion_sections, to_markdown
+
+    pieces = pieces_named(options.piece)
+    if not options.confusion:
+        show(bank_table(pieces))
+        return 0
+    found = find_confusion(pieces, options.pairs)
+    if options.write is not None:
+        try:
+            options.write.write_text(to_markdown(found), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"write: cannot write {options.write}: {error.strerror}") from error
+    for section in confusion_sections(found):
+        show(section)
+    return 0
+
+
+def _audit_tests(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.exercises.audit_tests` and print what slips through."""
+    from mha_numpy.exercises import audit_tests
+
+    audit = audit_tests(options.file, seconds=options.seconds)
+    for section in audit.sections:
+        show(section)
+    return 0 if audit.passed else 1
+
+
 def _compile(options: argparse.Namespace) -> int:
     """Run `mha_numpy.kernels.ahead.compile_all` and print each step when it is done."""
     try:
@@ -300,3 +250,10 @@ def _compile(options: argparse.Namespace) -> int:
     folder = forward.stats.cache_path  # of this kernel as of all
     print(f"kept in {folder}" if folder else "not kept: no cache folder can be written to")
     return 0
+
+
+COMMANDS = {
+    "walk": _walk, "bench": _bench, "cost": _cost, "lab": _lab, "exercises": _exercises,
+    "check": _check, "hint": _hint, "mistakes": _mistakes, "audit-tests": _audit_tests,
+    "compile": _compile,
+}  # fmt: skip

@@ -52,6 +52,12 @@ class Table(NamedTuple):
             kind = "bad" if number in self.bad_rows else "row"
             yield from ((line, kind) for line in _aligned(cells, widths, groups))
 
+    def to_markdown(self) -> str:
+        """Return a Markdown table under its title in bold."""
+        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
+        rows = [f"| {' | '.join(cells)} |" for cells in lines]
+        return "\n".join([f"**{self.title}**", "", *rows] if self.title else rows)
+
     def to_html(self) -> str:
         """Return a table with inline styles alone: it survives in a notebook not yet trusted."""
         return "".join(self._html_parts())

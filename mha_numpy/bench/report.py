@@ -65,7 +65,7 @@ def to_markdown(results: Results) -> str:
     parts += [f"- {name}: {value}" for name, value in results.machine.items()]
     for section in list(sections(results))[1:]:
         parts.append("")
-        parts += [section] if isinstance(section, str) else _markdown(section)
+        parts.append(section if isinstance(section, str) else section.to_markdown())
     return "\n".join(parts) + "\n"
 
 
@@ -126,9 +126,3 @@ def _ratio(cell: Cell) -> str:
 def _figure(value: float) -> str:
     """Return a number with three digits, or with all before the point."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _markdown(table: Table) -> list[str]:
-    """Return a table's title and its rows."""
-    lines = [table.columns, ["---"] * len(table.columns), *table.rows]
-    return [f"**{table.title}**", "", *(f"| {' | '.join(cells)} |" for cells in lines)]

@@ -1,6 +1,6 @@
 """compare: say whether arrays hold what was expected, and if not, where they differ."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,8 @@ def compare(
     actual : array, or NamedTuple, tuple, list or dict of arrays
         What somebody's code returned. None or ``...`` counts as not written yet.
     expected : array, or NamedTuple, tuple, list or dict of arrays
-        A plain tuple is matched with the fields of a NamedTuple in order.
+        A plain tuple is matched with the fields of a NamedTuple in order; names may differ in case
+        and underscores.
     name : str
         What the report calls a single array.
     tolerance : float, optional
@@ -111,7 +112,7 @@ def compare(
         raise ConfigError(f"expected: expected at least one array; got {describe(expected)}")
     arrays = [_check_expected(path, leaf) for path, leaf in wanted.items() if leaf is not None]
     largest = max(largest_of(array) for array in arrays)
-    pairs = _pairs(actual, expected, name)
+    pairs = matched(actual, expected, name)
     return Comparison([_compare_one(*pair, largest, tolerance) for pair in pairs])
 
 
@@ -137,7 +138,7 @@ def agrees(actual: Any, expected: Any, *, tolerance: float | None = None) -> boo
     return not any(
         _misfit(one, other)[0]
         or differing(np.asarray(one), np.asarray(other), largest, tolerance).any()
-        for _, one, other in _pairs(actual, expected, ROOT)
+        for _, one, other in matched(actual, expected, ROOT)
     )
 
 
@@ -150,7 +151,7 @@ def _check_expected(path: str, leaf: Any) -> Array:
     return array
 
 
-def _pairs(actual: Any, expected: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def matched(actual: Any, expected: Any, path: str = ROOT) -> Iterator[tuple[str, Any, Any]]:
     """Yield (name, actual, expected) for every leaf of either tree."""
     wanted = children(expected)
     if wanted is None:
@@ -167,9 +168,16 @@ def _pairs(actual: Any, expected: Any, path: str) -> Iterator[tuple[str, Any, An
     elif found is None:
         yield path, actual, tuple(wanted)
         return
+    found = {_spelled_as(wanted, name): child for name, child in found.items()}
     for name in [*wanted, *(name for name in found if name not in wanted)]:
         below = name if path == ROOT else f"{path}.{name}"
-        yield from _pairs(found.get(name, MISSING), wanted.get(name, MISSING), below)
+        yield from matched(found.get(name, MISSING), wanted.get(name, MISSING), below)
+
+
+def _spelled_as(names: Iterable[str], name: str) -> str:
+    """Return the one of the names that differs in case or underscores alone, such as dQ for d_q."""
+    plain = name.replace("_", "").lower()
+    return next((other for other in names if other.replace("_", "").lower() == plain), name)
 
 
 def _compare_one(
@@ -215,7 +223,8 @@ def _misfit(actual: Any, expected: Any) -> tuple[str, str]:
     is_number = isinstance(actual, NUMBERS) and expected.ndim == 0
     if not (_is_array(actual) or is_number):
         wanted = f"an array {expected.shape} of {expected.dtype}"
-        return "type", f"expected {wanted}; got {_told(actual)}"
+        hint = ": np.array(x) makes one" if isinstance(actual, (list, tuple)) else ""
+        return "type", f"expected {wanted}; got {_told(actual)}{hint}"
     actual = np.asarray(actual)
     if actual.dtype.kind != expected.dtype.kind:
         return "type", f"expected {expected.dtype}; got {actual.dtype}"

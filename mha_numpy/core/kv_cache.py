@@ -73,7 +73,7 @@ class KVCache:
         check_shape("v", v, "B H_kv T d_v", sizes, to_match=held or f"k {k.shape}")
 
         longer = self._length + k.shape[2]
-        empty = [new[:, :, :0] for new in (k, v)]
+        empty = [new[:, :, :0].copy() for new in (k, v)]  # room of our own
         self._room = [
             _with_room(part, longer, np.result_type(part, new))
             for part, new in zip(self._room or empty, (k, v), strict=True)

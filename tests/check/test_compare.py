@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import attention_backward, attention_forward
-from mha_numpy.check import compare
+from mha_numpy.check import agrees, compare
 from mha_numpy.errors import ConfigError, DTypeError
 
 
@@ -227,3 +227,28 @@ def test_wrong_use():
             compare(np.ones(2), {"a": np.ones(2), "b": odd})
     with pytest.raises(ConfigError, match="tolerance"):
         compare(np.ones(2), np.ones(2), tolerance=0)
+
+
+def test_names_may_be_spelled_otherwise():
+    expected = {"d_q": np.ones(2), "d_k": np.zeros(3)}
+    assert compare({"dQ": np.ones(2), "dk": np.zeros(3)}, expected)
+    report = compare({"grad_q": np.ones(2), "dk": np.zeros(3)}, expected)
+    assert [row.name for row in report.rows if not row.passed] == ["d_q", "grad_q"]
+
+
+def test_a_list_where_an_array_is_expected():
+    assert compare([1.0, 2.0], np.ones(2)).rows[0].finding.endswith(": np.array(x) makes one")
+
+
+@pytest.mark.parametrize(
+    ("actual", "trouble"),
+    [
+        (None, "unwritten"), ("text", "type"), (np.ones(3, int), "type"), (np.ones(2), "shape"),
+        (np.full(3, np.nan), "finite"), (np.zeros(3), "values"), (np.ones(3), ""),
+    ],
+)  # fmt: skip
+def test_the_kind_of_trouble(actual, trouble):
+    (row,) = compare(actual, np.ones(3)).rows
+    assert row.trouble == trouble
+    assert row.passed == (not trouble)
+    assert agrees(actual, np.ones(3)) == row.passed

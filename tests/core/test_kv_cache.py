@@ -128,3 +128,12 @@ def test_a_failed_first_decode_decides_nothing(rng):
         )
     multi_head_attention_decode(rng.normal(size=(1, 1, 8)), kv_cache=kv_cache, **options)
     assert kv_cache.length == 1
+
+
+def test_an_empty_read_only_beginning():
+    empty = np.zeros((2, 3, 0, 4))
+    empty.setflags(write=False)
+    kv_cache = KVCache()
+    kv_cache.append(empty, empty)
+    k, _ = kv_cache.append(np.ones((2, 3, 1, 4)), np.ones((2, 3, 1, 4)))
+    assert k.shape == (2, 3, 1, 4)

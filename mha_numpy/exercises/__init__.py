@@ -1,0 +1,15 @@
+"""Exercises that check themselves and name the mistake."""
+
+from mha_numpy.exercises.catalogue import EXERCISES, find_exercise
+from mha_numpy.exercises.exercise import Exercise, Hints
+from mha_numpy.exercises.folder import exercises_in, hint_in, judge_file, start
+from mha_numpy.exercises.hints import Hint, give_hint
+from mha_numpy.exercises.judge import judge
+from mha_numpy.exercises.notebook import check, hint
+from mha_numpy.exercises.sandbox import Limits
+from mha_numpy.exercises.verdict import Verdict
+
+__all__ = [
+    "EXERCISES", "Exercise", "Hint", "Hints", "Limits", "Verdict", "check", "exercises_in",
+    "find_exercise", "give_hint", "hint", "hint_in", "judge", "judge_file", "start",
+]  # fmt: skip

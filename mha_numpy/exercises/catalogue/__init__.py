@@ -1,0 +1,107 @@
+"""All exercises, in the order in which they are best done."""
+
+from difflib import get_close_matches
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.exercises.catalogue import (
+    analysis,
+    backward,
+    bridges,
+    costs,
+    forward,
+    grouped,
+    grouped_backward,
+    heads,
+    layer,
+    layer_backward,
+    masks,
+    memory,
+    museum_gradients,
+    museum_heads,
+    museum_masks,
+    museum_nan,
+    positions,
+)
+from mha_numpy.exercises.catalogue.break_my_attention import break_my_attention
+from mha_numpy.exercises.exercise import Exercise
+
+EXERCISES: list[Exercise] = [
+    # forward
+    heads.split_heads,
+    heads.merge_heads,
+    forward.scores,
+    forward.softmax,
+    forward.softmax_with_lse,
+    masks.make_mask,
+    forward.attention,
+    layer.multi_head,
+    layer.cross_attention,
+    grouped.grouped_attention,
+    masks.masked_attention,
+    # backward
+    backward.scores_backward,
+    backward.softmax_backward,
+    backward.dropout_backward,
+    backward.attention_backward,
+    layer_backward.linear_backward,
+    layer_backward.input_gradient,
+    layer_backward.multi_head_backward,
+    grouped_backward.sum_over_group,
+    grouped_backward.grouped_backward,
+    layer_backward.layer_norm_backward,
+    # positions, decoding, memory, importance, costs, other layouts
+    positions.rope,
+    positions.rope_backward,
+    memory.decode_step,
+    memory.online_attention,
+    backward.backward_from_lse,
+    analysis.d_head_gate,
+    analysis.head_importance,
+    costs.cost_table,
+    bridges.from_gpt2,
+    bridges.to_gpt2,
+    # the museum: bugs that shipped
+    museum_heads.split_heads,
+    museum_heads.multi_head,
+    museum_heads.attention,
+    museum_heads.grouped_attention,
+    museum_masks.make_mask,
+    museum_masks.masked_attention,
+    museum_masks.softmax,
+    museum_nan.softmax,
+    museum_nan.masked_attention,
+    museum_gradients.softmax_backward,
+    museum_gradients.attention_backward,
+    museum_gradients.multi_head_backward,
+    # tests of one's own
+    break_my_attention,
+]
+
+
+def find_exercise(exercise_id: str) -> Exercise:
+    """Return the exercise of an id.
+
+    Parameters
+    ----------
+    exercise_id : str
+
+    Returns
+    -------
+    Exercise
+
+    Raises
+    ------
+    ConfigError
+        There is none; the message names one that is spelled alike.
+
+    Examples
+    --------
+    >>> find_exercise("softmax-backward").title
+    'Back through softmax'
+    """
+    by_id = {exercise.id: exercise for exercise in EXERCISES}
+    if exercise_id in by_id:
+        return by_id[exercise_id]
+    close = get_close_matches(str(exercise_id), by_id, n=1, cutoff=0.4)
+    meant = f"did you mean {close[0]!r}?" if close else "`mha-numpy exercises` lists them"
+    raise ConfigError(f"id: expected the id of an exercise; got {exercise_id!r}; {meant}")

@@ -1,0 +1,81 @@
+"""What a head is worth: gradients of gates."""
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.exercises.exercise import Hints, exercise
+
+
+def _by_sequence(d_gated: Array, heads: Array) -> Array:
+    """Multiply each sequence's heads into its upstream gradient: (B, H)."""
+    return np.einsum("bhtd,bhtd->bh", d_gated, heads)
+
+
+@exercise(
+    "head-gates",
+    title="The gradient of a head's gate",
+    difficulty=2,
+    minutes=10,
+    needs=("linear-backward",),
+    hints=Hints(
+        where="One gate scales a whole head, in all sequences: docs/attention.md, Backward, step "
+        '7; notebook 05, "How much does a head matter?".',
+        question="A head is (3, 5), its gate 1, the upstream gradient (10, 1). If the gate grows "
+        "by 0.1, by how much do both numbers grow, and how much the loss?",
+        mistake="gate gradient of the last sequence alone",
+        fix="(d_gated * heads).sum(axis=(0, 2, 3))",
+    ),
+    reference=lambda d_gated, heads: _by_sequence(d_gated, heads).sum(axis=0),
+)
+def d_head_gate(d_gated: Array, heads: Array) -> Array:
+    """Return the gradient of the gates, one for each head.
+
+    Forward was ``gated = heads * gate[:, None, None]``: one gate a head, the same for all
+    sequences, queries and features.
+
+    Parameters
+    ----------
+    d_gated : (B, H, T_q, d_v)
+    heads : (B, H, T_q, d_v)
+
+    Returns
+    -------
+    d_gate : (H,)
+    """
+    raise NotImplementedError
+
+
+@exercise(
+    "head-importance",
+    title="Which heads matter",
+    difficulty=2,
+    minutes=10,
+    needs=("head-gates",),
+    hints=Hints(
+        where="As for the gate's gradient, but look at which axis is still there when the absolute "
+        "value is taken: Michel et al. 2019, section 4.1; notebook 05, "
+        '"How much does a head matter?".',
+        question="A head helps sequence 0 (gradient -3) and hurts sequence 1 (gradient 3). What is "
+        "the gradient over both, and does the head matter?",
+        mistake="absolute value after the mean",
+        fix="np.abs((d_gated * heads).sum(axis=(2, 3))).mean(axis=0)",
+    ),
+    reference=lambda d_gated, heads: np.abs(_by_sequence(d_gated, heads)).mean(axis=0),
+)
+def head_importance(d_gated: Array, heads: Array) -> Array:
+    """Return how much each head matters, by the gradients of its gate (Michel et al. 2019).
+
+    Forward was ``gated = heads * gate[:, None, None]`` with all gates 1. Each sequence on its own
+    gives every gate a gradient, summed over the queries and features of that sequence. A head's
+    importance is the mean, over the sequences, of the absolute value of this gradient.
+
+    Parameters
+    ----------
+    d_gated : (B, H, T_q, d_v)
+    heads : (B, H, T_q, d_v)
+
+    Returns
+    -------
+    importance : (H,)
+    """
+    raise NotImplementedError

@@ -1,0 +1,107 @@
+"""Bridges: params as others store them, in our names and back."""
+
+import numpy as np
+
+from mha_numpy.core import MultiHeadParams
+from mha_numpy.core.dtypes import Array
+from mha_numpy.exercises.exercise import Hints, exercise
+
+
+def _from_gpt2(
+    c_attn_w: Array, c_attn_b: Array, c_proj_w: Array, c_proj_b: Array
+) -> MultiHeadParams:
+    """Cut the columns in three."""
+    w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1)
+    b_q, b_k, b_v = np.split(c_attn_b, 3)
+    return MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, c_proj_w, c_proj_b)
+
+
+@exercise(
+    "from-gpt2",
+    title="The params of GPT-2",
+    difficulty=1,
+    minutes=5,
+    needs=("multi-head",),
+    hints=Hints(
+        where="The axis of c_attn_w that is 3D long: is it the inputs' or the outputs'? "
+        "docs/conventions.md, params; notebook 13.",
+        question="D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and which "
+        "columns of c_attn_w made them?",
+        mistake="every w transposed",
+        fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1), and np.split(c_attn_b, 3) for the "
+        "biases",
+    ),
+    reference=_from_gpt2,
+)
+def from_gpt2(
+    c_attn_w: Array, c_attn_b: Array, c_proj_w: Array, c_proj_b: Array
+) -> MultiHeadParams:
+    """Take apart the attention params of GPT-2, as Hugging Face stores them.
+
+    GPT-2 computes queries, keys and values at once, ``x @ c_attn_w + c_attn_b``: the first D
+    columns are the queries, the next D the keys, the last D the values. Its output is
+    ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` as well, one for each of the
+    four, and in both head h has the h-th block of columns of the queries, keys and values.
+
+    Parameters
+    ----------
+    c_attn_w : (D, 3*D)
+    c_attn_b : (3*D,)
+    c_proj_w : (D, D)
+    c_proj_b : (D,)
+
+    Returns
+    -------
+    params : MultiHeadParams
+        ``MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o)``; every w (D, D), every b (D,).
+    """
+    raise NotImplementedError
+
+
+def _to_gpt2(params: MultiHeadParams) -> tuple[Array | None, ...]:
+    """Lay the columns side by side."""
+    c_attn_w = np.concatenate([params.w_q, params.w_k, params.w_v], axis=1)
+    c_attn_b = np.concatenate([params.b_q, params.b_k, params.b_v])
+    return c_attn_w, c_attn_b, params.w_o, params.b_o
+
+
+@exercise(
+    "to-gpt2",
+    title="And back to GPT-2",
+    difficulty=1,
+    minutes=5,
+    needs=("from-gpt2",),
+    hints=Hints(
+        where="The inverse of from_gpt2: what was cut is laid together, along the same axis. "
+        "Notebook 13.",
+        question="w_q, w_k and w_v are (D, D) each, c_attn_w is (D, 3*D): along which axis do they "
+        "grow? If you put a token through both, where must its key come out?",
+        mistake="q, k, v by reshape alone",
+        fix="np.concatenate([params.w_q, params.w_k, params.w_v], axis=1), and np.concatenate of "
+        "the three biases",
+    ),
+    reference=_to_gpt2,
+)
+def to_gpt2(params: MultiHeadParams) -> tuple[Array, Array, Array, Array]:
+    """Put params together as GPT-2 stores its attention.
+
+    GPT-2, as in Hugging Face, computes queries, keys and values at once,
+    ``x @ c_attn_w + c_attn_b``: the first D columns are the queries, the next D the keys, the last
+    D the values. Its output is ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` as
+    well, one for each of the four, and in both head h has the h-th block of columns of the queries,
+    keys and values.
+
+    Parameters
+    ----------
+    params : MultiHeadParams
+        ``params.w_q``, ``params.w_k``, ``params.w_v``, ``params.w_o`` (D, D), and ``params.b_q``,
+        ``params.b_k``, ``params.b_v``, ``params.b_o`` (D,).
+
+    Returns
+    -------
+    c_attn_w : (D, 3*D)
+    c_attn_b : (3*D,)
+    c_proj_w : (D, D)
+    c_proj_b : (D,)
+    """
+    raise NotImplementedError

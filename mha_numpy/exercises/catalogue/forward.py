@@ -1,0 +1,169 @@
+"""One head, step by step: scores, softmax, attention."""
+
+from mha_numpy import core
+from mha_numpy.core.dtypes import Array
+from mha_numpy.exercises.exercise import Hints, exercise
+
+
+def _scores(q: Array, k: Array) -> Array:
+    """Return the scores that attention makes; its values do not matter."""
+    _, cache = core.attention_forward(q, k, k)
+    return core.attention_stages(cache).scores
+
+
+@exercise(
+    "scores",
+    title="Scores: how well a query matches a key",
+    difficulty=1,
+    minutes=5,
+    hints=Hints(
+        where="Eq. 1 of Vaswani et al. 2017, what stands inside softmax; of arrays of rank 4, "
+        'NumPy multiplies the matrices of the last two axes. Notebook 02, "Divide by what?".',
+        question="A query and a key of d_k = 64 numbers each, independent, mean 0, variance 1: "
+        "what is the standard deviation of their dot product? What must you divide by to make it "
+        "1?",
+        mistake="scale missing",
+        fix="q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])",
+    ),
+    reference=_scores,
+)
+def scores(q: Array, k: Array) -> Array:
+    """Match every query with every key of its head.
+
+    ``scores[b, h, i, j]`` is the dot product of query i and key j, both of sequence b and head h,
+    divided by the square root of d_k.
+
+    Parameters
+    ----------
+    q : (B, H, T_q, d_k)
+    k : (B, H, T_k, d_k)
+
+    Returns
+    -------
+    scores : (B, H, T_q, T_k)
+    """
+    raise NotImplementedError
+
+
+@exercise(
+    "softmax",
+    title="A softmax that never overflows",
+    difficulty=2,
+    minutes=20,
+    hints=Hints(
+        where="What exp gives for 1000, and what 0 / 0 is; docs/softmax.md, steps 1 to 4. Notebook "
+        '03, "Adding a constant changes nothing" and "A row that may attend to nothing".',
+        question="What are the weights of the scores (1000, 1001), and what those of (0, 1)? In a "
+        "row of hidden cells alone, what is the largest visible score, and what do all powers sum "
+        "to?",
+        mistake="NaN in a row that sees nothing",
+        fix="With masked = np.where(mask, scores, -np.inf) and sees_any = mask.any(axis=-1, "
+        "keepdims=True), powers are np.exp(masked - np.where(sees_any, masked.max(axis=-1, "
+        "keepdims=True), 0)), and the weights powers / np.where(sees_any, powers.sum(axis=-1, "
+        "keepdims=True), 1); for None take a mask of np.ones(scores.shape, dtype=bool).",
+    ),
+    reference=lambda scores, mask: core.softmax_forward(scores, mask=mask)[0],
+)
+def softmax(scores: Array, mask: Array | None) -> Array:
+    """Turn every row of scores into weights that sum to 1.
+
+    Along the last axis, ``weights_j = exp(scores_j) / sum_l exp(scores_l)``; the sum is over the
+    visible cells of the row. A hidden cell has weight 0, however large its score. A row that sees
+    nothing has weights 0.
+
+    Scores may be in the thousands, above 0 or below, and one row far from another: nothing may
+    become NaN.
+
+    Parameters
+    ----------
+    scores : (..., T_q, T_k)
+    mask : bool, of the shape of `scores`, or None
+        True = may attend: the cell is visible. None hides nothing.
+
+    Returns
+    -------
+    weights : (..., T_q, T_k)
+    """
+    raise NotImplementedError
+
+
+def _softmax_with_lse(scores: Array, mask: Array | None) -> tuple[Array, Array]:
+    """Return the weights, and lse out of the cache."""
+    weights, cache = core.softmax_forward(scores, mask=mask)
+    return weights, cache.lse
+
+
+@exercise(
+    "softmax-with-lse",
+    title="One number that remembers a row",
+    difficulty=2,
+    minutes=10,
+    needs=("softmax",),
+    hints=Hints(
+        where="The sum that your softmax divides by: is it the sum of exp(scores)? "
+        'docs/softmax.md, lse; notebook 03, "lse: the log of the sum".',
+        question="Two scores of 1000: their sum of exp(scores - 1000) is 2. What is the log of "
+        "exp(1000) + exp(1000), and how do you get it from 2?",
+        mistake="lse without the maximum",
+        fix="lse = np.where(sees_any, largest + np.log(total), -np.inf)[..., 0]",
+    ),
+    reference=_softmax_with_lse,
+)
+def softmax_with_lse(scores: Array, mask: Array | None) -> tuple[Array, Array]:
+    """Turn rows of scores into weights, and return the log of each row's sum as well.
+
+    ``lse = log sum_j exp(scores_j)``, over the visible cells of a row, is one number a row;
+    ``weights_j = exp(scores_j - lse)`` there. A hidden cell has weight 0, however large its score.
+    A row that sees nothing has weights 0 and lse -inf.
+
+    Scores may be in the thousands, above 0 or below, and one row far from another: nothing may
+    become NaN, and lse is infinite only in rows that see nothing.
+
+    Parameters
+    ----------
+    scores : (..., T_q, T_k)
+    mask : bool, of the shape of `scores`, or None
+        True = may attend: the cell is visible. None hides nothing.
+
+    Returns
+    -------
+    weights : (..., T_q, T_k)
+    lse : (..., T_q)
+    """
+    raise NotImplementedError
+
+
+@exercise(
+    "attention",
+    title="One head",
+    difficulty=1,
+    minutes=10,
+    needs=("scores", "softmax"),
+    hints=Hints(
+        where="Eq. 1 of Vaswani et al. 2017, from the inside out, with the shape written beside "
+        'each step. Notebook 01, "All queries at once".',
+        question="Two queries and three keys: what shape have the weights? Which numbers of them "
+        "make one mean of the values, and must therefore sum to 1?",
+        mistake="softmax over queries",
+        fix="powers = np.exp(scores - scores.max(axis=-1, keepdims=True)), and then powers / "
+        "powers.sum(axis=-1, keepdims=True) @ v",
+    ),
+    reference=core.scaled_dot_product_attention,
+)
+def attention(q: Array, k: Array, v: Array) -> Array:
+    """Let every query take a weighted mean of the values.
+
+    ``softmax(q k^T / sqrt(d_k)) v``, for one head of one sequence: the weights of each query, one
+    for each key, sum to 1. Nothing is hidden. Large scores must not overflow.
+
+    Parameters
+    ----------
+    q : (T_q, d_k)
+    k : (T_k, d_k)
+    v : (T_k, d_v)
+
+    Returns
+    -------
+    heads : (T_q, d_v)
+    """
+    raise NotImplementedError

@@ -1,0 +1,91 @@
+"""Backward passes where several query heads share one key/value head."""
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.core.grouped import group_heads
+from mha_numpy.exercises.catalogue.backward import attention_backward_by_core
+from mha_numpy.exercises.exercise import Hints, exercise
+
+
+@exercise(
+    "sum-over-group",
+    title="What a shared head collects",
+    difficulty=1,
+    minutes=5,
+    needs=("grouped-attention",),
+    hints=Hints(
+        where="The head axis, axis 1: neighbours share. docs/grouped.md, Backward; notebook 10, "
+        '"Backward: what was shared is summed".',
+        question="Four query heads, two key/value heads: which query heads read key/value head 0? "
+        "Their shares are 2 and 5: what is the gradient of the head that both used?",
+        mistake="gradients summed as if tiled",
+        fix="d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d).sum(axis=2)",
+    ),
+    reference=lambda d_per_query_head, num_kv_heads: group_heads(
+        d_per_query_head, num_kv_heads
+    ).sum(axis=2),
+)
+def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
+    """Return the gradient of each key/value head, from its shares in all query heads.
+
+    Forward let query head h read key/value head h // G, with ``G = H // num_kv_heads``. Backward
+    has found, for each query head, the gradient of the keys (or values) that it read.
+
+    Parameters
+    ----------
+    d_per_query_head : (B, H, T, d)
+    num_kv_heads : int
+        H_kv, a divisor of H; 1 and H are possible.
+
+    Returns
+    -------
+    d_shared : (B, H_kv, T, d)
+    """
+    raise NotImplementedError
+
+
+@exercise(
+    "grouped-backward",
+    title="Back through grouped attention",
+    difficulty=4,
+    minutes=25,
+    needs=("attention-backward", "sum-over-group"),
+    hints=Hints(
+        where="Two of the three gradients have fewer heads than d_heads: docs/grouped.md, "
+        'Backward; notebook 10, "Backward: what was shared is summed".',
+        question="If k and v were copied first, one copy for each query head, you could use the "
+        "backward that you have. What does it return for the copies, and what does copying do on "
+        "the way back?",
+        mistake="mean over the group",
+        fix="repeat k and v by G = H // H_kv along axis 1, do attention_backward, then "
+        "d_k.reshape(B, H_kv, G, T_k, -1).sum(axis=2), and d_v likewise; d_q stays",
+    ),
+    reference=attention_backward_by_core,
+)
+def grouped_backward(
+    d_heads: Array, q: Array, k: Array, v: Array, weights: Array
+) -> tuple[Array, Array, Array]:
+    """Return the gradients of q, k and v, where query heads share keys and values.
+
+    Query head h read key/value head ``g = h // (H // H_kv)``. Forward was, for each query head::
+
+        scores = q[:, h] @ k[:, g].swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        weights = softmax(scores)  # along the last axis; with a mask or without
+        heads = weights @ v[:, g]
+
+    A hidden cell has weight 0, and in a row that sees nothing all weights are 0.
+
+    Parameters
+    ----------
+    d_heads : (B, H, T_q, d_v)
+    q : (B, H, T_q, d_k)
+    k : (B, H_kv, T_k, d_k)
+    v : (B, H_kv, T_k, d_v)
+    weights : (B, H, T_q, T_k)
+        As forward computed them.
+
+    Returns
+    -------
+    d_q, d_k, d_v : arrays like q, k and v
+        Their gradients, in this order.
+    """
+    raise NotImplementedError

@@ -1,0 +1,106 @@
+"""Masks: who may attend to whom."""
+
+from mha_numpy import core
+from mha_numpy.core.dtypes import Array
+from mha_numpy.exercises.exercise import Hints, exercise
+
+
+def _make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array | None:
+    """Combine the core's masks."""
+    window = core.window_mask(T_q, T_k, window=(left, 0), q_offset=q_offset)
+    return core.combine_masks(window, core.padding_mask(lengths, T_k))
+
+
+@exercise(
+    "masks",
+    title="One mask for three rules",
+    difficulty=2,
+    minutes=15,
+    hints=Hints(
+        where="Positions of queries along one axis, of keys along another, lengths along a third: "
+        'notebook 04, "How a shape meets the scores" and "Causal with more keys than queries".',
+        question="T_q = 2, T_k = 5, q_offset = 3, left = 1, no padding: at which position does "
+        "each query stand, and which two keys does it see?",
+        mistake="causal, strict",
+        fix="query, key = np.arange(T_q)[:, None] + q_offset, np.arange(T_k); then (key <= query) "
+        "& (key >= query - left) & (key < lengths[:, None, None, None])",
+    ),
+    reference=_make_mask,
+)
+def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array:
+    """Say which keys each query of a decoder may attend to.
+
+    Key j stands at position j, query i at position ``i + q_offset``. A query may attend to a key if
+    all three hold: the key stands at the query's own position or before it; it stands at most
+    `left` positions before it; it is no padding. For some queries there may be no such key.
+
+    Use NumPy alone, without `causal_mask`, `window_mask` and `padding_mask`.
+
+    Parameters
+    ----------
+    lengths : (B,) int
+        Real tokens of each sequence, 0 to `T_k`; the keys after them are padding.
+    T_q, T_k : int
+        Number of queries and of keys.
+    q_offset : int
+        Position of the first query.
+    left : int
+        0 or more.
+
+    Returns
+    -------
+    mask : (B, 1, T_q, T_k) bool
+        True = may attend. The axis of size 1 stands for all heads.
+    """
+    raise NotImplementedError
+
+
+def _masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
+    """Attend by the core, which has all of it."""
+    return core.attention_forward(q, k, v, mask=mask, softcap=softcap)[0]
+
+
+@exercise(
+    "masked-attention",
+    title="Attention with everything in it",
+    difficulty=3,
+    minutes=30,
+    needs=("masks", "softmax", "grouped-attention"),
+    hints=Hints(
+        where="The order of the steps: docs/attention.md, Forward. Then what each does to a hidden "
+        "score of -inf, and what -inf - -inf is.",
+        question="A cell is hidden, and softcap is 2. Which score does it have if the cap comes "
+        "after the mask, which if it comes before? And what is the largest score of a row that "
+        "sees nothing?",
+        mistake="softcap after the mask",
+        fix="scores = softcap * np.tanh(scores / softcap) where there is a softcap; then "
+        "np.where(mask, scores, -np.inf); then the softmax of the exercise of that name.",
+    ),
+    reference=_masked_attention,
+)
+def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
+    """Attend under a mask, with fewer key/value heads than query heads, and with a softcap.
+
+    The scores are ``q k^T / sqrt(d_k)``. With a `softcap` c, a number, they become
+    ``c * tanh(scores / c)``; None leaves them as they are. The weights of a query are the softmax
+    of its scores over the keys that the mask lets it see; hidden keys have weight 0. Each query
+    returns the mean of the values under its weights, and 0 if it sees nothing.
+
+    Query head h reads key/value head ``h // G``, where ``G = H // H_kv``. Scores may be large:
+    nothing may become NaN.
+
+    Parameters
+    ----------
+    q : (B, H, T_q, d_k)
+    k : (B, H_kv, T_k, d_k)
+    v : (B, H_kv, T_k, d_v)
+        H_kv divides H.
+    mask : (B, 1, T_q, T_k) bool
+        True = may attend; the same for all heads.
+    softcap : float or None
+
+    Returns
+    -------
+    heads : (B, H, T_q, d_v)
+    """
+    raise NotImplementedError

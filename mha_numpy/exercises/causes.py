@@ -1,0 +1,96 @@
+"""The likely causes of a wrong answer, with the evidence: from the bank of known mistakes."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.check import agrees
+from mha_numpy.check.trees import leaves, replaced
+from mha_numpy.exercises.stages import Evidence, Stage
+from mha_numpy.mistakes import BANK, diagnose
+from mha_numpy.mistakes.diagnose import TOLERANCE
+
+IN_PLACE, ACCUMULATES = "an input changed in place", "results accumulate between calls"
+MOST = 3  # alternatives that are told
+
+
+class Causes(NamedTuple):
+    """The mistakes that explain an answer, if any do, and what a student is told of them."""
+
+    mistakes: frozenset[str]
+    remarks: dict[str, str]
+
+
+def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
+    """Name the mistakes that give just these answers, or say that no known one does."""
+    failed = {stage.name for stage in stages if stage.passed is False}
+    manner = _manner(evidence, failed)
+    found = diagnose(evidence.exercise.piece, evidence.answers)
+    remarks = _where(evidence, stages)
+    if manner:
+        remarks["likely cause"] = BANK[manner].verdict
+    if found.causes:
+        first, *others = (_told(cause) for cause in found.causes)
+        remarks["and besides" if manner else "likely cause"] = first
+        if others:
+            remarks["or else"] = "; ".join(others[:MOST])
+        remarks["evidence"] = _evidence(evidence, len(found.causes[0]))
+    elif not manner and failed & {"finite", "invariants", "values", "gradients"}:
+        remarks["no known mistake"] = (
+            f"none of those known for {evidence.exercise.function_name}, nor two of them together, "
+            "gives these numbers"
+        )
+    cause = found.causes[0] if found.causes else frozenset()
+    return Causes(cause | {manner} if manner else cause, remarks)
+
+
+def _where(evidence: Evidence, stages: list[Stage]) -> dict[str, str]:
+    """Say what the input was where the first stage fails."""
+    number = next((stage.probe for stage in stages if stage.probe is not None), None)
+    if number is None:
+        return {}
+    shapes = [
+        f"{name} {value.shape}" if isinstance(value, np.ndarray) else f"{name} {_short(value)}"
+        for name, value in evidence.probes[number].items()
+    ]
+    return {f"input {number + 1} of {len(evidence.probes)}": ", ".join(shapes)}
+
+
+def _short(value: Any) -> str:
+    """Return an argument that is no array: a number, or arrays under names by their names."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return f"({', '.join(value._fields)})"
+    return repr(value)
+
+
+def _told(cause: frozenset[str]) -> str:
+    """Return the verdicts of one mistake, or of two."""
+    return ", and ".join(BANK[name].verdict for name in sorted(cause))
+
+
+def _evidence(evidence: Evidence, mistakes: int) -> str:
+    """Say what speaks for a cause."""
+    answered = [answer for answer in evidence.answers if answer is not None]
+    arrays = sum(len(leaves(answer)) for answer in answered)
+    what = "the array is" if arrays == 1 else f"all {arrays} arrays are"
+    which = "this mistake gives" if mistakes == 1 else "these two give together"
+    where = "" if len(answered) == len(evidence.probes) else f" on {len(answered)} inputs that ran"
+    return f"{what} just what {which}{where}"
+
+
+def _manner(evidence: Evidence, failed: set[str]) -> str:
+    """Return the mistake that shows in how a function behaves, not in its numbers."""
+    if "inputs left alone" in failed:
+        return IN_PLACE
+    pairs = zip(evidence.first, evidence.second, strict=False)
+    doubled = any(_is_double(other.answer, one.answer) for one, other in pairs)
+    return ACCUMULATES if "the same twice" in failed and doubled else ""
+
+
+def _is_double(other: Any, one: Any) -> bool:
+    """Return whether the second answer holds the first one twice."""
+    found = leaves(one)
+    if not all(isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" for leaf in found.values()):
+        return False
+    twice = replaced(one, {name: 2 * leaf for name, leaf in found.items()})
+    return agrees(other, twice, tolerance=TOLERANCE)

@@ -1,0 +1,76 @@
+"""Exercise: a function to write, with what a learner is told about it."""
+
+import inspect
+import re
+from collections.abc import Callable
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+
+class Hints(NamedTuple):
+    """Four hints, each tells more than the one before."""
+
+    where: str  # where to look
+    question: str  # whose answer is the way
+    mistake: str  # a name of the bank: what many do here; it is shown with a picture
+    fix: str  # the line, or what stands in it
+
+
+class Exercise(NamedTuple):
+    """One function to write: the stub is handed out, the piece knows its probes and mistakes."""
+
+    id: str
+    title: str
+    difficulty: int  # 1 (a line or two) to 5 (an evening)
+    minutes: int
+    needs: tuple[str, ...]  # ids of the exercises before it
+    hints: Hints
+    piece: str  # a key of `mistakes.PIECES`
+    stub: Callable[..., Any]
+    reference: Callable[..., Any]  # a right answer, by the core
+
+    @property
+    def function_name(self) -> str:
+        """What a student's function is called."""
+        return self.stub.__name__
+
+    @property
+    def asks_for_tests(self) -> bool:
+        """Whether the function is to test the piece that it is given, instead of being it."""
+        return self.function_name != self.piece
+
+    @property
+    def task(self) -> str:
+        """What is to be done: the stub's docstring."""
+        return inspect.getdoc(self.stub) or ""
+
+    @property
+    def stub_source(self) -> str:
+        """The stub as text, without the decorator that made it an exercise."""
+        source = dedent(inspect.getsource(self.stub))
+        return re.sub(r"\A@.*?^(?=def )", "", source, flags=re.DOTALL | re.MULTILINE)
+
+
+def exercise(
+    exercise_id: str,
+    *,
+    title: str,
+    difficulty: int,
+    minutes: int,
+    hints: Hints,
+    reference: Callable[..., Any],
+    needs: tuple[str, ...] = (),
+    piece: str = "",
+) -> Callable[[Callable[..., Any]], Exercise]:
+    """Turn the function below, a stub or a text with a bug, into an exercise.
+
+    Its docstring is the task. It is of the piece of its own name unless `piece` says another.
+    """
+
+    def enter(stub: Callable[..., Any]) -> Exercise:
+        of_piece = piece or stub.__name__
+        return Exercise(
+            exercise_id, title, difficulty, minutes, needs, hints, of_piece, stub, reference
+        )
+
+    return enter

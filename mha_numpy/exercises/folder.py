@@ -1,0 +1,165 @@
+"""A folder of exercises: one file for each, a README, a file for pytest, the progress."""
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.exercises.catalogue import EXERCISES, find_exercise
+from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.hints import COUNT, Hint, give_hint
+from mha_numpy.exercises.judge import judge
+from mha_numpy.exercises.records import Records
+from mha_numpy.exercises.sandbox import LIMITS, Limits
+from mha_numpy.exercises.stub import pytest_text, readme_text, stub_text
+from mha_numpy.exercises.verdict import Verdict
+
+RECORD = "progress.json"
+
+
+class Started(NamedTuple):
+    """What became of each file."""
+
+    written: list[Path]
+    kept: list[Path]  # were there already
+
+
+def start(folder: Path | str) -> Started:
+    """Write a stub for every exercise, a README and a file for pytest; keep what is there.
+
+    Parameters
+    ----------
+    folder : path
+        Made if missing.
+
+    Returns
+    -------
+    Started
+        ``written`` and ``kept``.
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be made or written to.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     first, again = start(folder), start(folder)
+    >>> len(first.written) == len(EXERCISES) + 2, again.written
+    (True, [])
+    """
+    folder = Path(folder)
+    texts = {file_name(exercise): stub_text(exercise) for exercise in EXERCISES}
+    texts |= {"README.md": readme_text(), "test_exercises.py": pytest_text()}
+    started = Started([], [])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            path = folder / name
+            (started.kept if path.exists() else started.written).append(path)
+            if not path.exists():
+                path.write_text(text, encoding="utf-8")
+    except FileExistsError as error:
+        raise ConfigError(f"folder: expected a folder; {folder} is a file") from error
+    except OSError as error:
+        raise ConfigError(f"folder: cannot write to {folder}: {error.strerror}") from error
+    return started
+
+
+def file_name(exercise: Exercise) -> str:
+    """Return the name of an exercise's file, such as 04_softmax.py."""
+    number = [other.id for other in EXERCISES].index(exercise.id) + 1
+    return f"{number:02}_{exercise.id.replace('-', '_')}.py"
+
+
+def judge_file(
+    folder: Path | str,
+    exercise_id: str,
+    limits: Limits = LIMITS,
+) -> Verdict:
+    """Judge the function in an exercise's file, and note it in the folder's progress.
+
+    Parameters
+    ----------
+    folder : path
+        Made by `start`.
+    exercise_id : str
+    limits : Limits
+        On the time, memory and output of the student's code.
+
+    Returns
+    -------
+    Verdict
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise, or its file is not there.
+    """
+    exercise, folder = find_exercise(exercise_id), Path(folder)
+    path = folder / file_name(exercise)
+    if not path.is_file():
+        raise ConfigError(
+            f"folder: there is no {path}; `mha-numpy exercises start {folder}` writes it"
+        )
+    verdict = judge(exercise, lambda: load_function(path, exercise.function_name), limits)
+    Records(folder / RECORD).note(verdict)
+    return verdict
+
+
+def hint_in(folder: Path | str, exercise_id: str) -> tuple[Hint, Path | None]:
+    """Return the next hint on an exercise in a folder, and where its picture is, if it has one.
+
+    Parameters
+    ----------
+    folder : path
+        Made by `start`; its record knows how many hints were given, and the last mistake.
+    exercise_id : str
+
+    Returns
+    -------
+    hint : Hint
+    picture : Path or None
+        A PNG file.
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise, or its folder cannot be written to.
+    """
+    exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
+    number = records.next_hint(exercise_id, COUNT)
+    hint = give_hint(exercise, number, records[exercise_id].mistakes)
+    if hint.difference is None:
+        return hint, None
+    from mha_numpy.draw.save import DPI
+
+    path = Path(folder) / f"hint_{exercise_id.replace('-', '_')}.png"
+    hint.difference.draw().savefig(path, dpi=DPI)
+    return hint, path
+
+
+def exercises_in(folder: Path | str) -> Iterator[Exercise]:
+    """Yield the exercises whose files are in a folder; raise a ConfigError if there is none."""
+    found = [exercise for exercise in EXERCISES if (Path(folder) / file_name(exercise)).is_file()]
+    if not found:
+        raise ConfigError(
+            f"folder: there are no exercises in {folder}; "
+            f"`mha-numpy exercises start {folder}` writes them"
+        )
+    yield from found
+
+
+def load_function(path: Path, name: str) -> Callable[..., Any]:
+    """Run a student's file and return its function."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(getattr(module, name, None)):
+        raise NameError(f"there is no function {name} in {path.name}")
+    return getattr(module, name)

@@ -1,0 +1,84 @@
+"""Hints: where to look, a question, the mistake that many make, the line that mends it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from mha_numpy.check.compare import matched
+from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.verdict import Difference, find_difference
+from mha_numpy.mistakes import BANK, PIECES, fingerprints, right_answers
+
+COUNT = 4
+MADE = ("right", "with this mistake")
+
+
+@dataclass(frozen=True)
+class Hint:
+    """One of the four hints, the third with a picture."""
+
+    exercise: Exercise
+    number: int  # 1 to 4
+    text: str
+    difference: Difference | None = None
+
+    @property
+    def sections(self) -> list[str]:
+        """What is printed."""
+        return [str(self)]
+
+    def __str__(self) -> str:
+        return f"{self.exercise.id}, hint {self.number} of {COUNT}: {self.text}"
+
+    def _repr_html_(self) -> str:
+        style = "color:#1a1a1a;background:#ffffff;margin:0;padding:4px 6px;white-space:pre-wrap"
+        picture = self.difference.draw()._repr_html_() if self.difference else ""
+        return f'<p style="{style}">{escape(str(self))}</p>{picture}'
+
+
+def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> Hint:
+    """Return a hint; the third and the fourth are about the student's own mistake, if known.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    number : int
+        1 to 4.
+    mistakes : names of the bank
+        What the last check found to be the likely cause.
+
+    Returns
+    -------
+    Hint
+
+    Examples
+    --------
+    >>> from mha_numpy.exercises import find_exercise
+    >>> print(give_hint(find_exercise("softmax-backward"), 4))
+    softmax-backward, hint 4 of 4: weights * (d_weights - (weights * d_weights).sum(axis=-1, \
+keepdims=True))
+    """
+    hints = exercise.hints
+    if number == 1:
+        return Hint(exercise, number, hints.where)
+    if number == 2:
+        return Hint(exercise, number, hints.question)
+    own = [name for name in mistakes if name in BANK]
+    if number == 3:
+        name = own[0] if own else hints.mistake
+        whose = "what your last answer shows" if own else "what many do here"
+        return Hint(exercise, number, f"{whose}: {BANK[name].verdict}.", _picture(exercise, name))
+    mended = [f"{BANK[name].fix}." for name in own]
+    return Hint(exercise, number, " ".join([*mended, hints.fix]) if own else hints.fix)
+
+
+def _picture(exercise: Exercise, mistake: str) -> Difference | None:
+    """Return the first array that a mistake changes, right and wrong."""
+    name = PIECES[exercise.piece].result or "result"
+    wrong = fingerprints(exercise.piece).get(mistake, [])
+    for right, made in zip(right_answers(exercise.piece), wrong, strict=False):
+        for title, actual, expected in matched(made, right, name) if made is not None else ():
+            found = find_difference(title, actual, expected)
+            if found is not None and (found.actual != found.expected).any():
+                return Difference(title, found.expected, found.actual, MADE)
+    return None

@@ -1,0 +1,66 @@
+"""judge: run a student's function within limits, and say what is known about it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from mha_numpy.check.compare import matched
+from mha_numpy.exercises.causes import explain
+from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.invariants import REACTIONS
+from mha_numpy.exercises.judge_tests import judge_tests
+from mha_numpy.exercises.sandbox import LIMITS, Limits, run_calls
+from mha_numpy.exercises.stages import Evidence, examine
+from mha_numpy.exercises.verdict import Difference, Verdict, find_difference
+from mha_numpy.mistakes import PIECES
+
+
+def judge(
+    exercise: Exercise, get_function: Callable[[], Callable[..., Any]], limits: Limits = LIMITS
+) -> Verdict:
+    """Run a function on the probes of an exercise, in a child process, and examine the answers.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    get_function : callable
+        Called in the child process; returns the function: it may import a student's file.
+    limits : Limits
+
+    Returns
+    -------
+    Verdict
+
+    Examples
+    --------
+    >>> from mha_numpy.exercises import find_exercise
+    >>> def mine(d_weights, weights):
+    ...     return weights * (d_weights - (weights * d_weights).sum(axis=-2, keepdims=True))
+    >>> verdict = judge(find_exercise("softmax-backward"), lambda: mine)
+    >>> verdict.passed, verdict.summary
+    (False, "softmax's sum is taken over the queries")
+    """
+    if exercise.asks_for_tests:
+        return judge_tests(exercise, get_function, limits)
+    probes = PIECES[exercise.piece].probes()
+    reactions = REACTIONS.get(exercise.piece, [])
+    inputs = [given for given in probes for _ in range(2)]
+    inputs += [reaction.change(probes[0]) for reaction in reactions]
+    run = run_calls(get_function, inputs, limits)
+    evidence = Evidence(exercise, run)
+    stages = examine(evidence)
+    if evidence.is_unwritten or all(stage.passed for stage in stages):
+        return Verdict(exercise, stages, {}, frozenset(), None, run.printed)
+    mistakes, remarks = explain(evidence, stages)
+    return Verdict(exercise, stages, remarks, mistakes, _difference(evidence), run.printed)
+
+
+def _difference(evidence: Evidence) -> Difference | None:
+    """Return the first array whose numbers differ, if any can be drawn."""
+    for number, compared in enumerate(evidence.comparisons):
+        if compared is None:
+            continue
+        arrays = matched(evidence.first[number].answer, evidence.expected[number], evidence.name)
+        for row, (name, actual, expected) in zip(compared.rows, arrays, strict=True):
+            if row.trouble in ("values", "finite"):
+                return find_difference(name, actual, expected)
+    return None

@@ -1,0 +1,61 @@
+"""judge_tests: score a student's tests by how many of the known mistakes they catch."""
+
+from collections.abc import Callable
+from typing import Any
+
+from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.sandbox import LIMITS, Call, Limits, run_calls
+from mha_numpy.exercises.stages import Stage
+from mha_numpy.exercises.verdict import Verdict
+from mha_numpy.mistakes import BANK, fingerprints, make
+
+ENOUGH = 0.9  # of the mistakes
+TOLD = 5  # of those that slip through
+NOT_CALLED = Call(None, "", (), 0.0)
+
+
+def judge_tests(
+    exercise: Exercise, get_function: Callable[[], Callable[..., Any]], limits: Limits = LIMITS
+) -> Verdict:
+    """Hand a right function to a student's tests, then each known mistake, and count.
+
+    Parameters
+    ----------
+    exercise : Exercise
+        One that asks for tests of its piece.
+    get_function : callable
+        Called in the child process; returns the function that tests what it is given.
+    limits : Limits
+
+    Returns
+    -------
+    Verdict
+        Right if the tests accept the right function and catch nine of ten mistakes.
+    """
+    mistakes = list(fingerprints(exercise.piece))
+    functions = [make(exercise.piece), *(make(exercise.piece, [name]) for name in mistakes)]
+    run = run_calls(get_function, [{"function": function} for function in functions], limits)
+    calls = run.calls + [NOT_CALLED] * (len(functions) - len(run.calls))
+    first, others = calls[0], calls[1:]
+    if first.answer is ...:
+        return Verdict(
+            exercise, [Stage("runs", False, "not written yet")], {}, frozenset(), None, run.printed
+        )
+    slipped = [name for name, call in zip(mistakes, others, strict=True) if not call.error]
+    caught, count = len(mistakes) - len(slipped), len(mistakes)
+    accepts = not first.error
+    stages = [
+        Stage("runs", not run.ended, run.ended or f"{len(run.calls)} times"),
+        Stage("accepts a right function", accepts, first.error),
+        Stage(
+            "catches mistakes",
+            caught >= ENOUGH * count if accepts and not run.ended else None,
+            f"{caught} of {count}" if accepts and not run.ended else "",
+        ),
+    ]
+    remarks = {}
+    if slipped and stages[-1].passed is not None:
+        told = [BANK[name].verdict for name in slipped[:TOLD]]
+        more = [f"and {len(slipped) - TOLD} more"] if len(slipped) > TOLD else []
+        remarks["slipped through"] = "; ".join([*told, *more])
+    return Verdict(exercise, stages, remarks, frozenset(), None, run.printed)

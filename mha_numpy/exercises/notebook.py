@@ -1,0 +1,80 @@
+"""check and hint: the exercises from within a notebook, or any Python."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.exercises.catalogue import find_exercise
+from mha_numpy.exercises.hints import COUNT, Hint, give_hint
+from mha_numpy.exercises.judge import judge
+from mha_numpy.exercises.records import Records
+from mha_numpy.exercises.verdict import Verdict
+from mha_numpy.tables import show
+
+RECORDS = Records()  # of this session
+
+
+def check(exercise_id: str, function: Callable[..., Any]) -> None:
+    """Check your function, and show what is right, what is not, and what the mistake is called.
+
+    Parameters
+    ----------
+    exercise_id : str
+        Of an exercise: ``mha-numpy exercises`` lists them.
+    function : callable
+        Takes the arguments that the exercise tells, in their order.
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise, or `function` cannot be called.
+
+    Examples
+    --------
+    >>> def mine(d_weights, weights):
+    ...     return weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+    >>> check("softmax-backward", mine)  # doctest: +ELLIPSIS
+    softmax-backward: right
+    ...
+    """
+    exercise = find_exercise(exercise_id)
+    if not callable(function):
+        raise ConfigError(f"function: expected a function; got {describe(function)}")
+    verdict = judge(exercise, lambda: function)
+    RECORDS.note(verdict)
+    _show(verdict)
+
+
+def hint(exercise_id: str) -> None:
+    """Show the next of four hints; the third comes with a picture, the fourth is the line.
+
+    Parameters
+    ----------
+    exercise_id : str
+        Of an exercise.
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise.
+
+    Examples
+    --------
+    >>> hint("softmax-backward")  # doctest: +ELLIPSIS
+    softmax-backward, hint 1 of 4: ...
+    """
+    exercise = find_exercise(exercise_id)
+    number = RECORDS.next_hint(exercise_id, COUNT)
+    _show(give_hint(exercise, number, RECORDS[exercise_id].mistakes))
+
+
+def _show(shown: Verdict | Hint) -> None:
+    """Show a verdict or a hint: with its picture in a notebook, else as text."""
+    if "ipykernel" in sys.modules:
+        from IPython.display import display
+
+        display(shown)
+        return
+    for section in shown.sections:
+        show(section)

@@ -1,0 +1,74 @@
+"""What a student has done so far: checks, hints, what is right; in memory, or in a file."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.exercises.verdict import Verdict
+
+
+@dataclass
+class Record:
+    """What was done for one exercise."""
+
+    passed: bool = False  # at the last check
+    checks: int = 0
+    hints: int = 0
+    mistakes: list[str] = field(default_factory=list)  # the likely cause at the last check
+
+
+class Records:
+    """The record of every exercise, by id; kept in a JSON file if there is a path.
+
+    Examples
+    --------
+    >>> Records()["softmax"]
+    Record(passed=False, checks=0, hints=0, mistakes=[])
+    """
+
+    def __init__(self, path: Path | None = None):
+        self.path = path
+        self._records: dict[str, Record] = {}
+        if path is not None and path.exists():
+            try:
+                found = json.loads(path.read_text(encoding="utf-8"))
+                self._records = {name: Record(**record) for name, record in found.items()}
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ConfigError(
+                    f"{path}: expected the record of a student's progress; remove the file to "
+                    "begin anew"
+                ) from error
+
+    def __getitem__(self, exercise_id: str) -> Record:
+        return self._records.setdefault(exercise_id, Record())
+
+    def note(self, verdict: Verdict) -> None:
+        """Note a check."""
+        if verdict.is_unwritten:
+            return
+        record = self[verdict.exercise.id]
+        record.passed, record.checks = verdict.passed, record.checks + 1
+        record.mistakes = sorted(verdict.mistakes)
+        self._save()
+
+    def next_hint(self, exercise_id: str, most: int) -> int:
+        """Note that a hint is given, and return its number: 1, 2, ... and then the last again."""
+        record = self[exercise_id]
+        record.hints = min(record.hints + 1, most)
+        self._save()
+        return record.hints
+
+    def _save(self) -> None:
+        """Write the file anew, as a whole: a stop in between leaves the former one."""
+        if self.path is None:
+            return
+        records = {name: asdict(record) for name, record in self._records.items()}
+        text = json.dumps(records, indent=1)
+        new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        try:
+            new.write_text(text + "\n", encoding="utf-8")
+            new.replace(self.path)
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written: {error.strerror}") from error

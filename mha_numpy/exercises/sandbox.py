@@ -1,0 +1,536 @@
+"""run_calls: call somebody's function in a process of its own, whatever it does there.
+
+A guard against accidents, not against malice: the process may read, write and delete what its user
+may, and what it starts in a session of its own outlives it.
+"""
+
+import builtins
+import copy
+import faulthandler
+import gc
+import io
+import os
+import pickle
+import re
+import selectors
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from mha_numpy.check.trees import children, leaves
+from mha_numpy.core.checks import check_count, check_number
+from mha_numpy.core.dtypes import Array
+from mha_numpy.cost.report import in_bytes
+from mha_numpy.errors import describe
+
+CHUNK = 2**16  # bytes: what a pipe holds
+HEADER = 8  # bytes that tell a message's length
+DEEPEST = 50  # lists in lists of an answer
+LONGEST = 300  # characters of an error's message
+NUMBERS = "biufc"  # the kinds of dtypes that an answer may have
+STOPS = (signal.SIGINT, signal.SIGTERM)
+STATM = Path("/proc/self/statm")  # Linux: pages of address space, and more
+OURS = Path(__file__).parents[1]
+INSTALLED = re.compile(  # files that nobody wrote for an exercise
+    rf"<(frozen|__array_function__)|.*(site|dist)-packages"
+    rf"|{re.escape(f'{OURS}{os.sep}')}|{re.escape(f'{Path(os.__file__).parent}{os.sep}')}"
+)
+
+
+class Limits(NamedTuple):
+    """What a run may take: loading and all calls together."""
+
+    seconds: float = 10.0  # of wall time
+    memory: int = 2 * 2**30  # bytes, beyond those that the process has already
+    output: int = 20_000  # characters that are kept of what it prints
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Stands for a value that is no array, number or text; its repr says what it was."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Call(NamedTuple):
+    """What came of one call."""
+
+    answer: Any  # None where the call failed, ... where the function is not written yet
+    error: str  # in a line, with the line that raised it; "" without one
+    changed: tuple[str, ...]  # dotted names of inputs that the function changed in place
+    seconds: float
+
+
+class Run(NamedTuple):
+    """What came of all calls."""
+
+    calls: list[Call]  # those that came to an end
+    printed: str  # on stdout and stderr
+    ended: str  # "" if all calls were made, else in a line why not
+
+
+Message = Call | str | None  # a call, why there are no more, or that the function is loaded
+
+
+def run_calls(
+    get_function: Callable[[], Callable[..., Any]],
+    inputs: Sequence[Mapping[str, Any]],
+    limits: Limits = LIMITS,
+) -> Run:
+    """Call a function once for each of the inputs, in a child process within limits.
+
+    Parameters
+    ----------
+    get_function : callable
+        Called in the child; returns the function. It may import somebody's file.
+    inputs : sequence of mappings
+        Arguments by name, handed over by position, in order. Each call gets deep copies, writable;
+        one array under two names stays one.
+    limits : Limits
+        Wall time, memory and output.
+
+    Returns
+    -------
+    Run
+        The calls that came to an end, what was printed, and why there are no more calls. Answers
+        hold arrays, numbers, strings, None and ``...``, in tuples, lists and dicts; a NamedTuple
+        has become a dict, a NumPy scalar an array, and all else `Foreign`.
+
+    Raises
+    ------
+    ConfigError
+        A limit makes no sense.
+
+    Notes
+    -----
+    The child is forked, so that a function of a notebook, which cannot be pickled, can be called;
+    nothing that it does to its memory is seen here. Answers come back as bytes, from which nothing
+    but builtins, arrays and `Foreign` is made. An error's line is the deepest one outside of
+    installed packages. Warnings are ignored, as are overflow and division by zero in NumPy. Memory
+    is limited on Linux alone. Where processes do not fork (Windows, a browser), the calls are made
+    in this process, without any limit.
+
+    Examples
+    --------
+    >>> def mine(x):
+    ...     x /= x.sum()
+    ...     return x
+    >>> run_calls(lambda: mine, [{"x": np.array([1.0, 3.0])}]).calls[0][:3]
+    (array([0.25, 0.75]), '', ('x',))
+    """
+    check_number("limits.seconds", limits.seconds, positive=True)
+    check_count("limits.memory", limits.memory)
+    check_count("limits.output", limits.output, least=0)
+    heard = _Heard(len(inputs), limits)
+    messages = _messages(get_function, inputs)
+    if hasattr(os, "fork"):
+        _run_in_a_child(messages, heard)
+    else:
+        _run_here(messages, heard)
+    return Run(heard.calls, heard.printed, heard.ended)
+
+
+class _Heard:
+    """What has been heard of a run so far."""
+
+    def __init__(self, count: int, limits: Limits):
+        self.count, self.limits = count, limits
+        self.is_loaded, self.ended = False, ""
+        self.calls: list[Call] = []
+        self._output = bytearray()
+
+    def hear(self, message: Message) -> None:
+        """Take in the next message."""
+        if message is None:
+            self.is_loaded = True
+        elif isinstance(message, str):
+            self.ended = message
+        else:
+            self.calls.append(message)
+
+    def hear_output(self, chunk: bytes) -> None:
+        """Keep what was printed, as far as it is wanted."""
+        if len(self._output) <= 4 * self.limits.output:  # a character has up to 4 bytes
+            self._output += chunk
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no message is to come."""
+        return bool(self.ended) or (self.is_loaded and len(self.calls) == self.count)
+
+    @property
+    def printed(self) -> str:
+        """What was printed, cut to the limit."""
+        text, most = self._output.decode(errors="replace"), self.limits.output
+        return text if len(text) <= most else f"{text[:most]}\n... (cut after {most} characters)"
+
+    @property
+    def place(self) -> str:
+        """Where the run is now."""
+        return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "on loading"
+
+
+def _run_here(messages: Iterator[Message], heard: _Heard) -> None:
+    """Make the calls in this process."""
+    output = io.StringIO()
+    try:
+        with _undisturbed(output):
+            for message in messages:
+                heard.hear(message)
+    except (Exception, SystemExit) as error:
+        heard.hear(_ending(error, heard.limits))
+    heard.hear_output(output.getvalue().encode(errors="backslashreplace"))
+
+
+def _run_in_a_child(messages: Iterator[Message], heard: _Heard) -> None:
+    """Have the calls made by a child; end it with all that it started, and say why if early."""
+    limits, child = heard.limits, None
+    with _pipe() as (results, tell), _pipe() as (output, show):
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it is known who is who
+        try:
+            child = _fork()
+            if child == 0:
+                results.close()  # who holds an end to read from can wait forever for a reader
+                output.close()
+                _be_the_child(messages, tell, show, limits)
+            deadline = time.monotonic() + limits.seconds
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            tell.close()  # so that results end with the child; output has no end
+            _listen(heard, results, output, deadline)
+            is_late = time.monotonic() >= deadline
+        finally:
+            code = _end(child) if child else 0
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        if not heard.is_over:
+            heard.hear(f"{_death(code, limits, is_late=is_late)} ({heard.place})")
+        os.set_blocking(output.fileno(), False)
+        with suppress(BlockingIOError):  # nothing is left
+            heard.hear_output(os.read(output.fileno(), CHUNK))
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Open the two ends of a pipe."""
+    read, write = os.pipe()
+    with open(read, "rb", buffering=0) as reader, open(write, "wb") as writer:
+        yield reader, writer
+
+
+def _fork() -> int:
+    """Fork, without Python's (3.12) and JAX's warnings about threads: the child uses none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*fork")
+        return os.fork()
+
+
+def _listen(heard: _Heard, results: IO[bytes], output: IO[bytes], deadline: float) -> None:
+    """Take in messages and output until the run is over, the child gone, or the time up."""
+    unread, size = bytearray(), 0
+    with selectors.DefaultSelector() as selector:
+        for pipe in (results, output):
+            selector.register(pipe, selectors.EVENT_READ)
+        while not heard.is_over and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                chunk = os.read(key.fd, CHUNK)
+                if key.fileobj is output:
+                    heard.hear_output(chunk)
+                    continue
+                if not chunk:
+                    return
+                unread += chunk
+                size += len(chunk)
+                if size > heard.limits.memory:
+                    heard.hear(_too_much(heard.limits))
+                    return
+                try:
+                    for message in _read(unread):
+                        heard.hear(message)
+                except Exception:  # written by somebody else
+                    heard.hear("its answers cannot be read")
+
+
+def _end(child: int) -> int:
+    """Kill a child and its group; return its exit code, or the negative number of a signal."""
+    for kill in (os.killpg, os.kill):  # it may not have a group yet
+        with suppress(ProcessLookupError, PermissionError):
+            kill(child, signal.SIGKILL)
+    with suppress(ChildProcessError):  # SIGCHLD is ignored: nobody knows
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return -signal.SIGKILL
+
+
+def _death(code: int, limits: Limits, *, is_late: bool) -> str:
+    """Say how a child ended that had more to tell."""
+    if code >= 0:
+        return f"ended the process: os._exit({code})"
+    if is_late and -code in (signal.SIGKILL, signal.SIGALRM):
+        return f"took longer than {limits.seconds:g} s and was stopped"
+    if -code == signal.SIGKILL:
+        return "was killed, perhaps for want of memory"
+    return f"crashed: {signal.strsignal(-code)}".lower()
+
+
+def _be_the_child(
+    messages: Iterator[Message], tell: IO[bytes], show: IO[bytes], limits: Limits
+) -> NoReturn:
+    """Make the calls and tell of each, and never come back."""
+    try:
+        _cut_loose(show, limits)
+        raw = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
+        output = io.TextIOWrapper(
+            raw, encoding="utf-8", errors="backslashreplace", write_through=True
+        )
+        with _undisturbed(output):
+            _tell_all(messages, tell, limits)
+    finally:
+        os._exit(0)
+
+
+def _cut_loose(show: IO[bytes], limits: Limits) -> None:
+    """Let go of the parent's terminal, signals, input and output."""
+    os.setsid()
+    gc.freeze()  # the parent's garbage is not finalized here
+    faulthandler.disable()
+    signal.set_wakeup_fd(-1)
+    for stop in (*STOPS, signal.SIGALRM):
+        signal.signal(stop, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds + 1)  # if there is no parent any more
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOPS, signal.SIGALRM))
+    sys.stdin = open(os.devnull)  # noqa: SIM115
+    os.dup2(sys.stdin.fileno(), 0)
+    for stream in (1, 2):
+        os.dup2(show.fileno(), stream)
+    builtins.input = _no_input
+
+
+def _no_input(*_: object) -> NoReturn:
+    """Stand for `input`, which would ask the reader of a notebook."""
+    raise EOFError("input() has nobody to ask here")
+
+
+@contextmanager
+def _undisturbed(output: IO[str]) -> Iterator[None]:
+    """Collect what is printed, and have no warnings."""
+    with (
+        redirect_stdout(output),
+        redirect_stderr(output),
+        np.errstate(all="ignore"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
+    """Write every message, and at last why there are no more."""
+    import resource  # not on Windows
+
+    def limit(kind: int, most: int) -> None:
+        soft, hard = resource.getrlimit(kind)
+        least = min(n for n in (most, soft, hard) if n != resource.RLIM_INFINITY)
+        resource.setrlimit(kind, (least, hard))
+
+    def write(message: Message) -> None:
+        if os.getpid() != child:
+            os._exit(0)  # forked by the function
+        packed = _packed(message)
+        tell.write(len(packed).to_bytes(HEADER))
+        tell.write(packed)
+        tell.flush()
+
+    child, unlimited = os.getpid(), resource.getrlimit(resource.RLIMIT_AS)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_FSIZE, limits.memory)
+    try:
+        if STATM.exists():
+            pages = int(STATM.read_text().split()[0])
+            limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory)
+        for message in messages:
+            write(message)
+    except BaseException as error:
+        resource.setrlimit(resource.RLIMIT_AS, unlimited)  # to tell of it takes some
+        write(_ending(error, limits))
+
+
+def _messages(
+    get_function: Callable[[], Callable[..., Any]], inputs: Sequence[Mapping[str, Any]]
+) -> Iterator[Message]:
+    """Load the function and make the calls."""
+    function = get_function()
+    yield None
+    for given in inputs:
+        yield _call(function, given)
+
+
+def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
+    """Make one call; an exit and a lack of memory pass."""
+    inputs = copy.deepcopy(dict(given))
+    before = _fingerprints(inputs)
+    answer, error, start = None, "", time.perf_counter()
+    try:
+        answer = function(*inputs.values())
+    except NotImplementedError:
+        answer = ...
+    except MemoryError:
+        raise
+    except Exception as raised:
+        error = _told(raised)
+    seconds = time.perf_counter() - start
+    after = _fingerprints(inputs)
+    changed = [name for name in before | after if before.get(name) != after.get(name)]
+    return Call(_plain(answer), error, tuple(changed), seconds)
+
+
+def _fingerprints(inputs: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Return what tells every input from itself changed; bytes, as NaN is not NaN."""
+    return {
+        name: (x.shape, x.strides, x.dtype, x.flags.writeable, x.tobytes())
+        if isinstance(x, np.ndarray)
+        else (x,)
+        for name, x in leaves(inputs).items()
+    }
+
+
+def _plain(answer: Any) -> Any:
+    """Return an answer in builtins and plain arrays, with `Foreign` for all else."""
+    try:
+        return _plain_tree(answer, DEEPEST)
+    except RecursionError:
+        return Foreign(f"a {type(answer).__name__} nested too deep")
+    except MemoryError:
+        raise
+    except Exception:  # anybody's methods
+        return Foreign(f"an object of type {type(answer).__name__}")
+
+
+def _plain_tree(value: Any, depth: int) -> Any:
+    """Return a value and all in it, down to a depth."""
+    if value is None or value is ... or type(value) in (bool, int, float, complex, str):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        if hasattr(value, "mask"):  # not asked of np.ma, which would have to be loaded first
+            return Foreign(f"a masked array {value.shape}: x.filled(0) is plain")
+        is_known = value.dtype.kind in NUMBERS
+        return np.array(value, order="C") if is_known else Foreign(describe(value))
+    parts = children(value)
+    if parts is None:
+        return Foreign(_description(value))
+    if depth == 0:
+        raise RecursionError
+    parts = {name: _plain_tree(part, depth - 1) for name, part in parts.items()}
+    if isinstance(value, Mapping) or hasattr(value, "_asdict"):
+        return parts
+    return (list if isinstance(value, list) else tuple)(parts.values())
+
+
+def _description(value: object) -> str:
+    """Return what a value is, in a line: with its repr where that says more than an address."""
+    try:
+        text = repr(value)
+    except Exception:  # anybody's __repr__
+        text = "<>"
+    what = "an object" if text.startswith("<") else _line(text, 80)
+    return f"{what} of type {type(value).__name__}"
+
+
+def _packed(message: Message) -> bytes:
+    """Return a message as bytes."""
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream, protocol=5)
+    pickler.dispatch_table = {np.ndarray: _unmake}
+    pickler.dump(tuple(message) if isinstance(message, Call) else message)
+    return stream.getvalue()
+
+
+def _unmake(array: Array) -> tuple[Any, ...]:
+    """Return how pickle is to make a C-contiguous array again."""
+    return _make, (array.dtype.str, array.shape, pickle.PickleBuffer(array.data))
+
+
+def _make(dtype: str, shape: tuple[int, ...], data: bytearray) -> Array:
+    """Make an array of what `_unmake` took apart."""
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _read(unread: bytearray) -> Iterator[Message]:
+    """Take all messages that are complete from what has come."""
+    while len(unread) >= HEADER:
+        end = HEADER + int.from_bytes(unread[:HEADER])
+        if len(unread) < end:
+            return
+        with memoryview(unread) as view:
+            message = _Unpickler(io.BytesIO(view[HEADER:end])).load()
+        del unread[:end]
+        yield Call(*message) if isinstance(message, tuple) else message
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes builtins, arrays and `Foreign`, and nothing else."""
+
+    KNOWN: Mapping[str, Any] = {
+        "_make": _make, "Foreign": Foreign, "complex": complex, "Ellipsis": ...,
+    }  # fmt: skip
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return one of the few; a KeyError stops the rest."""
+        return self.KNOWN[name]
+
+
+def _ending(error: BaseException, limits: Limits) -> str:
+    """Say what ended a run from within."""
+    if isinstance(error, MemoryError):
+        return _too_much(limits) + _told(error).removeprefix(type(error).__name__)
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else _line(repr(error.code), 80)
+        return f"ended the process: sys.exit({code}){_place(error)}"
+    return _told(error)
+
+
+def _too_much(limits: Limits) -> str:
+    """Say that memory has been at its limit."""
+    return f"asked for more than {in_bytes(limits.memory)} of memory"
+
+
+def _told(error: BaseException) -> str:
+    """Return an error in a line: its type, its message and its place."""
+    try:
+        text = str(error.msg if isinstance(error, SyntaxError) else error)
+    except Exception:  # anybody's __str__
+        text = "its message cannot be shown"
+    return f"{type(error).__name__}{': ' if text else ''}{_line(text, LONGEST)}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """Return the line that an error comes from, the deepest one that is nobody's package."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        file, number, line = error.filename or "", error.lineno, error.text or ""
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        frame = next((f for f in reversed(frames) if not INSTALLED.match(f.filename)), None)
+        if frame is None:
+            return ""
+        file, number, line = frame.filename, frame.lineno or 0, frame.line or ""
+    name = "the cell" if "ipykernel_" in file or "<ipython-" in file else Path(file).name
+    source = f": `{_line(line, 80)}`" if line.strip() else ""
+    return f" (line {number} of {name}{source})"
+
+
+def _line(text: str, most: int) -> str:
+    """Return a text in one line, without anything that a terminal obeys, cut to a length."""
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text[:9999].split()))
+    return text if len(text) <= most else f"{text[: most - 3]}..."

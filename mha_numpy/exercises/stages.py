@@ -1,0 +1,237 @@
+"""The stages of a check, in order: from "does it run" to numeric differentiation."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.check import ComparedArray, Comparison, agrees, compare, gradcheck
+from mha_numpy.check.compare import matched
+from mha_numpy.check.trees import leaves, replaced
+from mha_numpy.core.dtypes import Array
+from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.invariants import INVARIANTS, REACTIONS, Arrays, Inputs
+from mha_numpy.exercises.sandbox import Call, Run
+from mha_numpy.exercises.slopes import SLOPES
+from mha_numpy.mistakes import PIECES, right_answers
+from mha_numpy.mistakes.diagnose import TOLERANCE
+
+MISSED = 1e-9  # of the largest number: what an invariant may be off by rounding
+
+
+class Stage(NamedTuple):
+    """One question about the answers."""
+
+    name: str
+    passed: bool | None  # None: not reached
+    finding: str
+    probe: int | None = None  # on which it fails; None where that is not to be said
+
+
+class Evidence:
+    """What a function returned for every probe, beside what was expected."""
+
+    def __init__(self, exercise: Exercise, run: Run):
+        self.exercise, self.run = exercise, run
+        self.probes = PIECES[exercise.piece].probes()
+        self.expected = right_answers(exercise.piece)
+        twice, count = run.calls[: 2 * len(self.probes)], len(self.probes)
+        self.first, self.second = twice[::2], twice[1::2]
+        self.reacted = run.calls[2 * count :]
+        self.name = PIECES[exercise.piece].result or "result"
+
+    @cached_property
+    def comparisons(self) -> list[Comparison | None]:
+        """Every probe's answer beside the expected one; None where it failed."""
+        return [
+            None
+            if call.error
+            else compare(call.answer, expected, name=self.name, tolerance=TOLERANCE)
+            for call, expected in zip(self.first, self.expected, strict=False)
+        ]
+
+    @property
+    def answers(self) -> list[Any]:
+        """The answer to every probe, None where there is none."""
+        found = [None if call.error else call.answer for call in self.first]
+        return found + [None] * (len(self.probes) - len(found))
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the function is still a stub."""
+        rows = [row for _, row in self.rows]
+        return bool(rows) and all(row.trouble == "unwritten" for row in rows)
+
+    @property
+    def rows(self) -> Iterator[tuple[int, ComparedArray]]:
+        """Yield what was found about each array of each answer, with the number of its probe."""
+        for number, compared in enumerate(self.comparisons):
+            for row in () if compared is None else compared.rows:
+                yield number, row
+
+    def arrays(self, number: int, call: Call) -> Arrays | None:
+        """Return what a call returned by the expected names, if all shapes are right."""
+        compared = compare(call.answer, self.expected[number], tolerance=TOLERANCE)
+        if call.error or any(row.trouble not in ("", "values") for row in compared.rows):
+            return None
+        mine = matched(call.answer, self.expected[number])
+        names = leaves(self.expected[number])
+        return {name: np.asarray(found[1]) for name, found in zip(names, mine, strict=True)}
+
+
+def examine(evidence: Evidence) -> list[Stage]:
+    """Return all stages of a check, in order."""
+    answers = ((name, question(evidence)) for name, question in STAGES.items())
+    return [Stage(name, *answer) for name, answer in answers if answer is not None]
+
+
+# passed, finding, probe as in a Stage; or None: there is no such question here
+Answer = tuple[bool | None, str] | tuple[bool, str, int] | None
+
+
+def _runs(evidence: Evidence) -> Answer:
+    """Ask whether every call came back."""
+    if evidence.is_unwritten:
+        return False, "not written yet"
+    for number, call in enumerate(evidence.first):
+        if call.error:
+            return False, call.error, number
+    if evidence.run.ended:
+        return False, evidence.run.ended
+    errors = [call.error for call in (*evidence.second, *evidence.reacted) if call.error]
+    if errors:
+        return False, f"the second time: {errors[0]}"
+    count = len(evidence.probes)
+    return True, f"on {count} inputs" if count > 1 else "on 1 input"
+
+
+def _of_kind(kind: str, later: set[str], good: str) -> Callable[[Evidence], Answer]:
+    """Ask for one kind of trouble; it is reached where an array has none or a later one."""
+
+    def question(evidence: Evidence) -> Answer:
+        for number, row in evidence.rows:
+            if row.trouble == kind:
+                return False, f"{row.name}: {row.finding}", number
+        is_reached = any(row.trouble in later for _, row in evidence.rows)
+        return (True, good) if is_reached else (None, "")
+
+    return question
+
+
+def _left_alone(evidence: Evidence) -> Answer:
+    """Ask whether the inputs are as they were."""
+    calls = [*evidence.first, *evidence.second]
+    changed = sorted({name for call in calls for name in call.changed})
+    if changed:
+        return False, f"{', '.join(changed)}: changed in place; work on a copy"
+    return (True, "") if any(not call.error for call in calls) else (None, "")
+
+
+def _repeats(evidence: Evidence) -> Answer:
+    """Ask whether a second call returns the same."""
+    pairs = [
+        (number, _as_arrays(one.answer), other.answer)
+        for number, (one, other) in enumerate(zip(evidence.first, evidence.second, strict=False))
+        if not (one.error or other.error) and _is_numbers(one.answer)
+    ]
+    for number, one, other in pairs:
+        if not agrees(other, one, tolerance=TOLERANCE):
+            compared = compare(other, one, name=evidence.name, tolerance=TOLERANCE)
+            row = next(row for row in compared.rows if not row.passed)
+            found = row.finding.replace("expected", "at first")
+            return False, f"{row.name}, called again: {found}", number
+    return (True, "") if pairs else (None, "")
+
+
+def _is_numbers(answer: Any) -> bool:
+    """Return whether an answer consists of numbers, alone or in arrays."""
+    numbers = (np.ndarray, int, float)
+    return all(isinstance(leaf, numbers) for leaf in leaves(answer).values())
+
+
+def _as_arrays(answer: Any) -> Any:
+    """Return the answer with its numbers as arrays."""
+    return replaced(answer, {name: np.asarray(leaf) for name, leaf in leaves(answer).items()})
+
+
+def _holds(evidence: Evidence) -> Answer:
+    """Ask what every right answer keeps, without knowing the right numbers."""
+    piece, asked = evidence.exercise.piece, 0
+    for invariant in INVARIANTS.get(piece, []):
+        for number, call in enumerate(evidence.first):
+            arrays = evidence.arrays(number, call)
+            if arrays is None:
+                continue
+            asked += 1
+            missed = _missed(invariant.off(evidence.probes[number], arrays), arrays)
+            if missed:
+                return False, f"{invariant.told}: {missed}", number
+    before = evidence.arrays(0, evidence.first[0]) if evidence.first else None
+    for reaction, call in zip(REACTIONS.get(piece, []), evidence.reacted, strict=False):
+        after = evidence.arrays(0, call)
+        if before is None or after is None:
+            continue
+        asked += 1
+        given: Inputs = evidence.probes[0]
+        missed = _missed(reaction.kept(given, after) - reaction.kept(given, before), before)
+        if missed:
+            return False, f"{reaction.told}: {missed}", 0
+    if piece not in INVARIANTS and piece not in REACTIONS:
+        return None
+    told = [invariant.told for invariant in INVARIANTS.get(piece, [])]
+    told += [reaction.told for reaction in REACTIONS.get(piece, [])]
+    return (True, "; ".join(told)) if asked else (None, "")
+
+
+def _missed(off: Array, arrays: Arrays) -> str:
+    """Say where and by how much an invariant is missed most, if it is."""
+    floats = [np.abs(array).max(initial=0) for array in arrays.values() if array.dtype != bool]
+    largest = max([1.0, *map(float, floats)])
+    if off.size == 0 or np.abs(off).max() <= MISSED * largest:
+        return ""
+    worst = np.unravel_index(np.abs(off).argmax(), off.shape)
+    at = f" at {[int(i) for i in worst]}" if worst else ""
+    return f"off by {off[worst]:.4g}{at}"
+
+
+def _differentiates(evidence: Evidence) -> Answer:
+    """Ask numeric differentiation, which owes nothing to anybody's backward."""
+    if evidence.exercise.piece not in SLOPES:
+        return None
+    arrays = evidence.arrays(0, evidence.first[0]) if evidence.first else None
+    if arrays is None:
+        return None, ""
+    forward, inputs, d_out = SLOPES[evidence.exercise.piece](evidence.probes[0])
+    gradients = iter(arrays.values())
+    backward = {f"d_{name}": _like(value, gradients) for name, value in inputs.items()}
+    report = gradcheck(
+        forward, lambda *_, **__: backward, inputs, d_out=d_out,
+        max_full=0, samples=12, directions=4,
+    )  # fmt: skip
+    for row in report.rows:
+        if not row.passed:
+            at = row.worst if isinstance(row.worst, str) else f"at {list(row.worst)}"
+            numbers = f"{row.analytic:.6g}; numeric differentiation says {row.numeric:.6g}"
+            return False, f"d_{row.name} {at}: {numbers}", 0
+    return True, f"numeric differentiation agrees to {report.max_error:.0e}"
+
+
+def _like(value: Any, gradients: Iterator[Array]) -> Any:
+    """Take the gradients of an input, one for each of its arrays, from those returned."""
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(next(gradients) for _ in value)
+    return next(gradients)
+
+
+STAGES: dict[str, Callable[[Evidence], Answer]] = {
+    "runs": _runs,
+    "type and dtype": _of_kind("type", {"", "shape", "finite", "values"}, ""),
+    "shape": _of_kind("shape", {"", "finite", "values"}, ""),
+    "finite": _of_kind("finite", {"", "values"}, ""),
+    "inputs left alone": _left_alone,
+    "the same twice": _repeats,
+    "invariants": _holds,
+    "values": _of_kind("values", {""}, "as expected"),
+    "gradients": _differentiates,
+}

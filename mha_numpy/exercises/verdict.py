@@ -1,0 +1,132 @@
+"""Verdict: what a check says, as text, as HTML and as a picture."""
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy.core.dtypes import Array
+from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.stages import Stage
+from mha_numpy.tables import Table
+
+if TYPE_CHECKING:
+    from mha_numpy.draw import Picture
+
+
+ROWS, COLUMNS = 6, 6  # of a matrix in text
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first array that differs: one matrix of it, expected and actual."""
+
+    title: str  # "d_k, sequence 0, head 2"
+    expected: Array
+    actual: Array
+    names: tuple[str, str] = ("expected", "yours")
+
+    def table(self) -> Table:
+        """Return both side by side in text: the rows that differ most, and their first columns."""
+        expected, actual = np.atleast_2d(self.expected), np.atleast_2d(self.actual)
+        with np.errstate(all="ignore"):
+            off = np.abs(actual.astype(float) - expected.astype(float))
+        worst = np.nan_to_num(off, nan=np.inf).max(axis=1)
+        shown = sorted(np.argsort(-worst, kind="stable")[:ROWS].tolist())
+        rows = [[f"row {i}", _numbers(expected[i]), _numbers(actual[i])] for i in shown]
+        bad = frozenset(n for n, i in enumerate(shown) if worst[i] > 0)
+        return Table(self.title, ["", *self.names], rows, bad)
+
+    def draw(self) -> "Picture":
+        """Draw expected, actual and what lies between them."""
+        from mha_numpy.draw import matrices
+
+        panels = dict(zip(self.names, (self.expected, self.actual), strict=True))
+        if self.expected.dtype != bool:
+            panels["difference"] = self.actual - self.expected
+        return matrices(panels, title=self.title)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The stages of a check, the likely cause, and what to look at; true if all is right."""
+
+    exercise: Exercise
+    stages: list[Stage]
+    remarks: dict[str, str]  # "likely cause": a sentence
+    mistakes: frozenset[str]  # of the bank: the likely cause; none where nothing fits
+    difference: Difference | None
+    printed: str  # what the student's code printed
+
+    @property
+    def passed(self) -> bool:
+        """Whether no stage failed."""
+        return all(stage.passed for stage in self.stages)
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the function is still a stub."""
+        return any(stage.finding == "not written yet" for stage in self.stages)
+
+    @property
+    def summary(self) -> str:
+        """The verdict in a line: the cause where it is known, else the first finding."""
+        if self.passed:
+            return "right"
+        first = next(stage for stage in self.stages if not stage.passed)
+        found = first.finding if first.name == "runs" else f"{first.name}: {first.finding}"
+        return self.remarks.get("likely cause", found)
+
+    @property
+    def sections(self) -> list[Table | str]:
+        """What is printed: the stages as a table, and the remarks."""
+        state = "right" if self.passed else "not written yet" if self.is_unwritten else "not right"
+        if self.is_unwritten:
+            return [f"{self.exercise.id}: {state}"]
+        marks = {True: "ok", False: "FAIL", None: "-"}
+        rows = [[marks[s.passed], s.name, s.finding] for s in self.stages]
+        bad = frozenset(i for i, stage in enumerate(self.stages) if stage.passed is False)
+        table = Table(f"{self.exercise.id}: {state}", ["", "stage", "finding"], rows, bad)
+        told = [f"{name}: {text}" for name, text in self.remarks.items()]
+        printed = [f"it printed: {self.printed.rstrip()}"] if self.printed.strip() else []
+        return [table, *(["\n".join(told)] if told else []), *printed]
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        texts = [part if isinstance(part, str) else part.to_text() for part in self.sections]
+        return "\n\n".join(texts)
+
+    def _repr_html_(self) -> str:
+        """Show the table, the remarks and the picture in a notebook."""
+        style = "color:#1a1a1a;background:#ffffff;margin:0;padding:4px 6px;white-space:pre-wrap"
+        parts = [
+            f'<p style="{style}">{escape(part)}</p>' if isinstance(part, str) else part.to_html()
+            for part in self.sections
+        ]
+        if self.difference is not None:
+            parts.append(self.difference.draw()._repr_html_())
+        return "".join(parts)
+
+
+def _numbers(row: Array) -> str:
+    """Return the first numbers of a row."""
+    texts = [f"{x:7}" if row.dtype == bool else f"{x:7.3g}" for x in row[:COLUMNS].tolist()]
+    return " ".join(texts) + (" ..." if len(row) > COLUMNS else "")
+
+
+def find_difference(name: str, actual: Any, expected: Array) -> Difference | None:
+    """Return the matrix of an array that is furthest off, if the shapes allow a look."""
+    actual = np.asarray(actual)
+    is_fit = actual.shape == expected.shape and actual.dtype.kind == expected.dtype.kind
+    if not is_fit or expected.ndim == 0 or max(expected.shape[-2:]) > 64:
+        return None
+    with np.errstate(all="ignore"):
+        off = np.abs(actual.astype(float) - expected.astype(float))
+    off = np.where(np.isnan(off), np.inf, off)
+    index = np.unravel_index(off.argmax(), off.shape)[: max(expected.ndim - 2, 0)]
+    where = ("sequence", "head")[: len(index)] if len(index) < 3 else ("",) * len(index)
+    title = ", ".join([name, *(f"{word} {i}" for word, i in zip(where, index, strict=True))])
+    return Difference(title, expected[index], actual[index])

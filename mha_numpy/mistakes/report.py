@@ -1,0 +1,70 @@
+"""The bank and the confusion table, to be printed and as a page."""
+
+from collections.abc import Sequence
+
+from mha_numpy.mistakes.bank import BANK
+from mha_numpy.mistakes.confusion import Confusion, Counts
+from mha_numpy.mistakes.diagnose import fingerprints
+from mha_numpy.tables import Table
+
+PAGE = """# Which mistakes are named
+
+Written by `mha-numpy mistakes --confusion --write docs/confusion.md`. Every known mistake is made
+in each function where it changes anything, and the answers are handed to `diagnose`, which sees
+nothing else. *On top*: the first name given is that of the mistake. *Among*: it is one of several
+names for the same numbers, as where two mistakes are one and the same function. Pairs are drawn at
+random; *named*: the first alternative holds one of the two mistakes.
+
+"""
+
+
+def bank_table(pieces: Sequence[str]) -> Table:
+    """Return the mistakes that show in some functions, each with its fix."""
+    where = {name: [piece for piece in pieces if name in fingerprints(piece)] for name in BANK}
+    rows = [[name, BANK[name].verdict, BANK[name].fix] for name, found in where.items() if found]
+    of = pieces[0] if len(pieces) == 1 else f"{len(pieces)} functions"
+    return Table(f"{len(rows)} known mistakes in {of}", ["mistake", "what was done", "fix"], rows)
+
+
+def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
+    """Return the counts of each function, their sums, and what was mixed up."""
+    total = Counts(*(sum(counts) for counts in zip(*(c.counts for c in found), strict=True)))
+    slowest = max(c.slowest for c in found)
+    rows = [_row(c.piece, c.counts, c.slowest) for c in found] + [_row("all", total, slowest)]
+    columns = [
+        "function", "mistakes", "rejected", "on top", "among", "pairs", "rejected", "named",
+        "slowest",
+    ]  # fmt: skip
+    on_top, among, named = (
+        f"{count / max(of, 1):.1%}"
+        for count, of in (
+            (total.on_top, total.singles),
+            (total.among, total.singles),
+            (total.pairs_named, total.pairs_rejected),
+        )
+    )
+    text = (
+        f"{total.rejected} of {total.singles} mistakes rejected; {on_top} named first, {among} "
+        f"among the names given. Of {total.pairs_rejected} pairs that do not cancel out, {named} "
+        "have one of the two named first."
+    )
+    mixed = [
+        [c.piece, name, "; ".join(named) or "nothing"] for c in found for name, named in c.mixed_up
+    ]
+    sections: list[Table | str] = [Table("Mistakes made and named", columns, rows), text]
+    if mixed:
+        sections.append(Table("Not on top", ["function", "mistake", "named"], mixed))
+    return sections
+
+
+def _row(name: str, counts: Counts, slowest: float) -> list[str]:
+    """Return a row of the table of counts."""
+    return [name, *map(str, counts), f"{1000 * slowest:.0f} ms"]
+
+
+def to_markdown(found: Sequence[Confusion]) -> str:
+    """Return the page docs/confusion.md."""
+    parts = [
+        part if isinstance(part, str) else part.to_markdown() for part in confusion_sections(found)
+    ]
+    return PAGE + "\n\n".join(parts) + "\n"

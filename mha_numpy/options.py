@@ -1,0 +1,212 @@
+"""What can be written on the command line: the subcommands of `mha-numpy` and their options."""
+
+import argparse
+from pathlib import Path
+from typing import NoReturn
+
+from mha_numpy import __version__
+
+EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
+
+ADVICE = {
+    "mha-numpy walk": " (a sentence needs quotes around it)",
+    "mha-numpy bench": " (write a shape as --only 4,12,128,64)",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and end with 2."""
+        if message.startswith("unrecognized arguments: ") and " -" not in message:
+            message += ADVICE.get(self.prog, "")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole program."""
+    parser = Parser(prog="mha-numpy", description="Attention in NumPy to learn from.")
+    parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    walk = commands.add_parser(
+        "walk",
+        help="run a sentence through attention and show every step",
+        description="Run a sentence through multi-head attention, forward and backward: show every "
+        "step with its shape, who attends to whom, and check every gradient.",
+        epilog=f"example: mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
+    )
+    # fmt: off
+    add = walk.add_argument
+    add("text", nargs="?", help="the sentence")
+    add("--input", type=Path, metavar="FILE",
+        help="a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence")
+    add("--heads", type=int, default=4, metavar="H", help="query heads (default 4)")
+    add("--kv-heads", type=int, metavar="H_KV",
+        help="key/value heads, a divisor of the heads (default: as many)")
+    add("--dim", type=int, metavar="D", help="width of a token's vector (default 16)")
+    add("--causal", action="store_true", help="a token sees only itself and those before it")
+    add("--cross", metavar="TEXT", help="another sentence, for keys and values")
+    add("--dtype", default="float64", help="float16, float32 or float64 (default)")
+    add("--seed", type=int, default=0,
+        help="seeds vectors, params and the upstream gradient (default 0)")
+    add("--save", type=Path, metavar="DIR",
+        help="write pictures (PNG, SVG) and the trace (JSON) there")
+    add("--force", action="store_true", help="let --save overwrite files")
+    # fmt: on
+    walk.set_defaults(parser=walk)
+
+    bench = commands.add_parser(
+        "bench",
+        help="time attention side by side with other libraries",
+        description="Time attention, forward and backward, side by side with whatever is installed "
+        "of PyTorch, JAX and ONNX Runtime, after comparing the results. Takes some minutes.",
+        epilog="example: mha-numpy bench --quick --against torch,numpy --chart ratios.png",
+    )
+    # fmt: off
+    add = bench.add_argument
+    add("--ours", default="numba", metavar="BACKEND",
+        help="the backend to compare with all others (default numba)")
+    add("--against", metavar="NAMES",
+        help="some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)")
+    add("--only", default="", metavar="SUBSTRING",
+        help="only measurements with this in their name: a shape such as 4,12,128,64, layer, "
+        "import, compile, memory, scaling, error")
+    add("--threads", type=int, metavar="N", help="for every library (default: one a core)")
+    add("--seconds", type=float, default=2.0, metavar="S",
+        help="time for each figure (default 2); five pairs are timed even if they take longer")
+    add("--mask", action="store_true", help="also with boolean masks")
+    add("--quick", action="store_true",
+        help="a rough look: short shapes, a tenth of the time, import times and nothing else")
+    add("--json", type=Path, metavar="FILE", help="write all figures there")
+    add("--markdown", type=Path, metavar="FILE", help="write the report there")
+    add("--write", type=Path, metavar="FILE",
+        help="replace the generated part of a Markdown page, such as docs/performance.md")
+    add("--chart", type=Path, metavar="FILE.png", help="draw the ratios there")
+    # fmt: on
+    bench.set_defaults(parser=bench)
+
+    cost = commands.add_parser(
+        "cost",
+        help="count a known model's params, operations and KV cache",
+        description="Count the params, floating-point operations and KV-cache bytes of a known "
+        "model; without --model, list all.",
+        epilog="example: mha-numpy cost --model llama-3-70b --context 8192",
+    )
+    # fmt: off
+    add = cost.add_argument
+    add("--model", metavar="NAME", help="such as gpt-2 or llama-3-70b")
+    add("--context", type=int, metavar="T",
+        help="tokens of each sequence (default: what the model was made for)")
+    add("--batch", type=int, default=1, metavar="B", help="sequences (default 1)")
+    # fmt: on
+    cost.set_defaults(parser=cost)
+
+    lab = commands.add_parser(
+        "lab",
+        help="copy the notebooks into a folder of yours and open them in JupyterLab",
+        description="Copy the notebooks into a folder of yours, leaving alone those that are there "
+        "already, and open JupyterLab on them.",
+        epilog="example: mha-numpy lab attention --open 05 --port 9000 --no-browser",
+    )
+    # fmt: off
+    add = lab.add_argument
+    add("folder", nargs="?", type=Path, default=Path("attention-notebooks"), metavar="DIR",
+        help="default attention-notebooks")
+    add("--open", default="00", metavar="NUMBER", help="the notebook to begin with (default 00)")
+    add("--force", action="store_true",
+        help="overwrite notebooks that are there already: what you wrote into them is lost")
+    add("--copy-only", action="store_true", help="copy, and open nothing")
+    add("--no-browser", action="store_true", help="only print the address")
+    add("--port", type=int, metavar="N",
+        help="where JupyterLab listens (default 8888); the next free one if it is taken")
+    add("--allow-root", action="store_true", help="let root run JupyterLab, as in a container")
+    # fmt: on
+    lab.set_defaults(parser=lab)
+
+    exercises = commands.add_parser(
+        "exercises",
+        help="list the exercises, or begin with them in a folder of yours",
+        description="List all exercises, with what is done in a folder; or write a stub for each, "
+        "a README and a file for pytest into a folder, leaving alone what is there already.",
+        epilog="example: mha-numpy exercises start my-exercises",
+    )
+    # fmt: off
+    add = exercises.add_argument
+    add("words", nargs="*", metavar="[start] [DIR]", help="the folder (default: this one)")
+    # fmt: on
+    exercises.set_defaults(parser=exercises)
+
+    check = commands.add_parser(
+        "check",
+        help="check exercises, and name the mistakes",
+        description="Check one exercise stage by stage, or all in a folder with a line each. Your "
+        "code runs in a process of its own, with limits on time, memory and output.",
+        epilog="example: mha-numpy check my-exercises softmax --watch",
+    )
+    # fmt: off
+    add = check.add_argument
+    add("folder", type=Path, metavar="DIR", help="made by `mha-numpy exercises start`")
+    add("id", nargs="?", metavar="ID", help="of an exercise (default: all)")
+    add("--watch", action="store_true", help="check again whenever a file is saved")
+    add("--seconds", type=float, default=10.0, metavar="S",
+        help="how long your code may run (default 10)")
+    add("--megabytes", type=int, default=2048, metavar="N",
+        help="how much memory your code may take (default 2048)")
+    # fmt: on
+    check.set_defaults(parser=check)
+
+    hint = commands.add_parser(
+        "hint",
+        help="show the next of four hints on an exercise",
+        description="Show the next of four hints: where to look, a question, the mistake that your "
+        "last check showed or that many make (with a picture), the line that mends it.",
+        epilog="example: mha-numpy hint my-exercises softmax",
+    )
+    # fmt: off
+    add = hint.add_argument
+    add("folder", type=Path, metavar="DIR", help="made by `mha-numpy exercises start`")
+    add("id", metavar="ID", help="of an exercise")
+    # fmt: on
+    hint.set_defaults(parser=hint)
+
+    mistakes = commands.add_parser(
+        "mistakes",
+        help="list the known mistakes, or count how many are rejected and named rightly",
+        description="List the known mistakes of a function, or of all. With --confusion make each "
+        "of them, and pairs of them, and count how many are rejected and named rightly.",
+        epilog="example: mha-numpy mistakes softmax_backward",
+    )
+    # fmt: off
+    add = mistakes.add_argument
+    add("piece", nargs="?", metavar="FUNCTION", help="such as softmax_backward (default: all)")
+    add("--confusion", action="store_true", help="make the mistakes and count")
+    add("--pairs", type=int, default=100, metavar="N",
+        help="how many pairs of mistakes to make for each function (default 100)")
+    add("--write", type=Path, metavar="FILE",
+        help="with --confusion, replace the generated part of a page, such as docs/mistakes.md")
+    # fmt: on
+    mistakes.set_defaults(parser=mistakes)
+
+    audit = commands.add_parser(
+        "audit-tests",
+        help="count how many of the known mistakes some tests catch",
+        description="Run the tests of a file, by pytest, on right functions and then on each known "
+        "mistake: how many do they catch, and which slip through?",
+        epilog="example: mha-numpy audit-tests tests/test_attention.py",
+    )
+    # fmt: off
+    add = audit.add_argument
+    add("file", type=Path, metavar="FILE", help="tests that take or import softmax, attention, ...")
+    add("--seconds", type=float, default=10.0, metavar="S",
+        help="how long the tests may take for each mistake (default 10)")
+    # fmt: on
+    audit.set_defaults(parser=audit)
+
+    compile_ = commands.add_parser(
+        "compile",
+        help="compile the numba kernels now instead of at their first use",
+        description="Compile all numba kernels, in float32 and float64, and keep them on disk.",
+    )
+    compile_.set_defaults(parser=compile_)
+    return parser

@@ -1,0 +1,100 @@
+"""Every entry of the catalogue: complete, solvable by its reference, not solved by its stub."""
+
+import ast
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.exercises import EXERCISES, find_exercise, give_hint, judge
+from mha_numpy.exercises.stub import stub_text
+from mha_numpy.mistakes import BANK, PIECES, fingerprints
+
+each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)
+museum = [e for e in EXERCISES if e.id.startswith("museum-")]
+
+
+def test_ids_are_unique_and_needs_come_before():
+    ids = [e.id for e in EXERCISES]
+    assert len(set(ids)) == len(ids)
+    for n, exercise in enumerate(EXERCISES):
+        assert set(exercise.needs) <= set(ids[:n]), exercise.id
+
+
+def test_every_piece_is_asked_for():
+    assert {e.piece for e in EXERCISES} == set(PIECES)
+
+
+@each_exercise
+def test_an_entry_is_complete(exercise):
+    assert exercise.title
+    assert 1 <= exercise.difficulty <= 5
+    assert 1 <= exercise.minutes <= 180
+    assert exercise.hints.mistake in fingerprints(exercise.piece)
+    texts = [give_hint(exercise, number).text for number in (1, 2, 3, 4)]
+    assert all(texts)
+    assert len(set(texts)) == 4
+    assert "Parameters" in exercise.task
+
+
+@each_exercise
+def test_the_third_hint_has_a_picture(exercise):
+    hint = give_hint(exercise, 3)
+    assert BANK[exercise.hints.mistake].verdict in hint.text
+    if exercise.piece != "cost_table":  # single numbers
+        assert hint.difference is not None
+        assert hint.difference.names == ("right", "with this mistake")
+
+
+@each_exercise
+def test_a_stub_is_a_module_that_runs_and_has_the_arguments_of_its_probes(exercise):
+    text = stub_text(exercise)
+    namespace = {}
+    exec(compile(text, exercise.id, "exec"), namespace)
+    function = namespace[exercise.function_name]
+    (definition,) = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
+    assert not definition.decorator_list
+    names = [a.arg for a in definition.args.args]
+    assert all(a.annotation for a in definition.args.args)
+    assert definition.returns
+    if not exercise.asks_for_tests:
+        assert names == list(PIECES[exercise.piece].probes()[0])
+    assert function.__doc__
+
+
+@each_exercise
+def test_the_reference_is_right_at_every_stage(exercise):
+    verdict = judge(exercise, lambda: exercise.reference)
+    assert verdict.passed, f"\n{verdict}"
+    assert all(stage.passed for stage in verdict.stages)
+
+
+@each_exercise
+def test_the_stub_is_not_right(exercise):
+    verdict = judge(exercise, lambda: exercise.stub)
+    assert not verdict.passed
+    assert verdict.is_unwritten != (exercise in museum)
+    if exercise in museum:  # a bug that has a name
+        assert verdict.mistakes == {exercise.hints.mistake}
+
+
+def test_the_museum_is_open():
+    assert len(museum) >= 8
+
+
+def test_an_unknown_id():
+    with pytest.raises(ConfigError, match="got 'sotfmax'; did you mean 'softmax'"):
+        find_exercise("sotfmax")
+    with pytest.raises(ConfigError, match="`mha-numpy exercises` lists them"):
+        find_exercise("zzz")
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("backend", ["loops", "numba"])
+def test_the_kernels_pass_too(backend):
+    from tests.exercises.by_backend import solutions
+
+    for name, function in solutions(backend).items():
+        verdict = judge(find_exercise(name), lambda function=function: function)
+        assert verdict.passed, f"\n{verdict}"
+        assert np.all([stage.passed for stage in verdict.stages])

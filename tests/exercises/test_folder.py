@@ -1,0 +1,169 @@
+"""The exercises in a folder: stubs, checks, hints, progress, pytest, the command line."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from mha_numpy.cli import main
+from mha_numpy.errors import ConfigError
+from mha_numpy.exercises import EXERCISES, exercises_in, hint_in, judge_file, start
+from mha_numpy.exercises.catalogue import find_exercise
+from mha_numpy.exercises.folder import RECORD, file_name
+
+RIGHT = """
+def softmax_backward(d_weights, weights):
+    return weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+"""
+WRONG = RIGHT.replace("axis=-1", "axis=-2")
+NAME = file_name(find_exercise("softmax-backward"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    start(tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def test_start_writes_all_and_keeps_what_is_there(folder):
+    assert len(list(folder.glob("[0-9][0-9]_*.py"))) == len(EXERCISES)
+    (folder / NAME).write_text(RIGHT)
+    (folder / "README.md").unlink()
+    again = start(folder)
+    assert [path.name for path in again.written] == ["README.md"]
+    assert (folder / NAME).read_text() == RIGHT
+    assert [e.id for e in exercises_in(folder)] == [e.id for e in EXERCISES]
+
+
+def test_a_file_is_judged_and_noted(folder):
+    assert judge_file(folder, "softmax-backward").is_unwritten
+    assert not (folder / RECORD).exists()
+    (folder / NAME).write_text(WRONG)
+    assert judge_file(folder, "softmax-backward").mistakes == {"row sum over queries"}
+    record = json.loads((folder / RECORD).read_text())["softmax-backward"]
+    assert record == {
+        "passed": False, "checks": 1, "hints": 0, "mistakes": ["row sum over queries"],
+    }  # fmt: skip
+    (folder / NAME).write_text(RIGHT)
+    assert judge_file(folder, "softmax-backward")
+    assert json.loads((folder / RECORD).read_text())["softmax-backward"]["passed"]
+
+
+BAD_FILES = {
+    "a syntax error": ("def softmax_backward(:\n", "SyntaxError"),
+    "no function": ("x = 1\n", "there is no function softmax_backward in " + NAME),
+    "an import that fails": ("import no_such_module\n", "ModuleNotFoundError"),
+    "a loop on loading": ("while True:\n    pass\n", "took longer than"),
+    "an exit on loading": ("raise SystemExit\n", "ended"),
+    "an error inside": (
+        "def softmax_backward(d, w):\n    return d @ w\n", f"line 2 of {NAME}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_a_file_that_cannot_be_used_is_told_in_a_line(folder, case):
+    from mha_numpy.exercises import Limits
+
+    text, told = BAD_FILES[case]
+    (folder / NAME).write_text(text)
+    verdict = judge_file(folder, "softmax-backward", Limits(seconds=1.0))
+    assert not verdict.passed
+    assert told in verdict.summary
+
+
+def test_hints_are_counted_and_know_the_last_mistake(folder):
+    (folder / NAME).write_text(WRONG)
+    judge_file(folder, "softmax-backward")
+    hints = [hint_in(folder, "softmax-backward") for _ in range(5)]
+    assert [hint.number for hint, _ in hints] == [1, 2, 3, 4, 4]
+    third, picture = hints[2]
+    assert "what your last answer shows: softmax's sum is taken over the queries" in third.text
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_wrong_use(folder, tmp_path):
+    with pytest.raises(ConfigError, match="there are no exercises in"):
+        list(exercises_in(tmp_path))
+    with pytest.raises(ConfigError, match="`mha-numpy exercises start .*` writes it"):
+        judge_file(tmp_path, "softmax")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="expected a folder"):
+        start(tmp_path / "file")
+    (folder / RECORD).write_text("[1, 2]")
+    with pytest.raises(ConfigError, match="remove the file to begin anew"):
+        judge_file(folder, "softmax")
+
+
+def test_plain_pytest_checks_the_folder(folder):
+    (folder / NAME).write_text(WRONG)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-k", "softmax-backward or merge-heads"],
+        cwd=folder, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "1 failed, 1 skipped" in done.stdout
+    assert "softmax's sum is taken over the queries" in done.stdout
+    (folder / NAME).write_text(RIGHT)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-k", "softmax-backward"],
+        cwd=folder, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout
+
+
+def test_the_command_line(folder, capsys, monkeypatch):
+    (folder / NAME).write_text(WRONG)
+    assert main(["check", str(folder), "softmax-backward"]) == 1
+    printed = capsys.readouterr().out
+    assert "likely cause: softmax's sum is taken over the queries" in printed
+    assert "invariants" in printed
+    assert f"mha-numpy hint {folder} softmax-backward" in printed
+
+    (folder / NAME).write_text(RIGHT)
+    assert main(["check", str(folder), "softmax-backward"]) == 0
+    assert "softmax-backward: right" in capsys.readouterr().out
+
+    assert main(["exercises", str(folder)]) == 0
+    assert f"{len(EXERCISES)} exercises, 1 of them done" in capsys.readouterr().out
+    assert main(["hint", str(folder), "softmax-backward"]) == 0
+    assert "hint 1 of 4" in capsys.readouterr().out
+
+    for path in folder.glob("[0-9]*.py"):
+        if path.name != NAME:
+            path.unlink()
+    assert main(["check", str(folder)]) == 0
+    assert "1 of 1 right" in capsys.readouterr().out
+
+    monkeypatch.chdir(folder)
+    assert main(["exercises"]) == 0
+    assert "1 of them done" in capsys.readouterr().out
+    assert main(["exercises", "start", "other"]) == 0
+    assert "files written" in capsys.readouterr().out
+    for words in (["exercises", "start"], ["exercises", "a", "b"], ["check", "nowhere"],
+                  ["check", ".", "nothing"], ["hint", ".", "nothing"]):  # fmt: skip
+        assert main(words) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_watch_checks_again_when_a_file_is_saved(folder):
+    (folder / NAME).write_text(WRONG)
+    watching = subprocess.Popen(
+        [sys.executable, "-u", "-m", "mha_numpy", "check", str(folder), "softmax-backward",
+         "--watch"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        lines = iter(watching.stdout.readline, "")
+        assert any("softmax-backward: not right" in line for line in lines)
+        assert any("a hint" in line for line in lines)
+        time.sleep(0.6)
+        (folder / NAME).write_text(RIGHT + "\n\n")
+        assert any("softmax-backward: right" in line for line in lines)
+    finally:
+        watching.send_signal(2)
+    _, errors = watching.communicate(timeout=20)
+    assert errors.strip() == "interrupted"
+    assert watching.returncode == 130

@@ -1,0 +1,194 @@
+"""The stages, one by one: what each finds, and what it says."""
+
+import os
+import re
+
+import numpy as np
+import pytest
+
+from mha_numpy.exercises import Limits, find_exercise, judge
+from mha_numpy.mistakes import PIECES, make
+
+SOFTMAX_BACKWARD = find_exercise("softmax-backward")
+
+
+def right(d_weights, weights):
+    return weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+
+
+def verdict_on(function, exercise="softmax-backward", **limits):
+    return judge(find_exercise(exercise), lambda: function, Limits(**limits))
+
+
+def stage(verdict, name):
+    (found,) = [stage for stage in verdict.stages if stage.name == name]
+    return found
+
+
+def test_right():
+    verdict = verdict_on(right)
+    assert verdict
+    assert [s.name for s in verdict.stages] == [
+        "runs", "type and dtype", "shape", "finite", "inputs left alone", "the same twice",
+        "invariants", "values", "gradients",
+    ]  # fmt: skip
+    assert "numeric differentiation agrees to" in stage(verdict, "gradients").finding
+    assert str(verdict).startswith("softmax-backward: right")
+    assert verdict.summary == "right"
+    assert verdict.difference is None
+
+
+@pytest.mark.parametrize("answer", [None, ..., NotImplementedError])
+def test_not_written_yet(answer):
+    def stub(d_weights, weights):
+        if answer is NotImplementedError:
+            raise NotImplementedError
+        return answer
+
+    verdict = verdict_on(stub)
+    assert verdict.is_unwritten
+    assert not verdict
+    assert str(verdict) == "softmax-backward: not written yet"
+
+
+BROKEN = {
+    "raises": (lambda d, w: d @ w, "runs", r"ValueError: .*"),
+    "a list": (lambda d, w: right(d, w).tolist(), "type and dtype", r"d_scores: expected an array"),
+    "integers": (
+        lambda d, w: right(d, w).astype(int), "type and dtype", "expected float64; got int64",
+    ),
+    "a tuple": (lambda d, w: (right(d, w), w), "type and dtype", "d_scores"),
+    "transposed": (
+        lambda d, w: right(d, w).swapaxes(-1, -2), "shape", "the last two axes are exchanged",
+    ),
+    "one axis less": (lambda d, w: right(d, w)[0], "shape", "expected shape"),
+    "NaN": (lambda d, w: right(d, w) / (w > 0), "finite", "nan"),
+    "rows": (lambda d, w: w * d, "invariants", "rows of d_scores sum to 0: off by"),
+    "values": (lambda d, w: 2 * right(d, w), "values", "each is 2 times what was expected"),
+    "gradients": (lambda d, w: 2 * right(d, w), "gradients", "numeric differentiation says"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_each_stage_says_what_it_found(case):
+    function, name, finding = BROKEN[case]
+    verdict = verdict_on(function)
+    found = stage(verdict, name)
+    assert found.passed is False
+    assert re.search(finding, found.finding), found.finding
+    earlier = verdict.stages[: verdict.stages.index(found)]
+    if name != "gradients":
+        assert all(s.passed is not False for s in earlier if s.name != "invariants")
+
+
+def test_an_input_changed_in_place():
+    def mine(d_weights, weights):
+        d_weights -= (weights * d_weights).sum(axis=-1, keepdims=True)
+        return weights * d_weights
+
+    verdict = verdict_on(mine)
+    assert stage(verdict, "values").passed
+    assert stage(verdict, "inputs left alone").finding.startswith("d_weights: changed in place")
+    assert verdict.mistakes == {"an input changed in place"}
+
+
+def test_another_answer_the_second_time():
+    kept = []
+
+    def mine(d_weights, weights):
+        kept.append(right(d_weights, weights))
+        return kept[-1] + 0.1 * len(kept) - 0.1
+
+    verdict = verdict_on(mine)
+    assert stage(verdict, "the same twice").passed is False
+    assert "at first" in stage(verdict, "the same twice").finding
+    assert not verdict.mistakes
+
+
+def test_results_that_accumulate():
+    verdict = verdict_on(make("softmax_backward", ["results accumulate between calls"]))
+    assert verdict.mistakes == {"results accumulate between calls"}
+
+
+def test_an_unknown_mistake_is_not_given_a_name():
+    verdict = verdict_on(lambda d, w: right(d, w) + 0.01 * d**2)
+    assert not verdict.mistakes
+    assert "none of those known for softmax_backward" in verdict.remarks["no known mistake"]
+
+
+def test_a_known_mistake_is_named_with_its_evidence_and_a_picture():
+    verdict = verdict_on(lambda d, w: w * d)
+    assert verdict.mistakes == {"row sum left out"}
+    assert "row sum" in verdict.remarks["likely cause"]
+    assert "just what this mistake gives" in verdict.remarks["evidence"]
+    assert verdict.difference.expected.ndim == 2
+    assert "<img" in verdict._repr_html_()
+    assert len(verdict.difference.draw().axes) == 4  # three matrices and a scale
+    assert "expected" in verdict.difference.table().to_text()
+
+
+def test_two_mistakes_are_named_together():
+    function = make("attention_backward", ["sign of d_k", "row sum left out"])
+    verdict = verdict_on(function, "attention-backward")
+    assert verdict.mistakes == {"sign of d_k", "row sum left out"}
+    assert ", and " in verdict.remarks["likely cause"]
+
+
+def test_a_reaction_that_may_not_be():
+    def leaks(x, params, num_heads, mask):
+        return make("multi_head")(x, params, num_heads, np.ones_like(mask))
+
+    verdict = verdict_on(leaks, "multi-head")
+    assert "the mask is causal" in stage(verdict, "invariants").finding
+    assert "mask forgotten" in verdict.mistakes
+
+
+MISBEHAVIOUR = {
+    "hangs": (lambda *_: [None for _ in iter(int, 1)], "took longer than"),
+    "exits": (lambda *_: os._exit(3), "ended"),
+    "takes all": (lambda *_: np.ones(10**12), "memory"),
+}
+
+
+@pytest.mark.parametrize("case", MISBEHAVIOUR)
+def test_misbehaviour_is_told_in_a_line(case):
+    function, told = MISBEHAVIOUR[case]
+    verdict = verdict_on(function, seconds=1.0, memory=2**28)
+    assert told in stage(verdict, "runs").finding
+    assert "\n" not in stage(verdict, "runs").finding
+
+
+def test_what_is_printed_is_shown_cut():
+    def chatty(d_weights, weights):
+        print("x" * 10**6)
+        return right(d_weights, weights)
+
+    verdict = verdict_on(chatty, output=100)
+    assert verdict
+    assert 100 <= len(verdict.printed) < 300
+    assert verdict.printed[:50] in str(verdict)
+
+
+def test_tests_are_scored():
+    def weak(attention):
+        q = np.ones((1, 1, 1, 4))
+        assert attention(q, q, q, np.ones((1, 1, 1, 1), bool), None).shape == (1, 1, 1, 4)
+
+    verdict = verdict_on(weak, "break-my-attention")
+    assert stage(verdict, "accepts a right function").passed
+    assert stage(verdict, "catches mistakes").passed is False
+    assert "slipped through" in verdict.remarks
+
+    def wrong(attention):
+        raise AssertionError("no")
+
+    verdict = verdict_on(wrong, "break-my-attention")
+    assert stage(verdict, "accepts a right function").passed is False
+    assert stage(verdict, "catches mistakes").passed is None
+
+
+def test_probes_are_seen_by_the_student_as_copies():
+    given = PIECES["softmax_backward"].probes()[0]
+    before = given["weights"].copy()
+    verdict_on(lambda d, w: w.fill(0))
+    np.testing.assert_array_equal(given["weights"], before)

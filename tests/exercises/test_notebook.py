@@ -1,0 +1,58 @@
+"""check and hint, as they are called in a notebook."""
+
+import pytest
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.exercises import check, hint, notebook
+from mha_numpy.exercises.records import Records
+
+
+@pytest.fixture(autouse=True)
+def own_records(monkeypatch):
+    monkeypatch.setattr(notebook, "RECORDS", Records())
+
+
+def wrong(d_weights, weights):
+    return weights * d_weights
+
+
+def test_check_prints_the_verdict(capsys):
+    assert check("softmax-backward", wrong) is None
+    printed = capsys.readouterr().out
+    assert "softmax-backward: not right" in printed
+    assert "likely cause: " in printed
+
+
+def test_hints_come_one_after_the_other_and_know_the_last_mistake(capsys):
+    check("softmax-backward", wrong)
+    for number in (1, 2, 3, 4, 4):
+        capsys.readouterr()
+        hint("softmax-backward")
+        printed = capsys.readouterr().out
+        assert f"hint {number} of 4" in printed
+        assert ("your last answer" in printed) == (number == 3)
+
+
+def test_in_a_notebook_it_is_displayed(monkeypatch):
+    import sys
+    import types
+
+    shown = []
+    fake = types.ModuleType("IPython.display")
+    fake.display = shown.append
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    check("softmax-backward", wrong)
+    hint("softmax-backward")
+    assert "<table" in shown[0]._repr_html_()
+    assert "<img" in shown[0]._repr_html_()
+    assert "hint 1 of 4" in shown[1]._repr_html_()
+
+
+def test_wrong_use():
+    with pytest.raises(ConfigError, match="function: expected a function; got 3"):
+        check("softmax", 3)
+    with pytest.raises(ConfigError, match="id: expected the id"):
+        check("soft max", wrong)
+    with pytest.raises(ConfigError, match="id: expected the id"):
+        hint("soft max")

@@ -1,0 +1,41 @@
+"""Every known mistake is rejected, and named."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.check.trees import leaves
+from mha_numpy.exercises import EXERCISES, judge
+from mha_numpy.mistakes import BANK, PIECES, fingerprints, make, right_answers
+from mha_numpy.mistakes.bank import MANNERS
+
+OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if not e.asks_for_tests}
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_every_mistake_is_rejected_and_named(piece):
+    for name in fingerprints(piece):
+        verdict = judge(OF_PIECE[piece], lambda name=name: make(piece, [name]))
+        assert not verdict.passed, name
+        if not verdict.mistakes:  # it fails everywhere: nothing to go by
+            assert verdict.stages[0].finding, name
+            continue
+        told = " ".join(verdict.remarks.values())
+        assert BANK[name].verdict in told, f"{name}\n{verdict}"
+
+
+def has_floats(tree):
+    return any(
+        isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" for leaf in leaves(tree).values()
+    )
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("manner", [manner.name for manner in MANNERS])
+def test_manners_are_named(piece, manner):
+    function = make(piece, [manner])
+    given, expected = PIECES[piece].probes()[0], right_answers(piece)[0]
+    if not has_floats(given if manner == "an input changed in place" else expected):
+        pytest.skip("there are no floats to do it with")
+    verdict = judge(OF_PIECE[piece], lambda: function)
+    assert not verdict.passed
+    assert verdict.mistakes == {manner}, f"\n{verdict}"
