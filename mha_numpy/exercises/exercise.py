@@ -40,6 +40,11 @@ class Exercise(NamedTuple):
         return self.function_name != self.piece
 
     @property
+    def is_museum(self) -> bool:
+        """Whether a text with a bug is handed out."""
+        return self.id.startswith("museum-")
+
+    @property
     def task(self) -> str:
         """What is to be done: the stub's docstring."""
         return inspect.getdoc(self.stub) or ""

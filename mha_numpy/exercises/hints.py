@@ -66,7 +66,9 @@ keepdims=True))
     own = [name for name in mistakes if name in BANK]
     if number == 3:
         name = own[0] if own else hints.mistake
-        whose = "what your last answer shows" if own else "what many do here"
+        whose = "what many do here"
+        if own or exercise.is_museum:
+            whose = "what your last answer shows" if own else "the bug here"
         return Hint(exercise, number, f"{whose}: {BANK[name].verdict}.", _picture(exercise, name))
     mended = [f"{BANK[name].fix}." for name in own]
     return Hint(exercise, number, " ".join([*mended, hints.fix]) if own else hints.fix)

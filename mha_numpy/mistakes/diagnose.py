@@ -70,8 +70,6 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     right = right_answers(piece)
     if len(answers) != len(right):
         raise ConfigError(f"answers: expected {len(right)} of them; got {len(answers)}")
-    if all(answer is None for answer in answers):
-        return Diagnosis(False, ())
     if fits(answers, right):
         return Diagnosis(all(answer is not None for answer in answers), ())
     singles = [name for name, wrong in fingerprints(piece).items() if fits(answers, wrong)]

@@ -460,7 +460,12 @@ class TestMemory:
                 file.truncate(SMALL.memory + 1)
 
         assert run(write, limits=SMALL).calls[0].error.startswith("OSError: [Errno 27] File too")
-        assert answer_of(lambda x: resource.getrlimit(resource.RLIMIT_CORE)[0]) == 0
+        soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+        try:
+            assert answer_of(lambda x: resource.getrlimit(resource.RLIMIT_CORE)[0]) == 0
+        finally:
+            resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
 
 
 class TestEnd:
@@ -555,8 +560,23 @@ class TestOutput:
         assert run(lambda x: print("last") or os._exit(0)).printed == "last\n"
 
     def test_there_is_nobody_to_ask(self):
-        assert "EOFError: input() has nobody" in run(lambda x: input("?")).calls[0].error
-        assert answer_of(lambda x: [sys.stdin.read(), len(os.read(0, 1))]) == ["", 0]
+        def ask(x):
+            return input("?")
+
+        error = run(ask).calls[0].error
+        assert error.startswith("EOFError: input() has nobody to ask here (line")
+
+    def test_there_is_no_input(self):
+        reader, writer = os.pipe()
+        before = os.dup(0)
+        try:
+            os.write(writer, b"ours")
+            os.dup2(reader, 0)
+            assert answer_of(lambda x: [sys.stdin.read(), len(os.read(0, 1))]) == ["", 0]
+        finally:
+            os.dup2(before, 0)
+            for descriptor in (reader, writer, before):
+                os.close(descriptor)
 
 
 class TestOtherProcesses:

@@ -55,11 +55,15 @@ def large_scores(
 
 
 def draw_params(
-    rng: np.random.Generator, D: int, width: int, *, kdim: int = 0, kv_width: int = 0
-) -> MultiHeadParams:
-    """Draw the four projections with biases: D or kdim to width or kv_width, and back to D."""
-    kv_shapes = ((kdim or D, kv_width or width), (kv_width or width,))
-    shapes = ((D, width), (width,), *kv_shapes, *kv_shapes, (width, D), (D,))
+    rng: np.random.Generator, D: int, width: int, *, kdim: int = 0, kv_width: int = 0,
+    v_width: int = 0,
+) -> MultiHeadParams:  # fmt: skip
+    """Draw the four projections with biases: D or kdim to their widths, and back to D."""
+    wide, widths = kdim or D, (width, kv_width or width, v_width or kv_width or width)
+    shapes = [
+        shape for n, m in zip((D, wide, wide), widths, strict=True) for shape in ((n, m), (m,))
+    ]
+    shapes += [(v_width or width, D), (D,)]
     return MultiHeadParams(*(rng.normal(size=shape) / np.sqrt(D) for shape in shapes))
 
 

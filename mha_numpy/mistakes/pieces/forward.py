@@ -28,7 +28,7 @@ def _draw_q_and_k(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _draw_scores(rng: np.random.Generator) -> list[Inputs]:
-    """Draw scores of size 1 without a mask and with one, and a square of large ones."""
+    """Draw scores of size 1, without a mask and with one, of rank 2; and large ones."""
     shape, square = (2, 3, 4, 6), (2, 3, 5, 5)
     large, mask = 400 * rng.normal(size=square), random_mask(rng, square)
     large[0, 0, 1] -= 5000.0  # a row far below the others, and a row far below what is hidden
@@ -37,6 +37,7 @@ def _draw_scores(rng: np.random.Generator) -> list[Inputs]:
         {"scores": rng.normal(size=shape), "mask": None},
         {"scores": rng.normal(size=shape), "mask": random_mask(rng, shape)},
         {"scores": large, "mask": mask},
+        {"scores": rng.normal(size=(3, 3)), "mask": None},
     ]
 
 

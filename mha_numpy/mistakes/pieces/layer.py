@@ -12,11 +12,11 @@ from mha_numpy.mistakes.pieces.draw import (
 from mha_numpy.mistakes.pieces.piece import Inputs, Piece
 
 
-def _draw_self(rng: np.random.Generator) -> list[Inputs]:
+def _draw_self(rng: np.random.Generator, *, value_dim: int = 6) -> list[Inputs]:
     """Draw causal self-attention: all sizes different, all but D equal, and large scores."""
     probes = []
-    for B, T, D, H in ((2, 5, 12, 3), (3, 3, 9, 3)):
-        x, params = rng.normal(size=(B, T, D)), draw_params(rng, D, D)
+    for B, T, D, H, d_k, d_v in ((2, 5, 10, 3, 4, value_dim), (3, 3, 9, 3, 3, 3)):
+        x, params = rng.normal(size=(B, T, D)), draw_params(rng, D, H * d_k, v_width=H * d_v)
         probes.append({"x": x, "params": params, "num_heads": H, "mask": causal_mask(T, T)})
     x, params = opposite_tokens(rng, (2, 4, 8)), opposite_params(draw_params(rng, 8, 8))
     return [*probes, {"x": x, "params": params, "num_heads": 2, "mask": causal_mask(4, 4)}]
@@ -25,9 +25,9 @@ def _draw_self(rng: np.random.Generator) -> list[Inputs]:
 def _draw_cross(rng: np.random.Generator) -> list[Inputs]:
     """Draw cross-attention: all sizes different, all but D equal, and large scores."""
     probes = []
-    for B, T_y, T_x, D, kdim, H in ((2, 5, 7, 12, 10, 3), (3, 3, 3, 9, 9, 3)):
+    for B, T_y, T_x, D, kdim, H, d_k, d_v in ((2, 5, 7, 11, 10, 3, 4, 6), (3, 3, 3, 9, 9, 3, 3, 3)):
         y, x = rng.normal(size=(B, T_y, D)), rng.normal(size=(B, T_x, kdim))
-        params = draw_params(rng, D, D, kdim=kdim)
+        params = draw_params(rng, D, H * d_k, kdim=kdim, v_width=H * d_v)
         probes.append({"y": y, "x": x, "params": params, "num_heads": H})
     y, x = opposite_tokens(rng, (2, 4, 8)), 2 * np.abs(opposite_tokens(rng, (2, 5, 6)))
     params = opposite_params(draw_params(rng, 8, 8, kdim=6))
@@ -47,7 +47,7 @@ def _draw_branches(rng: np.random.Generator) -> list[Inputs]:
 def _draw_backward(rng: np.random.Generator) -> list[Inputs]:
     """Draw what the layer's backward gets; in the second, row 0 sees nothing."""
     probes = []
-    for first, given in enumerate(_draw_self(rng)[:2]):
+    for first, given in enumerate(_draw_self(rng, value_dim=4)[:2]):
         x, params, num_heads, _ = given.values()
         mask = causal_mask(x.shape[1], x.shape[1], first=first)
         out, saved = flawed.run_layer(x, x, params, num_heads, mask)

@@ -9,11 +9,13 @@ from mha_numpy.mistakes.pieces.piece import Inputs, Piece
 
 
 def _draw_rope(rng: np.random.Generator, *, name: str) -> list[Inputs]:
-    """Draw vectors at positions that do not begin with 0, and as many tokens as heads."""
+    """Draw vectors at positions with gaps, and as many tokens as heads."""
     return [
-        {name: rng.normal(size=shape), "positions": np.arange(3, 3 + shape[2]), "base": base}
-        for shape, base in (((2, 3, 5, 8), 100.0), ((2, 4, 4, 6), 50.0))
-    ]
+        {name: rng.normal(size=shape), "positions": np.array(positions), "base": base}
+        for shape, positions, base in (
+            ((2, 3, 5, 8), [3, 4, 9, 1, 12], 100.0), ((2, 4, 4, 6), [3, 4, 5, 6], 50.0),
+        )
+    ]  # fmt: skip
 
 
 def _draw_gated(rng: np.random.Generator) -> list[Inputs]:
