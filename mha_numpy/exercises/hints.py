@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from mha_numpy.check.compare import matched
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.verdict import Difference, find_difference
+from mha_numpy.exercises.verdict import Difference, find_difference, paragraph
 from mha_numpy.mistakes import BANK, PIECES, fingerprints, right_answers
 
 COUNT = 4
@@ -27,13 +26,17 @@ class Hint:
         """What is printed."""
         return [str(self)]
 
+    @property
+    def title(self) -> str:
+        """Which hint it is."""
+        return f"{self.exercise.id}, hint {self.number} of {COUNT}: "
+
     def __str__(self) -> str:
-        return f"{self.exercise.id}, hint {self.number} of {COUNT}: {self.text}"
+        return self.title + self.text
 
     def _repr_html_(self) -> str:
-        style = "color:#1a1a1a;background:#ffffff;margin:0;padding:4px 6px;white-space:pre-wrap"
         picture = self.difference.draw()._repr_html_() if self.difference else ""
-        return f'<p style="{style}">{escape(str(self))}</p>{picture}'
+        return paragraph(self.title, self.text) + picture
 
 
 def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> Hint:

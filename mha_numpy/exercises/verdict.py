@@ -79,18 +79,28 @@ class Verdict:
         return self.remarks.get("likely cause", found)
 
     @property
+    def title(self) -> str:
+        """What the table is called: the exercise and how it stands."""
+        state = "right" if self.passed else "not written yet" if self.is_unwritten else "not right"
+        return f"{self.exercise.id}: {state}"
+
+    @property
     def sections(self) -> list[Table | str]:
         """What is printed: the stages as a table, and the remarks."""
-        state = "right" if self.passed else "not written yet" if self.is_unwritten else "not right"
         if self.is_unwritten:
-            return [f"{self.exercise.id}: {state}"]
+            return [self.title]
         marks = {True: "ok", False: "FAIL", None: "-"}
         rows = [[marks[s.passed], s.name, s.finding] for s in self.stages]
         bad = frozenset(i for i, stage in enumerate(self.stages) if stage.passed is False)
-        table = Table(f"{self.exercise.id}: {state}", ["", "stage", "finding"], rows, bad)
-        told = [f"{name}: {text}" for name, text in self.remarks.items()]
-        printed = [f"it printed: {self.printed.rstrip()}"] if self.printed.strip() else []
-        return [table, *(["\n".join(told)] if told else []), *printed]
+        table = Table(self.title, ["", "stage", "finding"], rows, bad)
+        told = "\n".join(f"{name}: {text}" for name, text in self._told.items())
+        return [table, told] if told else [table]
+
+    @property
+    def _told(self) -> dict[str, str]:
+        """The remarks, and what the student's code printed."""
+        printed = self.printed.strip()
+        return {**self.remarks, "it printed": printed} if printed else self.remarks
 
     def __bool__(self) -> bool:
         return self.passed
@@ -101,14 +111,18 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """Show the table, the remarks and the picture in a notebook."""
-        style = "color:#1a1a1a;background:#ffffff;margin:0;padding:4px 6px;white-space:pre-wrap"
-        parts = [
-            f'<p style="{style}">{escape(part)}</p>' if isinstance(part, str) else part.to_html()
-            for part in self.sections
-        ]
+        table, *_ = self.sections
+        parts = [paragraph("", table) if isinstance(table, str) else table.to_html()]
+        parts += [paragraph(f"{name}: ", text) for name, text in self._told.items()]
         if self.difference is not None:
             parts.append(self.difference.draw()._repr_html_())
         return "".join(parts)
+
+
+def paragraph(label: str, text: str) -> str:
+    """Return a line of HTML, its label in bold, readable on a page of any colour."""
+    style = "color:#1a1a1a;background:#ffffff;margin:0;padding:2px 6px;white-space:pre-wrap"
+    return f'<p style="{style}"><b>{escape(label)}</b>{escape(text)}</p>'
 
 
 def _numbers(row: Array) -> str:

@@ -13,7 +13,8 @@ Written by `mha-numpy mistakes --confusion --write docs/confusion.md`. Every kno
 in each function where it changes anything, and the answers are handed to `diagnose`, which sees
 nothing else. *On top*: the first name given is that of the mistake. *Among*: it is one of several
 names for the same numbers, as where two mistakes are one and the same function. Pairs are drawn at
-random; *named*: the first alternative holds one of the two mistakes.
+random; *named*: the first alternative holds one of the two mistakes. How a check works:
+[exercises](exercises.md).
 
 """
 

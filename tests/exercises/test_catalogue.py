@@ -2,7 +2,6 @@
 
 import ast
 
-import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError
@@ -63,13 +62,6 @@ def test_a_stub_is_a_module_that_runs_and_has_the_arguments_of_its_probes(exerci
 
 
 @each_exercise
-def test_the_reference_is_right_at_every_stage(exercise):
-    verdict = judge(exercise, lambda: exercise.reference)
-    assert verdict.passed, f"\n{verdict}"
-    assert all(stage.passed for stage in verdict.stages)
-
-
-@each_exercise
 def test_the_stub_is_not_right(exercise):
     verdict = judge(exercise, lambda: exercise.stub)
     assert not verdict.passed
@@ -87,14 +79,3 @@ def test_an_unknown_id():
         find_exercise("sotfmax")
     with pytest.raises(ConfigError, match="`mha-numpy exercises` lists them"):
         find_exercise("zzz")
-
-
-@pytest.mark.kernel
-@pytest.mark.parametrize("backend", ["loops", "numba"])
-def test_the_kernels_pass_too(backend):
-    from tests.exercises.by_backend import solutions
-
-    for name, function in solutions(backend).items():
-        verdict = judge(find_exercise(name), lambda function=function: function)
-        assert verdict.passed, f"\n{verdict}"
-        assert np.all([stage.passed for stage in verdict.stages])

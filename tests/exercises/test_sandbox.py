@@ -128,6 +128,7 @@ class TestAnswers:
             (lambda: {1}, "{1} of type set"),
             (lambda: bytes(999), rf"{repr(bytes(999))[:77]}... of type bytes"),
             (lambda: Unprintable(), "an object of type Unprintable"),
+            (lambda: Broken(), "an object of type Broken"),
             (lambda: nested(10**5), "a list nested too deep"),
             (lambda: cyclic(), "a list nested too deep"),
         ],
@@ -136,9 +137,14 @@ class TestAnswers:
         got = answer_of(lambda x: answer())
         assert type(got) is Foreign
         assert repr(got) == text
-        assert answer_of(lambda x: [1, {"a": answer()}]) in (
-            [1, {"a": got}], Foreign("a list nested too deep"),
-        )  # fmt: skip
+
+    def test_beside_what_is_none(self):
+        got = answer_of(lambda x: [1, {"a": Unprintable()}])
+        assert got == [1, {"a": Foreign("an object of type Unprintable")}]
+
+    def test_how_deep_an_answer_may_be(self):
+        assert answer_of(lambda x: nested(50)) == nested(50)
+        assert type(answer_of(lambda x: nested(51))) is Foreign
 
     def test_nothing_of_an_answer_is_executed_here(self, tmp_path):
         bomb = Bomb(str(tmp_path / "executed"))
@@ -161,6 +167,11 @@ class TestAnswers:
 
 class Unprintable:
     def __repr__(self):
+        raise ValueError
+
+
+class Broken(dict):
+    def items(self):
         raise ValueError
 
 
@@ -280,6 +291,10 @@ class TestErrors:
         def parse(x):
             return json.loads("{")
 
+        def invert(x):
+            return np.linalg.inv(x)
+
+        assert run(invert).calls[0].error.endswith("test_sandbox.py: `return np.linalg.inv(x)`)")
         assert run(parse).calls[0].error.endswith('test_sandbox.py: `return json.loads("{")`)')
 
     def test_other_calls_go_on(self):
@@ -453,6 +468,18 @@ class TestMemory:
         result = run(lambda x: np.ones(10**6), ONCE * 9, LIMITS._replace(memory=20 * 2**20))
         assert len(result.calls) == 2
         assert result.ended == "asked for more than 20 MiB of memory"
+
+    def test_a_lower_limit_of_ours_holds(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (2**40, hard))
+        try:
+            found = run(
+                lambda x: resource.getrlimit(resource.RLIMIT_AS),
+                limits=LIMITS._replace(memory=2**41),
+            )
+            assert found.calls[0].answer == (2**40, hard)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
     def test_a_file_has_its_limit_too_and_there_is_no_core(self, tmp_path):
         def write(x):
