@@ -197,7 +197,8 @@ def _hint(options: argparse.Namespace) -> int:
     from mha_numpy.exercises import hint_in
 
     hint, picture = hint_in(options.folder, options.id)
-    print(hint)
+    for section in hint.sections:
+        show(section)
     if picture is not None:
         print(f"a picture of it: {picture}")
     return 0

@@ -18,9 +18,10 @@
 import numpy as np
 
 from mha_numpy import merge_heads, split_heads
-from mha_numpy.check import compare, gradcheck
+from mha_numpy.check import gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import origin_film
+from mha_numpy.exercises import check, hint
 from mha_numpy.trace import trace
 
 # %% [markdown]
@@ -179,39 +180,35 @@ gradcheck(lambda x: split_heads(x, 2), lambda d_heads, x: (merge_heads(d_heads),
 # %% [markdown]
 # ## Exercise: split and merge
 #
-# Write both, with `reshape` and `transpose` (or `swapaxes`) only. Then run the check. It says where a result
-# differs; the gradient check at the end uses your merge as the backward of your split. Inputs are read-only, here
-# and in the exercises of all notebooks: make new arrays.
+# Write both, with `reshape` and `transpose` (or `swapaxes`) only, and run the cell with `check`. It calls your
+# functions in a process of their own and asks, one thing after the other: does it run; are type, dtype and shape
+# right; is anything NaN; are the inputs still as they were (make new arrays); does a second call give the same; does
+# the answer have what every right one has, here the test from above, a change of one token; are the numbers right?
+# Where they are those of a known mistake, the check says which mistake, and draws what differs. Take the `#` away
+# before `hint`, and it gives you one of four hints; each tells more than the one before. So it is in all notebooks.
+#
+# `mha-numpy exercises` lists more exercises, and `mha-numpy exercises start my-exercises` writes them into a
+# folder. One of this kind is `museum-split`: find a bug that really shipped.
 
 
 # %% tags=["exercise"]
 def my_split_heads(x, num_heads):
-    """(B, T, H*d) -> (B, H, T, d)."""
+    """(B, T, H*d) -> (B, H, T, d): head h has columns h*d to (h + 1)*d - 1 of every token."""
     ...  # your code
 
 
 def my_merge_heads(heads):
-    """(B, H, T, d) -> (B, T, H*d)."""
+    """(B, H, T, d) -> (B, T, H*d): the heads of every token side by side, head 0 first."""
     ...  # your code
 
 
 # %% tags=["check"]
-z = np.random.default_rng(0).normal(size=(2, 5, 12))  # B=2, T=5, three heads of width 4
-expected = {"split": split_heads(z, 3), "merged": z.copy()}
-z_heads = expected["split"].copy()
-for array in (z, z_heads):
-    array.setflags(write=False)
-mine = {"split": my_split_heads(z, 3), "merged": my_merge_heads(z_heads)}
-report = compare(mine, expected, tolerance=1e-12)
-display(report)
-if report:
-    display(gradcheck(lambda z: my_split_heads(z, 3), lambda g, z: (my_merge_heads(g),), {"z": z}))
-moves = (lambda x: my_split_heads(x, H), lambda x: my_merge_heads(split_heads(x, H)))
-for row, move in zip(report.rows, moves, strict=True):
-    if not row.passed and row.shape == expected[row.name].shape:  # draw what it does to the ramp
-        moved = move(x)
-        if np.isin(moved, x).all():
-            display(origin_film({"x": x, f"{row.name}, yours": moved}, H))
+check("split-heads", my_split_heads)
+check("merge-heads", my_merge_heads)
+
+# %% tags=["hint"]
+# hint("split-heads")  # shows the next of four hints
+# hint("merge-heads")
 
 # %% [markdown]
 # ## Summary

@@ -20,6 +20,7 @@ from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS
 from mha_numpy.draw import backward_film, line_chart, matrices
+from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
@@ -531,7 +532,11 @@ backward_film(mine, reference=right)
 # %% [markdown]
 # ## Exercise: scores, forward and backward
 #
-# Write both. The check compares first, and then differentiates your forward numerically.
+# Write both. For the backward the check also asks numeric differentiation (the row "gradients"), which owes nothing
+# to anybody's formula: a forgotten scale shows there as well.
+#
+# More of this kind in `mha-numpy exercises`: in `masked-attention` scores are bounded after they are scaled, and
+# `museum-softcap` did it in the wrong place.
 
 
 # %% tags=["exercise"]
@@ -541,23 +546,17 @@ def my_scores(q, k):
 
 
 def my_scores_backward(d_scores, q, k):
-    """(B, H, T_q, T_k) and both inputs -> d_q, d_k, each like its input."""
+    """d_scores (B, H, T_q, T_k) and both inputs of my_scores -> d_q, d_k, each like its input."""
     ...  # your code
 
 
 # %% tags=["check"]
-rng = np.random.default_rng(0)
-q, k = rng.normal(size=(2, 3, 5, 9)), rng.normal(size=(2, 3, 7, 9))
-d_scores = rng.normal(size=(2, 3, 5, 7))
-scores = q @ k.swapaxes(-1, -2) / 3  # sqrt(9) = 3
-grads = {"d_q": d_scores @ k / 3, "d_k": d_scores.swapaxes(-1, -2) @ q / 3}
-for array in (q, k, d_scores):
-    array.setflags(write=False)
-forward = compare(my_scores(q, k), scores, name="scores", tolerance=1e-12)
-backward = compare(my_scores_backward(d_scores, q, k), grads, tolerance=1e-12)
-display(forward, backward)
-if forward and backward:
-    display(gradcheck(my_scores, my_scores_backward, {"q": q, "k": k}))
+check("scores", my_scores)
+check("scores-backward", my_scores_backward)
+
+# %% tags=["hint"]
+# hint("scores")  # shows the next of four hints
+# hint("scores-backward")
 
 # %% [markdown]
 # ## Summary

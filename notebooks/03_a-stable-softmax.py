@@ -16,10 +16,11 @@
 # %%
 import numpy as np
 
-from mha_numpy import causal_mask, softmax_backward, softmax_forward
-from mha_numpy.check import compare, gradcheck
+from mha_numpy import causal_mask, softmax_forward
+from mha_numpy.check import gradcheck
 from mha_numpy.core import RopeOptions, step
 from mha_numpy.draw import line_chart, matrices
+from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
@@ -473,51 +474,31 @@ print("mask inside softmax:", softmax_forward(scores, mask=causal)[0].sum(axis=-
 # %% [markdown]
 # ## Exercise: a stable, masked softmax
 #
-# Write it with `lse`. The check has rows at ±1000, a row with a spread of 1600, hidden cells with
-# large scores, and a row that sees nothing. Then your forward is differentiated numerically,
-# against the library's backward.
+# Write it with `lse`. The check has scores in the thousands, a row far below all others, hidden
+# cells far above what is visible, rows that see nothing, and scores without a mask. Before it
+# compares numbers, it asks whether rows that see something sum to 1 and hidden weights are 0.
+#
+# More of this kind in `mha-numpy exercises`: `softmax`, the same without lse; `museum-nan-row` and
+# `museum-float-mask`, two bugs that shipped.
 
 
 # %% tags=["exercise"]
-def my_softmax(scores, mask):
-    """(..., T_q, T_k) scores and bool mask, True = may attend -> weights, lse (..., T_q)."""
+def my_softmax_with_lse(scores, mask):
+    """(..., T_q, T_k) -> weights (..., T_q, T_k), lse (..., T_q); softmax along the last axis.
+
+    mask: bool, of the scores' shape, True = may attend; or None, which hides nothing.
+    A hidden cell has weight 0, however large its score. A row that sees nothing has weights 0
+    and lse -inf. Scores may be in the thousands, one row far from another: nothing becomes NaN,
+    and in the other rows lse is finite.
+    """
     ...  # your code
 
 
 # %% tags=["check"]
-rng = np.random.default_rng(0)
-offsets = np.array([0.0, 1000, -1000, 0, 0, 0, 700])[:, None]
-scores = rng.normal(size=(2, 7, 5)) + offsets  # B, T_q, T_k
-scores[:, 3] *= 1600 / np.ptp(scores[:, 3], axis=-1, keepdims=True)
-mask = rng.random((2, 7, 5)) < 0.7
-mask[:, :, 2], mask[:, 5] = True, False  # row 5 sees nothing
-scores[~mask] += 3000
+check("softmax-with-lse", my_softmax_with_lse)
 
-
-@np.errstate(all="ignore")
-def forward(scores):
-    return my_softmax(scores, mask)
-
-
-def backward(d_weights, scores):
-    return softmax_backward(d_weights, softmax_forward(scores, mask=mask)[1])
-
-
-expected, cache = softmax_forward(scores, mask=mask)
-for array in (scores, mask):
-    array.setflags(write=False)
-answer = forward(scores)
-report = compare(answer, {"weights": expected, "lse": cache.lse}, tolerance=1e-12)
-display(report)
-if report:
-    inputs = {"scores": rng.normal(size=(2, 7, 5))}
-    display(gradcheck(lambda scores: forward(scores)[0], backward, inputs))
-elif (
-    isinstance(answer, tuple) and report.rows[0].shape == expected.shape
-):  # the sequence that is furthest off
-    b = np.abs(answer[0] - expected).max(axis=(1, 2)).argmax()
-    shown = {"expected": expected[b], "yours": answer[0][b], "mask": mask[b]}
-    display(matrices(shown, title=f"weights, sequence {b}"))
+# %% tags=["hint"]
+# hint("softmax-with-lse")  # shows the next of four hints
 
 # %% [markdown]
 # ## Summary

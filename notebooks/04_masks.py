@@ -18,7 +18,6 @@
 # **True = may attend.**
 
 # %%
-from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -34,8 +33,8 @@ from mha_numpy import (
     padding_mask,
     window_mask,
 )
-from mha_numpy.check import compare, gradcheck
 from mha_numpy.draw import matrices, weights_by_head
+from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
@@ -516,40 +515,29 @@ matrices({"bias": cache.inputs.bias, "weights": cache.weights, "d_bias": d_bias}
 #
 # ## Exercise: one mask for all
 #
-# Build, without `causal_mask`, `window_mask` and `padding_mask`, the mask of a decoder: query i of every sequence
-# stands at key `i + q_offset`, sees itself and at most `left` keys before it, and no padding. Shape (B, 1, T_q,
-# T_k). Two `np.arange` and broadcasting are enough. The gradient check runs attention with *your* mask against a
-# backward that was told the same in other words (`window=`, `q_offset=`).
-
-# %%
-lengths, sizes = np.array([7, 2, 0]), {"T_q": 4, "T_k": 7, "q_offset": 2, "left": 1}
-told = {"mask": padding_mask(lengths, 7), "window": (1, 0), "q_offset": 2}  # in other words
-right = combine_masks(told["mask"], window_mask(4, 7, window=(1, 0), q_offset=2))
-
-
-def library_backward(d_out, q, k, v):
-    return attention_backward(d_out, attention_forward(q, k, v, **told)[1])[:3]
+# Build, without `causal_mask`, `window_mask` and `padding_mask`, the mask of a decoder. Two `np.arange` and
+# broadcasting are enough. Before it compares cells, the check asks whether a query sees the future, or padding.
+#
+# More of this kind in `mha-numpy exercises`: `masked-attention`, which uses such a mask; `museum-cached-mask` and
+# `museum-zero-times-inf`, two bugs that shipped; and `break-my-attention`, where you write the tests.
 
 
 # %% tags=["exercise"]
-def my_mask(lengths, T_q, T_k, q_offset, left):
-    """lengths (B,), four ints -> (B, 1, T_q, T_k) bool, True = may attend."""
+def my_make_mask(lengths, T_q, T_k, q_offset, left):
+    """lengths (B,), four ints -> (B, 1, T_q, T_k) bool, True = may attend.
+
+    Query i stands at key i + q_offset. It sees that key and at most `left` keys before it, and no
+    padding: sequence b has lengths[b] real keys (0 to T_k), and padding after them. Some queries
+    may see nothing.
+    """
     ...  # your code
 
 
 # %% tags=["check"]
-lengths.setflags(write=False)
-mine = my_mask(lengths, **sizes)
-report = compare(mine, right, name="mask")
-display(report)
-if report:
-    rng = np.random.default_rng(2)
-    inputs = [rng.normal(size=(3, 2, *shape)) for shape in ((4, 5), (7, 5), (7, 6))]  # q, k, v
-    forward = partial(attention_forward, mask=mine)
-    display(gradcheck(lambda *x: forward(*x)[0], library_backward, inputs))
-elif report.rows[0].shape == right.shape:
-    for b in range(3):
-        display(matrices({f"expected, sequence {b}": right[b, 0], "yours": mine[b, 0]}))
+check("masks", my_make_mask)
+
+# %% tags=["hint"]
+# hint("masks")  # shows the next of four hints
 
 # %% [markdown]
 # ## Summary

@@ -27,8 +27,9 @@ from mha_numpy import (
     softmax_forward,
     split_heads,
 )
-from mha_numpy.check import compare, gradcheck
+from mha_numpy.check import compare
 from mha_numpy.draw import matrices, origin_film, shape_film, stepper, weights_by_head
+from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
@@ -618,41 +619,31 @@ matrices(
 # ## Exercise: multi-head attention
 #
 # Write the forward pass: a few lines. Use what you like from above (`split_heads`, `merge_heads`,
-# `softmax_forward`, or plain NumPy). Biases are there, $d_k \neq d_v$, and neither H·$d_k$ nor H·$d_v$ is D.
-# The gradient check then takes the library's backward as the gradient of *your* forward.
+# `softmax_forward`, or plain NumPy). Biases are there, $d_k$ need not be $d_v$, and neither H·$d_k$ nor
+# H·$d_v$ need be D. New is the mask (notebook 04): one for all sequences and heads, and in the check
+# a causal one. So before it compares numbers, the check changes the last token: no output before
+# it may move.
+#
+# More of this kind in `mha-numpy exercises`: `museum-merge`, a bug that shipped, and
+# `head-importance`, for "How much does a head matter?".
 
 
 # %% tags=["exercise"]
-def my_multi_head(x, params, num_heads):
+def my_multi_head(x, params, num_heads, mask):
     """(B, T, D) -> (B, T, D): project, split, attend, merge, project.
 
     params.w_q, .w_k: (D, H*d_k); .w_v: (D, H*d_v); .w_o: (H*d_v, D); biases .b_q, .b_k, .b_v, .b_o.
+    mask: (T, T) bool, rows are queries, True = may attend; every token sees at least one.
+    Large scores must not overflow.
     """
     ...  # your code
 
 
 # %% tags=["check"]
-def its_backward(d_out, x, params):
-    _, cache = multi_head_attention_forward(x, params=params, num_heads=3)
-    grads = multi_head_attention_backward(d_out, cache)
-    return grads.d_x_q, grads.d_params
+check("multi-head", my_multi_head)
 
-
-x = np.random.default_rng(0).normal(size=(2, 5, 10))  # B=2, T=5, D=10; params from above: 3 heads
-expected, _ = multi_head_attention_forward(x, params=params, num_heads=3)
-for array in (x, *params):
-    array.setflags(write=False)
-actual = my_multi_head(x, params, 3)
-report = compare(actual, expected, name="out", tolerance=1e-12)
-display(report)
-if report:
-    inputs = {"x": x, "params": params}
-    display(gradcheck(lambda x, params: my_multi_head(x, params, 3), its_backward, inputs))
-elif report.rows[0].shape == expected.shape:  # the sequence that is furthest off
-    off = actual - expected
-    b = np.abs(off).max(axis=(1, 2)).argmax()
-    pairs = {"expected": expected[b], "yours": actual[b], "yours - expected": off[b]}
-    display(matrices(pairs, title=f"Sequence {b}"))
+# %% tags=["hint"]
+# hint("multi-head")  # shows the next of four hints
 
 # %% [markdown]
 # ## Summary

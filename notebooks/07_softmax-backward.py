@@ -23,6 +23,7 @@ from mha_numpy import causal_mask, softmax_backward, softmax_forward
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices
+from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
@@ -472,42 +473,28 @@ Table("Sure and wrong: the wrong score leads by a gap", columns, lines)
 #
 # ## Exercise: softmax backward
 #
-# Two lines, without J, for any number of leading axes. The check has large scores, hidden cells, a
-# row that sees nothing, and a random upstream gradient.
+# Two lines, without J, for any number of leading axes. The check has hidden cells, a row that sees
+# nothing, and a random upstream gradient. It asks what every right answer has (rows of d_scores sum
+# to 0, hidden cells have no gradient), then compares numbers, then differentiates softmax numerically.
+#
+# More of this kind in `mha-numpy exercises`: `dropout-backward`, and `museum-jacobian`, a bug that shipped.
 
 
 # %% tags=["exercise"]
 def my_softmax_backward(d_weights, weights):
-    """(..., T_q, T_k), (..., T_q, T_k) -> d_scores (..., T_q, T_k)."""
+    """d_weights, weights (..., T_q, T_k) -> d_scores (..., T_q, T_k); softmax ran along the last axis.
+
+    A hidden cell has weight 0, and so have all cells of a row that sees nothing: their gradient is
+    0, whatever d_weights holds there.
+    """
     ...  # your code
 
 
 # %% tags=["check"]
-rng = np.random.default_rng(0)
-mask = rng.random((4, 5)) < 0.7
-mask[1] = False  # query 1 sees nothing
-scores, d_weights = rng.normal(size=(2, 2, 3, 4, 5))  # B, H, T_q, T_k
-scores[0] *= 40
-weights, cache = softmax_forward(scores, mask=mask)
-expected = softmax_backward(d_weights, cache).d_scores
-for array in (d_weights, weights):
-    array.setflags(write=False)
-actual = my_softmax_backward(d_weights, weights)
-report = compare(actual, expected, name="d_scores", tolerance=1e-12)
-display(report)
-if report:
-    display(
-        gradcheck(
-            lambda scores: softmax_forward(scores, mask=mask),
-            lambda d_weights, cache: (my_softmax_backward(d_weights, cache.weights),),
-            {"scores": rng.normal(size=(2, 3, 4, 5))},
-        )
-    )
-elif report.rows[0].shape == expected.shape:  # the head that is furthest off
-    off = actual - expected
-    b, h = np.unravel_index(np.abs(off).max(axis=(2, 3)).argmax(), off.shape[:2])
-    pairs = {"expected": expected[b, h], "yours": actual[b, h], "yours - expected": off[b, h]}
-    display(matrices(pairs, title=f"Sequence {b}, head {h}"))
+check("softmax-backward", my_softmax_backward)
+
+# %% tags=["hint"]
+# hint("softmax-backward")  # shows the next of four hints
 
 # %% [markdown]
 # ## Summary

@@ -27,6 +27,7 @@ from mha_numpy import (
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import backward_film, line_chart, matrices, stepper
+from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
 
@@ -534,47 +535,30 @@ matrices(
 # Write the whole backward, for arrays with batch and heads in front. Careful: `.T` of an array with four axes
 # turns *all* of them around; `swapaxes(-1, -2)` exchanges the last two. The weights are those after the mask, so
 # nothing has to be hidden again.
+#
+# Three things hold for every right answer, and the check asks for them first: keys that no query sees have no
+# gradient; `d_k` sums to 0 over the keys; `d_q * q` and `d_k * k` have the same sum. Then it compares numbers, and
+# then it differentiates forward numerically.
+#
+# More of this kind in `mha-numpy exercises`: `backward-from-lse`, which has no weights, and `museum-batch-mean`, a
+# bug that shipped.
 
 
 # %% tags=["exercise"]
 def my_attention_backward(d_heads, q, k, v, weights):
-    """Gradients (d_q, d_k, d_v), each of the shape of its array.
+    """Gradients d_q, d_k, d_v, each of the shape of its array.
 
     d_heads (B, H, T_q, d_v), q (B, H, T_q, d_k), k (B, H, T_k, d_k), v (B, H, T_k, d_v),
-    weights (B, H, T_q, T_k).
+    weights (B, H, T_q, T_k): 0 where a cell is hidden, and in all of a row that sees nothing.
     """
     ...  # your code
 
 
 # %% tags=["check"]
-rng = np.random.default_rng(80)
-shapes = {"q": (2, 3, 4, 6), "k": (2, 3, 5, 6), "v": (2, 3, 5, 7)}
-inputs = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-forward = partial(attention_forward, is_causal=True, q_offset=1)
+check("attention-backward", my_attention_backward)
 
-
-def my_backward(g, cache):
-    return my_attention_backward(g, *inputs.values(), cache.weights)
-
-
-out, cache = forward(**inputs)
-g = rng.normal(size=out.shape)
-right = attention_backward(g, cache)
-expected = {"d_q": right.d_q, "d_k": right.d_k, "d_v": right.d_v}
-for array in (g, *inputs.values(), cache.weights):
-    array.setflags(write=False)
-answer = my_backward(g, cache)
-report = compare(answer, expected, tolerance=1e-12)
-display(report)
-arrays = answer if isinstance(answer, tuple | list) else ()
-for row, wanted, yours in zip(report.rows, expected.values(), arrays, strict=False):
-    if not row.passed and row.shape == wanted.shape:  # the head that is furthest off
-        off = yours - wanted
-        b, h = np.unravel_index(np.abs(off).max(axis=(2, 3)).argmax(), off.shape[:2])
-        pairs = {"expected": wanted[b, h], "yours": yours[b, h], "yours - expected": off[b, h]}
-        display(matrices(pairs, title=f"{row.name}, sequence {b}, head {h}"))
-if report:
-    display(gradcheck(forward, my_backward, inputs))
+# %% tags=["hint"]
+# hint("attention-backward")  # shows the next of four hints
 
 # %% [markdown]
 # ## Summary

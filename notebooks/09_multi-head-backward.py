@@ -29,6 +29,7 @@ from mha_numpy import (
 from mha_numpy.check import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import backward_film, matrices
+from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
@@ -500,8 +501,12 @@ backward_film(wrong, reference=full)
 #
 # ## Exercise: the linear map and the three branches
 #
-# Write the backward of `out = x @ w + b` for x of shape (B, T, I), and the way from `d_q`, `d_k`, `d_v`
-# to `d_x` in self-attention. (`merge_heads` is at hand.)
+# Write the backward of `out = x @ w + b`, and the way from `d_q`, `d_k`, `d_v` to `d_x` in
+# self-attention. (`merge_heads` is at hand.) The check compares numbers, and then differentiates both
+# forwards numerically.
+#
+# More of this kind in `mha-numpy exercises`: `multi-head-backward`, the whole way; `layer-norm-backward`;
+# and `museum-one-token`, a bug that shipped.
 
 
 # %% tags=["exercise"]
@@ -511,38 +516,20 @@ def my_linear_backward(d_out, x, w):
 
 
 def my_input_gradient(d_q, d_k, d_v, params):
-    """Three gradients (B, H, T, d) -> d_x (B, T, D); params.w_q, .w_k, .w_v are (D, H*d)."""
+    """Three gradients (B, H, T, d) -> d_x (B, T, D); params.w_q, .w_k, .w_v are (D, H*d).
+
+    Forward was q = split_heads(x @ params.w_q + params.b_q, H), and so for k and v, from one x.
+    """
     ...  # your code
 
 
 # %% tags=["check"]
-def my_backward(d_out, x):
-    cache = forward(x)[1]
-    d_merged, _, _ = my_linear_backward(d_out, merge_heads(cache.attention.heads), params.w_o)
-    grads = attention_backward(split_heads(d_merged, H), cache.attention)
-    return (my_input_gradient(grads.d_q, grads.d_k, grads.d_v, params),)
+check("linear-backward", my_linear_backward)
+check("input-gradient", my_input_gradient)
 
-
-rng = np.random.default_rng(9)
-shapes = {"x": (2, 3, 5), "w": (5, 7), "b": (7,)}
-small = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-d_small = rng.normal(size=(2, 3, 7))
-expected = linear_backward(d_small, linear_forward(**small)[1])
-for array in (d_small, *small.values(), d_q, d_k, d_v, *params):
-    array.setflags(write=False)
-answer = my_linear_backward(d_small, small["x"], small["w"])
-linear = compare(answer, expected, tolerance=1e-12)
-my_d_x = my_input_gradient(d_q, d_k, d_v, params)
-branches = compare(my_d_x, right.d_x_q, name="d_x, three branches", tolerance=1e-12)
-display(linear, branches)
-if linear and branches:
-    display(gradcheck(linear_forward, lambda d, c: my_linear_backward(d, c.x, c.w), small))
-    display(gradcheck(lambda x: forward(x)[0], my_backward, {"x": x}))
-elif not branches and branches.rows[0].shape == x.shape:  # the sequence that is furthest off
-    off = my_d_x - right.d_x_q
-    b = np.abs(off).max(axis=(1, 2)).argmax()
-    pairs = {"expected": right.d_x_q[b], "yours": my_d_x[b], "yours - expected": off[b]}
-    display(matrices(pairs, title=f"d_x, sequence {b}"))
+# %% tags=["hint"]
+# hint("linear-backward")  # shows the next of four hints
+# hint("input-gradient")
 
 # %% [markdown]
 # ## Summary

@@ -28,7 +28,7 @@ from mha_numpy import (
     multi_head_attention_decode,
     multi_head_attention_forward,
 )
-from mha_numpy.check import compare, gradcheck
+from mha_numpy.check import compare
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.draw import (
@@ -39,6 +39,7 @@ from mha_numpy.draw import (
     shape_film,
     sharing_map,
 )
+from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
@@ -485,52 +486,36 @@ line_chart(
 #
 # Write attention with shared keys and values, without a copy of either: view the queries in groups,
 # (B, H_kv, G, T_q, d), and let broadcasting do the rest; give the result its H heads back at the
-# end. Then the heart of backward: sum the gradients of each group. The last check uses both: your
-# sum as backward of your forward.
+# end. Then the heart of backward: sum the gradients of each group. Before it compares numbers, the
+# check changes one key/value head: no other group may move. Your sum is also held against
+# numeric differentiation of the sharing.
+#
+# More of this kind in `mha-numpy exercises`: `grouped-backward`; `decode-step`, one more token with a KV
+# cache; and `museum-repeat`, a bug that shipped.
 
 
 # %% tags=["exercise"]
 def my_grouped_attention(q, k, v):
-    """Heads (B, H, T_q, d_v) of q (B, H, T_q, d_k), k (B, H_kv, T_k, d_k), v (B, H_kv, T_k, d_v)."""
+    """q (B, H, T_q, d_k), k (B, H_kv, T_k, d_k), v (B, H_kv, T_k, d_v) -> heads (B, H, T_q, d_v).
+
+    Query head h reads key/value head h // (H // H_kv). Nothing is hidden. Large scores must not
+    overflow.
+    """
     ...  # your code
 
 
 def my_sum_over_group(d_per_query_head, num_kv_heads):
-    """(B, H, T_k, d) -> (B, H_kv, T_k, d): the sum over each group of neighbours."""
+    """(B, H, T, d) -> (B, H_kv, T, d): the sum over each group of neighbours; H_kv divides H."""
     ...  # your code
 
 
 # %% tags=["check"]
-def backward_by_your_sum(d_out, q, k, v):
-    """Multi-head backward on repeated heads, then your sum."""
-    G = q.shape[1] // k.shape[1]
-    repeated = attention_forward(q, k.repeat(G, axis=1), v.repeat(G, axis=1))[1]
-    d_q, d_k, d_v = attention_backward(d_out, repeated)[:3]
-    return d_q, my_sum_over_group(d_k, k.shape[1]), my_sum_over_group(d_v, k.shape[1])
+check("grouped-attention", my_grouped_attention)
+check("sum-over-group", my_sum_over_group)
 
-
-rng = np.random.default_rng(100)
-shapes = {"q": (2, 12, 5, 6), "k": (2, 3, 7, 6), "v": (2, 3, 7, 8)}  # G = 4
-inputs = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-per_head = rng.normal(size=(2, 12, 7, 6))
-expected = {
-    "heads": attention_forward(**inputs)[0],
-    "sum": np.stack([per_head[:, 4 * g : 4 * g + 4].sum(axis=1) for g in range(3)], axis=1),
-}
-for array in (*inputs.values(), per_head):
-    array.setflags(write=False)
-actual = {"heads": my_grouped_attention(*inputs.values()), "sum": my_sum_over_group(per_head, 3)}
-report = compare(actual, expected, tolerance=1e-12)
-display(report)
-for row in report.rows:
-    yours, wanted = actual[row.name], expected[row.name]
-    if not row.passed and row.shape == wanted.shape:  # the head that is furthest off
-        off = yours - wanted
-        b, h = np.unravel_index(np.abs(off).max(axis=(2, 3)).argmax(), off.shape[:2])
-        pairs = {"expected": wanted[b, h], "yours": yours[b, h], "yours - expected": off[b, h]}
-        display(matrices(pairs, title=f"{row.name}, sequence {b}, head {h}"))
-if report:
-    display(gradcheck(my_grouped_attention, backward_by_your_sum, list(inputs.values())))
+# %% tags=["hint"]
+# hint("grouped-attention")  # shows the next of four hints
+# hint("sum-over-group")
 
 # %% [markdown]
 # ## Summary

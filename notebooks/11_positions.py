@@ -29,10 +29,11 @@ from mha_numpy import (
     rope_forward,
     sinusoidal_positions,
 )
-from mha_numpy.check import compare, gradcheck
+from mha_numpy.check import gradcheck
 from mha_numpy.core import KVCache, MultiHeadParams
 from mha_numpy.cost import CONFIGURATIONS
 from mha_numpy.draw import line_chart, matrices, weights_by_head
+from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.trace import trace
 from mha_numpy.walk import embed, tokenize
@@ -595,51 +596,36 @@ causal.attention.weights[0].argmax(axis=-1)  # (H, T): the key with most weight
 # %% [markdown]
 # ## Exercise: rotate, and rotate back
 #
-# Write RoPE in the *halves* layout: feature i forms a pair with feature i + d/2, and pair i turns
-# by `position * base ** (-2 * i / d)`. Positions are given and need not be 0, 1, 2, ... The check
-# compares both with the library, then runs a gradient check on your pair.
+# Write RoPE in the *halves* layout, and its backward. Positions are given and need not be 0, 1, 2, ... For
+# both the check asks first whether every pair keeps its length, then for the numbers; the backward it also
+# holds against numeric differentiation.
+#
+# More of this kind in `mha-numpy exercises`: `museum-cached-mask`, a bug that shipped, got the positions wrong once
+# there was a KV cache.
 
 
 # %% tags=["exercise"]
 def my_rope(x, positions, base):
-    """(B, H, T, d), (T,) -> (B, H, T, d): each pair turned by its angle."""
+    """(B, H, T, d), positions (T,), a float -> (B, H, T, d): each pair turned by its angle.
+
+    Features i and i + d/2 form pair i, for i from 0 to d/2 - 1; at position p it turns by
+    p * base ** (-2 * i / d).
+    """
     ...  # your code
 
 
 def my_rope_backward(d_out, positions, base):
-    """(B, H, T, d), (T,) -> (B, H, T, d): d_x."""
+    """(B, H, T, d), positions (T,), a float -> d_x (B, H, T, d)."""
     ...  # your code
 
 
 # %% tags=["check"]
-x, d_out = np.random.default_rng(0).normal(size=(2, 2, 3, 5, 8))  # B=2, H=3, T=5, d=8
-positions = np.array([3, 0, 7, 12, 1])
-right, cache = rope_forward(x, positions=positions, base=100.0)
-expected = {"out": right, "d_x": rope_backward(d_out, cache).d_x}
-for array in (x, d_out, positions):
-    array.setflags(write=False)
-actual = {"out": my_rope(x, positions, 100.0), "d_x": my_rope_backward(d_out, positions, 100.0)}
-report = compare(actual, expected, tolerance=1e-12)
-display(report)
+check("rope", my_rope)
+check("rope-backward", my_rope_backward)
 
-
-def your_forward(x):
-    return my_rope(x, positions, 100.0)
-
-
-def your_backward(d_out, x):
-    return (my_rope_backward(d_out, positions, 100.0),)
-
-
-if report:
-    display(gradcheck(your_forward, your_backward, {"x": x}))
-for row in report.rows:
-    yours, wanted = actual[row.name], expected[row.name]
-    if not row.passed and row.shape == wanted.shape:  # the head that is furthest off
-        off = yours - wanted
-        b, h = np.unravel_index(np.abs(off).max(axis=(2, 3)).argmax(), off.shape[:2])
-        pairs = {"expected": wanted[b, h], "yours": yours[b, h], "yours - expected": off[b, h]}
-        display(matrices(pairs, title=f"{row.name}, sequence {b}, head {h}"))
+# %% tags=["hint"]
+# hint("rope")  # shows the next of four hints
+# hint("rope-backward")
 
 # %% [markdown]
 # ## Summary

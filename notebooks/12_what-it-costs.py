@@ -23,11 +23,11 @@ from time import perf_counter
 
 import numpy as np
 
-from mha_numpy import attention_backward, attention_forward, softmax_forward, split_heads
-from mha_numpy.check import compare, gradcheck
+from mha_numpy import attention_forward, softmax_forward, split_heads
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters
-from mha_numpy.draw import bar_chart, kernel_blocks, line_chart, matrices
+from mha_numpy.draw import bar_chart, kernel_blocks, line_chart
+from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 from mha_numpy.trace import trace
@@ -559,44 +559,28 @@ if find_spec("numba") is not None:
 #
 # ## Exercise: attention in blocks
 #
-# Write attention for one head, taking `block` keys at a time. Never make an array with T_k columns.
-# The last block may be shorter. The check compares with `attention_forward` for several block
-# sizes, with large scores among them; then it differentiates *your* forward numerically and
-# compares with the library's backward.
+# Write attention for one head, taking `block` keys at a time. Never make an array with T_k columns
+# of scores. Among the check's inputs are a last block that is shorter, and scores in the thousands.
+#
+# More of this kind in `mha-numpy exercises`: `cost-table`, the counts of this notebook as a function;
+# `decode-step`; and `backward-from-lse`, the way back without stored weights.
 
 
 # %% tags=["exercise"]
 def my_online_attention(q, k, v, block):
-    """(T_q, d_k), (T_k, d_k), (T_k, d_v) -> (T_q, d_v): softmax(q k^T / sqrt(d_k)) v."""
+    """q (T_q, d_k), k (T_k, d_k), v (T_k, d_v) -> (T_q, d_v): softmax(q k^T / sqrt(d_k)) v.
+
+    The last block is shorter where `block` does not divide T_k. Nothing is hidden. Large scores
+    must not overflow, in whichever block they stand.
+    """
     ...  # your code
 
 
 # %% tags=["check"]
-rng = np.random.default_rng(3)
-q, k, v = rng.normal(size=(5, 4)), rng.normal(size=(7, 4)), rng.normal(size=(7, 3))
-large = 500 * q
-sizes = {"block=1": 1, "block=3": 3, "block=7": 7}
-expected = dict.fromkeys(sizes, attention_forward(q, k, v)[0])
-expected["large scores"] = attention_forward(large, k, v)[0]
-for array in (q, k, v, large):
-    array.setflags(write=False)
-actual = {name: my_online_attention(q, k, v, block) for name, block in sizes.items()}
-actual["large scores"] = my_online_attention(large, k, v, 2)
-report = compare(actual, expected, tolerance=1e-12)
-display(report)
+check("online-attention", my_online_attention)
 
-
-def library_backward(d_out, q, k, v):
-    return attention_backward(d_out, attention_forward(q, k, v)[1])[:3]
-
-
-if report:
-    inputs = {"q": q, "k": k, "v": v}
-    display(gradcheck(lambda q, k, v: my_online_attention(q, k, v, 3), library_backward, inputs))
-for name in [row.name for row in report.rows if not row.passed][:1]:
-    a, b = expected[name], actual[name]
-    if np.shape(b) == a.shape:
-        display(matrices({"expected": a, "yours": b, "yours - expected": b - a}, title=name))
+# %% tags=["hint"]
+# hint("online-attention")  # shows the next of four hints
 
 # %% [markdown]
 # ## Summary

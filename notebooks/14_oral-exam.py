@@ -19,7 +19,6 @@ import numpy as np
 
 from mha_numpy import (
     MultiHeadParams,
-    attention_backward,
     attention_forward,
     causal_mask,
     merge_heads,
@@ -29,9 +28,10 @@ from mha_numpy import (
     softmax_forward,
     split_heads,
 )
-from mha_numpy.check import compare, gradcheck
+from mha_numpy.check import compare
 from mha_numpy.cost import CONFIGURATIONS, count_flops, kv_cache_bytes
 from mha_numpy.draw import bar_chart, matrices, sharing_map, weights_by_head
+from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 
@@ -535,39 +535,25 @@ softmax_forward(scores - 1e9)[0], softmax_forward(scores, mask=nothing)[0]
 # A practical one, as at the end of a real exam. Multiply head h by a gate $g_h$, all gates 1. The
 # gradient of the gates tells how the loss reacts when a head is weakened: Michel et al. use its
 # size as the head's importance. Derive it: `gated = heads * gate[:, None, None]`, so the gate of
-# shape (H,) is broadcast over B, T_q and d_v.
+# shape (H,) is broadcast over B, T_q and d_v. The check compares numbers, and then differentiates
+# this line numerically.
+#
+# More of this kind in `mha-numpy exercises`: `head-importance`, the size itself; the whole museum (`museum-split` and
+# eleven more), code with bugs that shipped; and at the end `break-my-attention`: write tests that
+# catch every mistake.
 
 
 # %% tags=["exercise"]
 def my_d_head_gate(d_gated, heads):
-    """(B, H, T_q, d_v), (B, H, T_q, d_v) -> (H,): the gradient of the gates."""
+    """d_gated, heads (B, H, T_q, d_v) -> (H,): the gradient of the gates, one for each head."""
     ...  # your code
 
 
 # %% tags=["check"]
-rng = np.random.default_rng(1)
-shapes = {"q": (2, 3, 4, 5), "k": (2, 3, 6, 5), "v": (2, 3, 6, 7)}
-arrays = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-gate, d_gated = np.ones(3), rng.normal(size=(2, 3, 4, 7))
-_, cache = attention_forward(**arrays, head_gate=gate)
-expected = attention_backward(d_gated, cache).d_head_gate
-for array in (d_gated, cache.heads):
-    array.setflags(write=False)
-answer = my_d_head_gate(d_gated, cache.heads)
-report = compare(answer, expected, name="d_head_gate", tolerance=1e-12)
-display(report)
+check("head-gates", my_d_head_gate)
 
-
-def gated_forward(head_gate):
-    return attention_forward(**arrays, head_gate=head_gate)
-
-
-def gated_backward(d_out, cache):
-    return (my_d_head_gate(d_out, cache.heads),)
-
-
-if report:
-    display(gradcheck(gated_forward, gated_backward, {"head_gate": gate}))
+# %% tags=["hint"]
+# hint("head-gates")  # shows the next of four hints
 
 # %% [markdown]
 # ## Summary

@@ -133,13 +133,18 @@ def agrees(actual: Any, expected: Any, *, tolerance: float | None = None) -> boo
     >>> agrees((np.ones(2), np.zeros(3)), {"d_x": np.ones(2), "d_b": np.zeros(3)})
     True
     """
+    return all(agreeing(actual, expected, tolerance=tolerance))
+
+
+def agreeing(actual: Any, expected: Any, *, tolerance: float | None = None) -> Iterator[bool]:
+    """Yield for each array, in the order of the expected ones, whether it is as expected."""
     arrays = [np.asarray(leaf) for leaf in leaves(expected).values() if leaf is not None]
     largest = max(largest_of(array) for array in arrays)
-    return not any(
-        _misfit(one, other)[0]
-        or differing(np.asarray(one), np.asarray(other), largest, tolerance).any()
-        for _, one, other in matched(actual, expected, ROOT)
-    )
+    for _, one, other in matched(actual, expected):
+        is_fit = not _misfit(one, other)[0]
+        yield bool(
+            is_fit and not differing(np.asarray(one), np.asarray(other), largest, tolerance).any()
+        )
 
 
 def _check_expected(path: str, leaf: Any) -> Array:
@@ -223,7 +228,7 @@ def _misfit(actual: Any, expected: Any) -> tuple[str, str]:
     is_number = isinstance(actual, NUMBERS) and expected.ndim == 0
     if not (_is_array(actual) or is_number):
         wanted = f"an array {expected.shape} of {expected.dtype}"
-        hint = ": np.array(x) makes one" if isinstance(actual, (list, tuple)) else ""
+        hint = ": np.array(x) makes one" if _could_be_array(actual, expected) else ""
         return "type", f"expected {wanted}; got {_told(actual)}{hint}"
     actual = np.asarray(actual)
     if actual.dtype.kind != expected.dtype.kind:
@@ -236,6 +241,14 @@ def _misfit(actual: Any, expected: Any) -> tuple[str, str]:
             hint = ": as many numbers, other axes"
         return "shape", f"expected shape {expected.shape}; got {actual.shape}{hint}"
     return "", ""
+
+
+def _could_be_array(actual: Any, expected: Array) -> bool:
+    """Return whether a list holds the numbers of an array."""
+    try:
+        return isinstance(actual, (list, tuple)) and np.shape(actual) == expected.shape
+    except ValueError:  # of several lengths
+        return False
 
 
 def _difference(
@@ -256,7 +269,8 @@ def _where(actual: Array, expected: Array, differs: Array) -> str:
     worst = np.unravel_index(error.argmax(), error.shape)
     at = f" at {[int(i) for i in worst]}" if worst else ""
     got, wanted = two_numbers(actual[worst], expected[worst])
-    many = f"{differs.sum()} of {differs.size} numbers differ, most{at}: {got}, expected {wanted}"
+    many = f"{differs.sum()} of {differs.size} numbers differ, most{at}: " * (differs.size > 1)
+    many += f"{got}, expected {wanted}"
     more = _narrower(actual, expected) or find_pattern(actual, expected)
     return many + (f"; {more}" if more else "")
 

@@ -41,7 +41,7 @@ def distances(actual: Array, expected: Array) -> Array:
 
 def two_numbers(one: Any, other: Any) -> tuple[str, str]:
     """Return two numbers with as many digits as tell them apart, at least four."""
-    if isinstance(one, (bool, np.bool_)):
+    if isinstance(one, (bool, np.bool_, int, np.integer)):
         return str(one), str(other)
     for digits in (4, 8, 17):
         texts = f"{one:.{digits}g}", f"{other:.{digits}g}"

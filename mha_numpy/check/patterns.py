@@ -33,7 +33,7 @@ def find_pattern(actual: Array, expected: Array) -> str:
     >>> find_pattern(expected[:, ::-1], expected)
     'what was expected, with the indices of axis 1 in the order [2, 1, 0]'
     >>> find_pattern(expected + [[1.0], [2.0]], expected)
-    'off by one number for each index of axis 0'
+    'each index of axis 0 is off by a number of its own'
     """
     if actual.dtype.kind not in "fc":
         return _where_alone(actual, expected)
@@ -99,7 +99,7 @@ def _own_factor(actual: Array, expected: Array) -> str:
     """Say that each index of some axes has a factor of its own."""
     for kept, summed in _axes(actual.shape):
         if _agree(actual, _factors(actual, expected, summed) * expected):
-            return f"off by a factor for each index of {kept}"
+            return f"each index of {kept} has a factor of its own"
     return ""
 
 
@@ -108,7 +108,7 @@ def _own_distance(actual: Array, expected: Array) -> str:
     off = actual - expected
     for kept, summed in _axes(actual.shape):
         if _agree(off, np.broadcast_to(off.mean(axis=summed, keepdims=True), off.shape)):
-            return f"off by one number for each index of {kept}"
+            return f"each index of {kept} is off by a number of its own"
     return ""
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from mha_numpy.check import agrees
 from mha_numpy.check.trees import leaves, replaced
 from mha_numpy.exercises.stages import Evidence, Stage
-from mha_numpy.mistakes import BANK, diagnose
+from mha_numpy.mistakes import BANK, Diagnosis, diagnose
 from mha_numpy.mistakes.diagnose import TOLERANCE
 
 IN_PLACE, ACCUMULATES = "an input changed in place", "results accumulate between calls"
@@ -22,11 +22,17 @@ class Causes(NamedTuple):
 
 
 def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
-    """Name the mistakes that give just these answers, or say that no known one does."""
+    """Name the mistakes that give just these answers, or say that no known one does.
+
+    A bug of the museum is not given away: the hints do that.
+    """
     failed = {stage.name for stage in stages if stage.passed is False}
     manner = _manner(evidence, failed)
     found = diagnose(evidence.exercise.piece, evidence.answers)
     remarks = _where(evidence, stages)
+    its_bug = frozenset({evidence.exercise.hints.mistake})
+    if evidence.exercise.is_museum and found.causes[:1] == (its_bug,):
+        return Causes(found.causes[0], remarks | {"the bug": "is still there"})
     if manner:
         remarks["likely cause"] = BANK[manner].verdict
     if found.causes:
@@ -34,7 +40,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         remarks["and besides" if manner else "likely cause"] = first
         if others:
             remarks["or else"] = "; ".join(others[:MOST])
-        remarks["evidence"] = _evidence(evidence, len(found.causes[0]))
+        remarks["evidence"] = _evidence(evidence, found)
     elif not manner and failed & {"finite", "invariants", "values", "gradients"}:
         remarks["no known mistake"] = (
             f"none of those known for {evidence.exercise.function_name}, nor two of them together, "
@@ -68,13 +74,16 @@ def _told(cause: frozenset[str]) -> str:
     return ", and ".join(BANK[name].verdict for name in sorted(cause))
 
 
-def _evidence(evidence: Evidence, mistakes: int) -> str:
+def _evidence(evidence: Evidence, found: Diagnosis) -> str:
     """Say what speaks for a cause."""
+    which = "this mistake gives" if len(found.causes[0]) == 1 else "these two give together"
+    if found.is_partial:
+        return f"what is wrong is just what {which}; the other arrays are right"
     answered = [answer for answer in evidence.answers if answer is not None]
     arrays = sum(len(leaves(answer)) for answer in answered)
     what = "the array is" if arrays == 1 else f"all {arrays} arrays are"
-    which = "this mistake gives" if mistakes == 1 else "these two give together"
-    where = "" if len(answered) == len(evidence.probes) else f" on {len(answered)} inputs that ran"
+    inputs = "the input" if len(answered) == 1 else f"the {len(answered)} inputs"
+    where = "" if len(answered) == len(evidence.probes) else f", on {inputs} where it ran"
     return f"{what} just what {which}{where}"
 
 

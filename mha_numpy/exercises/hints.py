@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from mha_numpy.check.compare import matched
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.verdict import Difference, find_difference, paragraph
-from mha_numpy.mistakes import BANK, PIECES, fingerprints, right_answers
+from mha_numpy.mistakes import BANK, PIECES, Mistake, fingerprints, right_answers
+from mha_numpy.tables import Table
 
 COUNT = 4
 MADE = ("right", "with this mistake")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hint:
     """One of the four hints, the third with a picture."""
 
@@ -22,14 +23,17 @@ class Hint:
     difference: Difference | None = None
 
     @property
-    def sections(self) -> list[str]:
-        """What is printed."""
-        return [str(self)]
+    def sections(self) -> list[Table | str]:
+        """What is printed: the text, and in numbers what the picture shows."""
+        return [str(self), self.difference.table()] if self.difference else [str(self)]
 
     @property
     def title(self) -> str:
         """Which hint it is."""
         return f"{self.exercise.id}, hint {self.number} of {COUNT}: "
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         return self.title + self.text
@@ -66,15 +70,24 @@ keepdims=True))
         return Hint(exercise, number, hints.where)
     if number == 2:
         return Hint(exercise, number, hints.question)
-    own = [name for name in mistakes if name in BANK]
+    own = [BANK[name] for name in mistakes if name in BANK]
     if number == 3:
-        name = own[0] if own else hints.mistake
-        whose = "what many do here"
-        if own or exercise.is_museum:
-            whose = "what your last answer shows" if own else "the bug here"
-        return Hint(exercise, number, f"{whose}: {BANK[name].verdict}.", _picture(exercise, name))
-    mended = [f"{BANK[name].fix}." for name in own]
-    return Hint(exercise, number, " ".join([*mended, hints.fix]) if own else hints.fix)
+        shown = own or [BANK[hints.mistake]]
+        text = ", and ".join(mistake.verdict for mistake in shown)
+        return Hint(
+            exercise, number, f"{_whose(exercise, own)}: {text}.", _picture(exercise, shown[0].name)
+        )
+    mended = [f"{mistake.fix} (for: {mistake.verdict})" for mistake in own]
+    return Hint(exercise, number, "\n".join([*mended, hints.fix]))
+
+
+def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
+    """Say where the mistake of the third hint comes from."""
+    if own and not exercise.is_museum:
+        return "what your last answer shows"
+    if exercise.asks_for_tests:
+        return "a mistake that many tests do not see"
+    return "the bug here" if exercise.is_museum else "what many do here"
 
 
 def _picture(exercise: Exercise, mistake: str) -> Difference | None:

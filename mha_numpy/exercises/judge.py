@@ -7,6 +7,7 @@ from mha_numpy.check.compare import matched
 from mha_numpy.exercises.causes import explain
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.invariants import REACTIONS
+from mha_numpy.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.exercises.judge_tests import judge_tests
 from mha_numpy.exercises.sandbox import LIMITS, Limits, run_calls
 from mha_numpy.exercises.stages import Evidence, examine
@@ -48,6 +49,8 @@ def judge(
     run = run_calls(get_function, inputs, limits)
     evidence = Evidence(exercise, run)
     stages = examine(evidence)
+    if exercise.piece == FRUGAL and all(stage.passed for stage in stages):
+        stages.append(judge_memory(get_function, limits))
     if evidence.is_unwritten or all(stage.passed for stage in stages):
         return Verdict(exercise, stages, {}, frozenset(), None, run.printed)
     mistakes, remarks = explain(evidence, stages)

@@ -1,12 +1,13 @@
 """judge_tests: score a student's tests by how many of the known mistakes they catch."""
 
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.sandbox import LIMITS, Call, Limits, run_calls
 from mha_numpy.exercises.stages import Stage
-from mha_numpy.exercises.verdict import Verdict
+from mha_numpy.exercises.verdict import UNWRITTEN, Verdict
 from mha_numpy.mistakes import BANK, fingerprints, make
 
 ENOUGH = 0.9  # of the mistakes
@@ -39,23 +40,24 @@ def judge_tests(
     first, others = calls[0], calls[1:]
     if first.answer is ...:
         return Verdict(
-            exercise, [Stage("runs", False, "not written yet")], {}, frozenset(), None, run.printed
+            exercise, [Stage("runs", False, UNWRITTEN)], {}, frozenset(), None, run.printed
         )
     slipped = [name for name, call in zip(mistakes, others, strict=True) if not call.error]
     caught, count = len(mistakes) - len(slipped), len(mistakes)
     accepts = not first.error
+    is_counted = accepts and not run.ended
     stages = [
         Stage("runs", not run.ended, run.ended or f"{len(run.calls)} times"),
-        Stage("accepts a right function", accepts, first.error),
+        Stage("accepts a right function", accepts if run.calls else None, first.error),
         Stage(
             "catches mistakes",
-            caught >= ENOUGH * count if accepts and not run.ended else None,
-            f"{caught} of {count}" if accepts and not run.ended else "",
+            caught >= ENOUGH * count if is_counted else None,
+            f"{caught} of {count}; {ceil(ENOUGH * count)} are asked for" if is_counted else "",
         ),
     ]
     remarks = {}
     if slipped and stages[-1].passed is not None:
         told = [BANK[name].verdict for name in slipped[:TOLD]]
         more = [f"and {len(slipped) - TOLD} more"] if len(slipped) > TOLD else []
-        remarks["slipped through"] = "; ".join([*told, *more])
+        remarks["slipped through"] = "".join(f"\n- {line}" for line in [*told, *more])
     return Verdict(exercise, stages, remarks, frozenset(), None, run.printed)

@@ -8,6 +8,8 @@ from pathlib import Path
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.verdict import Verdict
 
+ON_MISTAKES = 3  # the first hint that is about the student's own mistake
+
 
 @dataclass
 class Record:
@@ -48,9 +50,11 @@ class Records:
         """Note a check."""
         if verdict.is_unwritten:
             return
-        record = self[verdict.exercise.id]
+        record, mistakes = self[verdict.exercise.id], sorted(verdict.mistakes)
+        if mistakes != record.mistakes:
+            record.hints = min(record.hints, ON_MISTAKES - 1)  # there is something new to say
         record.passed, record.checks = verdict.passed, record.checks + 1
-        record.mistakes = sorted(verdict.mistakes)
+        record.mistakes = mistakes
         self._save()
 
     def next_hint(self, exercise_id: str, most: int) -> int:

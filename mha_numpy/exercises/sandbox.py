@@ -30,8 +30,9 @@ from mha_numpy.check.trees import children, leaves
 from mha_numpy.core.checks import check_count, check_number
 from mha_numpy.core.dtypes import Array
 from mha_numpy.cost.report import in_bytes
-from mha_numpy.errors import describe
+from mha_numpy.errors import ConfigError, describe
 
+DAY = 86_400  # seconds; timers hold little more
 CHUNK = 2**16  # bytes: what a pipe holds
 HEADER = 8  # bytes that tell a message's length
 DEEPEST = 50  # lists in lists of an answer
@@ -114,7 +115,7 @@ def run_calls(
     Raises
     ------
     ConfigError
-        A limit makes no sense.
+        A limit makes no sense, or is longer than a day.
 
     Notes
     -----
@@ -133,7 +134,8 @@ def run_calls(
     >>> run_calls(lambda: mine, [{"x": np.array([1.0, 3.0])}]).calls[0][:3]
     (array([0.25, 0.75]), '', ('x',))
     """
-    check_number("limits.seconds", limits.seconds, positive=True)
+    if check_number("limits.seconds", limits.seconds, positive=True) > DAY:
+        raise ConfigError(f"limits.seconds: expected {DAY} (a day) or less; got {limits.seconds}")
     check_count("limits.memory", limits.memory)
     check_count("limits.output", limits.output, least=0)
     heard = _Heard(len(inputs), limits)

@@ -17,6 +17,7 @@ from mha_numpy.exercises.slopes import SLOPES
 from mha_numpy.mistakes import PIECES, right_answers
 from mha_numpy.mistakes.diagnose import TOLERANCE
 
+LONGEST = 160  # characters of an error
 MISSED = 1e-9  # of the largest number: what an invariant may be off by rounding
 
 
@@ -24,7 +25,7 @@ class Stage(NamedTuple):
     """One question about the answers."""
 
     name: str
-    passed: bool | None  # None: not reached
+    passed: bool | None  # None: not asked, or not of all answers
     finding: str
     probe: int | None = None  # on which it fails; None where that is not to be said
 
@@ -70,6 +71,12 @@ class Evidence:
             for row in () if compared is None else compared.rows:
                 yield number, row
 
+    def placed(self, stage: Stage) -> Stage:
+        """Return a stage whose finding says on which input it fails, where there are several."""
+        if stage.probe is None or len(self.probes) == 1:
+            return stage
+        return stage._replace(finding=f"{stage.finding} (input {stage.probe + 1})")
+
     def arrays(self, number: int, call: Call) -> Arrays | None:
         """Return what a call returned by the expected names, if all shapes are right."""
         compared = compare(call.answer, self.expected[number], tolerance=TOLERANCE)
@@ -83,7 +90,8 @@ class Evidence:
 def examine(evidence: Evidence) -> list[Stage]:
     """Return all stages of a check, in order."""
     answers = ((name, question(evidence)) for name, question in STAGES.items())
-    return [Stage(name, *answer) for name, answer in answers if answer is not None]
+    stages = [Stage(name, *answer) for name, answer in answers if answer is not None]
+    return [evidence.placed(stage) for stage in stages]
 
 
 # passed, finding, probe as in a Stage; or None: there is no such question here
@@ -93,10 +101,11 @@ Answer = tuple[bool | None, str] | tuple[bool, str, int] | None
 def _runs(evidence: Evidence) -> Answer:
     """Ask whether every call came back."""
     if evidence.is_unwritten:
-        return False, "not written yet"
+        is_none = any(call.answer is None for call in evidence.first)
+        return False, "not written yet" + ", or its `return` is missing" * is_none
     for number, call in enumerate(evidence.first):
         if call.error:
-            return False, call.error, number
+            return False, _cut(call.error), number
     if evidence.run.ended:
         return False, evidence.run.ended
     errors = [call.error for call in (*evidence.second, *evidence.reacted) if call.error]
@@ -106,17 +115,46 @@ def _runs(evidence: Evidence) -> Answer:
     return True, f"on {count} inputs" if count > 1 else "on 1 input"
 
 
+def _cut(error: str) -> str:
+    """Return an error in at most LONGEST characters, with the place at its end."""
+    text, _, place = error.rpartition(" (line ")
+    if len(error) <= LONGEST or not text:
+        return error[:LONGEST]
+    return f"{text[: LONGEST - len(place)]} ... (line {place}"
+
+
 def _of_kind(kind: str, later: set[str], good: str) -> Callable[[Evidence], Answer]:
     """Ask for one kind of trouble; it is reached where an array has none or a later one."""
 
     def question(evidence: Evidence) -> Answer:
-        for number, row in evidence.rows:
-            if row.trouble == kind:
-                return False, f"{row.name}: {row.finding}", number
-        is_reached = any(row.trouble in later for _, row in evidence.rows)
-        return (True, good) if is_reached else (None, "")
+        troubles = [(n, row) for n, row in evidence.rows if row.trouble == kind]
+        if troubles:
+            number, first = troubles[0]
+            names = dict.fromkeys(row.name for n, row in troubles if n == number)
+            also = [name for name in names if name != first.name]
+            more = f" (and {', '.join(also)})" if also else ""
+            return False, f"{first.name}{more}: {first.finding}", number
+        reached = sum(row.trouble in later for _, row in evidence.rows)
+        count = sum(len(leaves(expected)) for expected in evidence.expected)
+        if reached < count:
+            return None, f"of {reached} of {count} arrays: {good or 'yes'}" if reached else ""
+        return True, good
 
     return question
+
+
+def _types(evidence: Evidence) -> Answer:
+    """Ask for arrays of the right kind, and no narrower than the inputs."""
+    answer = _of_kind("type", {"", "shape", "finite", "values"}, "")(evidence)
+    if answer is None or answer[0] is False:
+        return answer
+    for number, call in enumerate(evidence.first):
+        for name, actual, expected in matched(call.answer, evidence.expected[number]):
+            mine, theirs = (getattr(array, "dtype", None) for array in (actual, expected))
+            if mine and theirs and mine.kind == "f" and mine.itemsize < theirs.itemsize:
+                name = name if name != "result" else evidence.name
+                return False, f"{name}: expected {theirs}; got {mine}", number
+    return answer
 
 
 def _left_alone(evidence: Evidence) -> Answer:
@@ -157,11 +195,12 @@ def _as_arrays(answer: Any) -> Any:
 
 def _holds(evidence: Evidence) -> Answer:
     """Ask what every right answer keeps, without knowing the right numbers."""
-    piece, asked = evidence.exercise.piece, 0
+    piece, asked, is_whole = evidence.exercise.piece, 0, True
     for invariant in INVARIANTS.get(piece, []):
         for number, call in enumerate(evidence.first):
             arrays = evidence.arrays(number, call)
             if arrays is None:
+                is_whole = False
                 continue
             asked += 1
             missed = _missed(invariant.off(evidence.probes[number], arrays), arrays)
@@ -181,7 +220,7 @@ def _holds(evidence: Evidence) -> Answer:
         return None
     told = [invariant.told for invariant in INVARIANTS.get(piece, [])]
     told += [reaction.told for reaction in REACTIONS.get(piece, [])]
-    return (True, "; ".join(told)) if asked else (None, "")
+    return (True, "; ".join(told)) if asked and is_whole else (None, "")
 
 
 def _missed(off: Array, arrays: Arrays) -> str:
@@ -211,7 +250,8 @@ def _differentiates(evidence: Evidence) -> Answer:
     )  # fmt: skip
     for row in report.rows:
         if not row.passed:
-            at = row.worst if isinstance(row.worst, str) else f"at {list(row.worst)}"
+            is_direction = isinstance(row.worst, str)
+            at = "along a random direction" if is_direction else f"at {list(row.worst)}"
             numbers = f"{row.analytic:.6g}; numeric differentiation says {row.numeric:.6g}"
             return False, f"d_{row.name} {at}: {numbers}", 0
     return True, f"numeric differentiation agrees to {report.max_error:.0e}"
@@ -226,7 +266,7 @@ def _like(value: Any, gradients: Iterator[Array]) -> Any:
 
 STAGES: dict[str, Callable[[Evidence], Answer]] = {
     "runs": _runs,
-    "type and dtype": _of_kind("type", {"", "shape", "finite", "values"}, ""),
+    "type and dtype": _types,
     "shape": _of_kind("shape", {"", "finite", "values"}, ""),
     "finite": _of_kind("finite", {"", "values"}, ""),
     "inputs left alone": _left_alone,

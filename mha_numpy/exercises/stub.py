@@ -81,11 +81,12 @@ function takes and returns; nothing but NumPy is needed.
     mha-numpy exercises .              the list, with your progress
     pytest                             all of them, as tests (pip install pytest)
 
-A check runs your function in a process of its own, on several inputs whose sizes all differ, and
-says in order: whether it runs; type and dtype; shape; NaN; whether it changed its inputs; whether
-it gives the same twice; what must hold for every right answer; the numbers; and for gradients, what
-numeric differentiation finds. Where your numbers are those of a known mistake, it names the
-mistake.
+A check runs your function in a process of its own, on a few inputs (sizes that all differ, sizes
+that are equal, large numbers, rows that see nothing) in float64, and says in order: whether it
+runs; type and dtype; shape; NaN; whether it changed its inputs; whether it gives the same twice;
+what must hold for every right answer; the numbers; and for gradients, what numeric differentiation
+finds. Where your numbers are those of a known mistake, it names the mistake. The files named museum
+hold code with a bug, for you to find.
 
 | | id | | difficulty | minutes | after |
 |---|---|---|---|---|---|
@@ -107,6 +108,6 @@ FOLDER = Path(__file__).parent
 def test_exercise(id):
     verdict = judge_file(FOLDER, id)
     if verdict.is_unwritten:
-        pytest.skip("not written yet")
+        pytest.skip(verdict.unwritten)
     assert verdict.passed, f"\\n{verdict}"
 '''

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mha_numpy.draw import Picture
 
 
-ROWS, COLUMNS = 6, 6  # of a matrix in text
+ROWS, COLUMNS = 6, 8  # of a matrix in text
+UNWRITTEN = "not written yet"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Difference:
         return matrices(panels, title=self.title)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """The stages of a check, the likely cause, and what to look at; true if all is right."""
 
@@ -66,14 +67,22 @@ class Verdict:
 
     @property
     def is_unwritten(self) -> bool:
-        """Whether the function is still a stub."""
-        return any(stage.finding == "not written yet" for stage in self.stages)
+        """Whether the function is still as it was handed out: a stub, or the museum's."""
+        return bool(self.unwritten)
+
+    @property
+    def unwritten(self) -> str:
+        """In which words the function is still as it was handed out; none if it is not."""
+        if "the bug" in self.remarks:
+            return f"the bug {self.remarks['the bug']}"
+        first = self.stages[0].finding
+        return first if first.startswith(UNWRITTEN) else ""
 
     @property
     def summary(self) -> str:
         """The verdict in a line: the cause where it is known, else the first finding."""
-        if self.passed:
-            return "right"
+        if self.passed or self.is_unwritten:
+            return self.unwritten or "right"
         first = next(stage for stage in self.stages if not stage.passed)
         found = first.finding if first.name == "runs" else f"{first.name}: {first.finding}"
         return self.remarks.get("likely cause", found)
@@ -81,13 +90,13 @@ class Verdict:
     @property
     def title(self) -> str:
         """What the table is called: the exercise and how it stands."""
-        state = "right" if self.passed else "not written yet" if self.is_unwritten else "not right"
+        state = "right" if self.passed else self.unwritten or "not right"
         return f"{self.exercise.id}: {state}"
 
     @property
     def sections(self) -> list[Table | str]:
         """What is printed: the stages as a table, and the remarks."""
-        if self.is_unwritten:
+        if self.unwritten.startswith(UNWRITTEN):
             return [self.title]
         marks = {True: "ok", False: "FAIL", None: "-"}
         rows = [[marks[s.passed], s.name, s.finding] for s in self.stages]
@@ -100,10 +109,14 @@ class Verdict:
     def _told(self) -> dict[str, str]:
         """The remarks, and what the student's code printed."""
         printed = self.printed.strip()
-        return {**self.remarks, "it printed": printed} if printed else self.remarks
+        label = "it printed (every input runs twice)"
+        return {**self.remarks, label: printed} if printed else self.remarks
 
     def __bool__(self) -> bool:
         return self.passed
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         texts = [part if isinstance(part, str) else part.to_text() for part in self.sections]

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
+from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.check import agrees
+from mha_numpy.check.compare import agreeing
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.bank import BANK, Mistake
 from mha_numpy.mistakes.flawed import RIGHT, Made
@@ -22,11 +24,13 @@ class Diagnosis(NamedTuple):
     """What is known about an answer.
 
     ``causes`` are alternatives, each a set of mistakes that gives exactly the answer's arrays; none
-    if no known mistake, nor two of them, does.
+    if no known mistake, nor two of them, does. Where they are partial, the mistake gives exactly
+    those arrays that are wrong, and was not made in the others.
     """
 
     is_right: bool
     causes: tuple[frozenset[str], ...]
+    is_partial: bool = False
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -78,7 +82,13 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     if fits(answers, right, NARROW):
         return Diagnosis(False, (frozenset({"float32 inside"}),))
     pairs = (frozenset(pair) for pair in combinations(fingerprints(piece), 2))
-    return Diagnosis(False, tuple(pair for pair in pairs if _makes(piece, pair, answers)))
+    found = tuple(pair for pair in pairs if _makes(piece, pair, answers))
+    if found:
+        return Diagnosis(False, found)
+    parts = {name: _right_parts(answers, w, right) for name, w in fingerprints(piece).items()}
+    partly = [name for name, count in parts.items() if count is not None]
+    partly.sort(key=lambda name: parts[name] or 0)
+    return Diagnosis(False, tuple(frozenset({name}) for name in partly), is_partial=True)
 
 
 @cache
@@ -104,6 +114,27 @@ def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float =
         answer is None or (other is not None and agrees(answer, other, tolerance=tolerance))
         for answer, other in zip(answers, others, strict=True)
     )
+
+
+def _right_parts(
+    answers: Sequence[Answer], wrong: Sequence[Answer], right: Sequence[Answer]
+) -> int | None:
+    """Count the arrays that are right where a mistake would make them wrong.
+
+    None if an array is neither right nor the mistake's.
+    """
+    kept = 0
+    for answer, made, expected in zip(answers, wrong, right, strict=True):
+        if answer is None:
+            continue
+        is_right = list(agreeing(answer, expected, tolerance=TOLERANCE))
+        of_mistake = [False] * len(is_right)
+        if made is not None:
+            of_mistake = list(agreeing(answer, made, tolerance=TOLERANCE))
+        if len(of_mistake) != len(is_right) or not all(map(or_, is_right, of_mistake)):
+            return None
+        kept += sum(right and not made for right, made in zip(is_right, of_mistake, strict=True))
+    return kept
 
 
 def _try(piece: str, given: Inputs, made: Made) -> Answer:

@@ -23,14 +23,14 @@ PATTERNS = {
     ),
     "a factor for each head": (
         EXPECTED * np.array([1.0, 2.0, 3.0])[:, None, None],
-        "off by a factor for each index of axis 1",
+        "each index of axis 1 has a factor of its own",
     ),
     "a factor for each row": (
         EXPECTED * np.random.default_rng(1).random((2, 3, 4, 1)),
-        "off by a factor for each index of axes 0 to 2",
+        "each index of axes 0 to 2 has a factor of its own",
     ),
     "a bias left out": (
-        EXPECTED - np.array([1.0, 2.0, 3.0, 5.0]), "off by one number for each index of axis 3",
+        EXPECTED - np.array([1.0, 2.0, 3.0, 5.0]), "each index of axis 3 is off by a number of its own",
     ),
     "moved": (EXPECTED.reshape(3, 2, 4, 4).swapaxes(0, 1), "the same numbers, in other places"),
 }  # fmt: skip

@@ -48,7 +48,8 @@ def test_not_written_yet(answer):
     verdict = verdict_on(stub)
     assert verdict.is_unwritten
     assert not verdict
-    assert str(verdict) == "softmax-backward: not written yet"
+    more = ", or its `return` is missing" if answer is None else ""
+    assert str(verdict) == repr(verdict) == f"softmax-backward: not written yet{more}"
 
 
 BROKEN = {

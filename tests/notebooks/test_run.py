@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.notebooks.cells import SOURCES
+from tests.notebooks.cells import SOURCES, tags
 
 LONGEST = 300  # seconds of a cell, to end what hangs
 
@@ -16,6 +16,8 @@ def test_runs_from_a_clean_kernel(source, tmp_path):
     client = NotebookClient(notebook, timeout=LONGEST, resources={"metadata": {"path": tmp_path}})
     client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert outputs
+    (check,) = (cell for cell in notebook.cells if "check" in tags(cell))
+    assert check.outputs
+    assert all("not written yet" in output.data["text/html"] for output in check.outputs)
     assert not [output.text for output in outputs if output.get("name") == "stderr"]
     assert not list(tmp_path.iterdir())

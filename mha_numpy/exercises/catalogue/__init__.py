@@ -79,7 +79,7 @@ EXERCISES: list[Exercise] = [
 
 
 def find_exercise(exercise_id: str) -> Exercise:
-    """Return the exercise of an id.
+    """Return the exercise of an id, of its number, or of a file's name.
 
     Parameters
     ----------
@@ -98,10 +98,16 @@ def find_exercise(exercise_id: str) -> Exercise:
     --------
     >>> find_exercise("softmax-backward").title
     'Back through softmax'
+    >>> find_exercise("4").id, find_exercise("04_softmax.py").id
+    ('softmax', 'softmax')
     """
     by_id = {exercise.id: exercise for exercise in EXERCISES}
-    if exercise_id in by_id:
-        return by_id[exercise_id]
+    asked = str(exercise_id).removesuffix(".py")
+    number, _, name = asked.partition("_") if asked[:1].isdigit() else ("", "", asked)
+    if not name and number.isdecimal() and 1 <= int(number) <= len(EXERCISES):
+        return EXERCISES[int(number) - 1]
+    if name.replace("_", "-") in by_id:
+        return by_id[name.replace("_", "-")]
     close = get_close_matches(str(exercise_id), by_id, n=1, cutoff=0.4)
     meant = f"did you mean {close[0]!r}?" if close else "`mha-numpy exercises` lists them"
     raise ConfigError(f"id: expected the id of an exercise; got {exercise_id!r}; {meant}")

@@ -47,7 +47,7 @@ def _catch_all(attention: Callable[..., Array]) -> None:
 
 @exercise(
     "break-my-attention",
-    title="Write the tests: catch every mistake",
+    title="Write the tests that catch the mistakes",
     difficulty=4,
     minutes=60,
     needs=("masked-attention",),
@@ -71,9 +71,9 @@ def break_my_attention(attention: Callable[..., Array]) -> None:
 
     `attention` will be a right one, and then many that each make one known mistake. Let the right
     one pass. Your score is the number of wrong ones that you catch, by ``assert`` or any other
-    exception; one that fails by itself while you call it is caught as well. Bring numbers of your
-    own: small cases that you know by hand, and properties that hold for all. Do not compare with
-    another implementation.
+    exception (nine of ten are asked for); one that fails by itself while you call it is caught as
+    well. Bring numbers of your own: small cases that you know by hand, and properties that hold for
+    all. Do not compare with another implementation.
 
     It is called as ``attention(q, k, v, mask, softcap)``, takes and returns arrays of float64, and
     is to do this:

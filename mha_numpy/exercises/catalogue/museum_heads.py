@@ -108,7 +108,7 @@ def split_heads(x: Array, num_heads: int) -> Array:
         question="After the mix, where are the numbers of token 0: in one block of memory, or in "
         "one for each head? What does the last reshape lay side by side?",
         mistake="merge without transpose",
-        fix="merged = values.transpose(0, 2, 1, 3).reshape(B, T, num_heads * d)",
+        fix="merged = values.transpose(0, 2, 1, 3).reshape(B, T, -1)",
     ),
     reference=layer.multi_head.reference,
 )
@@ -120,7 +120,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     easy and a model with params to spare learns to undo the damage.
 
     Queries, keys and values are each ``x @ w + b``, with params of their own. Head h takes the h-th
-    block of their columns and returns ``softmax(q k^T / sqrt(d)) v``, where softmax runs over the
+    block of their columns and returns ``softmax(q k^T / sqrt(d_k)) v``, where softmax runs over the
     keys that `mask` lets the query see. The heads, side by side in their order, are ``merged``; the
     output is ``merged @ w_o + b_o``.
 
@@ -128,7 +128,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     ----------
     x : (B, T, D)
     params : MultiHeadParams
-        w_q, w_k, w_v (D, H*d), w_o (H*d, D), b_q, b_k, b_v (H*d,), b_o (D,).
+        w_q, w_k (D, H*d_k), w_v (D, H*d_v), w_o (H*d_v, D); b_q, b_k, b_v, b_o.
     num_heads : int
         H.
     mask : (T, T) bool
@@ -139,18 +139,17 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     out : (B, T, D)
     """
     B, T, _ = x.shape
-    d = params.w_q.shape[1] // num_heads
 
     def project(w: Array, b: Array | None) -> Array:
-        return (x @ w + b).reshape(B, T, num_heads, d).transpose(0, 2, 1, 3)
+        return (x @ w + b).reshape(B, T, num_heads, -1).transpose(0, 2, 1, 3)
 
     q = project(params.w_q, params.b_q)
     k = project(params.w_k, params.b_k)
     v = project(params.w_v, params.b_v)
-    scores = np.where(mask, q @ k.swapaxes(-1, -2) / np.sqrt(d), -np.inf)
+    scores = np.where(mask, q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), -np.inf)
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     values = powers / powers.sum(axis=-1, keepdims=True) @ v
-    merged = values.reshape(B, T, num_heads * d)
+    merged = values.reshape(B, T, -1)
     return merged @ params.w_o + params.b_o
 
 

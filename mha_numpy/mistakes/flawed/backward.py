@@ -177,6 +177,10 @@ def _recompute(scores: Array, lse: Array, mask: Array, made: Made) -> Array:
         mask = ~mask
     if "mask forgotten in backward" in made:
         return np.exp(scores - lse)
+    if "hidden cells recomputed, too" in made:
+        return np.where(np.isneginf(lse), 0.0, np.exp(scores - lse))
+    if "hidden cells made 0 after exp" in made:
+        return np.exp(scores - np.where(np.isneginf(lse), 0.0, lse)) * mask
     if "-inf minus -inf" in made:
         return np.exp(np.where(mask, scores, -np.inf) - lse)
     if "divided by lse" in made:

@@ -45,6 +45,8 @@ def _draw_with_lse(rng: np.random.Generator) -> list[Inputs]:
     q, k = large_scores(rng, (2, 2, 3, 4), (2, 2, 6, 4))
     large = {"q": q, "k": k, "v": rng.normal(size=(2, 2, 6, 3))}
     masks = causal_mask(5, 7), causal_mask(5, 5, first=1), np.ones((3, 6), dtype=bool)
+    masks[2][2, 0] = False  # where the score is far above what the row sees
+    large["q"][..., 2, 0], large["k"][..., 0, 0] = 60, 60
     probes = []
     drawn = [*draw_heads(rng, rect=(2, 3, 3), square=(3, 2, 2)), large]
     for given, mask in zip(drawn, masks, strict=True):

@@ -58,10 +58,10 @@ def _draw_backward(rng: np.random.Generator) -> list[Inputs]:
 def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
     """Draw shared heads, a past of nothing, and large scores where all but D are equal."""
     probes = []
-    for B, T, d, H, H_kv in ((2, 5, 3, 4, 2), (2, 0, 3, 4, 2)):
-        D, past = H * d, (B, H_kv, T, d)
+    for B, T, D, d, H, H_kv in ((2, 5, 10, 3, 4, 2), (2, 0, 12, 3, 4, 2)):
+        past = B, H_kv, T, d
         x, k, v = rng.normal(size=(B, 1, D)), rng.normal(size=past), rng.normal(size=past)
-        params = draw_params(rng, D, D, kv_width=H_kv * d)
+        params = draw_params(rng, D, H * d, kv_width=H_kv * d)
         probes.append({"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": H})
     x, params = opposite_tokens(rng, (4, 1, 16)), opposite_params(draw_params(rng, 16, 16))
     k, v = rng.integers(-40, -30, (4, 4, 4, 4)).astype(float), rng.normal(size=(4, 4, 4, 4))

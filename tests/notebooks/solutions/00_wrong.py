@@ -5,4 +5,4 @@ def my_split_heads(x, num_heads):
 
 def my_merge_heads(heads):
     B, H, T, d = heads.shape
-    return heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)
+    return heads.reshape(B, T, H * d)  # no transpose

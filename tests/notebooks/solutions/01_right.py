@@ -1,5 +1,5 @@
 def my_attention(q, k, v):
     scores = q @ k.T / np.sqrt(q.shape[-1])
-    scores = scores - scores.real.max(axis=-1, keepdims=True)
+    scores = scores - scores.max(axis=-1, keepdims=True)
     powers = np.exp(scores)
     return powers / powers.sum(axis=-1, keepdims=True) @ v

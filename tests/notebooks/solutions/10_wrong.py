@@ -3,7 +3,7 @@ def my_grouped_attention(q, k, v):
     H_kv = k.shape[1]
     in_groups = q.reshape(B, H // H_kv, H_kv, T_q, d)  # the groups tiled
     scores = in_groups @ k[:, None].swapaxes(-1, -2) / np.sqrt(d)
-    powers = np.exp(scores - scores.real.max(axis=-1, keepdims=True))
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     heads = powers / powers.sum(axis=-1, keepdims=True) @ v[:, None]
     return heads.reshape(B, H, T_q, v.shape[-1])
 

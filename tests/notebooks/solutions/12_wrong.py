@@ -4,7 +4,7 @@ def my_online_attention(q, k, v, block):
     for start in range(0, len(k), block):
         scores = q @ k[start : start + block].T / np.sqrt(q.shape[-1])
         before = largest
-        largest = np.maximum(before, scores.real.max(axis=-1, keepdims=True))
+        largest = np.maximum(before, scores.max(axis=-1, keepdims=True))
         factor, powers = np.exp(before - largest), np.exp(scores - largest)
         total = total * factor + powers.sum(axis=-1, keepdims=True)
         head = head + powers @ v[start : start + block]  # not corrected
