@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, strftime
 from typing import Any
 
 from mha_numpy.core.checks import check_count
@@ -172,7 +172,12 @@ def _exercises(options: argparse.Namespace) -> int:
         case ["start"]:
             raise ConfigError("start: expected a folder, such as mha-numpy exercises start mine")
         case [] | [_]:
-            show(overview(Path(*options.words)))
+            folder = Path(*options.words)
+            if not folder.is_dir():
+                raise ConfigError(
+                    f"there is no folder {folder}; `mha-numpy exercises start {folder}`"
+                )
+            show(overview(folder))
         case _:
             raise ConfigError(f"expected a folder; got {' '.join(options.words)}")
     return 0
@@ -187,8 +192,11 @@ def _check(options: argparse.Namespace) -> int:
     limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
     run = check_all if options.id is None else partial(check_one, exercise_id=options.id)
     code = run(options.folder, limits=limits)
-    for _ in saved(options.folder) if options.watch else ():
-        code = run(options.folder, limits=limits)
+    if options.watch:
+        print(f"watching {options.folder}; Ctrl-C ends", flush=True)
+        for changed in saved(options.folder):
+            print(f"\n{', '.join(path.name for path in changed)}, {strftime('%H:%M:%S')}")
+            code = run(options.folder, limits=limits)
     return code
 
 
@@ -196,7 +204,7 @@ def _hint(options: argparse.Namespace) -> int:
     """Run `mha_numpy.exercises.hint_in` and print the hint."""
     from mha_numpy.exercises import hint_in
 
-    hint, picture = hint_in(options.folder, options.id)
+    hint, picture = hint_in(options.folder, options.id, options.number)
     for section in hint.sections:
         show(section)
     if picture is not None:

@@ -167,6 +167,8 @@ def make_parser() -> argparse.ArgumentParser:
     add = hint.add_argument
     add("folder", type=Path, metavar="DIR", help="made by `mha-numpy exercises start`")
     add("id", metavar="ID", help="of an exercise")
+    add("--number", type=int, choices=range(1, 5), metavar="N",
+        help="one of the four (default: the next)")
     # fmt: on
     hint.set_defaults(parser=hint)
 

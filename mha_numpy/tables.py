@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from html import escape
+from textwrap import wrap
 from typing import NamedTuple
 
 __all__ = ["Table", "show"]
@@ -10,6 +11,7 @@ __all__ = ["Table", "show"]
 CELL = "padding:2px 6px;text-align:left;font-family:monospace;font-size:12px;color:#1a1a1a"
 LONG = 60  # characters of an HTML cell that is broken into lines
 GAP, INDENT = "  ", "    "
+LEAST = 40  # characters of a last column that is broken into lines
 
 
 class Table(NamedTuple):
@@ -33,8 +35,8 @@ class Table(NamedTuple):
     def to_text(self, width: int | None = None) -> str:
         """Return aligned columns in plain text, without colour or box drawing.
 
-        Where the columns together are wider than `width`, a row goes over several lines, cut
-        between columns.
+        Where the columns together are wider than `width`, the last one is broken into lines if a
+        sentence of it still fits; else a row goes over several lines, cut between columns.
         """
         return "\n".join(line for line, _ in self.lines(width))
 
@@ -44,13 +46,17 @@ class Table(NamedTuple):
             yield self.title, "title"
         texts = [self.columns, *self.rows]
         widths = [max(len(row[i]) for row in texts) for i in range(len(self.columns))]
+        room = (width or 0) - sum(n + len(GAP) for n in widths[:-1])
+        is_broken = LEAST <= room < widths[-1]
+        widths[-1] = room if is_broken else widths[-1]
         groups = _groups(widths, width)
         rule = ["-" * n for n in widths]
         for cells in (self.columns, rule):
             yield from ((line, "head") for line in _aligned(cells, widths, groups))
         for number, cells in enumerate(self.rows):
             kind = "bad" if number in self.bad_rows else "row"
-            yield from ((line, kind) for line in _aligned(cells, widths, groups))
+            for part in _broken(cells, room) if is_broken else [cells]:
+                yield from ((line, kind) for line in _aligned(part, widths, groups))
 
     def to_markdown(self) -> str:
         """Return a Markdown table under its title in bold."""
@@ -92,6 +98,14 @@ def show(section: Table | str) -> None:
     for line, kind in lines:
         console.print(line, style=styles.get(kind))
     console.print()
+
+
+def _broken(cells: Sequence[str], room: int) -> Iterator[list[str]]:
+    """Yield a row as several, its last cell broken into lines."""
+    first, *others = wrap(cells[-1], room) or [""]
+    yield [*cells[:-1], first]
+    for line in others:
+        yield [*[""] * (len(cells) - 1), line]
 
 
 def _groups(widths: Sequence[int], limit: int | None) -> list[range]:

@@ -482,7 +482,7 @@ Table("Sure and wrong: the wrong score leads by a gap", columns, lines)
 
 # %% tags=["exercise"]
 def my_softmax_backward(d_weights, weights):
-    """d_weights, weights (..., T_q, T_k) -> d_scores (..., T_q, T_k); softmax ran along the last axis.
+    """d_weights, weights (..., T_q, T_k) -> d_scores (..., T_q, T_k), along the last axis.
 
     A hidden cell has weight 0, and so have all cells of a row that sees nothing: their gradient is
     0, whatever d_weights holds there.

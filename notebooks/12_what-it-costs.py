@@ -560,7 +560,8 @@ if find_spec("numba") is not None:
 # ## Exercise: attention in blocks
 #
 # Write attention for one head, taking `block` keys at a time. Never make an array with T_k columns
-# of scores. Among the check's inputs are a last block that is shorter, and scores in the thousands.
+# of scores. Among the check's inputs are a last block that is shorter, and scores in the thousands;
+# where all numbers are right, it measures how much memory you held (the row "memory").
 #
 # More of this kind in `mha-numpy exercises`: `cost-table`, the counts of this notebook as a function;
 # `decode-step`; and `backward-from-lse`, the way back without stored weights.

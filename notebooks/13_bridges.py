@@ -326,7 +326,7 @@ print(scaled_dot_product_attention(q[0, 0, :1], k[0, 0], v[0, 0], mask=nothing))
 # Hugging Face's GPT-2 stores its projections in a third way: `c_attn` of shape (D, 3D) is used as
 # `x @ w + b`, **not** transposed, with queries, keys and values side by side in its columns;
 # `c_proj` is (D, D). Write the map, and its inverse. The inverse also takes gradients there, as all
-# entries only move. The check gives a random D-by-3D matrix: every number has one right place.
+# entries only move. The check compares every one of them.
 #
 # More of this kind in `mha-numpy exercises`: `museum-float-mask`, a bug that shipped where one convention for
 # masks met another.

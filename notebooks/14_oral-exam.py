@@ -539,8 +539,8 @@ softmax_forward(scores - 1e9)[0], softmax_forward(scores, mask=nothing)[0]
 # this line numerically.
 #
 # More of this kind in `mha-numpy exercises`: `head-importance`, the size itself; the whole museum (`museum-split` and
-# eleven more), code with bugs that shipped; and at the end `break-my-attention`: write tests that
-# catch every mistake.
+# eleven more), code with bugs that shipped; and at the end `break-my-attention`: write the tests
+# that catch the mistakes.
 
 
 # %% tags=["exercise"]

@@ -49,3 +49,13 @@ def test_show_on_a_terminal(monkeypatch, capsys):
     assert "\x1b[1;31m2  long  <d>" in output
     assert "T [1]" in output
     assert "plain [b]text[/b]" in output
+
+
+def test_a_long_last_column_is_broken_into_lines():
+    table = Table("verdict", ["", "stage", "finding"], [["ok", "runs", "word " * 30]])
+    lines = table.to_text(width=70).splitlines()
+    assert all(len(line) <= 70 for line in lines)
+    assert lines[3].startswith("ok  runs   word word")
+    assert lines[4].startswith(" " * 11 + "word")
+    assert " ".join(lines[3:]).split() == ["ok", "runs", *["word"] * 30]
+    assert len(table.to_text().splitlines()) == 4

@@ -206,6 +206,8 @@ def _is_array(leaf: Any) -> bool:
 
 def _told(value: Any) -> str:
     """Say what somebody's code returned, even where that fails at saying it."""
+    if isinstance(value, (tuple, list, dict)) and len(value):
+        return f"a {type(value).__name__} of {len(value)}"
     try:
         return describe(value)
     except Exception:  # anybody's __repr__; lists nested too deep

@@ -62,7 +62,8 @@ def _one_factor(actual: Array, expected: Array) -> str:
     is_small = np.abs(actual).max() <= SAME * np.abs(expected).max()
     if is_small:
         return "" if actual.any() else "all are 0"
-    if np.count_nonzero(expected) < 2 or not _agree(actual, factor * expected):
+    is_one = abs(factor - 1) <= SAME
+    if is_one or np.count_nonzero(expected) < 2 or not _agree(actual, factor * expected):
         return ""
     return f"each is {factor:.6g} times what was expected"
 

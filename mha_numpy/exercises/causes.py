@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.check import agrees
+from mha_numpy.check.compare import matched
 from mha_numpy.check.trees import leaves, replaced
 from mha_numpy.exercises.stages import Evidence, Stage
 from mha_numpy.mistakes import BANK, Diagnosis, diagnose
-from mha_numpy.mistakes.diagnose import TOLERANCE
+from mha_numpy.mistakes.diagnose import NARROW, TOLERANCE
 
 IN_PLACE, ACCUMULATES = "an input changed in place", "results accumulate between calls"
-MOST = 3  # alternatives that are told
+MOST = 2  # alternatives that are told
 
 
 class Causes(NamedTuple):
@@ -39,15 +40,48 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         first, *others = (_told(cause) for cause in found.causes)
         remarks["and besides" if manner else "likely cause"] = first
         if others:
-            remarks["or else"] = "; ".join(others[:MOST])
+            remarks["or else"] = "".join(f"\n- {other}" for other in others[:MOST])
         remarks["evidence"] = _evidence(evidence, found)
     elif not manner and failed & {"finite", "invariants", "values", "gradients"}:
-        remarks["no known mistake"] = (
-            f"none of those known for {evidence.exercise.function_name}, nor two of them together, "
-            "gives these numbers"
-        )
+        remarks |= _unknown(evidence)
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks)
+
+
+def _unknown(evidence: Evidence) -> dict[str, str]:
+    """Say what can be said where no known mistake fits."""
+    pairs = _pairs(evidence)
+    order = _order(*pairs[0]) if pairs else ""
+    if order:
+        return {"likely cause": order}
+    if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
+        return {
+            "no known mistake": "right to about "
+            f"{NARROW:g} of the largest number: a small number may have been added, as in "
+            "x / (total + 1e-9), or a part be in float32"
+        }
+    name = evidence.exercise.function_name
+    told = f"none of those known for {name}, nor two of them together, gives these numbers"
+    return {"no known mistake": told}
+
+
+def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
+    """Return the answers that there are, each with the expected one."""
+    both = zip(evidence.answers, evidence.expected, strict=True)
+    return [(answer, expected) for answer, expected in both if answer is not None]
+
+
+def _order(answer: Any, expected: Any) -> str:
+    """Say so where right arrays are returned in another order."""
+    arrays = [(name, np.asarray(leaf)) for name, leaf in leaves(expected).items()]
+    found = []
+    for name, actual, _ in matched(answer, expected):
+        same = [other for other, array in arrays if agrees(actual, array, tolerance=TOLERANCE)]
+        if not same:
+            return ""
+        found.append((name, same[0]))
+    wrong = [f"{name} holds {other}" for name, other in found if name != other]
+    return f"the arrays are right, but in another order: {', '.join(wrong)}" if wrong else ""
 
 
 def _where(evidence: Evidence, stages: list[Stage]) -> dict[str, str]:

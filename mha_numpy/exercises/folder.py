@@ -110,14 +110,18 @@ def judge_file(
     return verdict
 
 
-def hint_in(folder: Path | str, exercise_id: str) -> tuple[Hint, Path | None]:
-    """Return the next hint on an exercise in a folder, and where its picture is, if it has one.
+def hint_in(
+    folder: Path | str, exercise_id: str, number: int | None = None
+) -> tuple[Hint, Path | None]:
+    """Return a hint on an exercise in a folder, and where its picture is, if it has one.
 
     Parameters
     ----------
     folder : path
         Made by `start`; its record knows how many hints were given, and the last mistake.
     exercise_id : str
+    number : int, optional
+        1 to 4; default the next.
 
     Returns
     -------
@@ -131,13 +135,13 @@ def hint_in(folder: Path | str, exercise_id: str) -> tuple[Hint, Path | None]:
         There is no such exercise, or its folder cannot be written to.
     """
     exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
-    number = records.next_hint(exercise_id, COUNT)
-    hint = give_hint(exercise, number, records[exercise_id].mistakes)
+    number = number or records.next_hint(exercise.id, COUNT)
+    hint = give_hint(exercise, number, records[exercise.id].mistakes)
     if hint.difference is None:
         return hint, None
     from mha_numpy.draw.save import DPI
 
-    path = Path(folder) / f"hint_{exercise_id.replace('-', '_')}.png"
+    path = Path(folder) / f"hint_{exercise.id.replace('-', '_')}.png"
     hint.difference.draw().savefig(path, dpi=DPI)
     return hint, path
 

@@ -87,7 +87,7 @@ def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
         return "what your last answer shows"
     if exercise.asks_for_tests:
         return "a mistake that many tests do not see"
-    return "the bug here" if exercise.is_museum else "what many do here"
+    return "the bug here" if exercise.is_museum else "what many do here, perhaps not you"
 
 
 def _picture(exercise: Exercise, mistake: str) -> Difference | None:

@@ -107,7 +107,8 @@ SHIFT = Invariant(
 EULER = Invariant("d_q * q and d_k * k have the same sum", _euler)
 UNSEEN = Invariant("keys that no query sees have no gradient", _unseen_keys)
 ROWS = Invariant(
-    "rows that see something sum to 1", lambda given, arrays: _row_sums(given, arrays[""])
+    "rows that see something sum to 1, the others to 0",
+    lambda given, arrays: _row_sums(given, arrays[""]),
 )
 HIDDEN = Invariant("hidden weights are 0", lambda given, arrays: _hidden_weights(given, arrays[""]))
 

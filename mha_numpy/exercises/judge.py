@@ -65,5 +65,6 @@ def _difference(evidence: Evidence) -> Difference | None:
         arrays = matched(evidence.first[number].answer, evidence.expected[number], evidence.name)
         for row, (name, actual, expected) in zip(compared.rows, arrays, strict=True):
             if row.trouble in ("values", "finite"):
-                return find_difference(name, actual, expected)
+                which = f"{name}, input {number + 1}" if len(evidence.probes) > 1 else name
+                return find_difference(which, actual, expected)
     return None

@@ -65,8 +65,8 @@ def hint(exercise_id: str) -> None:
     softmax-backward, hint 1 of 4: ...
     """
     exercise = find_exercise(exercise_id)
-    number = RECORDS.next_hint(exercise_id, COUNT)
-    _show(give_hint(exercise, number, RECORDS[exercise_id].mistakes))
+    number = RECORDS.next_hint(exercise.id, COUNT)
+    _show(give_hint(exercise, number, RECORDS[exercise.id].mistakes))
 
 
 def _show(shown: Verdict | Hint) -> None:

@@ -145,6 +145,10 @@ def _of_kind(kind: str, later: set[str], good: str) -> Callable[[Evidence], Answ
 
 def _types(evidence: Evidence) -> Answer:
     """Ask for arrays of the right kind, and no narrower than the inputs."""
+    unwritten = [(n, row) for n, row in evidence.rows if row.trouble == "unwritten"]
+    if unwritten and not evidence.is_unwritten:
+        number, row = unwritten[0]
+        return False, f"{row.name} is missing: None came, is a `return` missing?", number
     answer = _of_kind("type", {"", "shape", "finite", "values"}, "")(evidence)
     if answer is None or answer[0] is False:
         return answer

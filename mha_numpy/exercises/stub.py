@@ -81,6 +81,9 @@ function takes and returns; nothing but NumPy is needed.
     mha-numpy exercises .              the list, with your progress
     pytest                             all of them, as tests (pip install pytest)
 
+Each file stands alone: copy what you need from the earlier ones. Where a hint names a notebook,
+`mha-numpy lab` opens it; the pages of docs/ are in the project's repository.
+
 A check runs your function in a process of its own, on a few inputs (sizes that all differ, sizes
 that are equal, large numbers, rows that see nothing) in float64, and says in order: whether it
 runs; type and dtype; shape; NaN; whether it changed its inputs; whether it gives the same twice;

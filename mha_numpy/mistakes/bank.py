@@ -68,6 +68,7 @@ MASKS = [
             "np.where(mask, scores, -np.inf) before softmax"),
     Mistake("mask multiplied into the scores", "the mask is multiplied into the scores: a hidden score is 0, and e^0 is not",
             "np.where(mask, scores, -np.inf), not scores * mask"),
+    Mistake("mask added to the scores", "the mask is added to the scores: True counts 1, and nothing is hidden", "np.where(mask, scores, -np.inf), not scores + mask"),
     Mistake("hidden scores lowered by 10", "hidden scores are lowered by 10, so e^-10 of them leaks", "use -np.inf"),
     Mistake("-1e9 for -inf", "-1e9 stands for -inf, so a row that sees nothing gets equal weights instead of 0",
             "use -np.inf, and decide rows that see nothing from the mask"),
@@ -128,6 +129,8 @@ SCORES = [
     Mistake("key/value heads averaged", "every query head reads the mean of all key/value heads", "query head h reads h // G"),
 ]
 LAYER = [
+    Mistake("all biases left out", "no bias is added anywhere", "x @ w + b, in all four projections"),
+    Mistake("scale 1/sqrt(D) of the input", "the scores are divided by the root of D, the width of x, not of one head's width", "d_k is the width of one head: q.shape[-1] after the split"),
     *_of_each([*"qkvo"], "b_? left out", "the bias b_? is left out", "x @ w_? + b_?"),
     *_of_each([*"qkvo"], "w_? transposed", "w_? is used transposed", "x @ w_?, with w_? (inputs, outputs)"),
     Mistake("keys by w_q", "the keys are projected by w_q and b_q", "k = x @ w_k + b_k"),
@@ -264,7 +267,8 @@ POSITIONS = [
     Mistake("turned the other way", "the pairs are turned by minus the angle", "first * cos - second * sin"),
     Mistake("sine and cosine swapped", "sine and cosine have changed places", "first * cos - second * sin"),
     Mistake("pairs interleaved", "features 2i and 2i + 1 are paired", "pair i with i + d / 2"),
-    Mistake("a sign of the rotation", "one sign of the rotation is wrong, so lengths change", "second half: first * sin + second * cos"),
+    Mistake("the other sign of the rotation", "the sign in the first half of the rotation is wrong, so lengths change", "first half: first * cos - second * sin"),
+    Mistake("a sign of the rotation", "the sign in the second half of the rotation is wrong, so lengths change", "second half: first * sin + second * cos"),
     Mistake("gradient turned forward", "the gradient is turned forward once more, not back", "turn by minus the angle"),
     Mistake("gradient not turned", "d_x is d_out: the gradient is not turned back", "turn by minus the angle"),
 ]

@@ -30,7 +30,8 @@ PATTERNS = {
         "each index of axes 0 to 2 has a factor of its own",
     ),
     "a bias left out": (
-        EXPECTED - np.array([1.0, 2.0, 3.0, 5.0]), "each index of axis 3 is off by a number of its own",
+        EXPECTED - np.array([1.0, 2.0, 3.0, 5.0]),
+        "each index of axis 3 is off by a number of its own",
     ),
     "moved": (EXPECTED.reshape(3, 2, 4, 4).swapaxes(0, 1), "the same numbers, in other places"),
 }  # fmt: skip

@@ -430,5 +430,5 @@ def test_probes_are_read_only_and_the_same_each_time(piece):
 def test_wrong_use():
     with pytest.raises(ConfigError, match="piece: expected one of split_heads, .*; got 'x'"):
         diagnose("x", [])
-    with pytest.raises(ConfigError, match="answers: expected 1 of them; got 0"):
+    with pytest.raises(ConfigError, match="answers: expected 2 of them; got 0"):
         diagnose("split_heads", [])

@@ -71,6 +71,8 @@ def hide(scores: Array, mask: Array | None, made: Made = RIGHT) -> Array:
         return scores
     if "mask multiplied into the scores" in made:
         return scores * mask
+    if "mask added to the scores" in made:
+        return scores + mask
     if "hidden scores lowered by 10" in made:
         return np.where(mask, scores, scores - 10)
     if "-1e9 for -inf" in made:

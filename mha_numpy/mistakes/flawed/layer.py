@@ -28,7 +28,9 @@ def project(x: Array, letter: str, params: MultiHeadParams, made: Made = RIGHT) 
     w, b = getattr(params, f"w_{letter}"), getattr(params, f"b_{letter}")
     if f"w_{letter} transposed" in made:
         w = w.T
-    return x @ w if f"b_{letter} left out" in made else x @ w + b
+    if f"b_{letter} left out" in made or "all biases left out" in made:
+        return x @ w
+    return x @ w + b
 
 
 def run_layer(
@@ -53,6 +55,8 @@ def run_layer(
     v = project(v_from, "k" if "values by w_k" in made else "v", params, made)
 
     q, k, v = (split_heads(part, num_heads, made) for part in (q, k, v))
+    if "scale 1/sqrt(D) of the input" in made:
+        q = q * np.sqrt(q.shape[-1] / y.shape[-1])
     weights, heads = attend(q, k, v, mask, made=made)
     if "heads left behind the tokens" in made:  # (B, T, H, d)
         merged = heads.reshape(*heads.shape[:2], -1)

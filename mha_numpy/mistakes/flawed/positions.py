@@ -52,4 +52,7 @@ def _turn(x: Array, angles: Array, made: Made) -> Array:
     last = first * sin + second * cos
     if "a sign of the rotation" in made:
         last = second * cos - first * sin
-    return np.concatenate([first * cos - second * sin, last], axis=-1)
+    beginning = first * cos - second * sin
+    if "the other sign of the rotation" in made:
+        beginning = first * cos + second * sin
+    return np.concatenate([beginning, last], axis=-1)

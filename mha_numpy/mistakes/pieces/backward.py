@@ -19,9 +19,9 @@ def _draw_d_scores(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _draw_d_weights(rng: np.random.Generator) -> list[Inputs]:
-    """Draw weights as softmax makes them, without a mask and with one."""
+    """Draw weights as softmax makes them: without a mask, with one, of rank 2."""
     probes = []
-    for shape, is_masked in (((2, 3, 4, 6), False), ((3, 2, 5, 5), True)):
+    for shape, is_masked in (((2, 3, 4, 6), False), ((3, 2, 5, 5), True), ((3, 4), False)):
         mask = random_mask(rng, shape) if is_masked else None
         weights = flawed.softmax(rng.normal(size=shape), mask)
         probes.append({"d_weights": rng.normal(size=shape), "weights": weights})
@@ -46,7 +46,7 @@ def _draw_with_lse(rng: np.random.Generator) -> list[Inputs]:
     large = {"q": q, "k": k, "v": rng.normal(size=(2, 2, 6, 3))}
     masks = causal_mask(5, 7), causal_mask(5, 5, first=1), np.ones((3, 6), dtype=bool)
     masks[2][2, 0] = False  # where the score is far above what the row sees
-    large["q"][..., 2, 0], large["k"][..., 0, 0] = 60, 60
+    large["q"][..., 2, 0], large["k"][..., 0, 0] = 30, 100
     probes = []
     drawn = [*draw_heads(rng, rect=(2, 3, 3), square=(3, 2, 2)), large]
     for given, mask in zip(drawn, masks, strict=True):

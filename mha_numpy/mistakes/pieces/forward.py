@@ -84,11 +84,15 @@ def _draw_blocks(rng: np.random.Generator) -> list[Inputs]:
 FORWARD = [
     Piece(
         "split_heads", flawed.split_heads,
-        lambda rng: [{"x": rng.normal(size=(2, 5, 12)), "num_heads": 3}], "heads",
+        lambda rng: [
+            {"x": rng.normal(size=shape), "num_heads": H}
+            for shape, H in (((2, 5, 12), 3), ((3, 4, 10), 5))
+        ], "heads",
     ),
     Piece(
         "merge_heads", flawed.merge_heads,
-        lambda rng: [{"heads": rng.normal(size=(2, 3, 5, 4))}], "merged",
+        lambda rng: [{"heads": rng.normal(size=shape)} for shape in ((2, 3, 5, 4), (3, 5, 4, 2))],
+        "merged",
     ),
     Piece("scores", flawed.scores, _draw_q_and_k, "scores"),
     Piece("softmax", flawed.softmax, _draw_scores, "weights"),
