@@ -42,7 +42,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         if others:
             remarks["or else"] = "".join(f"\n- {other}" for other in others[:MOST])
         remarks["evidence"] = _evidence(evidence, found)
-    elif not manner and failed & {"finite", "invariants", "values", "gradients"}:
+    elif not manner and failed & {"shape", "finite", "invariants", "values", "gradients"}:
         remarks |= _unknown(evidence)
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks)

@@ -193,3 +193,51 @@ def test_probes_are_seen_by_the_student_as_copies():
     before = given["weights"].copy()
     verdict_on(lambda d, w: w.fill(0))
     np.testing.assert_array_equal(given["weights"], before)
+
+
+def test_a_return_that_is_missing_for_some_inputs():
+    softmax = make("softmax")
+    verdict = verdict_on(lambda s, m: None if m is None else softmax(s, m), "softmax")
+    assert not verdict.is_unwritten
+    found = stage(verdict, "type and dtype")
+    assert found.passed is False
+    assert "is a `return` missing? (input 1)" in found.finding
+    assert stage(verdict, "values").passed is None
+
+
+def test_outputs_in_another_order_are_told():
+    verdict = verdict_on(lambda *given: make("linear_backward")(*given)[::-1], "linear-backward")
+    assert verdict.remarks["likely cause"] == (
+        "the arrays are right, but in another order: d_x holds d_b, d_b holds d_x"
+    )
+
+
+def test_a_small_number_that_is_added_is_not_taken_for_float32():
+    verdict = verdict_on(lambda s, m: make("softmax")(s, m) * (1 - 1e-9), "softmax")
+    assert not verdict.passed
+    assert not verdict.mistakes
+    assert "a small number may have been added" in verdict.remarks["no known mistake"]
+
+
+def test_a_mistake_that_is_made_in_part_is_named():
+    def mine(B, T, D, H, H_kv, d, itemsize):
+        counts = make("cost_table")(B, T, D, H, H_kv, d, itemsize)
+        return {**counts, "weights_bytes": counts["weights_bytes"] // itemsize}
+
+    verdict = verdict_on(mine, "cost-table")
+    assert verdict.mistakes == {"numbers for bytes"}
+    assert "the other arrays are right" in verdict.remarks["evidence"]
+
+
+def test_float32_is_told_by_its_dtype():
+    verdict = verdict_on(lambda *given: right(*given).astype(np.float32))
+    assert stage(verdict, "type and dtype").finding.startswith(
+        "d_scores: expected float64; got float32"
+    )
+
+
+def test_attention_in_blocks_may_not_hold_all_scores():
+    verdict = verdict_on(lambda q, k, v, block: make("attention")(q, k, v), "online-attention")
+    assert stage(verdict, "values").passed
+    assert stage(verdict, "memory").passed is False
+    assert "all scores would take 1 MiB" in stage(verdict, "memory").finding
