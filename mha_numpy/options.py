@@ -186,7 +186,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--pairs", type=int, default=100, metavar="N",
         help="how many pairs of mistakes to make for each function (default 100)")
     add("--write", type=Path, metavar="FILE",
-        help="with --confusion, replace the generated part of a page, such as docs/mistakes.md")
+        help="with --confusion, write the page, such as docs/confusion.md")
     # fmt: on
     mistakes.set_defaults(parser=mistakes)
 

@@ -1,5 +1,6 @@
 """Exercises that check themselves and name the mistake."""
 
+from mha_numpy.exercises.audit import Audit, audit_tests
 from mha_numpy.exercises.catalogue import EXERCISES, find_exercise
 from mha_numpy.exercises.exercise import Exercise, Hints
 from mha_numpy.exercises.folder import exercises_in, hint_in, judge_file, start
@@ -10,6 +11,6 @@ from mha_numpy.exercises.sandbox import Limits
 from mha_numpy.exercises.verdict import Verdict
 
 __all__ = [
-    "EXERCISES", "Exercise", "Hint", "Hints", "Limits", "Verdict", "check", "exercises_in",
-    "find_exercise", "give_hint", "hint", "hint_in", "judge", "judge_file", "start",
+    "EXERCISES", "Audit", "Exercise", "Hint", "Hints", "Limits", "Verdict", "audit_tests", "check",
+    "exercises_in", "find_exercise", "give_hint", "hint", "hint_in", "judge", "judge_file", "start",
 ]  # fmt: skip

@@ -115,7 +115,7 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
         return f"what is wrong is just what {which}; the other arrays are right"
     answered = [answer for answer in evidence.answers if answer is not None]
     arrays = sum(len(leaves(answer)) for answer in answered)
-    what = "the array is" if arrays == 1 else f"all {arrays} arrays are"
+    what = {1: "the array is", 2: "both arrays are"}.get(arrays, f"all {arrays} arrays are")
     inputs = "the input" if len(answered) == 1 else f"the {len(answered)} inputs"
     where = "" if len(answered) == len(evidence.probes) else f", on {inputs} where it ran"
     return f"{what} just what {which}{where}"

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mha_numpy.check import agrees
 from mha_numpy.check.compare import matched
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.verdict import Difference, find_difference, paragraph
 from mha_numpy.mistakes import BANK, PIECES, Mistake, fingerprints, right_answers
+from mha_numpy.mistakes.diagnose import TOLERANCE
 from mha_numpy.tables import Table
 
 COUNT = 4
@@ -97,6 +99,6 @@ def _picture(exercise: Exercise, mistake: str) -> Difference | None:
     for right, made in zip(right_answers(exercise.piece), wrong, strict=False):
         for title, actual, expected in matched(made, right, name) if made is not None else ():
             found = find_difference(title, actual, expected)
-            if found is not None and (found.actual != found.expected).any():
-                return Difference(title, found.expected, found.actual, MADE)
+            if found is not None and not agrees(actual, expected, tolerance=TOLERANCE):
+                return Difference(found.title, found.expected, found.actual, MADE)
     return None

@@ -62,7 +62,7 @@ def hint(exercise_id: str) -> None:
     Examples
     --------
     >>> hint("softmax-backward")  # doctest: +ELLIPSIS
-    softmax-backward, hint 1 of 4: ...
+    softmax-backward, hint ... of 4: ...
     """
     exercise = find_exercise(exercise_id)
     number = RECORDS.next_hint(exercise.id, COUNT)

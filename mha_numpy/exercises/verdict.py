@@ -129,7 +129,7 @@ class Verdict:
         parts += [paragraph(f"{name}: ", text) for name, text in self._told.items()]
         if self.difference is not None:
             parts.append(self.difference.draw()._repr_html_())
-        return "".join(parts)
+        return f'<div style="background:#ffffff">{"".join(parts)}</div>'
 
 
 def paragraph(label: str, text: str) -> str:

@@ -111,6 +111,6 @@ def _answers(piece: str, mistakes: set[str]) -> list[Answer]:
     for given in PIECES[piece].probes():
         try:
             answers.append(function(**given))
-        except ValueError:  # shapes that do not fit
+        except (ValueError, IndexError):  # shapes that do not fit
             answers.append(None)
     return answers

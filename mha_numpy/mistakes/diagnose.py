@@ -158,7 +158,7 @@ def _try(piece: str, given: Inputs, made: Made) -> Answer:
     try:
         with np.errstate(all="ignore"):
             return PIECES[piece].write(**given, made=made)
-    except ValueError:
+    except (ValueError, IndexError):
         return None
 
 

@@ -179,7 +179,10 @@ ODD = {
     "objects": (lambda x: x.astype(object), "expected float64; got object"),
     "strings": (lambda x: x.astype(str), "expected float64; got <U"),
     "a generator": (lambda x: (row for row in x), "of float64; got <generator object"),
-    "a list": (lambda x: x.tolist(), "expected an array (3, 4, 5) of float64; got a list of 3: np.array(x) makes one"),
+    "a list": (
+        lambda x: x.tolist(),
+        "expected an array (3, 4, 5) of float64; got a list of 3: np.array(x) makes one",
+    ),
     "a failing repr": (lambda x: Unspeakable(), "of float64; got an object of type Unspeakable"),
     "deep lists": (deep, "of float64; got a list of 1"),
     "a huge integer": (lambda x: 10**400, "of float64; got 1000"),
