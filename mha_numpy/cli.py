@@ -187,14 +187,15 @@ def _check(options: argparse.Namespace) -> int:
     """Run `mha_numpy.exercises.judge_file` for one exercise, or for all in a folder."""
     from mha_numpy.exercises import Limits
     from mha_numpy.exercises.report import check_all, check_one
-    from mha_numpy.exercises.watch import saved
+    from mha_numpy.exercises.watch import Watch
 
     limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
     run = check_all if options.id is None else partial(check_one, exercise_id=options.id)
+    watch = Watch(options.folder) if options.watch else ()  # looks before the first check
     code = run(options.folder, limits=limits)
     if options.watch:
         print(f"watching {options.folder}; Ctrl-C ends", flush=True)
-        for changed in saved(options.folder):
+        for changed in watch:
             print(f"\n{', '.join(path.name for path in changed)}, {strftime('%H:%M:%S')}")
             code = run(options.folder, limits=limits)
     return code
@@ -221,7 +222,7 @@ def _mistakes(options: argparse.Namespace) -> int:
     if not options.confusion:
         show(bank_table(pieces))
         return 0
-    found = find_confusion(pieces, options.pairs)
+    found = find_confusion(pieces, check_count("pairs", options.pairs))
     if options.write is not None:
         try:
             options.write.write_text(to_markdown(found), encoding="utf-8")

@@ -139,7 +139,7 @@ def agrees(actual: Any, expected: Any, *, tolerance: float | None = None) -> boo
 def agreeing(actual: Any, expected: Any, *, tolerance: float | None = None) -> Iterator[bool]:
     """Yield for each array, in the order of the expected ones, whether it is as expected."""
     arrays = [np.asarray(leaf) for leaf in leaves(expected).values() if leaf is not None]
-    largest = max(largest_of(array) for array in arrays)
+    largest = max(map(largest_of, arrays), default=np.longdouble(0))
     for _, one, other in matched(actual, expected):
         is_fit = not _misfit(one, other)[0]
         yield bool(

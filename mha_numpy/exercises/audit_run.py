@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mha_numpy.exercises.sandbox import Limits, _told, run_calls
+from mha_numpy.exercises.sandbox import Limits, run_calls, told
 from mha_numpy.mistakes import PIECES, fingerprints
 from mha_numpy.mistakes.make import make
 
@@ -197,8 +197,8 @@ def _told_by_pytest(error: BaseException) -> str:
     if isinstance(error, pytest.FixtureLookupError):
         return f"there is no fixture {error.argname}"
     if isinstance(error, pytest.Collector.CollectError) and error.__cause__ is not None:
-        return _told(error.__cause__)
-    return _told(error)
+        return told(error.__cause__)
+    return told(error)
 
 
 def _fixtures(switches: Mapping[str, Switch]) -> ModuleType:

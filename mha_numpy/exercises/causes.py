@@ -12,6 +12,7 @@ from mha_numpy.mistakes import BANK, Diagnosis, diagnose
 from mha_numpy.mistakes.diagnose import NARROW, TOLERANCE
 
 IN_PLACE, ACCUMULATES = "an input changed in place", "results accumulate between calls"
+NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 MOST = 2  # alternatives that are told
 
 
@@ -35,14 +36,15 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     if evidence.exercise.is_museum and found.causes[:1] == (its_bug,):
         return Causes(found.causes[0], remarks | {"the bug": "is still there"})
     if manner:
-        remarks["likely cause"] = BANK[manner].verdict
+        explains = manner == ACCUMULATES or "values" not in failed
+        remarks["likely cause" if explains else "besides"] = BANK[manner].verdict
     if found.causes:
         first, *others = (_told(cause) for cause in found.causes)
-        remarks["and besides" if manner else "likely cause"] = first
+        remarks["likely cause" if "likely cause" not in remarks else "and besides"] = first
         if others:
             remarks["or else"] = "".join(f"\n- {other}" for other in others[:MOST])
         remarks["evidence"] = _evidence(evidence, found)
-    elif not manner and failed & {"shape", "finite", "invariants", "values", "gradients"}:
+    elif "likely cause" not in remarks and failed & NUMBERS:
         remarks |= _unknown(evidence)
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks)
@@ -51,9 +53,9 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
 def _unknown(evidence: Evidence) -> dict[str, str]:
     """Say what can be said where no known mistake fits."""
     pairs = _pairs(evidence)
-    order = _order(*pairs[0]) if pairs else ""
-    if order:
-        return {"likely cause": order}
+    orders = {_order(*pair) for pair in pairs}
+    if len(orders) == 1 and "" not in orders:
+        return {"likely cause": orders.pop()}
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return {
             "no known mistake": "right to about "
@@ -74,14 +76,16 @@ def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
 def _order(answer: Any, expected: Any) -> str:
     """Say so where right arrays are returned in another order."""
     arrays = [(name, np.asarray(leaf)) for name, leaf in leaves(expected).items()]
-    found = []
+    found = {}
     for name, actual, _ in matched(answer, expected):
-        same = [other for other, array in arrays if agrees(actual, array, tolerance=TOLERANCE)]
-        if not same:
-            return ""
-        found.append((name, same[0]))
-    wrong = [f"{name} holds {other}" for name, other in found if name != other]
-    return f"the arrays are right, but in another order: {', '.join(wrong)}" if wrong else ""
+        found[name] = next(
+            (other for other, array in arrays if agrees(actual, array, tolerance=TOLERANCE)), None
+        )
+    wrong = [f"{name} holds {other}" for name, other in found.items() if name != other]
+    is_permuted = sorted(map(str, found.values())) == sorted(name for name, _ in arrays)
+    if len(arrays) == 1 or not wrong or not is_permuted:
+        return ""
+    return f"the arrays are right, but in another order: {', '.join(wrong)}"
 
 
 def _where(evidence: Evidence, stages: list[Stage]) -> dict[str, str]:
@@ -126,7 +130,11 @@ def _manner(evidence: Evidence, failed: set[str]) -> str:
     if "inputs left alone" in failed:
         return IN_PLACE
     pairs = zip(evidence.first, evidence.second, strict=False)
-    doubled = any(_is_double(other.answer, one.answer) for one, other in pairs)
+    doubled = any(
+        _is_double(other.answer, one.answer)
+        for one, other in pairs
+        if not (one.error or other.error)
+    )
     return ACCUMULATES if "the same twice" in failed and doubled else ""
 
 
@@ -134,6 +142,8 @@ def _is_double(other: Any, one: Any) -> bool:
     """Return whether the second answer holds the first one twice."""
     found = leaves(one)
     if not all(isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" for leaf in found.values()):
+        return False
+    if not any(leaf.any() for leaf in found.values()):
         return False
     twice = replaced(one, {name: 2 * leaf for name, leaf in found.items()})
     return agrees(other, twice, tolerance=TOLERANCE)

@@ -1,8 +1,9 @@
 """A folder of exercises: one file for each, a README, a file for pytest, the progress."""
 
-import importlib.util
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
@@ -52,9 +53,13 @@ def start(folder: Path | str) -> Started:
     (True, [])
     """
     folder = Path(folder)
-    texts = {file_name(exercise): stub_text(exercise) for exercise in EXERCISES}
+    texts = {
+        file_name(exercise): stub_text(exercise)
+        for exercise in EXERCISES
+        if not _files(folder, exercise)
+    }
     texts |= {"README.md": readme_text(), "test_exercises.py": pytest_text()}
-    started = Started([], [])
+    started = Started([], [path for e in EXERCISES for path in _files(folder, e)])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -100,13 +105,12 @@ def judge_file(
         There is no such exercise, or its file is not there.
     """
     exercise, folder = find_exercise(exercise_id), Path(folder)
-    path = folder / file_name(exercise)
-    if not path.is_file():
-        raise ConfigError(
-            f"folder: there is no {path}; `mha-numpy exercises start {folder}` writes it"
-        )
+    path, records = find_file(folder, exercise), Records(folder / RECORD)
     verdict = judge(exercise, lambda: load_function(path, exercise.function_name), limits)
-    Records(folder / RECORD).note(verdict)
+    try:
+        records.note(verdict)
+    except ConfigError as error:  # a folder that may only be read
+        verdict.remarks["progress"] = str(error)
     return verdict
 
 
@@ -135,6 +139,7 @@ def hint_in(
         There is no such exercise, or its folder cannot be written to.
     """
     exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
+    find_file(Path(folder), exercise)
     number = number or records.next_hint(exercise.id, COUNT)
     hint = give_hint(exercise, number, records[exercise.id].mistakes)
     if hint.difference is None:
@@ -146,24 +151,40 @@ def hint_in(
     return hint, path
 
 
-def exercises_in(folder: Path | str) -> Iterator[Exercise]:
-    """Yield the exercises whose files are in a folder; raise a ConfigError if there is none."""
-    found = [exercise for exercise in EXERCISES if (Path(folder) / file_name(exercise)).is_file()]
+def exercises_in(folder: Path | str) -> list[Exercise]:
+    """Return the exercises whose files are in a folder; raise a ConfigError if there is none."""
+    found = [exercise for exercise in EXERCISES if _files(Path(folder), exercise)]
     if not found:
         raise ConfigError(
             f"folder: there are no exercises in {folder}; "
             f"`mha-numpy exercises start {folder}` writes them"
         )
-    yield from found
+    return found
+
+
+def find_file(folder: Path, exercise: Exercise) -> Path:
+    """Return an exercise's file; its number may be that of another version."""
+    found = _files(folder, exercise)
+    if not found:
+        raise ConfigError(
+            f"folder: there is no {folder / file_name(exercise)}; "
+            f"`mha-numpy exercises start {folder}` writes it"
+        )
+    return found[0]
+
+
+def _files(folder: Path, exercise: Exercise) -> list[Path]:
+    """Return the files of an exercise, whatever their number."""
+    return sorted(folder.glob(f"[0-9]*_{exercise.id.replace('-', '_')}.py"))
 
 
 def load_function(path: Path, name: str) -> Callable[..., Any]:
-    """Run a student's file and return its function."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """Run a student's file and return its function; for a process of its own."""
+    sys.path.insert(0, str(path.parent))  # helpers in files beside it
+    sys.dont_write_bytecode = True  # what was saved in the same second would be taken for new
+    module = sys.modules[path.stem] = ModuleType(path.stem)
+    module.__file__ = str(path)
+    exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
     if not callable(getattr(module, name, None)):
         raise NameError(f"there is no function {name} in {path.name}")
     return getattr(module, name)

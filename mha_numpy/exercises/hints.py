@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mha_numpy.check import agrees
 from mha_numpy.check.compare import matched
+from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.verdict import Difference, find_difference, paragraph
 from mha_numpy.mistakes import BANK, PIECES, Mistake, fingerprints, right_answers
@@ -60,6 +61,11 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
     -------
     Hint
 
+    Raises
+    ------
+    ConfigError
+        There is no hint of that number.
+
     Examples
     --------
     >>> from mha_numpy.exercises import find_exercise
@@ -67,6 +73,8 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
     softmax-backward, hint 4 of 4: weights * (d_weights - (weights * d_weights).sum(axis=-1, \
 keepdims=True))
     """
+    if not 1 <= number <= COUNT:
+        raise ConfigError(f"number: expected 1 to {COUNT}; got {number}")
     hints = exercise.hints
     if number == 1:
         return Hint(exercise, number, hints.where)

@@ -41,9 +41,9 @@ def _row_sums(given: Inputs, weights: Array) -> Array:
 
 
 def _hidden_weights(given: Inputs, weights: Array) -> Array:
-    """Return the weights where the mask hides."""
+    """Return where the mask hides and a weight is not exactly 0."""
     mask = given["mask"]
-    return np.zeros(()) if mask is None else np.where(mask, 0.0, weights)
+    return np.zeros(()) if mask is None else np.where(mask, 0.0, weights != 0)
 
 
 def _future(given: Inputs, mask: Array) -> Array:
@@ -70,11 +70,11 @@ def _euler(given: Inputs, arrays: Arrays) -> Array:
 
 
 def _unseen_keys(given: Inputs, arrays: Arrays) -> Array:
-    """Return d_k and d_v of the keys that no query sees."""
+    """Return where d_k and d_v are not 0 though no query sees the key."""
     weights = given["weights"]
     H_kv, (B, H, _, T_k) = given["k"].shape[1], weights.shape
     is_seen = (weights != 0).reshape(B, H_kv, H // H_kv, -1, T_k).any(axis=(2, 3))[..., None]
-    parts = [np.where(is_seen, 0, arrays[name]) for name in ("d_k", "d_v")]
+    parts = [np.where(is_seen, 0.0, arrays[name] != 0) for name in ("d_k", "d_v")]
     return np.concatenate(parts, axis=-1)
 
 

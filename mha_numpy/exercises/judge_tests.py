@@ -34,21 +34,23 @@ def judge_tests(
         Right if the tests accept the right function and catch nine of ten mistakes.
     """
     mistakes = list(fingerprints(exercise.piece))
-    functions = [make(exercise.piece), *(make(exercise.piece, [name]) for name in mistakes)]
+    wrong = [make(exercise.piece, [name]) for name in mistakes]
+    functions = [make(exercise.piece), *wrong, make(exercise.piece)]
     run = run_calls(get_function, [{"function": function} for function in functions], limits)
     calls = run.calls + [NOT_CALLED] * (len(functions) - len(run.calls))
-    first, others = calls[0], calls[1:]
+    first, *others, last = calls
     if first.answer is ...:
         return Verdict(
             exercise, [Stage("runs", False, UNWRITTEN)], {}, frozenset(), None, run.printed
         )
-    slipped = [name for name, call in zip(mistakes, others, strict=True) if not call.error]
+    slipped = [name for name, call in zip(mistakes, others, strict=True) if not _fails(call)]
     caught, count = len(mistakes) - len(slipped), len(mistakes)
-    accepts = not first.error
+    accepts = not (_fails(first) or _fails(last))
+    error = first.error or last.error
     is_counted = accepts and not run.ended
     stages = [
         Stage("runs", not run.ended, run.ended or f"{len(run.calls)} times"),
-        Stage("accepts a right function", accepts if run.calls else None, first.error),
+        Stage("accepts a right function", accepts if run.calls else None, error),
         Stage(
             "catches mistakes",
             caught >= ENOUGH * count if is_counted else None,
@@ -61,3 +63,8 @@ def judge_tests(
         more = [f"and {len(slipped) - TOLD} more"] if len(slipped) > TOLD else []
         remarks["slipped through"] = "".join(f"\n- {line}" for line in [*told, *more])
     return Verdict(exercise, stages, remarks, frozenset(), None, run.printed)
+
+
+def _fails(call: Call) -> bool:
+    """Return whether a test raised an error; NotImplementedError is one, too."""
+    return bool(call.error) or call.answer is ...

@@ -33,23 +33,31 @@ class Records:
     def __init__(self, path: Path | None = None):
         self.path = path
         self._records: dict[str, Record] = {}
-        if path is not None and path.exists():
-            try:
-                found = json.loads(path.read_text(encoding="utf-8"))
-                self._records = {name: Record(**record) for name, record in found.items()}
-            except (ValueError, TypeError, AttributeError) as error:
-                raise ConfigError(
-                    f"{path}: expected the record of a student's progress; remove the file to "
-                    "begin anew"
-                ) from error
+        self._load()
 
     def __getitem__(self, exercise_id: str) -> Record:
         return self._records.setdefault(exercise_id, Record())
+
+    def _load(self) -> None:
+        """Read the file, if there is one."""
+        if self.path is None or not self.path.exists():
+            return
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            self._records = {name: Record(**record) for name, record in found.items()}
+            is_record = all(map(_is_record, self._records.values()))
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            is_record = False
+        if not is_record:
+            raise ConfigError(
+                f"{self.path}: expected the record of a student's progress; remove it to begin anew"
+            )
 
     def note(self, verdict: Verdict) -> None:
         """Note a check."""
         if verdict.is_unwritten:
             return
+        self._load()  # another check may have written since
         record, mistakes = self[verdict.exercise.id], sorted(verdict.mistakes)
         if mistakes != record.mistakes:
             record.hints = min(record.hints, ON_MISTAKES - 1)  # there is something new to say
@@ -76,3 +84,14 @@ class Records:
             new.replace(self.path)
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be written: {error.strerror}") from error
+
+
+def _is_record(record: Record) -> bool:
+    """Return whether a record that was read holds what it should."""
+    counts = (record.checks, record.hints)
+    return (
+        isinstance(record.passed, bool)
+        and all(isinstance(count, int) and count >= 0 for count in counts)
+        and isinstance(record.mistakes, list)
+        and all(isinstance(name, str) for name in record.mistakes)
+    )

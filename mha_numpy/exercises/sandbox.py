@@ -391,7 +391,7 @@ def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
     except MemoryError:
         raise
     except Exception as raised:
-        error = _told(raised)
+        error = told(raised)
     seconds = time.perf_counter() - start
     after = _fingerprints(inputs)
     changed = [name for name in before | after if before.get(name) != after.get(name)]
@@ -496,11 +496,11 @@ class _Unpickler(pickle.Unpickler):
 def _ending(error: BaseException, limits: Limits) -> str:
     """Say what ended a run from within."""
     if isinstance(error, MemoryError):
-        return _too_much(limits) + _told(error).removeprefix(type(error).__name__)
+        return _too_much(limits) + told(error).removeprefix(type(error).__name__)
     if isinstance(error, SystemExit):
         code = "" if error.code is None else _line(repr(error.code), 80)
         return f"ended the process: sys.exit({code}){_place(error)}"
-    return _told(error)
+    return told(error)
 
 
 def _too_much(limits: Limits) -> str:
@@ -508,7 +508,7 @@ def _too_much(limits: Limits) -> str:
     return f"asked for more than {in_bytes(limits.memory)} of memory"
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
     """Return an error in a line: its type, its message and its place."""
     try:
         text = str(error.msg if isinstance(error, SyntaxError) else error)

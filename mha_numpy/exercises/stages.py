@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_numpy.check import ComparedArray, Comparison, agrees, compare, gradcheck
 from mha_numpy.check.compare import matched
+from mha_numpy.check.differences import largest_of, two_numbers
 from mha_numpy.check.trees import leaves, replaced
 from mha_numpy.core.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
@@ -105,14 +106,21 @@ def _runs(evidence: Evidence) -> Answer:
         return False, "not written yet" + ", or its `return` is missing" * is_none
     for number, call in enumerate(evidence.first):
         if call.error:
-            return False, _cut(call.error), number
+            return False, _cut(call.error) + _arguments(evidence, call.error), number
     if evidence.run.ended:
         return False, evidence.run.ended
     errors = [call.error for call in (*evidence.second, *evidence.reacted) if call.error]
     if errors:
-        return False, f"the second time: {errors[0]}"
+        return False, f"called again, or on a changed input: {_cut(errors[0])}"
     count = len(evidence.probes)
     return True, f"on {count} inputs" if count > 1 else "on 1 input"
+
+
+def _arguments(evidence: Evidence, error: str) -> str:
+    """Return the arguments, where an error is about their number."""
+    if "positional argument" not in error:
+        return ""
+    return f"; it is called with ({', '.join(evidence.probes[0])})"
 
 
 def _cut(error: str) -> str:
@@ -137,7 +145,7 @@ def _of_kind(kind: str, later: set[str], good: str) -> Callable[[Evidence], Answ
         reached = sum(row.trouble in later for _, row in evidence.rows)
         count = sum(len(leaves(expected)) for expected in evidence.expected)
         if reached < count:
-            return None, f"of {reached} of {count} arrays: {good or 'yes'}" if reached else ""
+            return None, f"{good or 'yes'}, for {reached} of {count} arrays" if reached else ""
         return True, good
 
     return question
@@ -148,7 +156,7 @@ def _types(evidence: Evidence) -> Answer:
     unwritten = [(n, row) for n, row in evidence.rows if row.trouble == "unwritten"]
     if unwritten and not evidence.is_unwritten:
         number, row = unwritten[0]
-        return False, f"{row.name} is missing: None came, is a `return` missing?", number
+        return False, f"{row.name}: {row.finding}; is a `return` missing?", number
     answer = _of_kind("type", {"", "shape", "finite", "values"}, "")(evidence)
     if answer is None or answer[0] is False:
         return answer
@@ -188,8 +196,8 @@ def _repeats(evidence: Evidence) -> Answer:
 
 def _is_numbers(answer: Any) -> bool:
     """Return whether an answer consists of numbers, alone or in arrays."""
-    numbers = (np.ndarray, int, float)
-    return all(isinstance(leaf, numbers) for leaf in leaves(answer).values())
+    found = [np.asarray(leaf) for leaf in leaves(answer).values()]
+    return bool(found) and all(array.dtype.kind in "biuf" for array in found)
 
 
 def _as_arrays(answer: Any) -> Any:
@@ -229,8 +237,8 @@ def _holds(evidence: Evidence) -> Answer:
 
 def _missed(off: Array, arrays: Arrays) -> str:
     """Say where and by how much an invariant is missed most, if it is."""
-    floats = [np.abs(array).max(initial=0) for array in arrays.values() if array.dtype != bool]
-    largest = max([1.0, *map(float, floats)])
+    floats = [array for array in arrays.values() if array.dtype != bool]
+    largest = max([1.0, *(float(largest_of(array)) for array in floats)])
     if off.size == 0 or np.abs(off).max() <= MISSED * largest:
         return ""
     worst = np.unravel_index(np.abs(off).argmax(), off.shape)
@@ -256,7 +264,8 @@ def _differentiates(evidence: Evidence) -> Answer:
         if not row.passed:
             is_direction = isinstance(row.worst, str)
             at = "along a random direction" if is_direction else f"at {list(row.worst)}"
-            numbers = f"{row.analytic:.6g}; numeric differentiation says {row.numeric:.6g}"
+            mine, theirs = two_numbers(row.analytic, row.numeric)
+            numbers = f"{mine}; numeric differentiation says {theirs}"
             return False, f"d_{row.name} {at}: {numbers}", 0
     return True, f"numeric differentiation agrees to {report.max_error:.0e}"
 

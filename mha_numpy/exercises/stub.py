@@ -11,7 +11,7 @@ IMPORTS = {  # what a stub's names need
     "np": "import numpy as np",
     "MultiHeadParams": "from mha_numpy.core import MultiHeadParams",
     "Array": "from mha_numpy.core.dtypes import Array",
-    "Saved": "from mha_numpy.mistakes.flawed import Saved",
+    "Saved": "from mha_numpy.mistakes.saved import Saved",
 }
 
 
@@ -72,7 +72,7 @@ def _hours() -> int:
 README = """# Exercises in attention
 
 {count} functions to write, one in each file, about {hours} hours in all. Each file tells what its
-function takes and returns; nothing but NumPy is needed.
+function takes and returns; NumPy and this package are all they need.
 
     mha-numpy check .                  all of them, a line each
     mha-numpy check . softmax          one of them, stage by stage

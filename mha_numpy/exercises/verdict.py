@@ -85,7 +85,7 @@ class Verdict:
             return self.unwritten or "right"
         first = next(stage for stage in self.stages if not stage.passed)
         found = first.finding if first.name == "runs" else f"{first.name}: {first.finding}"
-        return self.remarks.get("likely cause", found)
+        return found if first.name == "runs" else self.remarks.get("likely cause", found)
 
     @property
     def title(self) -> str:

@@ -2,40 +2,43 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from mha_numpy.errors import ConfigError
 
 PERIOD = 0.25  # seconds between two looks
 
 
-def saved(folder: Path) -> Iterator[list[Path]]:
-    """Yield, again and again, the Python files of a folder that have changed since the last time.
+class Watch:
+    """Looks at the Python files of a folder, from now on."""
 
-    Parameters
-    ----------
-    folder : Path
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._states = self._look()
 
-    Yields
-    ------
-    list of Path
-        New files, and those with another time or size. Ends never: Ctrl-C does.
-    """
-    before = _states(folder)
-    while True:
-        time.sleep(PERIOD)
-        now = _states(folder)
-        changed = [path for path, state in now.items() if before.get(path) != state]
-        before = now
-        if changed:
-            yield changed
+    def __iter__(self) -> Iterator[list[Path]]:
+        """Yield, again and again, the files that were saved since the last time; Ctrl-C ends it.
 
+        Raises
+        ------
+        ConfigError
+            The folder is gone.
+        """
+        while True:
+            time.sleep(PERIOD)
+            before, self._states = self._states, self._look()
+            changed = [path for path, state in self._states.items() if before.get(path) != state]
+            if changed:
+                yield changed
 
-def _states(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Return when each file was saved, and its size."""
-    states = {}
-    for path in sorted(folder.glob("*.py")):
-        try:
-            found = path.stat()
-        except OSError:  # an editor is just replacing it
-            continue
-        states[path] = (found.st_mtime_ns, found.st_size)
-    return states
+    def _look(self) -> dict[Path, tuple[int, int]]:
+        """Return when each file was saved, and its size."""
+        if not self.folder.is_dir():
+            raise ConfigError(f"folder: there is no folder {self.folder}")
+        states = {}
+        for path in sorted(self.folder.glob("*.py")):
+            with suppress(OSError):  # an editor is just replacing it
+                stat = path.stat()
+                states[path] = (stat.st_mtime_ns, stat.st_size)
+        return states

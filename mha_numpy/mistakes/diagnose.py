@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
-from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.check import agrees
-from mha_numpy.check.compare import agreeing, matched
+from mha_numpy.check.compare import agreeing
+from mha_numpy.check.trees import leaves
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.bank import BANK, Mistake
 from mha_numpy.mistakes.flawed import RIGHT, Made
@@ -81,17 +81,14 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     singles = [name for name, wrong in fingerprints(piece).items() if fits(answers, wrong)]
     if singles:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
-    if fits(answers, right, NARROW) and _is_rounding(answers, right):
+    if fits(answers, right, NARROW) and _is_narrow(answers):
         return Diagnosis(False, (frozenset({"float32 inside"}),))
+    partly = [n for n, wrong in fingerprints(piece).items() if _is_partly(answers, wrong, right)]
+    if partly:
+        return Diagnosis(False, tuple(frozenset({name}) for name in partly), is_partial=True)
     names = [*fingerprints(piece), *(name for name in LATENT if name not in fingerprints(piece))]
     pairs = (frozenset(pair) for pair in combinations(names, 2))
-    found = tuple(pair for pair in pairs if _makes(piece, pair, answers))
-    if found:
-        return Diagnosis(False, found)
-    parts = {name: _right_parts(answers, w, right) for name, w in fingerprints(piece).items()}
-    partly = [name for name, count in parts.items() if count is not None]
-    partly.sort(key=lambda name: parts[name] or 0)
-    return Diagnosis(False, tuple(frozenset({name}) for name in partly), is_partial=True)
+    return Diagnosis(False, tuple(pair for pair in pairs if _makes(piece, pair, answers)))
 
 
 @cache
@@ -119,38 +116,29 @@ def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float =
     )
 
 
-def _right_parts(
-    answers: Sequence[Answer], wrong: Sequence[Answer], right: Sequence[Answer]
-) -> int | None:
-    """Count the arrays that are right where a mistake would make them wrong.
-
-    None if an array is neither right nor the mistake's.
-    """
-    kept = 0
-    for answer, made, expected in zip(answers, wrong, right, strict=True):
-        if answer is None:
-            continue
-        is_right = list(agreeing(answer, expected, tolerance=TOLERANCE))
-        of_mistake = [False] * len(is_right)
-        if made is not None:
-            of_mistake = list(agreeing(answer, made, tolerance=TOLERANCE))
-        if len(of_mistake) != len(is_right) or not all(map(or_, is_right, of_mistake)):
-            return None
-        kept += sum(right and not made for right, made in zip(is_right, of_mistake, strict=True))
-    return kept
+def _is_partly(answers: Sequence[Answer], wrong: Sequence[Answer], right: Sequence[Answer]) -> bool:
+    """Return whether some arrays are the mistake's on every probe, and the others right."""
+    seen = [
+        (list(agreeing(answer, expected, tolerance=TOLERANCE)),
+         [] if made is None else list(agreeing(answer, made, tolerance=TOLERANCE)))
+        for answer, made, expected in zip(answers, wrong, right, strict=True)
+        if answer is not None
+    ]  # fmt: skip
+    count = len(seen[0][0]) if seen else 0
+    if any(len(is_right) != count or len(is_made) not in (0, count) for is_right, is_made in seen):
+        return False
+    of_mistake = {i for is_right, _ in seen for i in range(count) if not is_right[i]}
+    return all(
+        all(is_right) if not is_made else
+        all(is_made[i] if i in of_mistake else is_right[i] for i in range(count))
+        for is_right, is_made in seen
+    )  # fmt: skip
 
 
-def _is_rounding(answers: Sequence[Answer], right: Sequence[Answer]) -> bool:
-    """Return whether the numbers are off to both sides, as by rounding, not all to one."""
-    with np.errstate(invalid="ignore"):  # -inf - -inf
-        signs = [
-            np.sign((np.asarray(one) - other) * other).ravel()
-            for answer, expected in zip(answers, right, strict=True)
-            for _, one, other in (matched(answer, expected) if answer is not None else ())
-        ]
-    off = np.concatenate(signs)
-    off = off[(off == 1) | (off == -1)]
-    return bool(off.size and 0.1 < (off > 0).mean() < 0.9)
+def _is_narrow(answers: Sequence[Answer]) -> bool:
+    """Return whether every number is one of float32."""
+    arrays = [leaf for answer in answers for leaf in leaves(answer).values() if leaf is not None]
+    return all(np.array_equal(a, np.float32(a), equal_nan=True) for a in arrays)
 
 
 def _try(piece: str, given: Inputs, made: Made) -> Answer:

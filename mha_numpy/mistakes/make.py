@@ -49,6 +49,8 @@ def make(piece: str, mistakes: Iterable[str] = ()) -> Function:
     manners = {manner.name for manner in MANNERS}
 
     def function(*by_place: Any, **by_name: Any) -> Any:
+        if len(by_place) > len(arguments):
+            raise TypeError(f"{piece}: expected ({', '.join(arguments)})")
         given = dict(zip(arguments, by_place, strict=False)) | by_name
         with np.errstate(all="ignore"):
             return PIECES[piece].write(**given, made=names - manners)
@@ -62,9 +64,8 @@ def _narrow(function: Function) -> Function:
     """Compute in float32 and return float64, as if nothing were."""
 
     def narrowed(*arguments: Any, **named: Any) -> Any:
-        return _cast(
-            function(*_cast(list(arguments), np.float32), **_cast(named, np.float32)), np.float64
-        )
+        narrow = _cast([list(arguments), named], np.float32)
+        return _cast(_cast(function(*narrow[0], **narrow[1]), np.float32), np.float64)
 
     return narrowed
 

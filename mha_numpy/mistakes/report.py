@@ -13,8 +13,12 @@ Written by `mha-numpy mistakes --confusion --write docs/confusion.md`. Every kno
 in each function where it changes anything, and the answers are handed to `diagnose`, which sees
 nothing else. *On top*: the first name given is that of the mistake. *Among*: it is one of several
 names for the same numbers, as where two mistakes are one and the same function. Pairs are drawn at
-random; *named*: the first alternative holds one of the two mistakes. How a check works:
-[exercises](exercises.md).
+random; *named*: the first alternative holds one of the two mistakes.
+
+The mistakes are made here by the same implementation that `diagnose` asks: the page tells how well
+they can be told apart, not that somebody's code makes them in just this way. Code that was written
+apart, with one bug each, are the exhibits of the museum: all twelve get their right name
+(`tests/exercises/test_catalogue.py`). How a check works: [exercises](exercises.md).
 
 """
 

@@ -93,8 +93,49 @@ def test_wrong_use(folder, tmp_path):
     with pytest.raises(ConfigError, match="expected a folder"):
         start(tmp_path / "file")
     (folder / RECORD).write_text("[1, 2]")
-    with pytest.raises(ConfigError, match="remove the file to begin anew"):
+    with pytest.raises(ConfigError, match="remove it to begin anew"):
         judge_file(folder, "softmax")
+
+
+def test_what_was_saved_last_is_judged_not_its_bytecode(folder, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for _ in range(3):
+        (folder / NAME).write_text(WRONG)
+        assert not judge_file(folder, "softmax-backward").passed
+        (folder / NAME).write_text(RIGHT)  # of the same size, in the same second
+        assert judge_file(folder, "softmax-backward").passed
+    assert not (folder / "__pycache__").exists()
+
+
+def test_a_file_may_import_another_beside_it(folder):
+    (folder / "helper.py").write_text(RIGHT)
+    (folder / NAME).write_text("from helper import softmax_backward\n")
+    assert judge_file(folder, "softmax-backward").passed
+
+
+def test_a_number_of_another_version_is_found(folder):
+    (folder / NAME).unlink()
+    (folder / "99_softmax_backward.py").write_text(RIGHT)
+    assert judge_file(folder, "softmax-backward").passed
+    assert start(folder).written == []
+
+
+@pytest.mark.parametrize("entry", ['{"checks": "many"}', '{"hints": -7}', '{"mistakes": [3]}', "7"])
+def test_a_record_that_holds_something_else(folder, entry):
+    (folder / RECORD).write_text(f'{{"softmax": {entry}}}')
+    with pytest.raises(ConfigError, match="expected the record of a student's progress"):
+        hint_in(folder, "softmax")
+
+
+def test_a_verdict_is_told_where_nothing_can_be_written(folder, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    (folder / NAME).write_text(RIGHT)
+    monkeypatch.setattr("pathlib.Path.write_text", refuse)
+    verdict = judge_file(folder, "softmax-backward")
+    assert verdict.passed
+    assert "cannot be written: Permission denied" in str(verdict)
 
 
 def test_plain_pytest_checks_the_folder(folder):

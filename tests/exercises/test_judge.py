@@ -2,12 +2,14 @@
 
 import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from mha_numpy.exercises import Limits, find_exercise, judge
-from mha_numpy.mistakes import PIECES, make
+from mha_numpy.mistakes import make
 
 SOFTMAX_BACKWARD = find_exercise("softmax-backward")
 
@@ -183,16 +185,54 @@ def test_tests_are_scored():
     def wrong(attention):
         raise AssertionError("no")
 
+    calls = []
+
+    def only_the_first(attention):
+        calls.append(attention)
+        assert len(calls) == 1
+
+    verdict = verdict_on(only_the_first, "break-my-attention")
+    assert stage(verdict, "accepts a right function").passed is False
+
     verdict = verdict_on(wrong, "break-my-attention")
     assert stage(verdict, "accepts a right function").passed is False
     assert stage(verdict, "catches mistakes").passed is None
 
 
-def test_probes_are_seen_by_the_student_as_copies():
-    given = PIECES["softmax_backward"].probes()[0]
-    before = given["weights"].copy()
-    verdict_on(lambda d, w: w.fill(0))
-    np.testing.assert_array_equal(given["weights"], before)
+def test_every_call_gets_copies():
+    def mine(d_weights, weights):
+        result = right(d_weights, weights)
+        weights.fill(0)
+        return result
+
+    verdict = verdict_on(mine)
+    assert stage(verdict, "the same twice").passed
+    assert stage(verdict, "inputs left alone").passed is False
+
+
+@pytest.mark.parametrize(
+    "answer", [(), [], {}, "text", 1e308 * np.ones((2, 3, 4, 6)), [[1], [2, 3]]]
+)
+def test_odd_answers_are_judged(answer):
+    assert not verdict_on(lambda *_: answer).passed
+
+
+def test_zeros_are_not_taken_for_results_that_accumulate():
+    rng = np.random.default_rng()
+    verdict = verdict_on(lambda d, w: 0 * w if len(w) == 2 else rng.normal(size=w.shape))
+    assert not verdict.mistakes
+
+
+def test_the_wrong_number_of_arguments():
+    verdict = verdict_on(lambda weights: weights)
+    assert "it is called with (d_weights, weights)" in stage(verdict, "runs").finding
+
+
+def test_nothing_heavy_is_imported():
+    code = "import sys, mha_numpy.exercises; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"matplotlib", "numba", "IPython", "pytest", "rich"}
+    assert not heavy & set(done.stdout.split())
 
 
 def test_a_return_that_is_missing_for_some_inputs():
@@ -240,4 +280,4 @@ def test_attention_in_blocks_may_not_hold_all_scores():
     verdict = verdict_on(lambda q, k, v, block: make("attention")(q, k, v), "online-attention")
     assert stage(verdict, "values").passed
     assert stage(verdict, "memory").passed is False
-    assert "all scores would take 1 MiB" in stage(verdict, "memory").finding
+    assert "all scores would take 512 KiB" in stage(verdict, "memory").finding

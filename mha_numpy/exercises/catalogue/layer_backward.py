@@ -6,7 +6,7 @@ from mha_numpy import core
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.core.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
-from mha_numpy.mistakes.flawed import Saved
+from mha_numpy.mistakes.saved import Saved
 
 
 def _linear_backward(d_out: Array, x: Array, w: Array) -> core.LinearGrads:

@@ -33,7 +33,6 @@ from mha_numpy.mistakes.flawed.forward import (
 )
 from mha_numpy.mistakes.flawed.heads import merge_heads, split_heads
 from mha_numpy.mistakes.flawed.layer import (
-    Saved,
     cross_attention,
     input_gradient,
     multi_head,
@@ -46,7 +45,7 @@ from mha_numpy.mistakes.flawed.memory import decode_step, online_attention
 from mha_numpy.mistakes.flawed.positions import rope, rope_backward
 
 __all__ = [
-    "RIGHT", "Made", "Saved", "attend", "attention", "attention_backward", "backward_from_lse",
+    "RIGHT", "Made", "attend", "attention", "attention_backward", "backward_from_lse",
     "cost_table", "cross_attention", "d_head_gate", "decode_step", "dropout_backward", "from_gpt2",
     "grouped_attention", "grouped_backward", "head_importance", "input_gradient",
     "layer_norm_backward", "linear_backward", "make_mask", "masked_attention", "merge_heads",

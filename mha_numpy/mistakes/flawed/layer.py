@@ -10,17 +10,7 @@ from mha_numpy.mistakes.flawed.backward import attention_backward, linear_backwa
 from mha_numpy.mistakes.flawed.forward import attend
 from mha_numpy.mistakes.flawed.heads import merge_heads, split_heads
 from mha_numpy.mistakes.flawed.made import RIGHT, Made, by_batch
-
-
-class Saved(NamedTuple):
-    """What multi-head self-attention's backward needs."""
-
-    x: Array  # (B, T, D)
-    q: Array  # (B, H, T, d)
-    k: Array
-    v: Array
-    weights: Array  # (B, H, T, T)
-    merged: Array  # (B, T, H*d)
+from mha_numpy.mistakes.saved import Saved
 
 
 def project(x: Array, letter: str, params: MultiHeadParams, made: Made = RIGHT) -> Array:

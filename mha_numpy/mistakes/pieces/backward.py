@@ -14,7 +14,7 @@ def _draw_d_scores(rng: np.random.Generator) -> list[Inputs]:
     return [
         {"d_scores": rng.normal(size=(B, H, T_q, T_k)), "q": rng.normal(size=(B, H, T_q, d_k)),
          "k": rng.normal(size=(B, H, T_k, d_k))}
-        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 4, 4, 4))
+        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 5, 5, 5))
     ]  # fmt: skip
 
 
@@ -68,10 +68,10 @@ def _draw_linear(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _draw_groups(rng: np.random.Generator) -> list[Inputs]:
-    """Draw gradients of query heads: 3 groups of 2, and 2 of 2."""
+    """Draw gradients of query heads: 3 groups of 2, and 2 of 3."""
     return [
         {"d_per_query_head": rng.normal(size=shape), "num_kv_heads": H_kv}
-        for shape, H_kv in (((2, 6, 5, 4), 3), ((3, 4, 5, 2), 2))
+        for shape, H_kv in (((2, 6, 5, 4), 3), ((3, 6, 5, 2), 2))
     ]
 
 
@@ -95,7 +95,7 @@ BACKWARD = [
     Piece("sum_over_group", flawed.sum_over_group, _draw_groups, "d_shared"),
     Piece(
         "grouped_backward", flawed.grouped_backward,
-        partial(_draw_with_weights, rect=(2, 6, 3), square=(3, 4, 2)), "",
+        partial(_draw_with_weights, rect=(2, 6, 3), square=(3, 6, 2)), "",
     ),
     Piece("backward_from_lse", flawed.backward_from_lse, _draw_with_lse, ""),
 ]  # fmt: skip

@@ -9,9 +9,19 @@ from mha_numpy.mistakes.pieces.draw import draw_heads, large_scores, random_mask
 from mha_numpy.mistakes.pieces.piece import Inputs, Piece
 
 
-def _draw_masks(_: np.random.Generator) -> list[Inputs]:
-    """Return lengths with and without padding, and queries that begin later."""
-    return [
+def _draw_masks(rng: np.random.Generator) -> list[Inputs]:
+    """Return lengths with and without padding, queries that begin later, and some by chance.
+
+    A mask has no numbers to tell mistakes apart by: it takes more of them.
+    """
+    by_chance = []
+    for _ in range(8):
+        T_q = int(rng.integers(3, 8))
+        T_k = int(rng.integers(T_q, 10))
+        lengths, (offset, left) = rng.integers(1, T_k + 1, 3), rng.integers(0, 5, 2).tolist()
+        sizes = {"T_q": T_q, "T_k": T_k, "q_offset": offset, "left": left}
+        by_chance.append({"lengths": lengths, **sizes})
+    return by_chance + [
         {"lengths": np.array(n), "T_q": T_q, "T_k": T_k, "q_offset": offset, "left": left}
         for n, T_q, T_k, offset, left in (
             ([4, 6, 2], 6, 6, 0, 9), ([5, 7], 4, 7, 2, 1), ([3, 8], 3, 8, 5, 3),
@@ -60,7 +70,7 @@ def _draw_one_head(rng: np.random.Generator) -> list[Inputs]:
 def _draw_masked(rng: np.random.Generator) -> list[Inputs]:
     """Draw masks beside queries, keys and values, and a softcap for the square."""
     probes = []
-    drawn = _draw_heads(rng, rect=(2, 6, 3), square=(4, 4, 2))
+    drawn = _draw_heads(rng, rect=(2, 6, 3), square=(6, 6, 2))
     for given, softcap in zip(drawn, (None, 1.5, None), strict=True):
         B, T_q, T_k = len(given["q"]), given["q"].shape[2], given["k"].shape[2]
         mask = random_mask(rng, (B, 1, T_q, T_k))
@@ -73,7 +83,7 @@ def _draw_masked(rng: np.random.Generator) -> list[Inputs]:
 def _draw_blocks(rng: np.random.Generator) -> list[Inputs]:
     """Draw a last block that is short, a square block, and large scores."""
     probes = []
-    for T_q, T_k, d_k, d_v, block in ((5, 7, 4, 3, 3), (4, 8, 4, 4, 4)):
+    for T_q, T_k, d_k, d_v, block in ((5, 7, 4, 3, 3), (5, 10, 5, 5, 5)):
         shapes = (T_q, d_k), (T_k, d_k), (T_k, d_v)
         q, k, v = (rng.normal(size=shape) for shape in shapes)
         probes.append({"q": q, "k": k, "v": v, "block": block})
@@ -102,7 +112,7 @@ FORWARD = [
     Piece("masked_attention", flawed.masked_attention, _draw_masked, "heads"),
     Piece(
         "grouped_attention", flawed.grouped_attention,
-        partial(_draw_heads, rect=(2, 6, 3), square=(3, 4, 2)), "heads",
+        partial(_draw_heads, rect=(2, 6, 3), square=(3, 6, 2)), "heads",
     ),
     Piece("online_attention", flawed.online_attention, _draw_blocks, "heads"),
 ]  # fmt: skip

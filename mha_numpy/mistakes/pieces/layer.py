@@ -58,7 +58,7 @@ def _draw_backward(rng: np.random.Generator) -> list[Inputs]:
 def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
     """Draw shared heads, a past of nothing, and large scores where all but D are equal."""
     probes = []
-    for B, T, D, d, H, H_kv in ((2, 5, 10, 3, 4, 2), (2, 0, 12, 3, 4, 2)):
+    for B, T, D, d, H, H_kv in ((2, 5, 10, 3, 4, 2), (2, 0, 12, 3, 6, 2)):
         past = B, H_kv, T, d
         x, k, v = rng.normal(size=(B, 1, D)), rng.normal(size=past), rng.normal(size=past)
         params = draw_params(rng, D, H * d, kv_width=H_kv * d)

@@ -22,7 +22,7 @@ def _draw_gated(rng: np.random.Generator) -> list[Inputs]:
     """Draw heads and the gradient of the gated ones: all sizes different, and B = H."""
     return [
         {"d_gated": rng.normal(size=shape), "heads": rng.normal(size=shape)}
-        for shape in ((5, 3, 4, 2), (3, 3, 4, 2))
+        for shape in ((5, 3, 4, 2), (4, 4, 3, 2))
     ]
 
 
@@ -38,7 +38,7 @@ def _draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
 def _draw_costs(_: np.random.Generator) -> list[Inputs]:
     """Return sizes with H*d other than D, and with H*d = D."""
     names = ("B", "T", "D", "H", "H_kv", "d", "itemsize")
-    sizes = ((3, 7, 20, 6, 2, 5, 4), (2, 10, 32, 4, 1, 8, 2))
+    sizes = ((3, 7, 20, 12, 3, 5, 4), (2, 10, 32, 8, 4, 4, 2))
     return [dict(zip(names, given, strict=True)) for given in sizes]
 
 
