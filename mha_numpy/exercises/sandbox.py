@@ -10,41 +10,29 @@ import faulthandler
 import gc
 import io
 import os
-import pickle
-import re
 import selectors
 import signal
 import sys
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from mha_numpy.check.trees import children, leaves
+from mha_numpy.check.trees import leaves
 from mha_numpy.core.checks import check_count, check_number
-from mha_numpy.core.dtypes import Array
 from mha_numpy.cost.report import in_bytes
-from mha_numpy.errors import ConfigError, describe
+from mha_numpy.errors import ConfigError
+from mha_numpy.exercises.messages import HEADER, Call, Message, pack, plain, read_messages
+from mha_numpy.exercises.raised import one_line, place, told
 
 DAY = 86_400  # seconds; timers hold little more
 CHUNK = 2**16  # bytes: what a pipe holds
-HEADER = 8  # bytes that tell a message's length
-DEEPEST = 50  # lists in lists of an answer
-LONGEST = 300  # characters of an error's message
-NUMBERS = "biufc"  # the kinds of dtypes that an answer may have
 STOPS = (signal.SIGINT, signal.SIGTERM)
 STATM = Path("/proc/self/statm")  # Linux: pages of address space, and more
-OURS = Path(__file__).parents[1]
-INSTALLED = re.compile(  # files that nobody wrote for an exercise
-    rf"<(frozen|__array_function__)|.*(site|dist)-packages"
-    rf"|{re.escape(f'{OURS}{os.sep}')}|{re.escape(f'{Path(os.__file__).parent}{os.sep}')}"
-)
 
 
 class Limits(NamedTuple):
@@ -58,34 +46,12 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 
 
-@dataclass(frozen=True)
-class Foreign:
-    """Stands for a value that is no array, number or text; its repr says what it was."""
-
-    text: str
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-class Call(NamedTuple):
-    """What came of one call."""
-
-    answer: Any  # None where the call failed, ... where the function is not written yet
-    error: str  # in a line, with the line that raised it; "" without one
-    changed: tuple[str, ...]  # dotted names of inputs that the function changed in place
-    seconds: float
-
-
 class Run(NamedTuple):
     """What came of all calls."""
 
     calls: list[Call]  # those that came to an end
     printed: str  # on stdout and stderr
     ended: str  # "" if all calls were made, else in a line why not
-
-
-Message = Call | str | None  # a call, why there are no more, or that the function is loaded
 
 
 def run_calls(
@@ -260,7 +226,7 @@ def _listen(heard: _Heard, results: IO[bytes], output: IO[bytes], deadline: floa
                     heard.hear(_too_much(heard.limits))
                     return
                 try:
-                    for message in _read(unread):
+                    for message in read_messages(unread):
                         heard.hear(message)
                 except Exception:  # written by somebody else
                     heard.hear("its answers cannot be read")
@@ -350,7 +316,7 @@ def _tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> N
     def write(message: Message) -> None:
         if os.getpid() != child:
             os._exit(0)  # forked by the function
-        packed = _packed(message)
+        packed = pack(message)
         tell.write(len(packed).to_bytes(HEADER))
         tell.write(packed)
         tell.flush()
@@ -395,7 +361,7 @@ def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
     seconds = time.perf_counter() - start
     after = _fingerprints(inputs)
     changed = [name for name in before | after if before.get(name) != after.get(name)]
-    return Call(_plain(answer), error, tuple(changed), seconds)
+    return Call(plain(answer), error, tuple(changed), seconds)
 
 
 def _fingerprints(inputs: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
@@ -408,131 +374,16 @@ def _fingerprints(inputs: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def _plain(answer: Any) -> Any:
-    """Return an answer in builtins and plain arrays, with `Foreign` for all else."""
-    try:
-        return _plain_tree(answer, DEEPEST)
-    except RecursionError:
-        return Foreign(f"a {type(answer).__name__} nested too deep")
-    except MemoryError:
-        raise
-    except Exception:  # anybody's methods
-        return Foreign(f"an object of type {type(answer).__name__}")
-
-
-def _plain_tree(value: Any, depth: int) -> Any:
-    """Return a value and all in it, down to a depth."""
-    if value is None or value is ... or type(value) in (bool, int, float, complex, str):
-        return value
-    if isinstance(value, (np.ndarray, np.generic)):
-        if hasattr(value, "mask"):  # not asked of np.ma, which would have to be loaded first
-            return Foreign(f"a masked array {value.shape}: x.filled(0) is plain")
-        is_known = value.dtype.kind in NUMBERS
-        return np.array(value, order="C") if is_known else Foreign(describe(value))
-    parts = children(value)
-    if parts is None:
-        return Foreign(_description(value))
-    if depth == 0:
-        raise RecursionError
-    parts = {name: _plain_tree(part, depth - 1) for name, part in parts.items()}
-    if isinstance(value, Mapping) or hasattr(value, "_asdict"):
-        return parts
-    return (list if isinstance(value, list) else tuple)(parts.values())
-
-
-def _description(value: object) -> str:
-    """Return what a value is, in a line: with its repr where that says more than an address."""
-    try:
-        text = repr(value)
-    except Exception:  # anybody's __repr__
-        text = "<>"
-    what = "an object" if text.startswith("<") else _line(text, 80)
-    return f"{what} of type {type(value).__name__}"
-
-
-def _packed(message: Message) -> bytes:
-    """Return a message as bytes."""
-    stream = io.BytesIO()
-    pickler = pickle.Pickler(stream, protocol=5)
-    pickler.dispatch_table = {np.ndarray: _unmake}
-    pickler.dump(tuple(message) if isinstance(message, Call) else message)
-    return stream.getvalue()
-
-
-def _unmake(array: Array) -> tuple[Any, ...]:
-    """Return how pickle is to make a C-contiguous array again."""
-    return _make, (array.dtype.str, array.shape, pickle.PickleBuffer(array.data))
-
-
-def _make(dtype: str, shape: tuple[int, ...], data: bytearray) -> Array:
-    """Make an array of what `_unmake` took apart."""
-    return np.frombuffer(data, dtype).reshape(shape)
-
-
-def _read(unread: bytearray) -> Iterator[Message]:
-    """Take all messages that are complete from what has come."""
-    while len(unread) >= HEADER:
-        end = HEADER + int.from_bytes(unread[:HEADER])
-        if len(unread) < end:
-            return
-        with memoryview(unread) as view:
-            message = _Unpickler(io.BytesIO(view[HEADER:end])).load()
-        del unread[:end]
-        yield Call(*message) if isinstance(message, tuple) else message
-
-
-class _Unpickler(pickle.Unpickler):
-    """Makes builtins, arrays and `Foreign`, and nothing else."""
-
-    KNOWN: Mapping[str, Any] = {
-        "_make": _make, "Foreign": Foreign, "complex": complex, "Ellipsis": ...,
-    }  # fmt: skip
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Return one of the few; a KeyError stops the rest."""
-        return self.KNOWN[name]
-
-
 def _ending(error: BaseException, limits: Limits) -> str:
     """Say what ended a run from within."""
     if isinstance(error, MemoryError):
         return _too_much(limits) + told(error).removeprefix(type(error).__name__)
     if isinstance(error, SystemExit):
-        code = "" if error.code is None else _line(repr(error.code), 80)
-        return f"ended the process: sys.exit({code}){_place(error)}"
+        code = "" if error.code is None else one_line(repr(error.code), 80)
+        return f"ended the process: sys.exit({code}){place(error)}"
     return told(error)
 
 
 def _too_much(limits: Limits) -> str:
     """Say that memory has been at its limit."""
     return f"asked for more than {in_bytes(limits.memory)} of memory"
-
-
-def told(error: BaseException) -> str:
-    """Return an error in a line: its type, its message and its place."""
-    try:
-        text = str(error.msg if isinstance(error, SyntaxError) else error)
-    except Exception:  # anybody's __str__
-        text = "its message cannot be shown"
-    return f"{type(error).__name__}{': ' if text else ''}{_line(text, LONGEST)}{_place(error)}"
-
-
-def _place(error: BaseException) -> str:
-    """Return the line that an error comes from, the deepest one that is nobody's package."""
-    if isinstance(error, SyntaxError) and error.lineno:
-        file, number, line = error.filename or "", error.lineno, error.text or ""
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        frame = next((f for f in reversed(frames) if not INSTALLED.match(f.filename)), None)
-        if frame is None:
-            return ""
-        file, number, line = frame.filename, frame.lineno or 0, frame.line or ""
-    name = "the cell" if "ipykernel_" in file or "<ipython-" in file else Path(file).name
-    source = f": `{_line(line, 80)}`" if line.strip() else ""
-    return f" (line {number} of {name}{source})"
-
-
-def _line(text: str, most: int) -> str:
-    """Return a text in one line, without anything that a terminal obeys, cut to a length."""
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text[:9999].split()))
-    return text if len(text) <= most else f"{text[: most - 3]}..."

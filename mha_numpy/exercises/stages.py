@@ -13,7 +13,8 @@ from mha_numpy.check.trees import leaves, replaced
 from mha_numpy.core.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.invariants import INVARIANTS, REACTIONS, Arrays, Inputs
-from mha_numpy.exercises.sandbox import Call, Run
+from mha_numpy.exercises.messages import Call
+from mha_numpy.exercises.sandbox import Run
 from mha_numpy.exercises.slopes import SLOPES
 from mha_numpy.mistakes import PIECES, right_answers
 from mha_numpy.mistakes.diagnose import TOLERANCE

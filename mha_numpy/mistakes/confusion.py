@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.diagnose import Answer, diagnose, fingerprints
 from mha_numpy.mistakes.make import make
-from mha_numpy.mistakes.pieces import PIECES
+from mha_numpy.mistakes.pieces import PIECES, find_piece
 from mha_numpy.progress import progress
 
 
@@ -39,9 +38,7 @@ def pieces_named(name: str | None) -> list[str]:
     """Return one function by its name, or all."""
     if name is None:
         return list(PIECES)
-    if name not in PIECES:
-        raise ConfigError(f"piece: expected one of {', '.join(PIECES)}; got {name!r}")
-    return [name]
+    return [find_piece(name).name]
 
 
 def find_confusion(pieces: Sequence[str], pairs: int = 100, seed: int = 0) -> list[Confusion]:

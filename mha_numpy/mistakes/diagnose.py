@@ -13,7 +13,7 @@ from mha_numpy.check.trees import leaves
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.bank import BANK, Mistake
 from mha_numpy.mistakes.flawed import RIGHT, Made
-from mha_numpy.mistakes.pieces import PIECES, Inputs
+from mha_numpy.mistakes.pieces import PIECES, Inputs, find_piece
 
 Answer = Any  # an array, or several with their names; None where a function failed
 TOLERANCE = 1e-10  # of the largest number: two right ways are closer, a mistake is not
@@ -71,9 +71,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     >>> print(*(mistake.name for mistake in diagnose("split_heads", answers).mistakes))
     split without transpose
     """
-    if piece not in PIECES:
-        raise ConfigError(f"piece: expected one of {', '.join(PIECES)}; got {piece!r}")
-    right = right_answers(piece)
+    right = right_answers(find_piece(piece).name)
     if len(answers) != len(right):
         raise ConfigError(f"answers: expected {len(right)} of them; got {len(answers)}")
     if fits(answers, right):

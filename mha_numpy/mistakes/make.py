@@ -8,7 +8,7 @@ import numpy as np
 from mha_numpy.check.trees import leaves, replaced
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.bank import BANK, MANNERS
-from mha_numpy.mistakes.pieces import PIECES
+from mha_numpy.mistakes.pieces import PIECES, find_piece
 
 Function = Callable[..., Any]
 
@@ -40,12 +40,10 @@ def make(piece: str, mistakes: Iterable[str] = ()) -> Function:
     array([[[1., 1., 1.]]])
     """
     names = frozenset(mistakes)
-    if piece not in PIECES:
-        raise ConfigError(f"piece: expected one of {', '.join(PIECES)}; got {piece!r}")
     unknown = sorted(names - set(BANK))
     if unknown:
         raise ConfigError(f"mistakes: expected names of the bank; got {unknown[0]!r}")
-    arguments = list(PIECES[piece].probes()[0])
+    arguments = list(find_piece(piece).probes()[0])
     manners = {manner.name for manner in MANNERS}
 
     def function(*by_place: Any, **by_name: Any) -> Any:

@@ -24,7 +24,8 @@ import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises import sandbox
-from mha_numpy.exercises.sandbox import LIMITS, Foreign, run_calls
+from mha_numpy.exercises.messages import Foreign
+from mha_numpy.exercises.sandbox import LIMITS, run_calls
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no limits here")
 ONCE = [{"x": np.array([1.0, np.nan, -3.0])}]

@@ -38,7 +38,7 @@ def _draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
 def _draw_costs(_: np.random.Generator) -> list[Inputs]:
     """Return sizes with H*d other than D, and with H*d = D."""
     names = ("B", "T", "D", "H", "H_kv", "d", "itemsize")
-    sizes = ((3, 7, 20, 12, 3, 5, 4), (2, 10, 32, 8, 4, 4, 2))
+    sizes = ((5, 7, 20, 9, 3, 6, 4), (2, 10, 32, 8, 4, 4, 2))
     return [dict(zip(names, given, strict=True)) for given in sizes]
 
 
