@@ -7,6 +7,7 @@ import numpy as np
 from mha_numpy.check import agrees
 from mha_numpy.check.compare import matched
 from mha_numpy.check.trees import leaves, replaced
+from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Evidence, Stage
 from mha_numpy.mistakes import BANK, Diagnosis, diagnose
 from mha_numpy.mistakes.diagnose import NARROW, TOLERANCE
@@ -32,9 +33,8 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     manner = _manner(evidence, failed)
     found = diagnose(evidence.exercise.piece, evidence.answers)
     remarks = _where(evidence, stages)
-    its_bug = frozenset({evidence.exercise.hints.mistake})
-    if evidence.exercise.is_museum and found.causes[:1] == (its_bug,):
-        return Causes(found.causes[0], remarks | {"the bug": "is still there"})
+    if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
+        return Causes(found.causes[0], remarks)
     if manner:
         explains = manner == ACCUMULATES or "values" not in failed
         remarks["likely cause" if explains else "besides"] = BANK[manner].verdict
@@ -48,6 +48,11 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         remarks |= _unknown(evidence)
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks)
+
+
+def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
+    """Return whether the mistakes are the bug that an exhibit of the museum was handed out with."""
+    return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
 
 
 def _unknown(evidence: Evidence) -> dict[str, str]:

@@ -4,7 +4,13 @@ import inspect
 import re
 from collections.abc import Callable
 from textwrap import dedent
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal[
+    "code",  # a stub is handed out, to be written
+    "museum",  # code with a bug is handed out, to be mended
+    "tests",  # tests of a piece are asked for, which they are given
+]
 
 
 class Hints(NamedTuple):
@@ -20,6 +26,7 @@ class Exercise(NamedTuple):
     """One function to write: the stub is handed out, the piece knows its probes and mistakes."""
 
     id: str
+    kind: Kind
     title: str
     difficulty: int  # 1 (a line or two) to 5 (an evening)
     minutes: int
@@ -33,16 +40,6 @@ class Exercise(NamedTuple):
     def function_name(self) -> str:
         """What a student's function is called."""
         return self.stub.__name__
-
-    @property
-    def asks_for_tests(self) -> bool:
-        """Whether the function is to test the piece that it is given, instead of being it."""
-        return self.function_name != self.piece
-
-    @property
-    def is_museum(self) -> bool:
-        """Whether a text with a bug is handed out."""
-        return self.id.startswith("museum-")
 
     @property
     def task(self) -> str:
@@ -66,6 +63,7 @@ def exercise(
     reference: Callable[..., Any],
     needs: tuple[str, ...] = (),
     piece: str = "",
+    kind: Kind = "code",
 ) -> Callable[[Callable[..., Any]], Exercise]:
     """Turn the function below, a stub or a text with a bug, into an exercise.
 
@@ -75,7 +73,7 @@ def exercise(
     def enter(stub: Callable[..., Any]) -> Exercise:
         of_piece = piece or stub.__name__
         return Exercise(
-            exercise_id, title, difficulty, minutes, needs, hints, of_piece, stub, reference
+            exercise_id, kind, title, difficulty, minutes, needs, hints, of_piece, stub, reference
         )
 
     return enter

@@ -93,11 +93,11 @@ keepdims=True))
 
 def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
     """Say where the mistake of the third hint comes from."""
-    if own and not exercise.is_museum:
+    if own and exercise.kind != "museum":
         return "what your last answer shows"
-    if exercise.asks_for_tests:
+    if exercise.kind == "tests":
         return "a mistake that many tests do not see"
-    return "the bug here" if exercise.is_museum else "what many do here, perhaps not you"
+    return "the bug here" if exercise.kind == "museum" else "what many do here, perhaps not you"
 
 
 def _picture(exercise: Exercise, mistake: str) -> Difference | None:

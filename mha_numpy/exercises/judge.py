@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.check.compare import matched
-from mha_numpy.exercises.causes import explain
+from mha_numpy.exercises.causes import explain, is_bug_of
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.invariants import REACTIONS
 from mha_numpy.exercises.judge_memory import FRUGAL, judge_memory
@@ -42,7 +42,7 @@ def judge(
     >>> verdict.passed, verdict.summary
     (False, "softmax's sum is taken over the queries")
     """
-    if exercise.asks_for_tests:
+    if exercise.kind == "tests":
         return judge_tests(exercise, get_function, limits)
     probes = PIECES[exercise.piece].probes()
     reactions = REACTIONS.get(exercise.piece, [])
@@ -55,10 +55,13 @@ def judge(
     if exercise.piece == FRUGAL and all(stage.passed for stage in stages):
         stages.append(judge_memory(get_function, limits))
     if evidence.is_unwritten or all(stage.passed for stage in stages):
-        return Verdict(exercise, stages, {}, frozenset(), None, run.printed)
+        unwritten = stages[0].finding if evidence.is_unwritten else ""
+        return Verdict(exercise, stages, {}, frozenset(), None, run.printed, unwritten)
     with np.errstate(all="ignore"):
         mistakes, remarks = explain(evidence, stages)
-    return Verdict(exercise, stages, remarks, mistakes, _difference(evidence), run.printed)
+    unwritten = "the bug is still there" if is_bug_of(exercise, mistakes) else ""
+    difference = _difference(evidence)
+    return Verdict(exercise, stages, remarks, mistakes, difference, run.printed, unwritten)
 
 
 def _difference(evidence: Evidence) -> Difference | None:

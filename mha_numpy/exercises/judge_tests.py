@@ -8,7 +8,7 @@ from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.messages import Call
 from mha_numpy.exercises.sandbox import LIMITS, Limits, run_calls
 from mha_numpy.exercises.stages import Stage
-from mha_numpy.exercises.verdict import UNWRITTEN, Verdict
+from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.mistakes import BANK, fingerprints, make
 
 ENOUGH = 0.9  # of the mistakes
@@ -41,9 +41,9 @@ def judge_tests(
     calls = run.calls + [NOT_CALLED] * (len(functions) - len(run.calls))
     first, *others, last = calls
     if first.answer is ...:
-        return Verdict(
-            exercise, [Stage("runs", False, UNWRITTEN)], {}, frozenset(), None, run.printed
-        )
+        words = "not written yet"
+        stages = [Stage("runs", False, words)]
+        return Verdict(exercise, stages, {}, frozenset(), None, run.printed, words)
     slipped = [name for name, call in zip(mistakes, others, strict=True) if not _fails(call)]
     caught, count = len(mistakes) - len(slipped), len(mistakes)
     accepts = not (_fails(first) or _fails(last))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 ROWS, COLUMNS = 6, 8  # of a matrix in text
-UNWRITTEN = "not written yet"
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,7 @@ class Verdict:
     mistakes: frozenset[str]  # of the bank: the likely cause; none where nothing fits
     difference: Difference | None
     printed: str  # what the student's code printed
+    unwritten: str = ""  # in which words the function is still as it was handed out
 
     @property
     def passed(self) -> bool:
@@ -69,14 +69,6 @@ class Verdict:
     def is_unwritten(self) -> bool:
         """Whether the function is still as it was handed out: a stub, or the museum's."""
         return bool(self.unwritten)
-
-    @property
-    def unwritten(self) -> str:
-        """In which words the function is still as it was handed out; none if it is not."""
-        if "the bug" in self.remarks:
-            return f"the bug {self.remarks['the bug']}"
-        first = self.stages[0].finding
-        return first if first.startswith(UNWRITTEN) else ""
 
     @property
     def summary(self) -> str:
@@ -96,7 +88,7 @@ class Verdict:
     @property
     def sections(self) -> list[Table | str]:
         """What is printed: the stages as a table, and the remarks."""
-        if self.unwritten.startswith(UNWRITTEN):
+        if self.unwritten and not self._told:
             return [self.title]
         marks = {True: "ok", False: "FAIL", None: "-"}
         rows = [[marks[s.passed], s.name, s.finding] for s in self.stages]

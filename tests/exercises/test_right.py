@@ -16,7 +16,7 @@ SOLUTIONS = {
     path.stem: import_module(f"tests.exercises.right.{path.stem}").RIGHT
     for path in sorted(FOLDER.glob("[a-z]*.py"))
 }
-OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if not e.asks_for_tests}
+OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
 
 
 def name_of(solution):

@@ -8,7 +8,7 @@ from mha_numpy.exercises import EXERCISES, judge
 from mha_numpy.mistakes import BANK, PIECES, fingerprints, make, right_answers
 from mha_numpy.mistakes.bank import MANNERS
 
-OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if not e.asks_for_tests}
+OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
 
 
 @pytest.mark.parametrize("piece", PIECES)

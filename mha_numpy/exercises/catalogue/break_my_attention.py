@@ -47,6 +47,7 @@ def _catch_all(attention: Callable[..., Array]) -> None:
 
 @exercise(
     "break-my-attention",
+    kind="tests",
     title="Write the tests that catch the mistakes",
     difficulty=4,
     minutes=60,

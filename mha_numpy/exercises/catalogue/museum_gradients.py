@@ -11,6 +11,7 @@ from mha_numpy.mistakes.saved import Saved
 
 @exercise(
     "museum-jacobian",
+    kind="museum",
     title="Find the bug: half a derivative",
     difficulty=2,
     minutes=10,
@@ -53,6 +54,7 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
 
 @exercise(
     "museum-batch-mean",
+    kind="museum",
     title="Find the bug: a mean too many",
     difficulty=2,
     minutes=10,
@@ -109,6 +111,7 @@ def attention_backward(
 
 @exercise(
     "museum-one-token",
+    kind="museum",
     title="Find the bug: tested with one token",
     difficulty=4,
     minutes=25,

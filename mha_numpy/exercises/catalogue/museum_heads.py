@@ -10,6 +10,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
 
 @exercise(
     "museum-softmax-axis",
+    kind="museum",
     title="Find the bug: the pictures looked the same",
     difficulty=2,
     minutes=10,
@@ -56,6 +57,7 @@ def attention(q: Array, k: Array, v: Array) -> Array:
 
 @exercise(
     "museum-split",
+    kind="museum",
     title="Find the bug: a shape that was right",
     difficulty=1,
     minutes=5,
@@ -99,6 +101,7 @@ def split_heads(x: Array, num_heads: int) -> Array:
 
 @exercise(
     "museum-merge",
+    kind="museum",
     title="Find the bug: the training test passed",
     difficulty=2,
     minutes=10,
@@ -155,6 +158,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
 
 @exercise(
     "museum-repeat",
+    kind="museum",
     title="Find the bug: nine heads read three",
     difficulty=2,
     minutes=10,

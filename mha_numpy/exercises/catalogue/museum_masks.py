@@ -9,6 +9,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
 
 @exercise(
     "museum-cached-mask",
+    kind="museum",
     title="Find the bug: the past disappeared",
     difficulty=2,
     minutes=10,
@@ -60,6 +61,7 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
 
 @exercise(
     "museum-softcap",
+    kind="museum",
     title="Find the bug: a hidden key that spoke",
     difficulty=2,
     minutes=10,
@@ -111,6 +113,7 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
 
 @exercise(
     "museum-float-mask",
+    kind="museum",
     title="Find the bug: a mask that means the opposite",
     difficulty=2,
     minutes=10,

@@ -9,6 +9,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
 
 @exercise(
     "museum-nan-row",
+    kind="museum",
     title="Find the bug: one row spoils a model",
     difficulty=2,
     minutes=10,
@@ -54,6 +55,7 @@ def softmax(scores: Array, mask: Array | None) -> Array:
 
 @exercise(
     "museum-zero-times-inf",
+    kind="museum",
     title="Find the bug: visible cells vanish",
     difficulty=2,
     minutes=10,
