@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy.check.differences import largest_of
 from mha_numpy.core.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Stage
+from mha_numpy.mistakes.diagnose import TOLERANCE
 from mha_numpy.tables import Table
 
 if TYPE_CHECKING:
@@ -28,15 +30,22 @@ class Difference:
     names: tuple[str, str] = ("expected", "yours")
 
     def table(self) -> Table:
-        """Return both side by side in text: the rows that differ most, and their first columns."""
+        """Return both in text: the rows that differ most, and their first columns."""
         expected, actual = np.atleast_2d(self.expected), np.atleast_2d(self.actual)
         with np.errstate(all="ignore"):
             off = np.abs(actual.astype(float) - expected.astype(float))
         worst = np.nan_to_num(off, nan=np.inf).max(axis=1)
-        shown = sorted(np.argsort(-worst, kind="stable")[:ROWS].tolist())
-        rows = [[f"row {i}", _numbers(expected[i]), _numbers(actual[i])] for i in shown]
-        bad = frozenset(n for n, i in enumerate(shown) if worst[i] > 0)
-        return Table(self.title, ["", *self.names], rows, bad)
+        order = np.argsort(-worst, kind="stable")[:ROWS]
+        largest = float(largest_of(expected.astype(float)))
+        shown = sorted(int(i) for i in order if worst[i] > TOLERANCE * largest)
+        names = [name.ljust(max(map(len, self.names))) for name in self.names]
+        rows = [
+            [f"row {i}" if name == names[0] else "", name, _numbers(array[i])]
+            for i in shown
+            for name, array in zip(names, (expected, actual), strict=True)
+        ]
+        bad = frozenset(range(1, len(rows), 2))
+        return Table(self.title, ["", "", "numbers"], rows, bad)
 
     def draw(self) -> "Picture":
         """Draw expected, actual and what lies between them."""
@@ -94,7 +103,9 @@ class Verdict:
         rows = [[marks[s.passed], s.name, s.finding] for s in self.stages]
         bad = frozenset(i for i, stage in enumerate(self.stages) if stage.passed is False)
         table = Table(self.title, ["", "stage", "finding"], rows, bad)
-        told = "\n".join(f"{name}: {text}" for name, text in self._told.items())
+        told = "\n".join(f"{name}: {text}" for name, text in self._told.items()).replace(
+            ": \n", ":\n"
+        )
         return [table, told] if told else [table]
 
     @property

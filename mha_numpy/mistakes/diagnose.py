@@ -86,7 +86,10 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         return Diagnosis(False, tuple(frozenset({name}) for name in partly), is_partial=True)
     names = [*fingerprints(piece), *(name for name in LATENT if name not in fingerprints(piece))]
     pairs = (frozenset(pair) for pair in combinations(names, 2))
-    return Diagnosis(False, tuple(pair for pair in pairs if _makes(piece, pair, answers)))
+    found = [pair for pair in pairs if _makes(piece, pair, answers)]
+    if len(found) > 1:
+        found.sort(key=lambda pair: -_explained(piece, pair, answers))
+    return Diagnosis(False, tuple(found))
 
 
 @cache
@@ -131,6 +134,22 @@ def _is_partly(answers: Sequence[Answer], wrong: Sequence[Answer], right: Sequen
         all(is_made[i] if i in of_mistake else is_right[i] for i in range(count))
         for is_right, is_made in seen
     )  # fmt: skip
+
+
+def _explained(piece: str, pair: Made, answers: Sequence[Answer]) -> int:
+    """Count the numbers that one of two mistakes gives alone: then each shows for itself."""
+    count = 0
+    for given, answer in zip(PIECES[piece].probes(), answers, strict=True):
+        alone = [_try(piece, given, frozenset({name})) for name in pair]
+        alone = [made for made in alone if made is not None]
+        for name, leaf in leaves(answer).items() if answer is not None else ():
+            is_given = np.zeros(np.shape(leaf), dtype=bool)
+            for made in alone:
+                other = leaves(made).get(name)
+                if other is not None and np.shape(other) == np.shape(leaf):
+                    is_given |= np.isclose(leaf, other, rtol=TOLERANCE, equal_nan=True)
+            count += int(is_given.sum())
+    return count
 
 
 def _is_narrow(answers: Sequence[Answer]) -> bool:
