@@ -269,6 +269,12 @@ def test_a_mistake_that_is_made_in_part_is_named():
     assert "the other arrays are right" in verdict.remarks["evidence"]
 
 
+def test_float32_inside_is_told_by_its_numbers():
+    verdict = verdict_on(make("softmax_backward", ["float32 inside"]))
+    assert verdict.mistakes == {"float32 inside"}
+    assert verdict.remarks["evidence"].startswith("every number is one of float32")
+
+
 def test_float32_is_told_by_its_dtype():
     verdict = verdict_on(lambda *given: right(*given).astype(np.float32))
     assert stage(verdict, "type and dtype").finding.startswith(
