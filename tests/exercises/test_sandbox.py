@@ -666,7 +666,9 @@ class TestThisProcess:
                 os.waitpid(int(pid), os.WNOHANG)
 
     @pytest.mark.usefixtures("ctrl_c")
-    def test_ctrl_c_ends_the_child(self):
+    def test_ctrl_c_ends_the_child(self, monkeypatch):
+        forked, fork = [], sandbox._fork
+        monkeypatch.setattr(sandbox, "_fork", lambda: forked.append(fork()) or forked[-1])
         before, mask = next_descriptor(), signal.pthread_sigmask(signal.SIG_BLOCK, [])
         start = time.perf_counter()
         with let_go():
@@ -676,8 +678,8 @@ class TestThisProcess:
         assert time.perf_counter() - start < 5
         assert next_descriptor() == before
         assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
+        with pytest.raises(ChildProcessError):  # nothing of it is left to be waited for
+            os.waitpid(forked[0], os.WNOHANG)
 
     def test_a_fork_that_fails(self, monkeypatch):
         def fork():
