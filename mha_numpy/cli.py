@@ -214,11 +214,11 @@ def _hint(options: argparse.Namespace) -> int:
 
 
 def _mistakes(options: argparse.Namespace) -> int:
-    """Print the bank, or `mha_numpy.mistakes.confusion`."""
-    from mha_numpy.mistakes import find_confusion, pieces_named
+    """Print the bank, or run `mha_numpy.mistakes.find_confusion`."""
+    from mha_numpy.mistakes import PIECES, find_confusion, find_piece
     from mha_numpy.mistakes.report import bank_table, confusion_sections, to_markdown
 
-    pieces = pieces_named(options.piece)
+    pieces = list(PIECES) if options.piece is None else [find_piece(options.piece).name]
     if not options.confusion:
         show(bank_table(pieces))
         return 0

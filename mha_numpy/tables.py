@@ -6,7 +6,7 @@ from html import escape
 from textwrap import wrap
 from typing import NamedTuple
 
-__all__ = ["Table", "show"]
+__all__ = ["Table", "plain", "show"]
 
 CELL = "padding:2px 6px;text-align:left;font-family:monospace;font-size:12px;color:#1a1a1a"
 LONG = 60  # characters of an HTML cell that is broken into lines
@@ -83,6 +83,11 @@ class Table(NamedTuple):
             bad = "#f4c7c3" if number in self.bad_rows else None
             yield from _html_row("td", row, bad or ("#ffffff", "#f3f4f6")[number % 2])
         yield "</table>"
+
+
+def plain(sections: Sequence[Table | str]) -> str:
+    """Return paragraphs and tables as text, with an empty line between them."""
+    return "\n\n".join(part if isinstance(part, str) else part.to_text() for part in sections)
 
 
 def show(section: Table | str) -> None:

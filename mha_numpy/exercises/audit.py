@@ -18,7 +18,7 @@ from mha_numpy.core.checks import check_number
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes import BANK
 from mha_numpy.progress import progress
-from mha_numpy.tables import Table
+from mha_numpy.tables import Table, plain
 
 COMMAND = (sys.executable, "-B", "-m", "mha_numpy.exercises.audit_run")
 GRACE = 2.0  # seconds to end in, when asked to
@@ -69,8 +69,7 @@ class Audit:
         return [self._scores(), *(self._slipping() if self.missed else []), self._useful()]
 
     def __str__(self) -> str:
-        texts = [part if isinstance(part, str) else part.to_text() for part in self.sections]
-        return "\n\n".join(texts)
+        return plain(self.sections)
 
     def _rejecting(self) -> Table:
         """Return the tests that are wrong themselves."""

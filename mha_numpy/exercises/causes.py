@@ -10,10 +10,9 @@ from mha_numpy.check.trees import leaves, replaced
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Evidence, Stage
 from mha_numpy.mistakes import BANK, Diagnosis, diagnose
+from mha_numpy.mistakes.bank import ACCUMULATES, FLOAT32, IN_PLACE
 from mha_numpy.mistakes.diagnose import NARROW, TOLERANCE
 
-IN_PLACE, ACCUMULATES = "an input changed in place", "results accumulate between calls"
-NARROWED = "float32 inside"
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 MOST = 2  # alternatives that are told
 
@@ -120,7 +119,7 @@ def _told(cause: frozenset[str]) -> str:
 
 def _evidence(evidence: Evidence, found: Diagnosis) -> str:
     """Say what speaks for a cause."""
-    if found.causes[0] == {NARROWED}:
+    if found.causes[0] == {FLOAT32}:
         return "every number is one of float32, and right as far as float32 goes"
     which = "this mistake gives" if len(found.causes[0]) == 1 else "these two give together"
     if found.is_partial:

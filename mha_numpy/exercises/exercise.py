@@ -42,11 +42,6 @@ class Exercise(NamedTuple):
         return self.stub.__name__
 
     @property
-    def task(self) -> str:
-        """What is to be done: the stub's docstring."""
-        return inspect.getdoc(self.stub) or ""
-
-    @property
     def stub_source(self) -> str:
         """The stub as text, without the decorator that made it an exercise."""
         source = dedent(inspect.getsource(self.stub))

@@ -13,7 +13,7 @@ from mha_numpy.exercises.hints import COUNT, Hint, give_hint
 from mha_numpy.exercises.judge import judge
 from mha_numpy.exercises.records import Records
 from mha_numpy.exercises.sandbox import LIMITS, Limits
-from mha_numpy.exercises.stub import pytest_text, readme_text, stub_text
+from mha_numpy.exercises.stub import PYTEST, readme_text, stub_text
 from mha_numpy.exercises.verdict import Verdict
 
 RECORD = "progress.json"
@@ -58,7 +58,7 @@ def start(folder: Path | str) -> Started:
         for exercise in EXERCISES
         if not _files(folder, exercise)
     }
-    texts |= {"README.md": readme_text(), "test_exercises.py": pytest_text()}
+    texts |= {"README.md": readme_text(), "test_exercises.py": PYTEST}
     started = Started([], [path for e in EXERCISES for path in _files(folder, e)])
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,11 +80,7 @@ def file_name(exercise: Exercise) -> str:
     return f"{number:02}_{exercise.id.replace('-', '_')}.py"
 
 
-def judge_file(
-    folder: Path | str,
-    exercise_id: str,
-    limits: Limits = LIMITS,
-) -> Verdict:
+def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) -> Verdict:
     """Judge the function in an exercise's file, and note it in the folder's progress.
 
     Parameters

@@ -64,6 +64,14 @@ def _pair_lengths(x: Array) -> Array:
     return first**2 + second**2
 
 
+def _turned(name: str) -> Invariant:
+    """Return what holds where pairs of an input's features were turned."""
+    return Invariant(
+        "the pairs keep their lengths",
+        lambda given, arrays: _pair_lengths(arrays[""]) - _pair_lengths(given[name]),
+    )
+
+
 def _euler(given: Inputs, arrays: Arrays) -> Array:
     """Return sum(d_q * q) - sum(d_k * k): both are sum(d_scores * scores)."""
     return np.asarray((arrays["d_q"] * given["q"]).sum() - (arrays["d_k"] * given["k"]).sum())
@@ -96,9 +104,17 @@ def _reversed(*names: str) -> Callable[[Inputs], Inputs]:
     }
 
 
+def _shared_values(given: Inputs) -> Array:
+    """Return the values that each query head reads: (B, H, T_k, d_v)."""
+    return given["v"].repeat(given["q"].shape[1] // given["v"].shape[1], axis=1)
+
+
 MEANS = Invariant(
     "heads lie between the smallest and the largest value",
     lambda given, arrays: _outside(given["v"], arrays[""]),
+)
+GROUPED_MEANS = Invariant(
+    MEANS.told, lambda given, arrays: _outside(_shared_values(given), arrays[""])
 )
 SHIFT = Invariant(
     "d_k sums to 0 over the keys, as adding one vector to all keys changes no weight",
@@ -124,12 +140,8 @@ INVARIANTS: dict[str, list[Invariant]] = {
     ],
     "attention": [MEANS],
     "online_attention": [MEANS],
-    "masked_attention": [
-        Invariant(MEANS.told, lambda given, arrays: _outside(_shared_values(given), arrays[""]))
-    ],
-    "grouped_attention": [
-        Invariant(MEANS.told, lambda given, arrays: _outside(_shared_values(given), arrays[""]))
-    ],
+    "masked_attention": [GROUPED_MEANS],
+    "grouped_attention": [GROUPED_MEANS],
     "scores_backward": [EULER],
     "softmax_backward": [
         Invariant("rows of d_scores sum to 0", lambda _, arrays: arrays[""].sum(axis=-1)),
@@ -167,18 +179,8 @@ INVARIANTS: dict[str, list[Invariant]] = {
             lambda given, arrays: np.where(given["keep"], 0, arrays[""]),
         )
     ],
-    "rope": [
-        Invariant(
-            "the pairs keep their lengths",
-            lambda given, arrays: _pair_lengths(arrays[""]) - _pair_lengths(given["x"]),
-        )
-    ],
-    "rope_backward": [
-        Invariant(
-            "the pairs keep their lengths",
-            lambda given, arrays: _pair_lengths(arrays[""]) - _pair_lengths(given["d_out"]),
-        )
-    ],
+    "rope": [_turned("x")],
+    "rope_backward": [_turned("d_out")],
     "decode_step": [
         Invariant(
             "the past keys and values stay in front, as they are",
@@ -249,8 +251,3 @@ REACTIONS: dict[str, list[Reaction]] = {
         )
     ],
 }
-
-
-def _shared_values(given: Inputs) -> Array:
-    """Return the values that each query head reads: (B, H, T_k, d_v)."""
-    return given["v"].repeat(given["q"].shape[1] // given["v"].shape[1], axis=1)

@@ -46,7 +46,7 @@ def check_one(folder: Path, exercise_id: str, limits: Limits = LIMITS) -> int:
 
 def check_all(folder: Path, limits: Limits = LIMITS) -> int:
     """Judge all exercises of a folder, print a line each, and return 0 if all are right, else 1."""
-    found = list(exercises_in(folder))
+    found = exercises_in(folder)
     verdicts = [
         judge_file(folder, exercise.id, limits)
         for exercise in progress(found, len(found), "checking")

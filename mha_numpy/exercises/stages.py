@@ -12,7 +12,7 @@ from mha_numpy.check.differences import largest_of, two_numbers
 from mha_numpy.check.trees import leaves, replaced
 from mha_numpy.core.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.invariants import INVARIANTS, REACTIONS, Arrays, Inputs
+from mha_numpy.exercises.invariants import INVARIANTS, REACTIONS, Arrays, Reaction
 from mha_numpy.exercises.messages import Call
 from mha_numpy.exercises.sandbox import Run
 from mha_numpy.exercises.slopes import SLOPES
@@ -20,6 +20,7 @@ from mha_numpy.mistakes import PIECES, right_answers
 from mha_numpy.mistakes.diagnose import TOLERANCE
 
 LONGEST = 160  # characters of an error
+KINDS = ("unwritten", "type", "shape", "finite", "values", "")  # of trouble, as they are met
 MISSED = 1e-9  # of the largest number: what an invariant may be off by rounding
 
 
@@ -79,14 +80,28 @@ class Evidence:
             return stage
         return stage._replace(finding=f"{stage.finding} (input {stage.probe + 1})")
 
-    def arrays(self, number: int, call: Call) -> Arrays | None:
-        """Return what a call returned by the expected names, if all shapes are right."""
-        compared = compare(call.answer, self.expected[number], tolerance=TOLERANCE)
-        if call.error or any(row.trouble not in ("", "values") for row in compared.rows):
-            return None
-        mine = matched(call.answer, self.expected[number])
-        names = leaves(self.expected[number])
-        return {name: np.asarray(found[1]) for name, found in zip(names, mine, strict=True)}
+    @cached_property
+    def arrays(self) -> list[Arrays | None]:
+        """The arrays of every probe's answer, by the expected names; None if a shape is wrong."""
+        pairs = zip(self.first, self.comparisons, self.expected, strict=False)
+        return [_by_name(call, compared, expected) for call, compared, expected in pairs]
+
+    @property
+    def reactions(self) -> Iterator[tuple[Reaction, Arrays | None]]:
+        """Yield what may not react to a change of the first probe, and what came of the change."""
+        reactions = REACTIONS.get(self.exercise.piece, [])
+        for reaction, call in zip(reactions, self.reacted, strict=False):
+            compared = compare(call.answer, self.expected[0], tolerance=TOLERANCE)
+            yield reaction, _by_name(call, compared, self.expected[0])
+
+
+def _by_name(call: Call, compared: Comparison | None, expected: Any) -> Arrays | None:
+    """Return the arrays of an answer by the expected names, if all can be compared."""
+    rows = () if call.error or compared is None else compared.rows
+    if not rows or any(row.trouble not in ("", "values") for row in rows):
+        return None
+    names, found = leaves(expected), matched(call.answer, expected)
+    return {name: np.asarray(mine) for name, (_, mine, _) in zip(names, found, strict=True)}
 
 
 def examine(evidence: Evidence) -> list[Stage]:
@@ -132,8 +147,9 @@ def _cut(error: str) -> str:
     return f"{text[: LONGEST - len(place)]} ... (line {place}"
 
 
-def _of_kind(kind: str, later: set[str], good: str) -> Callable[[Evidence], Answer]:
+def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
     """Ask for one kind of trouble; it is reached where an array has none or a later one."""
+    later = KINDS[KINDS.index(kind) + 1 :]
 
     def question(evidence: Evidence) -> Answer:
         troubles = [(n, row) for n, row in evidence.rows if row.trouble == kind]
@@ -158,7 +174,7 @@ def _types(evidence: Evidence) -> Answer:
     if unwritten and not evidence.is_unwritten:
         number, row = unwritten[0]
         return False, f"{row.name}: {row.finding}; is a `return` missing?", number
-    answer = _of_kind("type", {"", "shape", "finite", "values"}, "")(evidence)
+    answer = _of_kind("type")(evidence)
     if answer is None or answer[0] is False:
         return answer
     for number, call in enumerate(evidence.first):
@@ -208,32 +224,30 @@ def _as_arrays(answer: Any) -> Any:
 
 def _holds(evidence: Evidence) -> Answer:
     """Ask what every right answer keeps, without knowing the right numbers."""
-    piece, asked, is_whole = evidence.exercise.piece, 0, True
-    for invariant in INVARIANTS.get(piece, []):
-        for number, call in enumerate(evidence.first):
-            arrays = evidence.arrays(number, call)
+    piece, found = evidence.exercise.piece, evidence.arrays
+    if piece not in INVARIANTS and piece not in REACTIONS:
+        return None
+    invariants = INVARIANTS.get(piece, [])
+    for invariant in invariants:
+        for number, arrays in enumerate(found):
             if arrays is None:
-                is_whole = False
                 continue
-            asked += 1
             missed = _missed(invariant.off(evidence.probes[number], arrays), arrays)
             if missed:
                 return False, f"{invariant.told}: {missed}", number
-    before = evidence.arrays(0, evidence.first[0]) if evidence.first else None
-    for reaction, call in zip(REACTIONS.get(piece, []), evidence.reacted, strict=False):
-        after = evidence.arrays(0, call)
+    reactions, before = list(evidence.reactions), found[0] if found else None
+    for reaction, after in reactions:
         if before is None or after is None:
             continue
-        asked += 1
-        given: Inputs = evidence.probes[0]
+        given = evidence.probes[0]
         missed = _missed(reaction.kept(given, after) - reaction.kept(given, before), before)
         if missed:
             return False, f"{reaction.told}: {missed}", 0
-    if piece not in INVARIANTS and piece not in REACTIONS:
-        return None
-    told = [invariant.told for invariant in INVARIANTS.get(piece, [])]
-    told += [reaction.told for reaction in REACTIONS.get(piece, [])]
-    return (True, "; ".join(told)) if asked and is_whole else (None, "")
+    looked_at = [*found, *(after for _, after in reactions)]
+    is_whole = bool(looked_at) and all(arrays is not None for arrays in looked_at)
+    told = [invariant.told for invariant in invariants]
+    told += [reaction.told for reaction, _ in reactions]
+    return (True, "; ".join(told)) if is_whole else (None, "")
 
 
 def _missed(off: Array, arrays: Arrays) -> str:
@@ -251,7 +265,7 @@ def _differentiates(evidence: Evidence) -> Answer:
     """Ask numeric differentiation, which owes nothing to anybody's backward."""
     if evidence.exercise.piece not in SLOPES:
         return None
-    arrays = evidence.arrays(0, evidence.first[0]) if evidence.first else None
+    arrays = evidence.arrays[0] if evidence.arrays else None
     if arrays is None:
         return None, ""
     forward, inputs, d_out = SLOPES[evidence.exercise.piece](evidence.probes[0])
@@ -281,11 +295,11 @@ def _like(value: Any, gradients: Iterator[Array]) -> Any:
 STAGES: dict[str, Callable[[Evidence], Answer]] = {
     "runs": _runs,
     "type and dtype": _types,
-    "shape": _of_kind("shape", {"", "finite", "values"}, ""),
-    "finite": _of_kind("finite", {"", "values"}, ""),
+    "shape": _of_kind("shape"),
+    "finite": _of_kind("finite"),
     "inputs left alone": _left_alone,
     "the same twice": _repeats,
     "invariants": _holds,
-    "values": _of_kind("values", {""}, "as expected"),
+    "values": _of_kind("values", "as expected"),
     "gradients": _differentiates,
 }

@@ -56,17 +56,8 @@ def readme_text() -> str:
         f"| {number} | {e.id} | {e.title} | {e.difficulty} | {e.minutes} | {', '.join(e.needs)} |"
         for number, e in enumerate(EXERCISES, start=1)
     )
-    return README.format(count=len(EXERCISES), rows=rows, hours=_hours())
-
-
-def pytest_text() -> str:
-    """Return the file that lets plain pytest check a folder."""
-    return PYTEST
-
-
-def _hours() -> int:
-    """Return how long all exercises take."""
-    return round(sum(exercise.minutes for exercise in EXERCISES) / 60)
+    hours = round(sum(exercise.minutes for exercise in EXERCISES) / 60)
+    return README.format(count=len(EXERCISES), rows=rows, hours=hours)
 
 
 README = """# Exercises in attention

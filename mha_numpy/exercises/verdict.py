@@ -11,7 +11,7 @@ from mha_numpy.core.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Stage
 from mha_numpy.mistakes.diagnose import TOLERANCE
-from mha_numpy.tables import Table
+from mha_numpy.tables import Table, plain
 
 if TYPE_CHECKING:
     from mha_numpy.draw import Picture
@@ -85,8 +85,9 @@ class Verdict:
         if self.passed or self.is_unwritten:
             return self.unwritten or "right"
         first = next(stage for stage in self.stages if not stage.passed)
-        found = first.finding if first.name == "runs" else f"{first.name}: {first.finding}"
-        return found if first.name == "runs" else self.remarks.get("likely cause", found)
+        if first.name == "runs":
+            return first.finding
+        return self.remarks.get("likely cause", f"{first.name}: {first.finding}")
 
     @property
     def title(self) -> str:
@@ -103,9 +104,8 @@ class Verdict:
         rows = [[marks[s.passed], s.name, s.finding] for s in self.stages]
         bad = frozenset(i for i, stage in enumerate(self.stages) if stage.passed is False)
         table = Table(self.title, ["", "stage", "finding"], rows, bad)
-        told = "\n".join(f"{name}: {text}" for name, text in self._told.items()).replace(
-            ": \n", ":\n"
-        )
+        lines = [f"{name}: {text}" for name, text in self._told.items()]
+        told = "\n".join(lines).replace(": \n", ":\n")  # a list begins on a line of its own
         return [table, told] if told else [table]
 
     @property
@@ -122,8 +122,7 @@ class Verdict:
         return str(self)
 
     def __str__(self) -> str:
-        texts = [part if isinstance(part, str) else part.to_text() for part in self.sections]
-        return "\n\n".join(texts)
+        return plain(self.sections)
 
     def _repr_html_(self) -> str:
         """Show the table, the remarks and the picture in a notebook."""

@@ -321,10 +321,12 @@ COSTS = [
     Mistake("keys alone in the KV cache", "kv_cache_bytes counts the keys alone, without the values", "2 B H_kv T d numbers"),
     Mistake("numbers for bytes", "weights_bytes and kv_cache_bytes are counts of numbers: itemsize is left out", "times itemsize"),
 ]
+FLOAT32, IN_PLACE = "float32 inside", "an input changed in place"
+ACCUMULATES = "results accumulate between calls"
 MANNERS = [  # how a function behaves, not what it computes: `flawed` does not make them
-    Mistake("float32 inside", "part of the computation is in float32", "keep the dtype of the inputs"),
-    Mistake("an input changed in place", "an input is changed in place", "work on a copy: x = x * 2, not x *= 2"),
-    Mistake("results accumulate between calls", "results are added to those of the call before", "begin with np.zeros in every call; no array as a default argument"),
+    Mistake(FLOAT32, "part of the computation is in float32", "keep the dtype of the inputs"),
+    Mistake(IN_PLACE, "an input is changed in place", "work on a copy: x = x * 2, not x *= 2"),
+    Mistake(ACCUMULATES, "results are added to those of the call before", "begin with np.zeros in every call; no array as a default argument"),
 ]
 # fmt: on
 

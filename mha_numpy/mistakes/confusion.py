@@ -7,9 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.mistakes.diagnose import Answer, diagnose, fingerprints
-from mha_numpy.mistakes.make import make
-from mha_numpy.mistakes.pieces import PIECES, find_piece
+from mha_numpy.mistakes.diagnose import (
+    Answer,
+    Diagnosis,
+    answers_with,
+    diagnose,
+    fingerprints,
+)
 from mha_numpy.progress import progress
 
 
@@ -32,13 +36,6 @@ class Confusion(NamedTuple):
     counts: Counts
     mixed_up: list[tuple[str, list[str]]]  # each mistake that is not on top, and what was named
     slowest: float  # seconds of a diagnosis
-
-
-def pieces_named(name: str | None) -> list[str]:
-    """Return one function by its name, or all."""
-    if name is None:
-        return list(PIECES)
-    return [find_piece(name).name]
 
 
 def find_confusion(pieces: Sequence[str], pairs: int = 100, seed: int = 0) -> list[Confusion]:
@@ -72,42 +69,34 @@ def find_confusion(pieces: Sequence[str], pairs: int = 100, seed: int = 0) -> li
 
 def _confusion(piece: str, pairs: int, rng: np.random.Generator) -> Confusion:
     """Make the mistakes of one piece."""
-    names = list(fingerprints(piece))
-    rejected = on_top = among = 0
-    mixed_up, seconds = [], [0.0]
-    for name in names:
+    names, seconds = list(fingerprints(piece)), [0.0]
+
+    def diagnosed(answers: list[Answer]) -> Diagnosis:
         start = perf_counter()
-        found = diagnose(piece, _answers(piece, {name}))
+        found = diagnose(piece, answers)
         seconds.append(perf_counter() - start)
+        return found
+
+    rejected = on_top = among = 0
+    mixed_up = []
+    for name in names:
+        found = diagnosed(fingerprints(piece)[name])
+        is_on_top = bool(found.causes) and found.causes[0] == {name}
         rejected += not found.is_right
-        on_top += bool(found.causes) and found.causes[0] == {name}
+        on_top += is_on_top
         among += frozenset({name}) in found.causes
-        if not found.causes or found.causes[0] != {name}:
+        if not is_on_top:
             mixed_up.append((name, [" + ".join(sorted(cause)) for cause in found.causes]))
 
     both = list(combinations(names, 2))
     made = pairs_rejected = pairs_named = 0
-    for i in rng.permutation(len(both))[:pairs]:
-        answers = _answers(piece, set(both[i]))
+    for pair in (frozenset(both[i]) for i in rng.permutation(len(both))[:pairs]):
+        answers = answers_with(piece, pair)
         if all(answer is None for answer in answers):
             continue
-        start = perf_counter()
-        found = diagnose(piece, answers)
-        seconds.append(perf_counter() - start)
+        found = diagnosed(answers)
         made += 1
         pairs_rejected += not found.is_right
-        pairs_named += bool(found.causes) and bool(found.causes[0] & set(both[i]))
+        pairs_named += bool(found.causes) and bool(found.causes[0] & pair)
     counts = Counts(len(names), rejected, on_top, among, made, pairs_rejected, pairs_named)
     return Confusion(piece, counts, mixed_up, max(seconds))
-
-
-def _answers(piece: str, mistakes: set[str]) -> list[Answer]:
-    """Return what a function with these mistakes gives for every probe."""
-    function = make(piece, mistakes)
-    answers: list[Answer] = []
-    for given in PIECES[piece].probes():
-        try:
-            answers.append(function(**given))
-        except (ValueError, IndexError):  # shapes that do not fit
-            answers.append(None)
-    return answers

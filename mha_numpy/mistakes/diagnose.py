@@ -11,7 +11,7 @@ from mha_numpy.check import agrees
 from mha_numpy.check.compare import agreeing
 from mha_numpy.check.trees import leaves
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes.bank import BANK, Mistake
+from mha_numpy.mistakes.bank import BANK, FLOAT32, Mistake
 from mha_numpy.mistakes.flawed import RIGHT, Made
 from mha_numpy.mistakes.pieces import PIECES, Inputs, find_piece
 
@@ -80,7 +80,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     if singles:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
     if fits(answers, right, NARROW) and _is_narrow(answers):
-        return Diagnosis(False, (frozenset({"float32 inside"}),))
+        return Diagnosis(False, (frozenset({FLOAT32}),))
     partly = [n for n, wrong in fingerprints(piece).items() if _is_partly(answers, wrong, right)]
     if partly:
         return Diagnosis(False, tuple(frozenset({name}) for name in partly), is_partial=True)
@@ -98,12 +98,17 @@ def right_answers(piece: str) -> list[Answer]:
     return [PIECES[piece].write(**given, made=RIGHT) for given in PIECES[piece].probes()]
 
 
+def answers_with(piece: str, made: Made) -> list[Answer]:
+    """Return what a function with these mistakes gives for every probe; None where it fails."""
+    return [_try(piece, given, made) for given in PIECES[piece].probes()]
+
+
 @cache
 def fingerprints(piece: str) -> dict[str, list[Answer]]:
     """Return what each known mistake that changes anything gives for every probe."""
     right, found = right_answers(piece), {}
     for name in BANK:
-        answers = [_try(piece, given, frozenset({name})) for given in PIECES[piece].probes()]
+        answers = answers_with(piece, frozenset({name}))
         if any(answer is None for answer in answers) or not fits(answers, right):
             found[name] = answers
     return found
@@ -138,15 +143,14 @@ def _is_partly(answers: Sequence[Answer], wrong: Sequence[Answer], right: Sequen
 
 def _explained(piece: str, pair: Made, answers: Sequence[Answer]) -> int:
     """Count the numbers that one of two mistakes gives alone: then each shows for itself."""
+    alone = [fingerprints(piece).get(name, right_answers(piece)) for name in pair]
     count = 0
-    for given, answer in zip(PIECES[piece].probes(), answers, strict=True):
-        alone = [_try(piece, given, frozenset({name})) for name in pair]
-        alone = [made for made in alone if made is not None]
+    for answer, *made in zip(answers, *alone, strict=True):
+        others = [leaves(one) for one in made if one is not None]
         for name, leaf in leaves(answer).items() if answer is not None else ():
             is_given = np.zeros(np.shape(leaf), dtype=bool)
-            for made in alone:
-                other = leaves(made).get(name)
-                if other is not None and np.shape(other) == np.shape(leaf):
+            for other in (arrays[name] for arrays in others if name in arrays):
+                if np.shape(other) == np.shape(leaf):
                     is_given |= np.isclose(leaf, other, rtol=TOLERANCE, equal_nan=True)
             count += int(is_given.sum())
     return count

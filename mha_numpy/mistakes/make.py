@@ -7,7 +7,7 @@ import numpy as np
 
 from mha_numpy.check.trees import leaves, replaced
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes.bank import BANK, MANNERS
+from mha_numpy.mistakes.bank import ACCUMULATES, BANK, FLOAT32, IN_PLACE
 from mha_numpy.mistakes.pieces import PIECES, find_piece
 
 Function = Callable[..., Any]
@@ -44,14 +44,13 @@ def make(piece: str, mistakes: Iterable[str] = ()) -> Function:
     if unknown:
         raise ConfigError(f"mistakes: expected names of the bank; got {unknown[0]!r}")
     arguments = list(find_piece(piece).probes()[0])
-    manners = {manner.name for manner in MANNERS}
 
     def function(*by_place: Any, **by_name: Any) -> Any:
         if len(by_place) > len(arguments):
             raise TypeError(f"{piece}: expected ({', '.join(arguments)})")
         given = dict(zip(arguments, by_place, strict=False)) | by_name
         with np.errstate(all="ignore"):
-            return PIECES[piece].write(**given, made=names - manners)
+            return PIECES[piece].write(**given, made=names - set(BEHAVIOURS))
 
     for name, behave in BEHAVIOURS.items():
         function = behave(function) if name in names else function
@@ -108,7 +107,7 @@ def _accumulating(function: Function) -> Function:
 
 
 BEHAVIOURS: dict[str, Callable[[Function], Function]] = {
-    "float32 inside": _narrow,
-    "an input changed in place": _in_place,
-    "results accumulate between calls": _accumulating,
+    FLOAT32: _narrow,
+    IN_PLACE: _in_place,
+    ACCUMULATES: _accumulating,
 }

@@ -33,7 +33,7 @@ def test_an_entry_is_complete(exercise):
     texts = [give_hint(exercise, number).text for number in (1, 2, 3, 4)]
     assert all(texts)
     assert len(set(texts)) == 4
-    assert "Parameters" in exercise.task
+    assert "Parameters" in exercise.stub_source
 
 
 @each_exercise

@@ -6,7 +6,14 @@ import pytest
 
 from mha_numpy.cli import main
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes import PIECES, Diagnosis, confusion, find_confusion, fingerprints
+from mha_numpy.mistakes import (
+    PIECES,
+    Diagnosis,
+    confusion,
+    find_confusion,
+    find_piece,
+    fingerprints,
+)
 from mha_numpy.mistakes.report import bank_table, to_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "confusion.md"
@@ -62,4 +69,4 @@ def test_the_bank_of_all_functions():
 
 def test_wrong_use():
     with pytest.raises(ConfigError, match="piece: expected one of .*; got 'x'"):
-        confusion.pieces_named("x")
+        find_piece("x")
