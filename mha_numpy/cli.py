@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
-from mha_numpy.core.checks import check_count
+from mha_numpy.checks import check_count
 from mha_numpy.errors import BackendError, ConfigError, MhaError
 from mha_numpy.options import make_parser
 from mha_numpy.tables import show

@@ -17,13 +17,13 @@
 import numpy as np
 
 from mha_numpy import causal_mask, softmax_forward
-from mha_numpy.check import gradcheck
+from mha_numpy.checking import gradcheck
 from mha_numpy.core import RopeOptions, step
 from mha_numpy.draw import line_chart, matrices
 from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=4, suppress=True)
 

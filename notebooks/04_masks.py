@@ -36,7 +36,7 @@ from mha_numpy import (
 from mha_numpy.draw import matrices, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=3, suppress=True)
 

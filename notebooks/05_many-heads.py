@@ -27,12 +27,12 @@ from mha_numpy import (
     softmax_forward,
     split_heads,
 )
-from mha_numpy.check import compare
+from mha_numpy.checking import compare
 from mha_numpy.draw import matrices, origin_film, shape_film, stepper, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 from mha_numpy.walk import tokenize
 
 # %% [markdown]

@@ -33,12 +33,12 @@ from mha_numpy import (
     padding_mask,
     split_heads,
 )
-from mha_numpy.check import compare, gradcheck
+from mha_numpy.checking import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import matrices, shape_film, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=3, suppress=True)
 

@@ -24,12 +24,12 @@ from mha_numpy import (
     causal_mask,
     softmax_forward,
 )
-from mha_numpy.check import compare, gradcheck
+from mha_numpy.checking import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import backward_film, line_chart, matrices, stepper
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## Gradients of what?
@@ -573,7 +573,7 @@ check("attention-backward", my_attention_backward)
 # - With lse and $D_i = \sum_c \bar h_{ic}\,\text{heads}_{ic}$ backward needs no stored weights.
 #
 # **In the code:** `attention_backward` and `reference_backward` in `mha_numpy/core/attention.py`; `gradcheck` in
-# `mha_numpy/check/gradients.py`; the derivation again, with all options: docs/attention.md.
+# `mha_numpy/checking/gradients.py`; the derivation again, with all options: docs/attention.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1; Giles 2008, *Collected matrix derivative
 # results for forward and reverse mode algorithmic differentiation*; Squire and Trapp 1998, *Using complex variables

@@ -26,13 +26,13 @@ from mha_numpy import (
     multi_head_attention_forward,
     split_heads,
 )
-from mha_numpy.check import compare, gradcheck
+from mha_numpy.checking import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import backward_film, matrices
 from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## The road back

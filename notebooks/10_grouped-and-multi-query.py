@@ -28,7 +28,7 @@ from mha_numpy import (
     multi_head_attention_decode,
     multi_head_attention_forward,
 )
-from mha_numpy.check import compare
+from mha_numpy.checking import compare
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.draw import (
@@ -42,7 +42,7 @@ from mha_numpy.draw import (
 from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## Why share?

@@ -29,13 +29,13 @@ from mha_numpy import (
     rope_forward,
     sinusoidal_positions,
 )
-from mha_numpy.check import gradcheck
+from mha_numpy.checking import gradcheck
 from mha_numpy.core import KVCache, MultiHeadParams
 from mha_numpy.cost import CONFIGURATIONS
 from mha_numpy.draw import line_chart, matrices, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 from mha_numpy.walk import embed, tokenize
 
 rng = np.random.default_rng(0)

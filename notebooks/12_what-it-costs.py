@@ -30,7 +30,7 @@ from mha_numpy.draw import bar_chart, kernel_blocks, line_chart
 from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 
 rng = np.random.default_rng(0)
 

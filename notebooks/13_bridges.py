@@ -33,7 +33,7 @@ from mha_numpy import (
     scaled_dot_product_attention,
     softmax_forward,
 )
-from mha_numpy.check import compare
+from mha_numpy.checking import compare
 from mha_numpy.draw import matrices
 from mha_numpy.exercises import check, hint
 from mha_numpy.nn import MultiHeadAttention

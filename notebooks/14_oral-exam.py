@@ -28,7 +28,7 @@ from mha_numpy import (
     softmax_forward,
     split_heads,
 )
-from mha_numpy.check import compare
+from mha_numpy.checking import compare
 from mha_numpy.cost import CONFIGURATIONS, count_flops, kv_cache_bytes
 from mha_numpy.draw import bar_chart, matrices, sharing_map, weights_by_head
 from mha_numpy.exercises import check, hint

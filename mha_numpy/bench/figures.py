@@ -16,7 +16,7 @@ from mha_numpy.bench.problems import Case, parse
 from mha_numpy.bench.results import Cell, Fact, Settings
 from mha_numpy.bench.timing import LEAST, ratio_of, take_turns
 from mha_numpy.bench.worker import Ask, MeasurementError, worker
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 SCALING_SHAPE = "1,12,1024,64"
 COMPILED_SHAPE = "1,2,16,16"

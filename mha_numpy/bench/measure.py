@@ -19,7 +19,7 @@ from mha_numpy.bench.adapters import Ready, our_attention
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.problems import Case, Drawn, LayerProblem, Problem, parse
 from mha_numpy.bench.timing import take_turn, timed
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 CLEAR_REFS = Path("/proc/self/clear_refs")
 FORWARD_BACKWARD = Case(backward=True)

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 
 SHAPES = (

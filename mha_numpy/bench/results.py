@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mha_numpy.bench.contestants import CONTESTANTS, OURS
 from mha_numpy.bench.machine import cores
 from mha_numpy.bench.timing import Ratio
-from mha_numpy.core.checks import check_count, check_number
+from mha_numpy.checks import check_count, check_number
 from mha_numpy.errors import BackendError, ConfigError, describe
 from mha_numpy.nn import MultiHeadAttention
 

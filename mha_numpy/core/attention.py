@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention_inputs import check_attention_inputs
 from mha_numpy.core.attention_types import AttentionGrads, AttentionInputs
 from mha_numpy.core.backends import check_backend, find_kernels, kernel_backward, kernel_forward
-from mha_numpy.core.checks import check_type
-from mha_numpy.core.dtypes import Array, as_float_array, result_dtype
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
-from mha_numpy.core.shapes import broadcast_axes, check_shape, sum_to_shape
+from mha_numpy.core.shapes import broadcast_axes, sum_to_shape
 from mha_numpy.core.softmax import SoftmaxCache, softmax_backward, softmax_forward
 from mha_numpy.core.steps import step
 from mha_numpy.core.visibility import only_visible
+from mha_numpy.dtypes import Array, as_float_array, result_dtype
 
 
 class AttentionCells(NamedTuple):

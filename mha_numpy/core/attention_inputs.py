@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.checks import check_broadcast, check_flag, check_number, check_shape
 from mha_numpy.core.attention_types import AXES, AttentionInputs
 from mha_numpy.core.backends import check_backend
-from mha_numpy.core.checks import check_flag, check_number
-from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.core.masks import Window, check_mask, check_offset, check_window
-from mha_numpy.core.shapes import check_broadcast, check_shape
+from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ConfigError, ShapeError
 
 

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
+from mha_numpy.checks import check_type
 from mha_numpy.core.attention import AttentionCache, reference_forward
-from mha_numpy.core.checks import check_type
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.steps import watching
+from mha_numpy.dtypes import Array
 
 
 class AttentionStages(NamedTuple):

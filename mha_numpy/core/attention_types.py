@@ -4,9 +4,9 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.masks import Window
 from mha_numpy.core.visibility import visible_cells
+from mha_numpy.dtypes import Array
 
 
 class AttentionAxes(NamedTuple):

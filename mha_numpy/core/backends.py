@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.core.attention_types import AttentionInputs
-from mha_numpy.core.dtypes import LARGEST, Array
 from mha_numpy.core.shapes import broadcast_axes, sum_to_shape
 from mha_numpy.core.steps import step
+from mha_numpy.dtypes import LARGEST, Array
 from mha_numpy.errors import BackendError, describe
 
 KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}

@@ -6,7 +6,6 @@ import numpy as np
 
 from mha_numpy.core.attention import AttentionCache, attention_forward
 from mha_numpy.core.attention_types import AttentionOptions
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.multihead_params import MultiHeadParams, check_multi_head_inputs
 from mha_numpy.core.projection import (
@@ -18,6 +17,7 @@ from mha_numpy.core.projection import (
 )
 from mha_numpy.core.rope import RopeOptions, check_rope, rope_forward
 from mha_numpy.core.steps import step
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 
 

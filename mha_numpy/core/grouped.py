@@ -6,7 +6,7 @@ sum over the group in backward: the two functions are each other's gradient.
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 
 def shared_matmul(a: Array, b: Array, visible: Array | None = None) -> Array:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import Array, as_float_array
-from mha_numpy.core.shapes import check_shape
+from mha_numpy.checks import check_count, check_shape
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
 
 

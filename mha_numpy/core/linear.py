@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.backends import check_backend, matmul
-from mha_numpy.core.checks import check_type
-from mha_numpy.core.dtypes import Array, as_float_array, compute_dtype, result_dtype
-from mha_numpy.core.shapes import check_shape
+from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.masks import check_kind
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MaskError
 
 MAX_GRIDS, MAX_CELLS, MAX_NAMES = 8, 40, 8

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import LARGEST, Array, as_array, as_integer_array
-from mha_numpy.core.shapes import check_broadcast
+from mha_numpy.checks import check_broadcast, check_count
+from mha_numpy.dtypes import LARGEST, Array, as_array, as_integer_array
 from mha_numpy.errors import ConfigError, MaskError, ShapeError, describe
 
 Window = tuple[int | None, int | None]

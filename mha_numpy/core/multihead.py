@@ -4,10 +4,9 @@ from typing import NamedTuple, Unpack
 
 import numpy as np
 
+from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
 from mha_numpy.core.attention_types import AttentionOptions
-from mha_numpy.core.checks import check_type
-from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.linear import LinearCache
 from mha_numpy.core.masks import check_offset
 from mha_numpy.core.multihead_params import MultiHeadParams, check_multi_head_inputs
@@ -21,8 +20,8 @@ from mha_numpy.core.projection import (
     project_heads_forward,
 )
 from mha_numpy.core.rope import RopeCache, RopeOptions, check_rope, rope_backward, rope_forward
-from mha_numpy.core.shapes import check_shape
 from mha_numpy.core.steps import step
+from mha_numpy.dtypes import Array, as_float_array
 
 
 class MultiHeadCache(NamedTuple):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mha_numpy.core.checks import check_count, check_integer, check_number
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checks import check_count, check_integer, check_number
+from mha_numpy.dtypes import Array
 
 
 def alibi_bias(H: int, T_q: int, T_k: int | None = None, *, q_offset: int = 0) -> Array:

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.linear import LinearCache, LinearGrads, linear_backward, linear_forward
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.core.steps import step
+from mha_numpy.dtypes import Array
 
 
 class Projection(NamedTuple):

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.checks import check_count, check_flag, check_number, check_type
-from mha_numpy.core.dtypes import Array, as_array, as_float_array, compute_dtype
+from mha_numpy.checks import check_count, check_flag, check_number, check_type
+from mha_numpy.dtypes import Array, as_array, as_float_array, compute_dtype
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
 
 

@@ -4,7 +4,7 @@ from typing import Literal, Unpack, overload
 
 from mha_numpy.core.attention import attention_forward
 from mha_numpy.core.attention_types import AttentionOptions
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 
 @overload

@@ -1,10 +1,8 @@
-"""Shapes: checking them by the names of their axes, splitting and merging heads."""
+"""Shapes: splitting and merging heads, and what broadcasting does to an axis."""
 
-import math
-
-from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import Array, as_float_array
-from mha_numpy.errors import MhaError, ShapeError
+from mha_numpy.checks import check_count, check_shape
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ShapeError
 
 
 def split_heads(x: Array, num_heads: int) -> Array:
@@ -113,46 +111,3 @@ def broadcast_axes(shape: tuple[int, ...], axes: str, full: tuple[int, ...]) -> 
     return " ".join(
         axis if n == size else "1" for axis, n, size in zip(names, shape, tail, strict=True)
     )
-
-
-def check_shape(
-    name: str, array: Array, axes: str, sizes: dict[str, int], *, to_match: str = ""
-) -> None:
-    """Read `array`'s shape by axis names: sizes already known must agree, new ones are noted.
-
-    `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product.
-    """
-    names = axes.split()
-    known = [size_of(axis, sizes) for axis in names]
-    fits = array.ndim == len(names) and all(
-        size in (None, actual) for size, actual in zip(known, array.shape, strict=True)
-    )
-    if not fits:
-        parts = [axis if n is None else f"{axis}={n}" for axis, n in zip(names, known, strict=True)]
-        expected = ", ".join(parts) + ("," if len(parts) == 1 else "")
-        reason = f" to match {to_match}" if to_match else ""
-        raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
-    pairs = zip(names, array.shape, strict=True)
-    sizes.update({axis: actual for axis, actual in pairs if axis.isidentifier()})
-
-
-def size_of(axis: str, sizes: dict[str, int]) -> int | None:
-    """Return the size of an axis such as "T_q", "H*d_k" or "1"; None where it is not known yet."""
-    factors = [int(f) if f.isdigit() else sizes.get(f) for f in axis.split("*")]
-    return None if None in factors else math.prod(f for f in factors if f is not None)
-
-
-def check_broadcast(
-    name: str, array: Array, shape: tuple[int, ...], axes: str, error: type[MhaError] = ShapeError
-) -> None:
-    """Check that `array` stretches to `shape`, aligned at the right, and does not enlarge it."""
-    tail = shape[len(shape) - array.ndim :]
-    if array.ndim > len(shape) or any(
-        n not in (1, size) for n, size in zip(array.shape, tail, strict=True)
-    ):
-        sizes = zip(axes.split(), shape, strict=True)
-        target = ", ".join(f"{axis}={n}" for axis, n in sizes)
-        raise error(
-            f"{name}: expected a shape that broadcasts to ({target}): "
-            f"aligned at the right, each axis full or 1; got {array.shape}"
-        )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 Watcher = Callable[[str, Array, str, str], object]
 

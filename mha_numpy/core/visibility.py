@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.masks import Window, combine_masks, window_mask
+from mha_numpy.dtypes import Array
 
 
 def visible_cells(

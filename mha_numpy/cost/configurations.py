@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from mha_numpy.core.checks import check_count
+from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError, describe
 
 

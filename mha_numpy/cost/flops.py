@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mha_numpy.core.checks import check_count, check_flag
+from mha_numpy.checks import check_count, check_flag
 from mha_numpy.cost.configurations import ModelConfig
 
 

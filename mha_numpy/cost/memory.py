@@ -1,6 +1,6 @@
 """How many bytes a KV cache takes."""
 
-from mha_numpy.core.checks import check_count
+from mha_numpy.checks import check_count
 from mha_numpy.cost.configurations import ModelConfig
 
 

@@ -45,7 +45,7 @@ from mha_numpy.draw.recorded import (
 )
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError
-from mha_numpy.trace import Step, Trace
+from mha_numpy.tracing import Step, Trace
 
 FAR = 1_000_000  # from this trace's steps to the reference's, when sizes are looked up
 INPUT_OF = {"x": "x_q", "x_kv": "x_k"}  # the sum of several gradients has no array of its name
@@ -99,7 +99,7 @@ def backward_film(
     >>> import numpy as np
     >>> from mha_numpy.core import attention_backward, attention_forward
     >>> from mha_numpy.core.steps import step
-    >>> from mha_numpy.trace import trace
+    >>> from mha_numpy.tracing import trace
     >>> x = np.arange(6.0).reshape(3, 2)
     >>> with trace() as right:
     ...     out, cache = attention_forward(x, x, x)

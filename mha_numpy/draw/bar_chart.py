@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from mha_numpy.core.checks import check_number
+from mha_numpy.checks import check_number
 from mha_numpy.draw.colors import GREY, INK, MUTED, PALETTE
 from mha_numpy.draw.labels import (
     MARGIN,

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.draw.colors import NO_HEAD, group_color
-from mha_numpy.trace import Step
+from mha_numpy.dtypes import Array
+from mha_numpy.tracing import Step
 
 
 class Blocks(NamedTuple):

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 
-from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checks import check_count
+from mha_numpy.dtypes import Array
 
 PALETTE = (
     "#0072B2",  # blue

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.check.differences import differing, largest_of, two_numbers
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checking.differences import differing, largest_of, two_numbers
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.trace import Step, Trace
+from mha_numpy.tracing import Step, Trace
 
 Reference = Trace | Mapping[str, Array]
 

@@ -2,7 +2,7 @@
 
 from matplotlib.transforms import Affine2D
 
-from mha_numpy.core.checks import check_flag
+from mha_numpy.checks import check_flag
 from mha_numpy.draw.heading import compose
 from mha_numpy.draw.paint import legend_entries, paint
 from mha_numpy.draw.panels import MARGIN, Panel, arrange, pixels, prepare
@@ -13,7 +13,7 @@ from mha_numpy.draw.recorded import (
 )
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError
-from mha_numpy.trace import Step, Trace
+from mha_numpy.tracing import Step, Trace
 
 
 def shape_film(
@@ -62,7 +62,7 @@ def shape_film(
     --------
     >>> import numpy as np
     >>> from mha_numpy.core import attention_forward
-    >>> from mha_numpy.trace import trace
+    >>> from mha_numpy.tracing import trace
     >>> x = np.eye(3)
     >>> with trace() as t:
     ...     out, cache = attention_forward(x, x, x)

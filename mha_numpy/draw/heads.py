@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from mha_numpy.core.checks import check_integer
-from mha_numpy.core.dtypes import Array, as_float_array
+from mha_numpy.checks import check_integer
 from mha_numpy.core.masks import check_mask
 from mha_numpy.draw.colors import (
     BROKEN,
@@ -32,6 +31,7 @@ from mha_numpy.draw.labels import (
     wrap_heading,
 )
 from mha_numpy.draw.save import Picture
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 
 MAX_NUMBERS = 12  # rows or columns with a number in each cell

@@ -8,9 +8,9 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 from matplotlib.transforms import Affine2D, Transform
 
-from mha_numpy.core.dtypes import Array, as_array
 from mha_numpy.draw.colors import INK, MUTED
 from mha_numpy.draw.save import Picture
+from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, describe
 
 LONGEST = 24  # characters of a label

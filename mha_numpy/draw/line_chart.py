@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Transform
 
-from mha_numpy.core.checks import check_flag
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checks import check_flag
 from mha_numpy.draw.colors import GREY, INK, MUTED, PALETTE, head_color
 from mha_numpy.draw.labels import (
     MARGIN,
@@ -26,6 +25,7 @@ from mha_numpy.draw.labels import (
 )
 from mha_numpy.draw.save import Picture
 from mha_numpy.draw.ticks import PITCH, TEXT_SIZE, Ticks, choose_ticks
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
 
 MARKERS = dict(zip("os^DvPX*", (5.5, 5.2, 6, 5, 6, 7.5, 7, 10), strict=True))  # with sizes

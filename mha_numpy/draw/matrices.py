@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.checks import check_flag
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checks import check_flag
 from mha_numpy.draw.blocks import is_broken, is_hidden
 from mha_numpy.draw.colors import BROKEN, GREY, HIDDEN
 from mha_numpy.draw.labels import (
@@ -32,6 +31,7 @@ from mha_numpy.draw.matrix_paint import (
 from mha_numpy.draw.matrix_panels import NAME, MatrixPanel, prepare_matrix
 from mha_numpy.draw.panels import pixels
 from mha_numpy.draw.save import Picture
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
 
 MAX_SIDE = 512  # rows or columns

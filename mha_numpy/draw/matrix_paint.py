@@ -9,7 +9,6 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.transforms import Transform
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.draw.blocks import is_broken, is_hidden
 from mha_numpy.draw.colors import (
     BROKEN,
@@ -25,6 +24,7 @@ from mha_numpy.draw.colors import (
 from mha_numpy.draw.labels import MINUS, NOTE_SIZE
 from mha_numpy.draw.matrix_panels import NAME_SIZE, SIZE, MatrixPanel
 from mha_numpy.draw.save import Picture
+from mha_numpy.dtypes import Array
 
 SIGNED = LinearSegmentedColormap.from_list(
     "negative, white, positive", [PALETTE[1], "#ffffff", PALETTE[0]], N=257

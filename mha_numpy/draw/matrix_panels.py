@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.draw.labels import LABEL_PITCH, decimal, printable, widest
 from mha_numpy.draw.panels import PIXEL, pixels
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 
 MAX_NUMBERS = 12  # rows or columns with a number in each cell

@@ -11,13 +11,13 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Affine2D
 
-from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import Array, as_array
+from mha_numpy.checks import check_count
 from mha_numpy.draw.colors import INK, MUTED, NO_HEAD, fade, head_color, text_on
 from mha_numpy.draw.heading import compose
 from mha_numpy.draw.origin_words import Ramp, count_of, mark_of, sentence_of
 from mha_numpy.draw.panels import LINE, MARGIN, MONO, break_code, pixels
 from mha_numpy.draw.save import Picture
+from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
 
 MAX_SIDE, MAX_CELLS = 64, 2000  # rows or columns of a block; cells of the film

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 
 class Ramp(NamedTuple):

@@ -8,7 +8,6 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.draw.blocks import is_broken, is_hidden
 from mha_numpy.draw.colors import (
     BROKEN,
@@ -23,6 +22,7 @@ from mha_numpy.draw.colors import (
     text_on,
 )
 from mha_numpy.draw.panels import AXIS_ROOM, LABEL_ROOM, LINE, MONO, Layout, Panel, picture_height
+from mha_numpy.dtypes import Array
 
 MAX_VECTORS = 800  # squares in a panel that are shapes in an SVG; more are pixels there
 SMALLEST_SIGN = 0.03  # a cell, in inches, that has room for a minus

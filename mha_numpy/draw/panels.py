@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checks import check_count
 from mha_numpy.draw.blocks import Blocks, cut_step
 from mha_numpy.draw.recorded import check_numbers
 from mha_numpy.draw.save import DPI, Picture
-from mha_numpy.trace import Step
+from mha_numpy.dtypes import Array
+from mha_numpy.tracing import Step
 
 MAX_SIDE = 64  # rows or columns of a block drawn as squares; beyond it is an image
 MAX_WIDTH = 9.2  # of all panels side by side: text keeps its size in a notebook

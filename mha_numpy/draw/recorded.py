@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mha_numpy.core.checks import check_integer
+from mha_numpy.checks import check_integer
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.trace import Step, Trace
+from mha_numpy.tracing import Step, Trace
 
 MAX_STEPS = 300  # in one picture
 

@@ -2,7 +2,7 @@
 
 from matplotlib.patches import Polygon, Rectangle
 
-from mha_numpy.core.checks import check_count
+from mha_numpy.checks import check_count
 from mha_numpy.draw.colors import INK, MUTED, fade, group_color, head_color, text_on
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.draw.labels import MINUS, short_number, widest
+from mha_numpy.dtypes import Array
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PITCH = 0.18  # from one text to the next above it, in inches

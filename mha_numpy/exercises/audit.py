@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-from mha_numpy.core.checks import check_number
+from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes import BANK
 from mha_numpy.progress import progress

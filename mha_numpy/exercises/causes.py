@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.check import agrees
-from mha_numpy.check.compare import matched
-from mha_numpy.check.trees import leaves, replaced
+from mha_numpy.checking import agrees
+from mha_numpy.checking.compare import matched
+from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Evidence, Stage
 from mha_numpy.mistakes import BANK, Diagnosis, diagnose

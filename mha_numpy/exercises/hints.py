@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mha_numpy.check import agrees
-from mha_numpy.check.compare import matched
+from mha_numpy.checking import agrees
+from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.verdict import Difference, find_difference, paragraph

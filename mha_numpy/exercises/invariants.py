@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 Inputs = dict[str, Any]
 Arrays = dict[str, Array]  # what a function returned, by name; a single array has the name ""

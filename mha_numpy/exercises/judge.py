@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.check.compare import matched
+from mha_numpy.checking.compare import matched
 from mha_numpy.exercises.causes import explain, is_bug_of
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.invariants import REACTIONS

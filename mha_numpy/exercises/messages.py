@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.check.trees import children
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checking.trees import children
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import describe
 from mha_numpy.exercises.raised import one_line
 

@@ -22,8 +22,8 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from mha_numpy.check.trees import leaves
-from mha_numpy.core.checks import check_count, check_number
+from mha_numpy.checking.trees import leaves
+from mha_numpy.checks import check_count, check_number
 from mha_numpy.cost.report import in_bytes
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.messages import HEADER, Call, Message, pack, plain, read_messages

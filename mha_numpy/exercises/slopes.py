@@ -13,7 +13,7 @@ from mha_numpy.core import (
     softmax_forward,
     split_heads,
 )
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 Inputs = dict[str, Any]
 

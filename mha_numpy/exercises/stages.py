@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.check import ComparedArray, Comparison, agrees, compare, gradcheck
-from mha_numpy.check.compare import matched
-from mha_numpy.check.differences import largest_of, two_numbers
-from mha_numpy.check.trees import leaves, replaced
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checking import ComparedArray, Comparison, agrees, compare, gradcheck
+from mha_numpy.checking.compare import matched
+from mha_numpy.checking.differences import largest_of, two_numbers
+from mha_numpy.checking.trees import leaves, replaced
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.invariants import INVARIANTS, REACTIONS, Arrays, Reaction
 from mha_numpy.exercises.messages import Call

@@ -10,7 +10,7 @@ IMPORTS = {  # what a stub's names need
     "Callable": "from collections.abc import Callable",
     "np": "import numpy as np",
     "MultiHeadParams": "from mha_numpy.core import MultiHeadParams",
-    "Array": "from mha_numpy.core.dtypes import Array",
+    "Array": "from mha_numpy.dtypes import Array",
     "Saved": "from mha_numpy.mistakes.saved import Saved",
 }
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mha_numpy.check.differences import largest_of
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checking.differences import largest_of
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Stage
 from mha_numpy.mistakes.diagnose import TOLERANCE

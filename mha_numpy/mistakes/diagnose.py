@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.check import agrees
-from mha_numpy.check.compare import agreeing
-from mha_numpy.check.trees import leaves
+from mha_numpy.checking import agrees
+from mha_numpy.checking.compare import agreeing
+from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.bank import BANK, FLOAT32, Mistake
 from mha_numpy.mistakes.flawed import RIGHT, Made

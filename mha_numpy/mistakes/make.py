@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.check.trees import leaves, replaced
+from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.bank import ACCUMULATES, BANK, FLOAT32, IN_PLACE
 from mha_numpy.mistakes.pieces import PIECES, find_piece

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 
 class Saved(NamedTuple):

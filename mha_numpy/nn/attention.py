@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.checks import check_count, check_flag, check_number, check_shape
 from mha_numpy.core import (
     KVCache,
     MultiHeadParams,
@@ -13,11 +14,9 @@ from mha_numpy.core import (
     multi_head_attention_forward,
 )
 from mha_numpy.core.backends import check_backend
-from mha_numpy.core.checks import check_count, check_flag, check_number
-from mha_numpy.core.dtypes import Array, as_float_array
 from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
-from mha_numpy.core.shapes import check_shape
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.nn.layer import Layer
 

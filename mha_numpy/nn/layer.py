@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, DTypeError, describe
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from mha_numpy.check import GradcheckReport, gradcheck
+from mha_numpy.checking import GradcheckReport, gradcheck
+from mha_numpy.checks import check_count
 from mha_numpy.core import (
     MultiHeadParams,
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
-from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.trace import Trace, trace
+from mha_numpy.tracing import Trace, trace
 from mha_numpy.walk.files import read_input
 from mha_numpy.walk.tokens import embed, tokenize
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mha_numpy.checks import check_count
 from mha_numpy.core import sinusoidal_positions
-from mha_numpy.core.checks import check_count
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 
 WORD_OR_MARK = re.compile(r"w+('w+)*|[.']")  # in kinds of letters

@@ -7,8 +7,8 @@ import pytest
 
 from mha_numpy.core import RopeOptions, step
 from mha_numpy.draw import stepper
-from mha_numpy.trace import trace
-from mha_numpy.trace.sources import origin_of
+from mha_numpy.tracing import trace
+from mha_numpy.tracing.sources import origin_of
 from tests.draw.helpers import recorded, recorded_rank_2
 
 TRACES = {

@@ -20,9 +20,9 @@ from mha_numpy import (
 )
 from mha_numpy.core import backends
 from mha_numpy.core.attention import AttentionCache
-from mha_numpy.core.dtypes import allow_complex
+from mha_numpy.dtypes import allow_complex
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 from tests.backends import BACKENDS_UNDER_TEST, EACH_BACKEND, EACH_KERNEL
 from tests.compare import assert_close
 from tests.core.configurations import SEEDS, attention_configuration

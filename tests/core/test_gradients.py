@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mha_numpy.check import gradcheck
+from mha_numpy.checking import gradcheck
 from mha_numpy.core import (
     MultiHeadParams,
     RopeOptions,

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from mha_numpy import merge_heads, split_heads
-from mha_numpy.core.shapes import check_shape, sum_to_shape
+from mha_numpy.checks import check_shape
+from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.errors import ShapeError
 from tests.compare import assert_close
 

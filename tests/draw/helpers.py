@@ -10,7 +10,7 @@ from matplotlib.text import Text
 from mha_numpy.core import attention_backward, attention_forward
 from mha_numpy.core.steps import step
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 
 
 def recorded(B=1, T=5, D=8, H=2, H_kv=None, *, rope=None, **options):

@@ -13,7 +13,7 @@ from mha_numpy.core import RopeOptions
 from mha_numpy.core.steps import step
 from mha_numpy.draw import backward_film, head_color
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.trace import Trace, trace
+from mha_numpy.tracing import Trace, trace
 from tests.draw.helpers import (
     assert_nothing_overlaps,
     colors_of,

@@ -22,7 +22,7 @@ from mha_numpy.draw import (
 )
 from mha_numpy.draw.colors import NO_HEAD, text_on
 from mha_numpy.errors import ConfigError, MaskError, ShapeError
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 from tests.draw.helpers import (
     assert_nothing_overlaps,
     colors_of,
@@ -551,7 +551,7 @@ def test_figures_stay_out_of_pyplot():
         "assert not any(m.startswith('matplotlib') for m in sys.modules), 'matplotlib imported'\n"
         "from mha_numpy.draw import shape_film, weights_by_head\n"
         "from mha_numpy.core.steps import step\n"
-        "from mha_numpy.trace import trace\n"
+        "from mha_numpy.tracing import trace\n"
         "with trace() as t:\n"
         "    step('x', np.eye(3), 'T D')\n"
         "shape_film(t)._repr_html_()\n"

@@ -14,7 +14,7 @@ from mha_numpy.draw.stepper.data import buffers_of
 from mha_numpy.draw.stepper.packing import CHARACTERS, pack
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.trace import Trace, trace
+from mha_numpy.tracing import Trace, trace
 from tests.draw.helpers import recorded, recorded_rank_2, steps_of
 
 ROUNDING = 2.0**-13

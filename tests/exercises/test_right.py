@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_numpy.check.trees import leaves, replaced
+from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.exercises import EXERCISES, judge
 from mha_numpy.mistakes import PIECES, make
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.check.trees import leaves
+from mha_numpy.checking.trees import leaves
 from mha_numpy.exercises import EXERCISES, judge
 from mha_numpy.mistakes import BANK, PIECES, fingerprints, make, right_answers
 from mha_numpy.mistakes.bank import MANNERS

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.check import agrees
+from mha_numpy.checking import agrees
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes import PIECES, fingerprints, make, right_answers
 

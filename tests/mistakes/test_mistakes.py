@@ -27,8 +27,8 @@ from mha_numpy import (
     split_heads,
     window_mask,
 )
-from mha_numpy.check import agrees
-from mha_numpy.check.trees import leaves, replaced
+from mha_numpy.checking import agrees
+from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes import BANK, PIECES, diagnose, fingerprints, right_answers

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import KVCache, MultiHeadParams, RopeOptions, multi_head_attention_forward
-from mha_numpy.check import gradcheck
+from mha_numpy.checking import gradcheck
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.nn import Layer, MultiHeadAttention
 from tests.compare import GRADIENT_ERRORS, assert_close

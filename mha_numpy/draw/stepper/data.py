@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.draw.blocks import cut_step
 from mha_numpy.draw.stepper.packing import pack
-from mha_numpy.trace import Step
-from mha_numpy.trace.sources import Origin, Source, origin_of
+from mha_numpy.dtypes import Array
+from mha_numpy.tracing import Step
+from mha_numpy.tracing.sources import Origin, Source, origin_of
 
 
 class View(NamedTuple):

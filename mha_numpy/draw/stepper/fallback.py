@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from mha_numpy.draw.blocks import Blocks, cut_step
 from mha_numpy.draw.colors import text_on
 from mha_numpy.tables import CELL
-from mha_numpy.trace import Step
+from mha_numpy.tracing import Step
 
 COLUMNS = ("#", "step", "heads", "axes", "shape", "strides", "equation")
 MAX_HEADS = 1000  # squares in the table; more would make it heavy

@@ -2,7 +2,7 @@
 //
 // The page holds every buffer once. A step is a view of one: an offset and strides, as in NumPy.
 // Which cells a cell was computed from, and the words for it, follow the same rules as
-// mha_numpy/trace/words.py.
+// mha_numpy/tracing/words.py.
 (() => {
   "use strict";
 

@@ -16,7 +16,7 @@ from mha_numpy.draw.recorded import (
 from mha_numpy.draw.stepper.data import describe_steps
 from mha_numpy.draw.stepper.fallback import table_of
 from mha_numpy.errors import ConfigError
-from mha_numpy.trace import Step, Trace
+from mha_numpy.tracing import Step, Trace
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 250_000  # three characters each: a page of less than 1 MB
@@ -88,7 +88,7 @@ def stepper(trace: Trace, *, sequence: int = 0) -> Stepper:
     --------
     >>> import numpy as np
     >>> from mha_numpy.core import scaled_dot_product_attention
-    >>> from mha_numpy.trace import trace
+    >>> from mha_numpy.tracing import trace
     >>> x = np.eye(3)
     >>> with trace() as t:
     ...     out = scaled_dot_product_attention(x, x, x)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy import core
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
 

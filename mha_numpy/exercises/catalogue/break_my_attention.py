@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
 

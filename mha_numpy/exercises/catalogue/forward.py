@@ -1,7 +1,7 @@
 """One head, step by step: scores, softmax, attention."""
 
 from mha_numpy import core
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
 

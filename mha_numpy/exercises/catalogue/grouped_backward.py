@@ -1,7 +1,7 @@
 """Backward passes where several query heads share one key/value head."""
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.grouped import group_heads
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.catalogue.backward import attention_backward_by_core
 from mha_numpy.exercises.exercise import Hints, exercise
 

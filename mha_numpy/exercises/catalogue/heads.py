@@ -1,7 +1,7 @@
 """Heads: cutting the width into them, and laying them side by side again."""
 
 from mha_numpy import core
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
 

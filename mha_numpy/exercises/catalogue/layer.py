@@ -2,7 +2,7 @@
 
 from mha_numpy import core
 from mha_numpy.core import MultiHeadParams
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
 

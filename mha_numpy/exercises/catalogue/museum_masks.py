@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.catalogue import forward, masks
 from mha_numpy.exercises.exercise import Hints, exercise
 

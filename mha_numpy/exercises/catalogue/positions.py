@@ -1,7 +1,7 @@
 """Positions: rotary embedding, there and back."""
 
 from mha_numpy import core
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.mistakes.flawed.forward import share, softmax
 from mha_numpy.mistakes.flawed.made import RIGHT, Made, by_batch
 

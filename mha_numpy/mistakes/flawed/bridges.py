@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.multihead_params import MultiHeadParams
+from mha_numpy.dtypes import Array
 from mha_numpy.mistakes.flawed.made import RIGHT, Made
 
 

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.multihead_params import MultiHeadParams
+from mha_numpy.dtypes import Array
 from mha_numpy.mistakes.flawed.backward import attention_backward, linear_backward
 from mha_numpy.mistakes.flawed.forward import attend
 from mha_numpy.mistakes.flawed.heads import merge_heads, split_heads

@@ -1,6 +1,6 @@
 """Which mistakes to make."""
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 Made = frozenset[str]
 RIGHT: Made = frozenset()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 from mha_numpy.mistakes.flawed.made import RIGHT, Made
 
 

@@ -6,8 +6,8 @@ to the last bit in whatever order somebody computes them.
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
 from mha_numpy.core.multihead_params import MultiHeadParams
+from mha_numpy.dtypes import Array
 from mha_numpy.mistakes.pieces.piece import Inputs
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 SAME = 1e-6  # how far apart two numbers may be, relative to the largest, and still count as one
 NEAR = 1e-3  # of the largest number: closer arrays fit every pattern

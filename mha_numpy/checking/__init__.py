@@ -1,8 +1,8 @@
 """Checks for any callables and arrays, a student's too: is this gradient what it should be."""
 
-from mha_numpy.check.compare import ComparedArray, Comparison, agrees, compare
-from mha_numpy.check.gradients import gradcheck
-from mha_numpy.check.report import ArrayReport, GradcheckReport
+from mha_numpy.checking.compare import ComparedArray, Comparison, agrees, compare
+from mha_numpy.checking.gradients import gradcheck
+from mha_numpy.checking.report import ArrayReport, GradcheckReport
 
 __all__ = [
     "ArrayReport", "ComparedArray", "Comparison", "GradcheckReport", "agrees", "compare",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.check.patterns import find_pattern
+from mha_numpy.checking.patterns import find_pattern
 
 EXPECTED = np.random.default_rng(0).normal(size=(2, 3, 4, 4))
 PATTERNS = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 
 @dataclass(frozen=True)

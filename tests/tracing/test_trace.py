@@ -15,7 +15,7 @@ from mha_numpy import (
 from mha_numpy.core import RopeOptions, step
 from mha_numpy.core.multihead import multi_head_attention_backward, multi_head_attention_forward
 from mha_numpy.errors import ShapeError
-from mha_numpy.trace import trace
+from mha_numpy.tracing import trace
 from tests.core.configurations import attention_configuration
 from tests.core.test_gradients import multi_head_configuration
 

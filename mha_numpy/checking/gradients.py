@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.check.analytic import analytic_gradients, run_twice
-from mha_numpy.check.derivatives import (
+from mha_numpy.checking.analytic import analytic_gradients, run_twice
+from mha_numpy.checking.derivatives import (
     Pair,
     Probe,
     central_difference,
@@ -16,9 +16,9 @@ from mha_numpy.check.derivatives import (
     rounding_noise,
     why_no_complex_step,
 )
-from mha_numpy.check.report import ArrayReport, GradcheckReport
-from mha_numpy.core.checks import check_count, check_number
-from mha_numpy.core.dtypes import Array, as_float_array
+from mha_numpy.checking.report import ArrayReport, GradcheckReport
+from mha_numpy.checks import check_count, check_number
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.progress import progress
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.check.differences import differing, distances, largest_of, two_numbers
-from mha_numpy.check.patterns import find_pattern
-from mha_numpy.check.report import Report
-from mha_numpy.check.trees import children, leaves
-from mha_numpy.core.checks import check_number
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checking.differences import differing, distances, largest_of, two_numbers
+from mha_numpy.checking.patterns import find_pattern
+from mha_numpy.checking.report import Report
+from mha_numpy.checking.trees import children, leaves
+from mha_numpy.checks import check_number
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, DTypeError, describe
 from mha_numpy.tables import Table
 

@@ -14,7 +14,7 @@ from mha_numpy import (
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
-from mha_numpy.check import gradcheck
+from mha_numpy.checking import gradcheck
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 
 

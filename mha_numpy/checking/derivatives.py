@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.check.trees import is_float_array, leaves, replaced
-from mha_numpy.core.dtypes import Array, allow_complex, as_array
+from mha_numpy.checking.trees import is_float_array, leaves, replaced
+from mha_numpy.dtypes import Array, allow_complex, as_array
 from mha_numpy.errors import ConfigError, describe
 
 EPSILON = float(np.finfo(float).eps)

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.check.derivatives import Pair
-from mha_numpy.check.trees import leaves, same_leaves, without_d
-from mha_numpy.core.dtypes import Array
+from mha_numpy.checking.derivatives import Pair
+from mha_numpy.checking.trees import leaves, same_leaves, without_d
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
 
 

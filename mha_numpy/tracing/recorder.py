@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
-from mha_numpy.core.shapes import check_shape
+from mha_numpy.checks import check_shape
 from mha_numpy.core.steps import watching
+from mha_numpy.dtypes import Array
 from mha_numpy.tables import Table
-from mha_numpy.trace.step import Step
-from mha_numpy.trace.words import explain
+from mha_numpy.tracing.step import Step
+from mha_numpy.tracing.words import explain
 
 MOVE = re.compile(r"\.(reshape|transpose)\(")  # an equation that moves elements
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.checks import check_integer
+from mha_numpy.checks import check_integer
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.trace.sources import Origin, Source, origin_of
-from mha_numpy.trace.step import Step
+from mha_numpy.tracing.sources import Origin, Source, origin_of
+from mha_numpy.tracing.step import Step
 
 HOW_MOVED = {"view": "moved without copying", "copy": "copied", "is": "under another name"}
 

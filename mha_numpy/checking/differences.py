@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
+from mha_numpy.dtypes import Array
 
 ROUNDINGS = 1000  # of the largest expected number, that two right ways may be apart
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.dtypes import Array
-from mha_numpy.trace.step import Step
+from mha_numpy.dtypes import Array
+from mha_numpy.tracing.step import Step
 
 NAME = r"[A-Za-z_]\w*"
 OPERAND = rf"(?:{NAME}|\d+(?:\.\d+)?)"

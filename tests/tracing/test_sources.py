@@ -16,8 +16,8 @@ from mha_numpy.core import (
 )
 from mha_numpy.errors import ConfigError
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.trace import trace
-from mha_numpy.trace.sources import origin_of
+from mha_numpy.tracing import trace
+from mha_numpy.tracing.sources import origin_of
 
 # pairwise different, as far as a head may be
 B, H, H_KV, T_Q, T_K, D, KDIM, VDIM, D_K, D_V, D_OUT = 2, 4, 2, 3, 5, 7, 6, 9, 8, 1, 10

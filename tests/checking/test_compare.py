@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import attention_backward, attention_forward
-from mha_numpy.check import agrees, compare
+from mha_numpy.checking import agrees, compare
 from mha_numpy.errors import ConfigError, DTypeError
 
 

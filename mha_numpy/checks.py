@@ -1,0 +1,97 @@
+"""Checks of arguments: counts, numbers, flags, caches, and shapes by the names of their axes."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import LARGEST, Array
+from mha_numpy.errors import ConfigError, MhaError, ShapeError, describe
+
+
+def check_integer(name: str, value: Any) -> int:
+    """Return `value` as an int, or raise a ConfigError that names it."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise ConfigError(f"{name}: expected an integer; got {describe(value)}")
+    if abs(int(value)) > LARGEST:
+        raise ConfigError(f"{name}: expected numbers up to 2^60; got {describe(value)}")
+    return int(value)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Return `value` as an int of at least `least`, or raise a ConfigError that names it."""
+    if check_integer(name, value) < least:
+        raise ConfigError(f"{name}: expected an integer >= {least}; got {describe(value)}")
+    return int(value)
+
+
+def check_number(name: str, value: Any, *, positive: bool = False) -> float:
+    """Return `value` as a finite float, or raise a ConfigError that names it."""
+    is_real = isinstance(value, (int, float, np.integer, np.floating))
+    try:
+        is_finite = is_real and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond float64
+        is_finite = False
+    if not is_finite:
+        raise ConfigError(f"{name}: expected a finite number; got {describe(value)}")
+    if positive and value <= 0:
+        raise ConfigError(f"{name}: expected a number > 0; got {describe(value)}")
+    return float(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` as a bool, or raise a ConfigError that names it."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name}: expected True or False; got {describe(value)}")
+    return bool(value)
+
+
+def check_type(name: str, value: Any, expected: type, source: str) -> None:
+    """Raise a ConfigError unless `value` is of the type that `source` returns."""
+    if not isinstance(value, expected):
+        raise ConfigError(
+            f"{name}: expected the {expected.__name__} of {source}; got {describe(value)}"
+        )
+
+
+def check_shape(
+    name: str, array: Array, axes: str, sizes: dict[str, int], *, to_match: str = ""
+) -> None:
+    """Read `array`'s shape by axis names: sizes already known must agree, new ones are noted.
+
+    `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product.
+    """
+    names = axes.split()
+    known = [size_of(axis, sizes) for axis in names]
+    fits = array.ndim == len(names) and all(
+        size in (None, actual) for size, actual in zip(known, array.shape, strict=True)
+    )
+    if not fits:
+        parts = [axis if n is None else f"{axis}={n}" for axis, n in zip(names, known, strict=True)]
+        expected = ", ".join(parts) + ("," if len(parts) == 1 else "")
+        reason = f" to match {to_match}" if to_match else ""
+        raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
+    pairs = zip(names, array.shape, strict=True)
+    sizes.update({axis: actual for axis, actual in pairs if axis.isidentifier()})
+
+
+def size_of(axis: str, sizes: dict[str, int]) -> int | None:
+    """Return the size of an axis such as "T_q", "H*d_k" or "1"; None where it is not known yet."""
+    factors = [int(f) if f.isdigit() else sizes.get(f) for f in axis.split("*")]
+    return None if None in factors else math.prod(f for f in factors if f is not None)
+
+
+def check_broadcast(
+    name: str, array: Array, shape: tuple[int, ...], axes: str, error: type[MhaError] = ShapeError
+) -> None:
+    """Check that `array` stretches to `shape`, aligned at the right, and does not enlarge it."""
+    tail = shape[len(shape) - array.ndim :]
+    if array.ndim > len(shape) or any(
+        n not in (1, size) for n, size in zip(array.shape, tail, strict=True)
+    ):
+        sizes = zip(axes.split(), shape, strict=True)
+        target = ", ".join(f"{axis}={n}" for axis, n in sizes)
+        raise error(
+            f"{name}: expected a shape that broadcasts to ({target}): "
+            f"aligned at the right, each axis full or 1; got {array.shape}"
+        )
