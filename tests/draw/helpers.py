@@ -48,12 +48,27 @@ def panel_of(film, name):
 
 
 def texts_of(artist):
-    """Return what is written, leaving out the ticks of axes that are switched off."""
+    """Return what is written, leaving out ticks that are switched off or beyond the axes."""
     found = [artist] if isinstance(artist, Text) else []
     for child in artist.get_children():
-        is_off = isinstance(child, Axis) and not child.axes.axison
-        found += [] if is_off else texts_of(child)
+        if not isinstance(child, Axis):
+            found += texts_of(child)
+        elif child.axes.axison:
+            found += [child.label, child.get_offset_text(), *ticks_of(child)]
     return [text for text in found if text.get_visible() and text.get_text()]
+
+
+def ticks_of(axis):
+    """Return the labels of the ticks within the limits of the axes."""
+    low, high = sorted(axis.get_view_interval())
+    return [tick.label1 for tick in axis.get_major_ticks()
+            if tick.label1.get_text() and low <= tick.get_loc() <= high]  # fmt: skip
+
+
+def words_of(picture):
+    """Return what stands above the panels: heading, notes and legend."""
+    legends = [text for legend in picture.legends for text in legend.get_texts()]
+    return [text.get_text() for text in [*picture.texts, *legends]]
 
 
 def colors_of(panel):
