@@ -65,6 +65,11 @@ def ticks_of(axis):
             if tick.label1.get_text() and low <= tick.get_loc() <= high]  # fmt: skip
 
 
+def extent_of(text):
+    """Return the box of a text in pixels, without the arrow of an annotation."""
+    return Text.get_window_extent(text)
+
+
 def words_of(picture):
     """Return what stands above the panels: heading, notes and legend."""
     legends = [text for legend in picture.legends for text in legend.get_texts()]
@@ -118,21 +123,21 @@ def hatched_cells(panel, shape):
 
 def assert_nothing_overlaps(figure):
     """Check the boxes of all texts against each other, the drawn cells and the figure's edge."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    FigureCanvasAgg(figure)
     figure.draw_without_rendering()  # places are needed, not pixels
     inside_cells = {
         id(text) for ax in figure.axes for text in ax.texts
         if ax.get_label().startswith("head") or text.get_label() == "number"
     }  # fmt: skip
     boxes = [
-        (text.get_text(), text.get_window_extent(renderer))
+        (text.get_text(), extent_of(text))
         for text in texts_of(figure)
         if id(text) not in inside_cells
     ]
     for ax in figure.axes:
         for artist in [*ax.collections, *ax.images]:
             if isinstance(artist, AxesImage):
-                box = artist.get_window_extent(renderer)
+                box = artist.get_window_extent()
             else:
                 box = artist.get_datalim(ax.transData).transformed(ax.transData)
             if artist.get_array() is not None or artist.get_label() == "cells":
