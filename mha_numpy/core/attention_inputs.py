@@ -58,8 +58,9 @@ def check_attention_inputs(
         x if x is None else x.astype(computed_in, copy=False) for x in arrays
     ]
     return AttentionInputs(
-        q, k, v, mask, bias, window, q_offset, scale, softcap, dropout_mask, head_gate,
-        dtype, backend,
+        q=q, k=k, v=v, mask=mask, bias=bias, window=window, q_offset=q_offset, scale=scale,
+        softcap=softcap, dropout_mask=dropout_mask, head_gate=head_gate, dtype=dtype,
+        backend=backend,
     )  # fmt: skip
 
 

@@ -129,11 +129,10 @@ def attention_forward(*inputs: Any) -> tuple[Any, Any]:
     return heads, lse
 
 
-def attention_backward(d_heads: Any, heads: Any, lse: Any, *inputs: Any) -> tuple[Any, ...]:
+def attention_backward(d_heads: Any, heads: Any, lse: Any, **inputs: Any) -> tuple[Any, ...]:
     """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
-    has_bias = inputs[4] is not None
-    inputs = _completed(*inputs)
-    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = inputs
+    has_bias = inputs["bias"] is not None
+    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = _completed(**inputs)
     (B, H, T_q, _), (_, H_kv, T_k, _) = q.shape, k.shape
     d_heads, heads, lse = (np.ascontiguousarray(x) for x in (d_heads, heads, lse))
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
