@@ -110,10 +110,9 @@ def backward(
                 d_k[j, c] += d_match * q_i[c]
 
 
-def attention_forward(*inputs: Any) -> tuple[Any, Any]:
-    """Return heads and lse for q, ..., softcap as `mha_numpy.core.backends` hands them over."""
-    inputs = _completed(*inputs)
-    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = inputs
+def attention_forward(**inputs: Any) -> tuple[Any, Any]:
+    """Return heads and lse; `_completed` names the inputs."""
+    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = _completed(**inputs)
     (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
     heads, lse = np.zeros((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
     run = compiled(forward, q.dtype)
