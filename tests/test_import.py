@@ -27,6 +27,17 @@ def test_everything_works_where_numba_is_not_installed():
     assert result.stdout.strip() == "(1, 3, 4)", result.stderr
 
 
+def test_import_of_the_kernels_allocates_nothing_large():
+    result = run(
+        "import numpy as np\n"
+        "sizes, empty = [], np.empty\n"
+        "np.empty = lambda *a, **kw: sizes.append(np.prod(a[0])) or empty(*a, **kw)\n"
+        "import mha_numpy.kernels.tiled, mha_numpy.kernels.matmul, mha_numpy.kernels.loops\n"
+        "print(max(sizes) < 1000)\n"
+    )
+    assert result.stdout.strip() == "True", result.stderr
+
+
 def test_public_names_exist_and_are_documented():
     import mha_numpy
 
