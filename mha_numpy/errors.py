@@ -1,5 +1,8 @@
 """Every error that the package raises on purpose."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class MhaError(Exception):
     """Base of all errors raised here; catch it to catch them all."""
@@ -30,3 +33,9 @@ def describe(value: object) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"an array {value.shape} of {value.dtype}"
     return " ".join(repr(value).split())[:80]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean 'walk'?" for the known name that is spelled most like `name`, if any."""
+    close = get_close_matches(name, known, n=1, cutoff=0.4)
+    return f"did you mean {close[0]!r}?" if close else ""
