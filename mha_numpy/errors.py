@@ -29,9 +29,16 @@ class BackendError(MhaError, RuntimeError):
 
 
 def describe(value: object) -> str:
-    """Return a value as an error names it, in one line: an array by its shape and dtype."""
+    """Return a value as an error names it, in one line: arrays, and what holds them, by their kind.
+
+    An array has its shape and dtype there, a cache or another tuple of arrays the name of its type.
+    """
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"an array {value.shape} of {value.dtype}"
+    is_named = hasattr(value, "_fields")
+    if isinstance(value, tuple) and (is_named or any(hasattr(item, "shape") for item in value)):
+        name = type(value).__name__
+        return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
     return " ".join(repr(value).split())[:80]
 
 
