@@ -1,4 +1,5 @@
 import ast
+import inspect
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -61,6 +62,14 @@ def test_no_modules_import_each_other_in_a_circle():
     graph = {module: set(imported_by(path)) for module, path in MODULES.items()}
     assert "mha_numpy.dtypes" in graph["mha_numpy.core.attention"]
     TopologicalSorter(graph).prepare()  # raises a CycleError
+
+
+def test_signatures_are_short():
+    signature = str(inspect.signature(mha_numpy.attention_forward))
+    assert signature.startswith("(q: Array, k: Array, v: Array, *, mask: Array | None = None, ")
+    functions = [getattr(mha_numpy, name) for name in mha_numpy.__all__]
+    functions = [function for function in functions if inspect.isfunction(function)]
+    assert not [f for f in functions if "numpy.ndarray" in str(inspect.signature(f))]
 
 
 def test_public_names_exist_and_are_documented():
