@@ -25,7 +25,7 @@ class DTypeError(MhaError, TypeError):
 
 
 class BackendError(MhaError, RuntimeError):
-    """The named backend does not exist or cannot run here."""
+    """A backend cannot run here: numba is missing, or its compiler is switched off."""
 
 
 def describe(value: object) -> str:
