@@ -55,7 +55,7 @@ x.shape, x.strides
 memory = x.ravel()  # the row itself
 b, t, c = 0, 2, 5
 address = b * x.strides[0] + t * x.strides[1] + c * x.strides[2]
-address, memory[address // 8], x[b, t, c]
+print(f"byte {address}: {memory[address // 8]}; x[0, 2, 5]: {x[b, t, c]}")
 
 # %% [markdown]
 # ## Two moves that move nothing

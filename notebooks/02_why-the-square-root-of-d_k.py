@@ -134,7 +134,7 @@ Table("The width of a head in known models", ["model", "d_k", "sqrt(d_k)"], widt
 # > one's weight? And with the scale, where the difference is $\sqrt 2$?
 
 # %%
-np.exp(np.sqrt(2) * 8), np.exp(np.sqrt(2))
+print(f"without: {np.exp(np.sqrt(2) * 8):.0f} times; with: {np.exp(np.sqrt(2)):.1f} times")
 
 # %% [markdown]
 # Without the scale one of the two keys takes nearly everything. Now eight scores, at six sizes; each

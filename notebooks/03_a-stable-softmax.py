@@ -131,7 +131,7 @@ matrices(
 
 # %%
 weights = naive_softmax(np.array([-744.0, -745.0]))
-weights, weights[0] / weights[1], np.e
+print(f"weights: {weights}; ratio: {weights[0] / weights[1]:.4f}; e: {np.e:.4f}")
 
 # %% [markdown]
 # ## Adding a constant changes nothing
@@ -460,7 +460,7 @@ Table("Sums of the weights", ["softmax over", *(f"sum over {name}" for name in a
 
 # %%
 weights, _ = softmax_forward(scores)
-weights.sum(axis=-2).mean(), 4 / 5
+print(f"{weights.sum(axis=-2).mean():.4f}")
 
 # %% [markdown]
 # One line in a test, `weights.sum(axis=-1)`, should give 1 in every row that sees something and 0

@@ -117,7 +117,8 @@ matrices(
 
 # %% [markdown]
 # (`attention_forward` also takes `is_causal=True` and `window=(2, 0)` directly, and joins them with `mask` in the
-# same way: none silently drops another. PyTorch's function refuses a mask and `is_causal` together.)
+# same way: none silently drops another. PyTorch's function either combines a mask and `is_causal` or raises an error:
+# that depends on which of its implementations runs, see docs/conventions.md.)
 #
 # ## How a shape meets the scores
 #

@@ -496,8 +496,8 @@ back
 grads.d_bias.shape, largest(grads.d_bias - back["d_scores"].sum(axis=0))
 
 # %% [markdown]
-# And then? The bias was made of constants, so nobody takes this gradient; q, k and v get theirs as
-# if the bias were not there.
+# And then? The bias was made of constants, so nobody takes this gradient. For q, k and v the formulas
+# are those without a bias. The numbers are not, for the bias has changed the weights.
 #
 # Press et al. tried learned slopes and kept the constants (section 3). T5 (Raffel et al. 2020, section
 # 2.1) does learn a bias: a number for each head and distance, far distances sharing one. There
