@@ -5,14 +5,22 @@ the public functions, which check their arguments and leave steps 1 to 6 to a ba
 equations, or to ``mha_numpy.kernels``, which computes the same.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import numpy as np
 
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention_inputs import check_attention_inputs
-from mha_numpy.core.attention_types import AttentionGrads, AttentionInputs
+from mha_numpy.core.attention_types import (
+    AttentionCells,
+    AttentionGrads,
+    AttentionInputs,
+    AttentionOptions,
+    AttentionSteps,
+    AttentionStepsBackward,
+)
 from mha_numpy.core.backends import check_backend, find_kernels, kernel_backward, kernel_forward
+from mha_numpy.core.foreign import refuse
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
 from mha_numpy.core.recording import record_attention, record_attention_backward
@@ -21,20 +29,6 @@ from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward
 from mha_numpy.core.steps import is_watched
 from mha_numpy.core.visibility import only_visible
 from mha_numpy.dtypes import Array, as_float_array, result_dtype
-
-
-class AttentionSteps(NamedTuple):
-    """What steps 1 to 6 compute; a step whose option was not given passes on the one before."""
-
-    visible: Array | None  # broadcasts to the cells; None where nothing is hidden
-    scores: Array  # (B, H, T_q, T_k), and so on to dropped
-    capped: Array
-    biased: Array
-    masked: Array
-    weights: Array
-    dropped: Array
-    heads: Array  # (B, H, T_q, d_v)
-    lse: Array  # (B, H, T_q): log of each row's sum of e^scores; -inf where it sees nothing
 
 
 def attention_steps(inputs: AttentionInputs) -> AttentionSteps:
@@ -86,21 +80,8 @@ def gate_heads_backward(
     return d_heads, sum_to_shape(shares.sum(axis=(-2, -1)), head_gate.shape)
 
 
-class AttentionStepsBackward(NamedTuple):
-    """The gradients of what steps 6 to 1 read, each like its array."""
-
-    d_dropped: Array
-    d_weights: Array
-    d_biased: Array
-    d_scores: Array
-    d_q: Array
-    d_k: Array
-    d_v: Array
-    d_bias: Array | None
-
-
 def attention_steps_backward(
-    d_heads: Array, cells: "AttentionCells", inputs: AttentionInputs
+    d_heads: Array, cells: AttentionCells, inputs: AttentionInputs
 ) -> AttentionStepsBackward:
     """Pull back through steps 6 to 1."""
     q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
@@ -132,15 +113,6 @@ def attention_steps_backward(
     d_q = scale * shared_matmul(d_scores, k, visible)
     d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)
     return AttentionStepsBackward(d_dropped, d_weights, d_biased, d_scores, d_q, d_k, d_v, d_bias)
-
-
-class AttentionCells(NamedTuple):
-    """What the equations keep of every cell for their backward."""
-
-    visible: Array | None
-    capped: Array | None  # (B, H, T_q, T_k): the scores after softcap; None without one
-    weights: Array  # (B, H, T_q, T_k)
-    dropped: Array  # (B, H, T_q, T_k): the weights after dropout
 
 
 class AttentionCache(NamedTuple):
@@ -187,6 +159,7 @@ def attention_forward(
     dropout_mask: Array | None = None,
     head_gate: Array | None = None,
     backend: str = "numpy",
+    **foreign: Never,
 ) -> tuple[Array, AttentionCache]:
     """Let every query take a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
 
@@ -217,8 +190,11 @@ def attention_forward(
     head_gate : (H,) or (B, H) float array, optional
         A multiplier for each head.
     backend : {"numpy", "loops", "numba"}
-        Who computes: the reference, or a kernel, for which numba must be installed: plain loops
-        to read, or tiles.
+        What computes steps 1 to 6: the equations, or a kernel, for which numba must be installed:
+        plain loops to read, or tiles.
+    **foreign
+        An argument of another library, such as `attn_mask`, raises a ConfigError that says what
+        to write here.
 
     Returns
     -------
@@ -237,8 +213,9 @@ def attention_forward(
     -----
     2 B H T_q T_k (d_k + d_v) floating-point operations. The reference's cache holds B H T_q T_k
     weights, and as many numbers again for each of softcap and dropout; a kernel's only heads and
-    lse. All backends agree to rounding. What the kernels do not cover, the reference computes:
-    dtypes other than float32 and float64 (float16 computes in float32), and empty axes.
+    lse. All backends agree to rounding. What the kernels do not cover, the equations compute:
+    dtypes other than float32 and float64 (float16 computes in float32), empty axes, and whatever
+    a recorder watches.
     The cache refers to the inputs: leave them as they are until backward has run.
     mask, is_causal, window and a bias of -inf combine by AND. Sources: Vaswani et al. 2017,
     eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024,
@@ -252,6 +229,8 @@ def attention_forward(
     >>> out.shape, cache.lse.shape
     ((2, 6, 5, 4), (2, 6, 5))
     """
+    if foreign:
+        refuse(foreign, AttentionOptions.__annotations__)
     inputs = check_attention_inputs(
         q, k, v, mask=mask, bias=bias, is_causal=is_causal, q_offset=q_offset, window=window,
         softcap=softcap, scale=scale, dropout_mask=dropout_mask, head_gate=head_gate,

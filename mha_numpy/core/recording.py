@@ -4,18 +4,19 @@ An option that was not given has no step. Equations are NumPy expressions over t
 steps, of constants and of axes; tests evaluate them.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.attention_types import AttentionInputs
+from mha_numpy.core.attention_types import (
+    AttentionInputs,
+    AttentionSteps,
+    AttentionStepsBackward,
+)
+from mha_numpy.core.rope import RopeCache
 from mha_numpy.core.shapes import broadcast_axes, stretched_axes
 from mha_numpy.core.steps import constant, step
 from mha_numpy.dtypes import Array
-
-if TYPE_CHECKING:
-    from mha_numpy.core.attention import AttentionSteps, AttentionStepsBackward
-    from mha_numpy.core.rope import RopeCache
 
 
 def record_softmax(
@@ -86,7 +87,7 @@ def _summed(product: str, inputs: AttentionInputs, axes: str) -> str:
     return f"({product}).reshape(B, H_kv, G, {T_k}, {d}).sum(axis=2)"
 
 
-def record_attention(inputs: AttentionInputs, steps: "AttentionSteps", gated: Array) -> None:
+def record_attention(inputs: AttentionInputs, steps: AttentionSteps, gated: Array) -> None:
     """Record the steps of attention."""
     axes, names = inputs.axes, _names(inputs)
     shared = ".repeat(G, axis=1)" if _is_grouped(inputs) else ""
@@ -175,7 +176,7 @@ def record_attention_backward(
     d_gated: Array,
     d_heads: Array,
     d_head_gate: Array | None,
-    steps: "AttentionStepsBackward",
+    steps: AttentionStepsBackward,
 ) -> None:
     """Record the steps of attention's backward."""
     axes, names = inputs.axes, _names(inputs)
@@ -222,7 +223,7 @@ def record_attention_backward(
 
 
 def record_rotation(
-    name: str, turned: Array, axes: str, before: str, cache: "RopeCache", *, backward: bool = False
+    name: str, turned: Array, axes: str, before: str, cache: RopeCache, *, backward: bool = False
 ) -> None:
     """Record the rotation of heads by their positions, or its backward.
 

@@ -143,7 +143,7 @@ class Trace:
         >>> t.explain("weights", (0, 2))
         'weights[0,2] came from scores[0,:], the whole row'
         """
-        return explain(self, self._last(name), index)
+        return explain(self.origin_of, self._last(name), index)
 
     def table(self, *, backward: bool | None = None) -> Table:
         """Return the steps as a table: all, or only those of forward or of backward."""

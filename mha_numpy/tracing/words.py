@@ -1,30 +1,27 @@
 """What a cell was computed from, in words."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from mha_numpy.checks import check_integer
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.tracing.sources import Origin, Source
 from mha_numpy.tracing.step import Step
 
-if TYPE_CHECKING:
-    from mha_numpy.tracing.recorder import Trace
-
 HOW_MOVED = {"view": "moved without copying", "copy": "copied", "is": "under another name"}
 
 
-def explain(trace: "Trace", step: Step, index: Sequence[int]) -> str:
+def explain(origin_of: Callable[[Step], Origin], step: Step, index: Sequence[int]) -> str:
     """Say which cells of earlier arrays a cell was computed from; `Trace.explain` tells more."""
     at = _check_index(step, index)
     first, came, moved = step, at, "moved without copying"
-    origin = trace.origin_of(step)
+    origin = origin_of(step)
     while origin.form == "moved":  # to where its number was computed
         moved = _how_moved(first, moved)
         (source,) = origin.sources
         came = tuple(span.start for span in source.at(came))
         first = source.step
-        origin = trace.origin_of(first)
+        origin = origin_of(first)
     words = f"{_cell(step, at)} {_words(origin, first, came)}"
     if first is step:
         return words
