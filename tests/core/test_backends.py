@@ -20,6 +20,7 @@ from mha_numpy import (
 from mha_numpy.core import backends
 from mha_numpy.core.attention import AttentionCache
 from mha_numpy.dtypes import allow_complex
+from mha_numpy.errors import ConfigError
 from mha_numpy.nn import MultiHeadAttention
 from tests.backends import BACKENDS_UNDER_TEST, EACH_BACKEND, EACH_KERNEL
 from tests.compare import assert_close
