@@ -17,12 +17,10 @@
 # %%
 import numpy as np
 
-from mha_numpy import merge_heads, split_heads
-from mha_numpy.checking import gradcheck
+from mha_numpy import gradcheck, merge_heads, split_heads, trace
 from mha_numpy.core import step
 from mha_numpy.draw import origin_film
 from mha_numpy.exercises import check, hint
-from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## A row of numbers, and a rule for reading it

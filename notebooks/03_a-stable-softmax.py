@@ -16,14 +16,18 @@
 # %%
 import numpy as np
 
-from mha_numpy import causal_mask, softmax_forward
-from mha_numpy.checking import gradcheck
-from mha_numpy.core import RopeOptions, step
+from mha_numpy import (
+    MultiHeadAttention,
+    RopeOptions,
+    causal_mask,
+    gradcheck,
+    softmax_forward,
+    trace,
+)
+from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=4, suppress=True)
 

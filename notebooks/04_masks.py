@@ -31,12 +31,12 @@ from mha_numpy import (
     combine_masks,
     explain_mask,
     padding_mask,
+    trace,
     window_mask,
 )
 from mha_numpy.draw import matrices, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=3, suppress=True)
 

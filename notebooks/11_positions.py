@@ -19,23 +19,24 @@
 import numpy as np
 
 from mha_numpy import (
+    KVCache,
+    MultiHeadAttention,
+    MultiHeadParams,
     RopeOptions,
     alibi_bias,
     attention_backward,
     attention_forward,
+    gradcheck,
     multi_head_attention_decode,
     multi_head_attention_forward,
     rope_backward,
     rope_forward,
     sinusoidal_positions,
+    trace,
 )
-from mha_numpy.checking import gradcheck
-from mha_numpy.core import KVCache, MultiHeadParams
 from mha_numpy.cost import CONFIGURATIONS
 from mha_numpy.draw import line_chart, matrices, weights_by_head
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.tracing import trace
 from mha_numpy.walk import embed, tokenize
 
 rng = np.random.default_rng(0)
