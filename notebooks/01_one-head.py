@@ -19,13 +19,11 @@
 # %%
 import numpy as np
 
-from mha_numpy import attention_forward, softmax_forward
-from mha_numpy.checking import compare
+from mha_numpy import attention_forward, compare, softmax_forward, trace
 from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 from mha_numpy.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)

@@ -16,14 +16,18 @@
 # %%
 import numpy as np
 
-from mha_numpy import causal_mask, softmax_forward
-from mha_numpy.checking import gradcheck
-from mha_numpy.core import RopeOptions, step
+from mha_numpy import (
+    MultiHeadAttention,
+    RopeOptions,
+    causal_mask,
+    gradcheck,
+    softmax_forward,
+    trace,
+)
+from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=4, suppress=True)
 
@@ -131,7 +135,7 @@ matrices(
 
 # %%
 weights = naive_softmax(np.array([-744.0, -745.0]))
-weights, weights[0] / weights[1], np.e
+print(f"weights: {weights}; ratio: {weights[0] / weights[1]:.4f}; e: {np.e:.4f}")
 
 # %% [markdown]
 # ## Adding a constant changes nothing
@@ -460,7 +464,7 @@ Table("Sums of the weights", ["softmax over", *(f"sum over {name}" for name in a
 
 # %%
 weights, _ = softmax_forward(scores)
-weights.sum(axis=-2).mean(), 4 / 5
+print(f"{weights.sum(axis=-2).mean():.4f}")
 
 # %% [markdown]
 # One line in a test, `weights.sum(axis=-1)`, should give 1 in every row that sees something and 0

@@ -19,13 +19,11 @@ from time import perf_counter
 
 import numpy as np
 
-from mha_numpy import causal_mask, softmax_backward, softmax_forward
-from mha_numpy.checking import compare, gradcheck
+from mha_numpy import causal_mask, compare, gradcheck, softmax_backward, softmax_forward, trace
 from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=4, suppress=True)
 

@@ -22,14 +22,15 @@ from mha_numpy import (
     attention_backward,
     attention_forward,
     causal_mask,
+    compare,
+    gradcheck,
     softmax_forward,
+    trace,
 )
-from mha_numpy.checking import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import backward_film, line_chart, matrices, stepper
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## Gradients of what?

@@ -23,14 +23,12 @@ from time import perf_counter
 
 import numpy as np
 
-from mha_numpy import attention_forward, softmax_forward, split_heads
+from mha_numpy import MultiHeadAttention, attention_forward, softmax_forward, split_heads, trace
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters
 from mha_numpy.draw import bar_chart, line_chart
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 rng = np.random.default_rng(0)
 

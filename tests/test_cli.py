@@ -179,7 +179,9 @@ class TestWrongUse:
             (["walk", "a", "b"], "unrecognized arguments: b (a sentence needs quotes around it)"),
             (["bench", "4,12,128,64"], "4,12,128,64 (write a shape as --only 4,12,128,64)"),
             (["walk", "a b", "--colour"], "unrecognized arguments: --colour"),
-            (["run"], "invalid choice: 'run'"),
+            (["wlak", "a b"], "mha-numpy: there is no command 'wlak'; did you mean 'walk'?"),
+            (["audit", "a"], "there is no command 'audit'; did you mean 'audit-tests'?"),
+            (["f'x"], "there is no command \"f'x\"; `mha-numpy --help` lists them"),
             ([], "the following arguments are required: COMMAND"),
         ],
     )  # fmt: skip

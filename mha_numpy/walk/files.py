@@ -4,15 +4,13 @@ import json
 import os
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MhaError
-
-if TYPE_CHECKING:
-    from mha_numpy.walk.steps import Walk
+from mha_numpy.walk.result import Walk
 
 PICTURES = ("shape-film", "shape-film-backward", "weights")
 RANDOM = "Random params: nothing here is trained."
@@ -69,7 +67,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
         raise ConfigError(f"save: {folder} already holds {taken[0]}; add --force to overwrite")
 
 
-def save(seen: "Walk", folder: Path) -> list[Path]:
+def save(seen: Walk, folder: Path) -> list[Path]:
     """Write the pictures, each as PNG and SVG, and the trace as JSON; return the paths.
 
     Raises

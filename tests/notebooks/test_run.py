@@ -20,4 +20,6 @@ def test_runs_from_a_clean_kernel(source, tmp_path):
     assert check.outputs
     assert all("not written yet" in output.data["text/html"] for output in check.outputs)
     assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    shown = [output.data.get("text/plain", "") for output in outputs if "data" in output]
+    assert not [text for text in shown if "np.float" in text]  # numbers are printed plainly
     assert not list(tmp_path.iterdir())
