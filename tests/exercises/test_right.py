@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.trees import children, leaves, replaced
-from mha_numpy.exercises import EXERCISES, judge
+from mha_numpy.exercises import EXERCISES, Limits, judge
 from mha_numpy.mistakes import PIECES, make, right_answers
 
 FOLDER = Path(__file__).parent / "right"
@@ -19,6 +19,7 @@ SOLUTIONS = {
     path.stem: import_module(f"tests.exercises.right.{path.stem}").RIGHT
     for path in sorted(FOLDER.glob("[a-z]*.py"))
 }
+PATIENT = Limits(seconds=60.0)
 SLOW = {("online_attention", "by_scalar_loops")}  # while memory is traced
 OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
 RNG = np.random.default_rng(0)
@@ -26,7 +27,7 @@ HAS_PARTS = [piece for piece in PIECES if children(right_answers(piece)[0]) is n
 
 
 def assert_passes(piece, function):
-    verdict = judge(OF_PIECE[piece], lambda: function)
+    verdict = judge(OF_PIECE[piece], lambda: function, PATIENT)
     assert verdict.passed, f"\n{verdict}"
 
 
