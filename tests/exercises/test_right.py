@@ -60,16 +60,13 @@ def fortran_order_reversed_bytes(array):
     return np.array(array, array.dtype.newbyteorder(), order="F")
 
 
-def read_only_view_from_behind(array):
-    doubled = np.repeat(np.flip(array)[..., None], 2, axis=-1)
-    view = np.flip(doubled[..., 1])
-    return np.broadcast_to(view, view.shape)
-
-
-def longdouble_of_a_subclass(array):
+def read_only_view_of_wide_numbers_in_a_subclass(array):
     array = np.asarray(array)
-    dtype = np.longdouble if array.dtype.kind == "f" else array.dtype
-    return array.astype(dtype).view(OwnArray)
+    wide = array.astype(np.longdouble) if array.dtype.kind == "f" else array
+    from_behind = np.flip(wide).repeat(2).reshape(*wide.shape, 2)[..., 1]
+    view = np.asarray(np.flip(from_behind)).view(OwnArray)
+    view.flags.writeable = False
+    return view
 
 
 def other_last_digits(array):
@@ -85,8 +82,7 @@ def other_last_digits(array):
     "changed",
     [
         fortran_order_reversed_bytes,
-        read_only_view_from_behind,
-        longdouble_of_a_subclass,
+        read_only_view_of_wide_numbers_in_a_subclass,
         other_last_digits,
     ],
 )
