@@ -95,7 +95,7 @@ np.shares_memory(heads, x), heads.flags.c_contiguous
 with trace() as back:
     fresh = step("heads", heads.copy(), "B H T d")
     turned = step("by_token", fresh.transpose(0, 2, 1, 3), "B T H d", "heads.transpose(0, 2, 1, 3)")
-    step("merged", turned.reshape(B, T, D), "B T H*d", "by_token.reshape(B, T, H*d)")
+    step("merged", turned.reshape(B, T, D), "B T H*d", "by_token.reshape(B, T, H * d)")
 back
 
 # %% [markdown]

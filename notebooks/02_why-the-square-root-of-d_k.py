@@ -577,7 +577,7 @@ check("scores-backward", my_scores_backward)
 # - The scale belongs to the start. Once q and k agree, scores grow like $\rho\sqrt{d_k}$.
 # - In backward it stands in `d_q` and `d_k`, not in `d_v`.
 #
-# **In the code:** step 1 of `reference_forward` and of `reference_backward` in
+# **In the code:** step 1 of `attention_steps` and of `attention_steps_backward` in
 # `mha_numpy/core/attention.py`. **Derivation:** docs/attention.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1 and its footnote 4;

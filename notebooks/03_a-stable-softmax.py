@@ -153,10 +153,12 @@ print(f"weights: {weights}; ratio: {weights[0] / weights[1]:.4f}; e: {np.e:.4f}"
 # %%
 def stable_softmax(scores):
     """(T_q, T_k) -> weights (T_q, T_k)."""
-    largest = step("largest", scores.max(axis=-1, keepdims=True), "T_q 1", "max_j scores")
+    largest = scores.max(axis=-1, keepdims=True)
+    step("largest", largest, "T_q 1", "scores.max(axis=-1, keepdims=True)")
     shifted = step("shifted", scores - largest, "T_q T_k", "scores - largest")
-    powers = step("powers", np.exp(shifted), "T_q T_k", "exp(shifted)")
-    total = step("total", powers.sum(axis=-1, keepdims=True), "T_q 1", "sum_j powers")
+    powers = step("powers", np.exp(shifted), "T_q T_k", "np.exp(shifted)")
+    total = powers.sum(axis=-1, keepdims=True)
+    step("total", total, "T_q 1", "powers.sum(axis=-1, keepdims=True)")
     return step("weights", powers / total, "T_q T_k", "powers / total")
 
 

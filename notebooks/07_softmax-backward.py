@@ -190,8 +190,9 @@ J @ p, moved / 0.01
 # %%
 def pull_back(g, p):
     """(T_q, T_k) and (T_q, T_k) -> d_scores (T_q, T_k)."""
-    row_mean = step("row_mean", (g * p).sum(axis=-1, keepdims=True), "T_q 1", "sum_j g p")
-    return step("d_scores", p * (g - row_mean), "T_q T_k", "p * (g - row_mean)")
+    row_mean = (g * p).sum(axis=-1, keepdims=True)
+    step("row_mean", row_mean, "T_q 1", "(d_weights * weights).sum(axis=-1, keepdims=True)")
+    return step("d_scores", p * (g - row_mean), "T_q T_k", "weights * (d_weights - row_mean)")
 
 
 rng = np.random.default_rng(0)

@@ -164,7 +164,7 @@ with trace() as views:
     step("k", k, "B H_kv T_k d_k")
     one_each = step("k_for_all", k[:, :, None], "B H_kv 1 T_k d_k", "k[:, :, None]")
     scores = in_groups @ one_each.swapaxes(-1, -2) / np.sqrt(5)
-    step("scores", scores, "B H_kv G T_q T_k", "scale * q_in_groups @ k_for_all.T")
+    step("scores", scores, "B H_kv G T_q T_k", "scale * q_in_groups @ k_for_all.swapaxes(-1, -2)")
 views
 
 # %% [markdown]

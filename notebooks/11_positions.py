@@ -434,7 +434,7 @@ with trace() as decoded:
 decoded
 
 # %% [markdown]
-# `k_new_rotated` is what was appended. The result equals the last row of a pass over all seven, and
+# `k_new` is what was appended, turned by its position. The result equals the last row of a pass over all seven, and
 # of a pass of one query that is told where it stands, by `q_offset`:
 
 # %%

@@ -462,12 +462,12 @@ float(a / ell), float(abs(a / ell - whole)), float(abs(m + np.log(ell) - cache.l
 def one_block(q, k, v, state):
     """Take in some keys. state: m (T_q, 1), ell (T_q, 1), a (T_q, d_v)."""
     m_old, ell, a = state
-    scores = step("scores", q @ k.T / np.sqrt(q.shape[-1]), "T_q block", "q @ k_block.T * scale")
+    scores = step("scores", q @ k.T / np.sqrt(q.shape[-1]), "T_q block", "scale * q @ k_block.T")
     highest = scores.max(axis=-1, keepdims=True)
-    m = step("m", np.maximum(m_old, highest), "T_q 1", "max(m_old, scores)")
+    m = step("m", np.maximum(m_old, highest), "T_q 1", "np.maximum(m_old, highest)")
     factor, powers = np.exp(m_old - m), np.exp(scores - m)
     ell = ell * factor + powers.sum(axis=-1, keepdims=True)
-    step("ell", ell, "T_q 1", "ell * factor + sum_j powers")
+    step("ell", ell, "T_q 1", "ell * factor + powers.sum(axis=-1, keepdims=True)")
     return m, ell, step("a", a * factor + powers @ v, "T_q d_v", "a * factor + powers @ v_block")
 
 

@@ -77,7 +77,7 @@ def linear_forward(
 
     Raises
     ------
-    DTypeError, ShapeError, BackendError
+    DTypeError, ShapeError, ConfigError, BackendError
         An argument is not a float array, the sizes do not match, or there is no such backend.
 
     Notes

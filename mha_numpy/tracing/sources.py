@@ -255,16 +255,18 @@ class _Walk:
     def _indexed(self, array: ast.expr, index: ast.expr, reads: Reads) -> None:
         """Read through new axes, such as ``x[..., None]``, and through a list of columns."""
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
-        shape = self.shape_of(array)
-        values = [evaluate(part, self.values) for part in parts if not isinstance(part, ast.Slice)]
-        if len(values) < len(parts) or values[0] is not Ellipsis:
-            raise _NotKnownError
-        kept = list(reads)
-        for value in values[:0:-1]:
-            if value is None:
-                kept.pop()
-            elif np.ndim(value) == 1 and value is values[-1]:
-                kept[-1] = _mapped(kept[-1], np.asarray(value), shape[-1])
+        kept, at = list(reads), 0  # at: the axis of what the index gives
+        for i, part in enumerate(parts):
+            if isinstance(part, ast.Slice) and not (part.lower or part.upper or part.step):
+                at += 1
+                continue
+            value = evaluate(part, self.values) if not isinstance(part, ast.Slice) else None
+            if value is Ellipsis:
+                at = len(kept) - (len(parts) - i - 1)
+            elif isinstance(part, ast.Constant) and value is None:
+                del kept[at]
+            elif np.ndim(value) == 1 and i == len(parts) - 1:
+                kept[at] = _mapped(kept[at], np.asarray(value), self.shape_of(array)[-1])
             else:
                 raise _NotKnownError
         self.visit(array, tuple(kept))
