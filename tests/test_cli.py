@@ -117,6 +117,8 @@ class TestWalk:
         assert weights.shape == (1, 4, 11, 11)
         np.testing.assert_allclose(weights.sum(axis=-1), 1)
         assert described["tokens"] == SENTENCE.split()
+        for path in folder.glob("*.svg"):
+            assert "Random params: nothing here is trained." in path.read_text(encoding="utf-8")
         for path in folder.glob("*.png"):
             assert path.read_bytes().startswith(b"\x89PNG")
         # nothing is overwritten without --force
