@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from matplotlib.transforms import Affine2D
+from matplotlib.transforms import Affine2D, Transform
 
 from mha_numpy.draw.colors import GREY, INK, MUTED
 from mha_numpy.draw.labels import widest
@@ -88,42 +88,21 @@ def start_page(
     legend = legend or {}
     content = max(_row_width(row, gutter) for row in rows)
     line = max(content, LEAST_LINE)  # the longest that a text may be
+    texts, legend_at, longest = _heading(([title], [verdict], notes), line)
     entry = widest(list(legend), NOTE_SIZE) + HANDLE + COLUMN
     columns = min(len(legend), max(1, int(line / entry)))
-    texts, top = [], MARGIN
-    for words, style in zip(([title], [verdict], notes), STYLES, strict=True):
-        size, weight = style["fontsize"], style["fontweight"]
-        wrapped = [part for text in words for part in _wrap(text, line, size, weight)]
-        for text in wrapped:
-            texts.append((top, text, style))
-            top += 1.45 * size / 72
-        top += GAP * bool(wrapped)
-        content = max(content, widest(wrapped, size, weight=weight))
-    legend_at = top
-    if legend:
-        content = max(content, columns * entry - COLUMN)
-        top += LEGEND_LINE * math.ceil(len(legend) / columns) + GAP
-    top = pixels(top + GAP)
-    heights = [pixels(max(box.full_height for box in row)) for row in rows]
-    width = pixels(content + 2 * MARGIN)
-    height = top + sum(heights) + pixels(gutter) * (len(rows) - 1) + pixels(MARGIN)
+    lines = math.ceil(len(legend) / max(1, columns))
+    top = pixels(legend_at + (LEGEND_LINE * lines + GAP) * bool(legend) + GAP)
+    heights = [pixels(max(box.full_height for box in row) + gutter) for row in rows]
+    width = pixels(max(content, longest, columns * entry - COLUMN) + 2 * MARGIN)
+    height = top + sum(heights) - gutter + MARGIN
 
     picture = Picture(figsize=(width, height), facecolor="white")
     inches = Affine2D().scale(1, -1).translate(0, height) + picture.dpi_scale_trans
     for y, text, style in texts:
         picture.text(MARGIN, y, text, transform=inches, va="top", parse_math=False, **style)
     if legend:
-        order = [i for column in range(columns) for i in range(column, len(legend), columns)]
-        names, handles = list(legend), list(legend.values())
-        drawn = picture.legend(
-            [handles[i] for i in order], [names[i] for i in order], ncols=columns,
-            loc="upper left", bbox_to_anchor=(MARGIN, legend_at), bbox_transform=inches,
-            fontsize=NOTE_SIZE, labelcolor=INK, frameon=False, borderpad=0, borderaxespad=0,
-            handlelength=1.3, handleheight=1.3, handletextpad=0.6, labelspacing=0.5,
-            columnspacing=72 * COLUMN / NOTE_SIZE,
-        )  # fmt: skip
-        for name in drawn.get_texts():
-            name.set_parse_math(False)
+        _add_legend(picture, legend, columns, (MARGIN, legend_at), inches)
     axes = []
     for row, tallest in zip(rows, heights, strict=True):
         left = MARGIN
@@ -133,8 +112,44 @@ def start_page(
             ax.set(xlim=(0, box.width), ylim=(box.height, 0))
             axes.append(ax)
             left += box.full_width + gutter
-        top += tallest + pixels(gutter)
+        top += tallest
     return picture, axes
+
+
+def _heading(
+    words: Sequence[Sequence[str]], width: float
+) -> tuple[list[tuple[float, str, dict[str, Any]]], float, float]:
+    """Break texts of each style into lines; return them with their places, the end, the width."""
+    placed, top, longest = [], MARGIN, 0.0
+    for texts, style in zip(words, STYLES, strict=True):
+        size, weight = style["fontsize"], style["fontweight"]
+        lines = [part for text in texts for part in _wrap(text, width, size, weight)]
+        for line in lines:
+            placed.append((top, line, style))
+            top += 1.45 * size / 72
+        top += GAP * bool(lines)
+        longest = max(longest, widest(lines, size, weight=weight))
+    return placed, top, longest
+
+
+def _add_legend(
+    picture: Picture,
+    legend: Mapping[str, Artist],
+    columns: int,
+    corner: tuple[float, float],
+    inches: Transform,
+) -> None:
+    """Draw a legend that is read line by line; matplotlib fills it column by column."""
+    order = [i for column in range(columns) for i in range(column, len(legend), columns)]
+    names, handles = list(legend), list(legend.values())
+    drawn = picture.legend(
+        [handles[i] for i in order], [names[i] for i in order], ncols=columns, loc="upper left",
+        bbox_to_anchor=corner, bbox_transform=inches, fontsize=NOTE_SIZE, labelcolor=INK,
+        frameon=False, borderpad=0, borderaxespad=0, handlelength=1.3, handleheight=1.3,
+        handletextpad=0.6, labelspacing=0.5, columnspacing=72 * COLUMN / NOTE_SIZE,
+    )  # fmt: skip
+    for name in drawn.get_texts():
+        name.set_parse_math(False)
 
 
 def _row_width(row: Sequence[Box], gutter: float) -> float:

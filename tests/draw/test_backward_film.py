@@ -239,7 +239,7 @@ def test_the_first_diverging_cell_is_framed_and_pointed_at(name, cell, place):
         array[tuple(n - 1 for n in array.shape)] += 2  # the last one too
         return array
 
-    among = {"d_heads", name, "d_x_q", "d_x_kv"}
+    among = {"d_out", name}
     film = backward_film(changed(right, name, change, among), reference=right)
     assert len(film.axes) == 2 * len(among)
     panel = gradient_panel(film, name)

@@ -148,6 +148,7 @@ def test_ticks_are_short_and_tell_values_apart(x, is_log, expected):
     assert tick_texts(picture.axes[0].xaxis) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("x", "values"),
     [
@@ -169,10 +170,10 @@ def test_any_values_are_drawn_and_nothing_overlaps(x, values):
     assert len(texts) == len(set(texts)) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("low", "factor"),
-    [(1e-280, 1), (1e-280, 1e40), (1e-9, 1.01), (1e-9, 3), (1, 64), (65536, 1), (65536, 1e5),
-     (1e250, 1.01), (1e250, 1e40)],
+    [(1e-280, 1e40), (1e-9, 3), (1, 64), (65536, 1), (1e250, 1.01)],
 )  # fmt: skip
 def test_any_range_has_ticks_on_logarithmic_axes(low, factor):
     ends = np.array([low, factor * low]) if factor > 1 else np.array([low])
@@ -286,6 +287,7 @@ def test_a_pale_bar_is_outlined_and_lies_behind():
     assert to_hex(bar.get_facecolor()) == PALETTE[0].lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bars",
     [
@@ -348,6 +350,7 @@ def test_the_width_of_no_words_is_none():
     assert widest([], 9) == 0 < widest(["i"], 9) < widest(["i", "mm"], 9)
 
 
+@pytest.mark.slow
 def test_files_are_the_same_bytes_each_time(tmp_path):
     def draw(folder):
         lines = line_chart(POWERS, lines_of(8), **AXES, log_x=True, log_y=True)
