@@ -89,14 +89,14 @@ def _confusion(piece: str, pairs: int, rng: np.random.Generator) -> Confusion:
             mixed_up.append((name, [" + ".join(sorted(cause)) for cause in found.causes]))
 
     both = list(combinations(names, 2))
-    made = pairs_rejected = pairs_named = 0
+    tried = pairs_rejected = pairs_named = 0
     for pair in (frozenset(both[i]) for i in rng.permutation(len(both))[:pairs]):
         answers = answers_with(piece, pair)
-        if all(answer is None for answer in answers):
+        if all(answer is None for answer in answers):  # or there is none: they are alternatives
             continue
         found = diagnosed(answers)
-        made += 1
+        tried += 1
         pairs_rejected += not found.is_right
         pairs_named += bool(found.causes) and bool(found.causes[0] & pair)
-    counts = Counts(len(names), rejected, on_top, among, made, pairs_rejected, pairs_named)
+    counts = Counts(len(names), rejected, on_top, among, tried, pairs_rejected, pairs_named)
     return Confusion(piece, counts, mixed_up, max(seconds))

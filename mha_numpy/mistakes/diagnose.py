@@ -1,6 +1,6 @@
 """diagnose: name the known mistakes that give just these arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -11,9 +11,11 @@ from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes.bank import BANK, FLOAT32, Mistake
-from mha_numpy.mistakes.flawed import RIGHT, Made
-from mha_numpy.mistakes.pieces import PIECES, Inputs, find_piece
+from mha_numpy.mistakes.families import BANK, PIECES, find_piece
+from mha_numpy.mistakes.manners import FLOAT32
+from mha_numpy.mistakes.mistake import Mistake
+from mha_numpy.mistakes.piece import Inputs
+from mha_numpy.mistakes.variant import Function, may_show, variant
 
 Answer = Any  # an array, or several with their names; None where a function failed
 TOLERANCE = 1e-10  # of the largest number: two right ways are closer, a mistake is not
@@ -67,7 +69,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     >>> def mine(x, num_heads):
     ...     B, T, width = x.shape
     ...     return x.reshape(B, num_heads, T, width // num_heads)
-    >>> answers = [mine(**given) for given in PIECES["split_heads"].probes()]
+    >>> answers = [mine(**probe) for probe in PIECES["split_heads"].probes()]
     >>> print(*(mistake.name for mistake in diagnose("split_heads", answers).mistakes))
     split without transpose
     """
@@ -84,34 +86,36 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     partly = [n for n, wrong in fingerprints(piece).items() if _is_partly(answers, wrong, right)]
     if partly:
         return Diagnosis(False, tuple(frozenset({name}) for name in partly), is_partial=True)
-    names = [*fingerprints(piece), *(name for name in LATENT if name not in fingerprints(piece))]
-    pairs = (frozenset(pair) for pair in combinations(names, 2))
-    found = [pair for pair in pairs if _makes(piece, pair, answers)]
-    if len(found) > 1:
-        found.sort(key=lambda pair: -_explained(piece, pair, answers))
-    return Diagnosis(False, tuple(found))
+    pairs = [pair for pair in combinations(_names(piece), 2) if _makes(piece, pair, answers)]
+    if len(pairs) > 1:
+        pairs.sort(key=lambda pair: -_explained(piece, pair, answers))
+    return Diagnosis(False, tuple(map(frozenset, pairs)))
 
 
 @cache
 def right_answers(piece: str) -> list[Answer]:
     """Return the right arrays for every probe."""
-    return [PIECES[piece].write(**given, made=RIGHT) for given in PIECES[piece].probes()]
+    return answers_with(piece, ())
 
 
-def answers_with(piece: str, made: Made) -> list[Answer]:
-    """Return what a function with these mistakes gives for every probe; None where it fails."""
-    return [_try(piece, given, made) for given in PIECES[piece].probes()]
+def answers_with(piece: str, mistakes: Collection[str]) -> list[Answer]:
+    """Return what a function with these mistakes gives for every probe; None where it fails.
+
+    Nothing is returned where the mistakes are alternatives.
+    """
+    function = variant(piece, mistakes)
+    return [_try(function, probe) for probe in PIECES[piece].probes()] if function else []
 
 
 @cache
 def fingerprints(piece: str) -> dict[str, list[Answer]]:
-    """Return what each known mistake that changes anything gives for every probe."""
-    right, found = right_answers(piece), {}
-    for name in BANK:
-        answers = answers_with(piece, frozenset({name}))
-        if any(answer is None for answer in answers) or not fits(answers, right):
-            found[name] = answers
-    return found
+    """Return what each known mistake gives for every probe, if it gives anything wrong.
+
+    One that fails wherever it changes something leaves no fingerprint.
+    """
+    with_each = {name: answers_with(piece, [name]) for name in BANK if may_show(piece, name)}
+    right = right_answers(piece)
+    return {name: answers for name, answers in with_each.items() if not fits(answers, right)}
 
 
 def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float = TOLERANCE) -> bool:
@@ -141,7 +145,7 @@ def _is_partly(answers: Sequence[Answer], wrong: Sequence[Answer], right: Sequen
     )  # fmt: skip
 
 
-def _explained(piece: str, pair: Made, answers: Sequence[Answer]) -> int:
+def _explained(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> int:
     """Count the numbers that one of two mistakes gives alone: then each shows for itself."""
     alone = [fingerprints(piece).get(name, right_answers(piece)) for name in pair]
     count = 0
@@ -162,19 +166,25 @@ def _is_narrow(answers: Sequence[Answer]) -> bool:
     return all(np.array_equal(a, np.float32(a), equal_nan=True) for a in arrays)
 
 
-def _try(piece: str, given: Inputs, made: Made) -> Answer:
-    """Compute with mistakes, or return None where these make shapes that do not fit."""
+def _try(function: Function, probe: Inputs) -> Answer:
+    """Compute, or return None where a mistake makes shapes that do not fit."""
     try:
         with np.errstate(all="ignore"):
-            return PIECES[piece].write(**given, made=made)
+            return function(**probe)
     except (ValueError, IndexError):
         return None
 
 
-def _makes(piece: str, made: Made, answers: Sequence[Answer]) -> bool:
-    """Return whether these mistakes together give the answers, asking no further than needed."""
-    probes = PIECES[piece].probes()
-    return all(
-        answer is None or fits([answer], [_try(piece, given, made)])
-        for given, answer in zip(probes, answers, strict=True)
+def _names(piece: str) -> list[str]:
+    """Return the mistakes that may be one of two."""
+    latent = (name for name in LATENT if may_show(piece, name))
+    return list(dict.fromkeys([*fingerprints(piece), *latent]))
+
+
+def _makes(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:
+    """Return whether two mistakes together give the answers, asking no further than needed."""
+    function = variant(piece, pair)
+    return function is not None and all(
+        answer is None or fits([answer], [_try(function, probe)])
+        for probe, answer in zip(PIECES[piece].probes(), answers, strict=True)
     )

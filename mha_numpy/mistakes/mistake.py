@@ -25,7 +25,9 @@ def for_each(
     """Return one mistake for each of several params, branches or results: ? stands for its name."""
     return [
         Mistake(
-            *(text.replace("?", word) for text in (name, verdict, fix)),
+            name.replace("?", word),
+            verdict.replace("?", word),
+            fix.replace("?", word),
             {old.replace("?", word): new.replace("?", word) for old, new in edits.items()},
         )
         for word in words

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mha_numpy.mistakes.bank import BANK
 from mha_numpy.mistakes.confusion import Confusion, Counts
 from mha_numpy.mistakes.diagnose import fingerprints
+from mha_numpy.mistakes.families import BANK
 from mha_numpy.tables import Table
 
 PAGE = """# Which mistakes are named

@@ -60,6 +60,7 @@ def _compiled(function: str, places: tuple[Place, ...]) -> CodeType | None:
     """Return the code of an edited function; None where the edits overlap."""
     if overlap(places):
         return None
-    source = replace_places(read_sources().cuts[function].source, places)
-    module = compile(source, f"<{function} with a mistake>", "exec", dont_inherit=True)
+    cut = read_sources().cuts[function]
+    file = f"{cut.function.__code__.co_filename}, with mistakes"
+    module = compile(replace_places(cut.source, places), file, "exec", dont_inherit=True)
     return next(code for code in module.co_consts if isinstance(code, CodeType))

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from mha_numpy.mistakes.bank import MANNERS
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.exercises import EXERCISES, judge
 from mha_numpy.mistakes import BANK, PIECES, fingerprints, make, right_answers
-from mha_numpy.mistakes.bank import MANNERS
 
 OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
 

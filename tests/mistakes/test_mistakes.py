@@ -5,6 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from mha_numpy.mistakes.bank import MANNERS
 
 from mha_numpy import (
     KVCache,
@@ -32,7 +33,6 @@ from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes import BANK, PIECES, diagnose, fingerprints, right_answers
-from mha_numpy.mistakes.bank import MANNERS
 from mha_numpy.mistakes.diagnose import TOLERANCE, fits
 from mha_numpy.nn import MultiHeadAttention
 from tests.compare import assert_close

@@ -24,7 +24,7 @@ def hide(scores: Array, mask: Array | None) -> Array:
     """Give hidden cells the score -inf; a mask says who may attend."""
     if mask is None:
         return scores
-    visible = mask
+    visible = mask  # True = may attend
     return np.where(visible, scores, -np.inf)
 
 

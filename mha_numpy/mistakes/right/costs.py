@@ -31,9 +31,9 @@ def projection_flops(B: int, T: int, params: int) -> int:
 
 def score_flops(B: int, T: int, H: int, d: int) -> int:
     """Count the operations of q k^T and of weights v."""
-    cells = B * H * T * T
+    cells = H * T * T
     products = 2
-    return 2 * products * cells * d
+    return 2 * products * B * cells * d
 
 
 def weights_bytes(B: int, T: int, H: int, itemsize: int) -> int:

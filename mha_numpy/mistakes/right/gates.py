@@ -6,7 +6,7 @@ from mha_numpy.dtypes import Array
 
 
 def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
-    """Pull back through weights * keep / (1 - p)."""
+    """Pull back through dropout, which enlarged the weights that it kept."""
     return d_dropped * keep / (1 - p)
 
 

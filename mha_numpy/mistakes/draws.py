@@ -8,7 +8,7 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.mistakes.pieces.piece import Inputs
+from mha_numpy.mistakes.piece import Inputs
 
 
 def random_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -80,3 +80,13 @@ def opposite_params(params: MultiHeadParams) -> MultiHeadParams:
     )
     w_q, w_k = np.where(w_q == 0, 1.0, 2.0), np.where(w_k == 0, -1.0, -2.0)
     return MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o)
+
+
+def draw_self(rng: np.random.Generator, *, value_dim: int) -> list[Inputs]:
+    """Draw causal self-attention: all sizes different, all but D equal, and large scores."""
+    probes = []
+    for B, T, D, H, d_k, d_v in ((2, 5, 10, 3, 4, value_dim), (3, 3, 9, 3, 3, 3)):
+        x, params = rng.normal(size=(B, T, D)), draw_params(rng, D, H * d_k, v_width=H * d_v)
+        probes.append({"x": x, "params": params, "num_heads": H, "mask": causal_mask(T, T)})
+    x, params = opposite_tokens(rng, (2, 4, 8)), opposite_params(draw_params(rng, 8, 8))
+    return [*probes, {"x": x, "params": params, "num_heads": 2, "mask": causal_mask(4, 4)}]
