@@ -83,9 +83,9 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
     if fits(answers, right, NARROW) and _is_narrow(answers):
         return Diagnosis(False, (frozenset({FLOAT32}),))
-    partly = [n for n, wrong in fingerprints(piece).items() if _is_partly(answers, wrong, right)]
-    if partly:
-        return Diagnosis(False, tuple(frozenset({name}) for name in partly), is_partial=True)
+    partial = _partial(piece, answers)
+    if partial:
+        return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     pairs = [pair for pair in combinations(_names(piece), 2) if _makes(piece, pair, answers)]
     if len(pairs) > 1:
         pairs.sort(key=lambda pair: -_explained(piece, pair, answers))
@@ -126,23 +126,32 @@ def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float =
     )
 
 
-def _is_partly(answers: Sequence[Answer], wrong: Sequence[Answer], right: Sequence[Answer]) -> bool:
-    """Return whether some arrays are the mistake's on every probe, and the others right."""
-    seen = [
-        (list(agreeing(answer, expected, tolerance=TOLERANCE)),
-         [] if made is None else list(agreeing(answer, made, tolerance=TOLERANCE)))
-        for answer, made, expected in zip(answers, wrong, right, strict=True)
-        if answer is not None
-    ]  # fmt: skip
-    count = len(seen[0][0]) if seen else 0
-    if any(len(is_right) != count or len(is_made) not in (0, count) for is_right, is_made in seen):
-        return False
-    of_mistake = {i for is_right, _ in seen for i in range(count) if not is_right[i]}
-    return all(
-        all(is_right) if not is_made else
-        all(is_made[i] if i in of_mistake else is_right[i] for i in range(count))
-        for is_right, is_made in seen
-    )  # fmt: skip
+def _partial(piece: str, answers: Sequence[Answer]) -> list[str]:
+    """Return the mistakes that give just the arrays that are wrong, where the others are right."""
+    pairs = zip(answers, right_answers(piece), strict=True)
+    is_right = [_agreeing(answer, right) if answer is not None else [] for answer, right in pairs]
+    counts = {len(of_arrays) for of_arrays in is_right if of_arrays}
+    if len(counts) != 1:
+        return []
+    (count,) = counts
+    wrong = {i for of_arrays in is_right for i, agrees in enumerate(of_arrays) if not agrees}
+
+    def gives_what_is_wrong(fingerprint: Sequence[Answer]) -> bool:
+        for answer, mine, of_arrays in zip(answers, fingerprint, is_right, strict=True):
+            if mine is None and not all(of_arrays):
+                return False
+            if answer is not None and mine is not None:
+                is_mine = _agreeing(answer, mine)
+                if len(is_mine) != count or not all(is_mine[i] for i in wrong):
+                    return False
+        return True
+
+    return [name for name, prints in fingerprints(piece).items() if gives_what_is_wrong(prints)]
+
+
+def _agreeing(answer: Answer, other: Answer) -> list[bool]:
+    """Return which arrays agree."""
+    return list(agreeing(answer, other, tolerance=TOLERANCE))
 
 
 def _explained(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> int:
