@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes import right
+from mha_numpy.mistakes.edits import Place
 
 
 class Cut(NamedTuple):
@@ -27,6 +28,13 @@ class Sources(NamedTuple):
     text: str
     cuts: dict[str, Cut]
     namespace: dict[str, Any]  # functions, and what the files import and define besides
+
+    def function_at(self, place: Place) -> str | None:
+        """Return the function that a place of the text lies in, if it lies in one."""
+        for name, cut in self.cuts.items():
+            if cut.start <= place.start and place.end <= cut.start + len(cut.source):
+                return name
+        return None
 
 
 @cache

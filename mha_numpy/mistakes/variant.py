@@ -10,27 +10,21 @@ from types import CodeType, FunctionType
 from typing import Any, cast
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes.edits import Place, find_places, overlap, replace_places
+from mha_numpy.mistakes.edits import Edits, Place, find_places, overlap, replace_places
 from mha_numpy.mistakes.families import BANK
 from mha_numpy.mistakes.sources import called_by, read_sources
 
 Function = Callable[..., Any]
-PlacesByFunction = dict[str, tuple[Place, ...]]
+Places = dict[str, tuple[Place, ...]]  # in the source of each function
 
 
-@cache
-def places_of(mistake: str) -> PlacesByFunction:
-    """Return where a mistake's edits apply, in each function that they change."""
-    sources, places = read_sources(), PlacesByFunction()
-    for place in find_places(sources.text, BANK[mistake].edits):
-        for name, cut in sources.cuts.items():
-            start, end = place.start - cut.start, place.end - cut.start
-            if start >= 0 and end <= len(cut.source):
-                places[name] = (*places.get(name, ()), Place(start, end, place.new))
-                break
-        else:
-            raise ConfigError(f"{mistake}: expected edits in functions; one is outside")
-    return places
+def variant(piece: str, mistakes: Iterable[str]) -> Function | None:
+    """Return a function of `right` with some mistakes in it; None where they are alternatives."""
+    places: Places = {}
+    for mistake in mistakes:
+        for name, added in places_of(mistake).items():
+            places[name] = places.get(name, ()) + added
+    return edited(piece, places)
 
 
 def may_show(piece: str, mistake: str) -> bool:
@@ -38,12 +32,27 @@ def may_show(piece: str, mistake: str) -> bool:
     return not called_by(piece).isdisjoint(places_of(mistake))
 
 
-def variant(piece: str, mistakes: Iterable[str]) -> Function | None:
-    """Return a function of `right` with some mistakes in it; None where they are alternatives."""
-    places: PlacesByFunction = {}
-    for mistake in mistakes:
-        for name, added in places_of(mistake).items():
-            places[name] = places.get(name, ()) + added
+@cache
+def places_of(mistake: str) -> Places:
+    """Return where the edits of a mistake apply."""
+    return places_in_functions(BANK[mistake].edits)
+
+
+def places_in_functions(edits: Edits) -> Places:
+    """Return where edits apply in each function that they change."""
+    sources, places = read_sources(), Places()
+    for place in find_places(sources.text, edits):
+        name = sources.function_at(place)
+        if name is None:
+            raise ConfigError(f"edits: expected a text in a function; got one outside: {place}")
+        start = sources.cuts[name].start
+        inside = Place(place.start - start, place.end - start, place.new)
+        places[name] = (*places.get(name, ()), inside)
+    return places
+
+
+def edited(piece: str, places: Places) -> Function | None:
+    """Return a function of `right` with some edits made; None where they overlap."""
     sources = read_sources()
     namespace = sources.namespace.copy()
     for name in called_by(piece):

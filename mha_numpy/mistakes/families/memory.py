@@ -99,8 +99,7 @@ MISTAKES = [
              "return mixture / total": "return mixture"}),
     Mistake("blocks averaged", "each block is normalised by itself, and the blocks are averaged",
             "normalise once, at the end",
-            {"np.exp(of_block - largest)": "softmax(of_block, None)", "np.exp(before - largest)": "1.0",
-             "return mixture / total": "return mixture / len(range(0, T_k, block))"}),
+            {"np.exp(of_block - largest)": "softmax(of_block, None)", "np.exp(before - largest)": "1.0"}),
     Mistake("not normalised at the end", "the mixture is not divided by the sum", "mixture / total",
             {"return mixture / total": "return mixture"}),
 ]
