@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from mha_numpy.exercises import EXERCISES, judge
+from mha_numpy.exercises import EXERCISES, Limits, judge
 from mha_numpy.mistakes import PIECES
 from tests.mistakes.by_core import BY_KERNELS, by_core
 
@@ -23,5 +23,6 @@ def test_the_core_is_right_at_every_stage(piece):
 @pytest.mark.parametrize("piece", BY_KERNELS)
 def test_the_kernels_are_right_at_every_stage(piece, backend):
     pytest.importorskip("numba")
-    verdict = judge(OF_PIECE[piece], lambda: partial(by_core(piece), backend=backend))
+    limits = Limits(seconds=120.0)  # the first of them compiles
+    verdict = judge(OF_PIECE[piece], lambda: partial(by_core(piece), backend=backend), limits)
     assert verdict.passed, f"\n{verdict}"
