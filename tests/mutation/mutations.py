@@ -100,7 +100,7 @@ MUTATIONS = [
     Mutation("0 * NaN instead of a selection", "visibility.py",
              "np.where(visible, cells, 0)", "cells * visible"),
     Mutation("poison through hidden cells", "grouped.py", "if finite.all():", "if True:"),
-    Mutation("float32 inside", "dtypes.py", "is_half = dtype.kind", "is_half = dtype.itemsize == 8 or dtype.kind"),
+    Mutation("float32 inside", "../dtypes.py", "is_half = dtype.kind", "is_half = dtype.itemsize == 8 or dtype.kind"),
     Mutation("NaN through a hidden cell of the dropout mask", "attention.py",
              "only_visible(weights * dropout_mask, visible)", "weights * dropout_mask"),
     Mutation("NaN through the gate of a row that sees nothing", "attention.py",
