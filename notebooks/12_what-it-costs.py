@@ -26,7 +26,7 @@ import numpy as np
 from mha_numpy import MultiHeadAttention, attention_forward, softmax_forward, split_heads, trace
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters
-from mha_numpy.draw import bar_chart, kernel_blocks, line_chart
+from mha_numpy.draw import bar_chart, line_chart
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
 
@@ -494,15 +494,10 @@ again = np.exp(q @ k.T / np.sqrt(8) - cache.lse[:, None])
 float(np.abs(again - cache.weights).max())
 
 # %% [markdown]
-# The library's `backend="numba"` does this, compiled, for 64 queries and 64 keys at a time. Left:
-# the blocks of one head under a causal mask with a window; blocks that nobody sees are skipped. The
-# other two pictures, how one block is computed and how backward shares out its work, belong to
-# docs/kernels.md.
-
-# %%
-kernel_blocks()
-
-# %% [markdown]
+# The library's `backend="numba"` does this, compiled, for 64 queries and 64 keys at a time. Blocks
+# that nobody sees, under a causal mask or a window, are skipped. docs/kernels.md has a picture of
+# the blocks of one head, of how one block is computed, and of how backward shares out its work.
+#
 # ### What a forward keeps for its backward
 #
 # NumPy's cache holds all weights. A kernel's holds `heads` and `lse`: d_v + 1 numbers a query. (The

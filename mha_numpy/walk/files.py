@@ -13,6 +13,7 @@ from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.walk.result import Walk
 
 PICTURES = ("shape-film", "shape-film-backward", "weights")
+RANDOM = "Random params: nothing here is trained."
 LARGEST = 1e100  # of a number in a file: beyond it, squares overflow
 FILES = [f"{stem}.{kind}" for stem in PICTURES for kind in ("png", "svg")] + ["trace.json"]
 
@@ -77,10 +78,10 @@ def save(seen: Walk, folder: Path) -> list[Path]:
     from mha_numpy.draw import save_figure, shape_film, weights_by_head
 
     figures = {
-        "shape-film": shape_film(seen.trace, columns=6),
-        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6),
+        "shape-film": shape_film(seen.trace, columns=6, note=RANDOM),
+        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6, note=RANDOM),
         "weights": weights_by_head(
-            seen.weights, seen.tokens, seen.source_tokens, visible=seen.visible
+            seen.weights, seen.tokens, seen.source_tokens, visible=seen.visible, note=RANDOM
         ),
     }
     described = {
