@@ -1,4 +1,21 @@
-"""Attention in NumPy to learn from: forward and hand-written backward, step by step, checked."""
+"""Attention in NumPy to learn from: forward and hand-written backward, step by step, checked.
+
+`attention_forward` and `attention_backward` compute attention for one head or many, grouped heads
+too; `attention_stages` returns the arrays between input and output. `MultiHeadAttention` is a layer
+with params; the functions below it are `multi_head_attention_forward`, `..._backward` and, for one
+token after another, `..._decode`. Their parts (softmax, linear maps, RoPE, heads split and merged)
+are here too. `causal_mask`, `padding_mask` and `window_mask` make masks, and `explain_mask` prints
+one. `trace` records every step; `gradcheck` and `compare` check anybody's gradients and arrays.
+
+>>> import numpy as np
+>>> from mha_numpy import attention_backward, attention_forward
+>>> rng = np.random.default_rng(0)
+>>> q, k, v = rng.normal(size=(2, 6, 5, 8)), *rng.normal(size=(2, 2, 3, 7, 8))
+>>> out, cache = attention_forward(q, k, v)  # (B, H, T_q, d_v): six query heads on three key heads
+>>> grads = attention_backward(rng.normal(size=out.shape), cache)
+>>> out.shape, grads.d_q.shape, grads.d_k.shape
+((2, 6, 5, 8), (2, 6, 5, 8), (2, 3, 7, 8))
+"""
 
 from mha_numpy.checking import compare, gradcheck
 from mha_numpy.core import (

@@ -4,14 +4,22 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.errors import ConfigError, DTypeError, MhaError, describe
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    Array = npt.NDArray[Any]
+else:
+
+    class Array:
+        """A NumPy array of any dtype: stands in signatures, where NumPy's own type is long."""
+
+        __module__ = "builtins"  # so that help() prints Array without the name of a module
+
 
 LARGEST = 2**60  # of a position: sums of two stay within int64
 

@@ -1,5 +1,8 @@
 """Every error that the package raises on purpose."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class MhaError(Exception):
     """Base of all errors raised here; catch it to catch them all."""
@@ -22,11 +25,24 @@ class DTypeError(MhaError, TypeError):
 
 
 class BackendError(MhaError, RuntimeError):
-    """The named backend does not exist or cannot run here."""
+    """A backend cannot run here: numba is missing, or its compiler is switched off."""
 
 
 def describe(value: object) -> str:
-    """Return a value as an error names it, in one line: an array by its shape and dtype."""
+    """Return a value as an error names it, in one line: arrays, and what holds them, by their kind.
+
+    An array has its shape and dtype there, a cache or another tuple of arrays the name of its type.
+    """
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"an array {value.shape} of {value.dtype}"
+    is_named = hasattr(value, "_fields")
+    if isinstance(value, tuple) and (is_named or any(hasattr(item, "shape") for item in value)):
+        name = type(value).__name__
+        return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
     return " ".join(repr(value).split())[:80]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean 'walk'?" for the known name that is spelled most like `name`, if any."""
+    close = get_close_matches(name, known, n=1, cutoff=0.4)
+    return f"did you mean {close[0]!r}?" if close else ""

@@ -1,10 +1,14 @@
 """What can be written on the command line: the subcommands of `mha-numpy` and their options."""
 
 import argparse
+import re
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from mha_numpy import __version__
+from mha_numpy.errors import did_you_mean
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
 
@@ -13,23 +17,29 @@ ADVICE = {
     "mha-numpy bench": " (write a shape as --only 4,12,128,64)",
 }
 
+UNKNOWN_COMMAND = re.compile(
+    r"argument COMMAND: invalid choice: (['\"])(.+)\1.* \(choose from (.+)\)"
+)
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         """Print the message and end with 2."""
+        unknown = UNKNOWN_COMMAND.fullmatch(message)
+        if unknown:
+            name, known = unknown[2], re.findall(r"[\w-]+", unknown[3])
+            advice = did_you_mean(name, known) or "`mha-numpy --help` lists them"
+            message = f"there is no command {name!r}; {advice}"
         if message.startswith("unrecognized arguments: ") and " -" not in message:
             message += ADVICE.get(self.prog, "")
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole program."""
-    parser = Parser(prog="mha-numpy", description="Attention in NumPy to learn from.")
-    parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    walk = commands.add_parser(
+def _walk(commands: Commands) -> None:
+    """Define `mha-numpy walk`."""
+    parser = commands.add_parser(
         "walk",
         help="run a sentence through attention and show every step",
         description="Run a sentence through multi-head attention, forward and backward: show every "
@@ -37,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=f"example: mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
     )
     # fmt: off
-    add = walk.add_argument
+    add = parser.add_argument
     add("text", nargs="?", help="the sentence")
     add("--input", type=Path, metavar="FILE",
         help="a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence")
@@ -54,9 +64,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="write pictures (PNG, SVG) and the trace (JSON) there")
     add("--force", action="store_true", help="let --save overwrite files")
     # fmt: on
-    walk.set_defaults(parser=walk)
 
-    bench = commands.add_parser(
+
+def _bench(commands: Commands) -> None:
+    """Define `mha-numpy bench`."""
+    parser = commands.add_parser(
         "bench",
         help="time attention side by side with other libraries",
         description="Time attention, forward and backward, side by side with whatever is installed "
@@ -64,7 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mha-numpy bench --quick --against torch,numpy --chart ratios.png",
     )
     # fmt: off
-    add = bench.add_argument
+    add = parser.add_argument
     add("--ours", default="numba", metavar="BACKEND",
         help="the backend to compare with all others (default numba)")
     add("--against", metavar="NAMES",
@@ -84,9 +96,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="replace the generated part of a Markdown page, such as docs/performance.md")
     add("--chart", type=Path, metavar="FILE.png", help="draw the ratios there")
     # fmt: on
-    bench.set_defaults(parser=bench)
 
-    cost = commands.add_parser(
+
+def _cost(commands: Commands) -> None:
+    """Define `mha-numpy cost`."""
+    parser = commands.add_parser(
         "cost",
         help="count a known model's params, operations and KV cache",
         description="Count the params, floating-point operations and KV-cache bytes of a known "
@@ -94,15 +108,17 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mha-numpy cost --model llama-3-70b --context 8192",
     )
     # fmt: off
-    add = cost.add_argument
+    add = parser.add_argument
     add("--model", metavar="NAME", help="such as gpt-2 or llama-3-70b")
     add("--context", type=int, metavar="T",
         help="tokens of each sequence (default: what the model was made for)")
     add("--batch", type=int, default=1, metavar="B", help="sequences (default 1)")
     # fmt: on
-    cost.set_defaults(parser=cost)
 
-    lab = commands.add_parser(
+
+def _lab(commands: Commands) -> None:
+    """Define `mha-numpy lab`."""
+    parser = commands.add_parser(
         "lab",
         help="copy the notebooks into a folder of yours and open them in JupyterLab",
         description="Copy the notebooks into a folder of yours, leaving alone those that are there "
@@ -110,7 +126,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mha-numpy lab attention --open 05 --port 9000 --no-browser",
     )
     # fmt: off
-    add = lab.add_argument
+    add = parser.add_argument
     add("folder", nargs="?", type=Path, default=Path("attention-notebooks"), metavar="DIR",
         help="default attention-notebooks")
     add("--open", default="00", metavar="NUMBER", help="the notebook to begin with (default 00)")
@@ -122,9 +138,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="where JupyterLab listens (default 8888); the next free one if it is taken")
     add("--allow-root", action="store_true", help="let root run JupyterLab, as in a container")
     # fmt: on
-    lab.set_defaults(parser=lab)
 
-    exercises = commands.add_parser(
+
+def _exercises(commands: Commands) -> None:
+    """Define `mha-numpy exercises`."""
+    parser = commands.add_parser(
         "exercises",
         help="list the exercises, or begin with them in a folder of yours",
         description="List all exercises, with what is done in a folder; or write a stub for each, "
@@ -132,12 +150,14 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mha-numpy exercises start my-exercises",
     )
     # fmt: off
-    add = exercises.add_argument
+    add = parser.add_argument
     add("words", nargs="*", metavar="[start] [DIR]", help="the folder (default: this one)")
     # fmt: on
-    exercises.set_defaults(parser=exercises)
 
-    check = commands.add_parser(
+
+def _check(commands: Commands) -> None:
+    """Define `mha-numpy check`."""
+    parser = commands.add_parser(
         "check",
         help="check exercises, and name the mistakes",
         description="Check one exercise stage by stage, or all in a folder with a line each. Your "
@@ -145,7 +165,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mha-numpy check my-exercises softmax --watch",
     )
     # fmt: off
-    add = check.add_argument
+    add = parser.add_argument
     add("folder", type=Path, metavar="DIR", help="made by `mha-numpy exercises start`")
     add("id", nargs="?", metavar="ID", help="of an exercise (default: all)")
     add("--watch", action="store_true", help="check again whenever a file is saved")
@@ -154,9 +174,11 @@ def make_parser() -> argparse.ArgumentParser:
     add("--megabytes", type=int, default=2048, metavar="N",
         help="how much memory your code may take (default 2048)")
     # fmt: on
-    check.set_defaults(parser=check)
 
-    hint = commands.add_parser(
+
+def _hint(commands: Commands) -> None:
+    """Define `mha-numpy hint`."""
+    parser = commands.add_parser(
         "hint",
         help="show the next of four hints on an exercise",
         description="Show the next of four hints: where to look, a question, the mistake that your "
@@ -164,15 +186,17 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mha-numpy hint my-exercises softmax",
     )
     # fmt: off
-    add = hint.add_argument
+    add = parser.add_argument
     add("folder", type=Path, metavar="DIR", help="made by `mha-numpy exercises start`")
     add("id", metavar="ID", help="of an exercise")
     add("--number", type=int, choices=range(1, 5), metavar="N",
         help="one of the four (default: the next)")
     # fmt: on
-    hint.set_defaults(parser=hint)
 
-    mistakes = commands.add_parser(
+
+def _mistakes(commands: Commands) -> None:
+    """Define `mha-numpy mistakes`."""
+    parser = commands.add_parser(
         "mistakes",
         help="list the known mistakes, or count how many are rejected and named rightly",
         description="List the known mistakes of a function, or of all. With --confusion make each "
@@ -180,7 +204,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mha-numpy mistakes softmax_backward",
     )
     # fmt: off
-    add = mistakes.add_argument
+    add = parser.add_argument
     add("piece", nargs="?", metavar="FUNCTION", help="such as softmax_backward (default: all)")
     add("--confusion", action="store_true", help="make the mistakes and count")
     add("--pairs", type=int, default=100, metavar="N",
@@ -188,9 +212,11 @@ def make_parser() -> argparse.ArgumentParser:
     add("--write", type=Path, metavar="FILE",
         help="with --confusion, write the page, such as docs/confusion.md")
     # fmt: on
-    mistakes.set_defaults(parser=mistakes)
 
-    audit = commands.add_parser(
+
+def _audit_tests(commands: Commands) -> None:
+    """Define `mha-numpy audit-tests`."""
+    parser = commands.add_parser(
         "audit-tests",
         help="count how many of the known mistakes some tests catch",
         description="Run the tests of a file, by pytest, on right functions and then on each known "
@@ -198,17 +224,37 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example: mha-numpy audit-tests tests/test_attention.py",
     )
     # fmt: off
-    add = audit.add_argument
+    add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="tests that take or import softmax, attention, ...")
     add("--seconds", type=float, default=10.0, metavar="S",
         help="how long the tests may take for each mistake (default 10)")
     # fmt: on
-    audit.set_defaults(parser=audit)
 
-    compile_ = commands.add_parser(
+
+def _compile(commands: Commands) -> None:
+    """Define `mha-numpy compile`."""
+    commands.add_parser(
         "compile",
         help="compile the numba kernels now instead of at their first use",
         description="Compile all numba kernels, in float32 and float64, and keep them on disk.",
     )
-    compile_.set_defaults(parser=compile_)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole program."""
+    parser = Parser(prog="mha-numpy", description="Attention in NumPy to learn from.")
+    parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _walk(commands)
+    _bench(commands)
+    _cost(commands)
+    _lab(commands)
+    _exercises(commands)
+    _check(commands)
+    _hint(commands)
+    _mistakes(commands)
+    _audit_tests(commands)
+    _compile(commands)
+    for subcommand in commands.choices.values():
+        subcommand.set_defaults(parser=subcommand)  # its errors name it
     return parser

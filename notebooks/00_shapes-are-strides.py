@@ -17,12 +17,10 @@
 # %%
 import numpy as np
 
-from mha_numpy import merge_heads, split_heads
-from mha_numpy.checking import gradcheck
+from mha_numpy import gradcheck, merge_heads, split_heads, trace
 from mha_numpy.core import step
 from mha_numpy.draw import origin_film
 from mha_numpy.exercises import check, hint
-from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## A row of numbers, and a rule for reading it
@@ -55,7 +53,7 @@ x.shape, x.strides
 memory = x.ravel()  # the row itself
 b, t, c = 0, 2, 5
 address = b * x.strides[0] + t * x.strides[1] + c * x.strides[2]
-address, memory[address // 8], x[b, t, c]
+print(f"byte {address}: {memory[address // 8]}; x[0, 2, 5]: {x[b, t, c]}")
 
 # %% [markdown]
 # ## Two moves that move nothing
@@ -97,7 +95,7 @@ np.shares_memory(heads, x), heads.flags.c_contiguous
 with trace() as back:
     fresh = step("heads", heads.copy(), "B H T d")
     turned = step("by_token", fresh.transpose(0, 2, 1, 3), "B T H d", "heads.transpose(0, 2, 1, 3)")
-    step("merged", turned.reshape(B, T, D), "B T H*d", "by_token.reshape(B, T, H*d)")
+    step("merged", turned.reshape(B, T, D), "B T H*d", "by_token.reshape(B, T, H * d)")
 back
 
 # %% [markdown]

@@ -19,13 +19,11 @@
 # %%
 import numpy as np
 
-from mha_numpy import attention_forward, softmax_forward
-from mha_numpy.checking import compare
+from mha_numpy import attention_forward, compare, softmax_forward, trace
 from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 from mha_numpy.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)
@@ -198,10 +196,10 @@ with trace() as t:
     k = step("k", x @ w_k, "T d_k", "x @ w_k")
     v = step("v", x @ w_v, "T d_v", "x @ w_v")
     matches = step("matches", q @ k.T, "T T", "q @ k.T")
-    scores = step("scores", matches / np.sqrt(d_k), "T T", "matches / sqrt(d_k)")
-    powers = step("powers", np.exp(scores), "T T", "exp(scores)")
+    scores = step("scores", matches / np.sqrt(d_k), "T T", "matches / np.sqrt(d_k)")
+    powers = step("powers", np.exp(scores), "T T", "np.exp(scores)")
     weights = powers / powers.sum(axis=-1, keepdims=True)
-    step("weights", weights, "T T", "powers / sum_j powers")
+    step("weights", weights, "T T", "powers / powers.sum(axis=-1, keepdims=True)")
     out = step("out", weights @ v, "T d_v", "weights @ v")
 t
 
@@ -543,7 +541,7 @@ check("attention", my_attention)
 #   share that row. Two heads give two rows; a hint that must first be found takes two layers.
 # - Weights tell how values are mixed. They do not tell what the values hold, or what becomes of the mixture.
 #
-# **In the code:** `reference_forward` in `mha_numpy/core/attention.py`, steps 1, 4 and 6; `softmax_forward` in
+# **In the code:** `attention_steps` in `mha_numpy/core/attention.py`, steps 1, 4 and 6; `softmax_forward` in
 # `mha_numpy/core/softmax.py`.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1. On what weights tell: Jain and

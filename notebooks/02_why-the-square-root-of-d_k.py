@@ -15,15 +15,21 @@
 # %%
 import numpy as np
 
-from mha_numpy import attention_backward, attention_forward, softmax_backward, softmax_forward
-from mha_numpy.checking import compare, gradcheck
+from mha_numpy import (
+    MultiHeadAttention,
+    attention_backward,
+    attention_forward,
+    compare,
+    gradcheck,
+    softmax_backward,
+    softmax_forward,
+    trace,
+)
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS
 from mha_numpy.draw import backward_film, line_chart, matrices
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=4, suppress=True)
 
@@ -134,7 +140,7 @@ Table("The width of a head in known models", ["model", "d_k", "sqrt(d_k)"], widt
 # > one's weight? And with the scale, where the difference is $\sqrt 2$?
 
 # %%
-np.exp(np.sqrt(2) * 8), np.exp(np.sqrt(2))
+print(f"without: {np.exp(np.sqrt(2) * 8):.0f} times; with: {np.exp(np.sqrt(2)):.1f} times")
 
 # %% [markdown]
 # Without the scale one of the two keys takes nearly everything. Now eight scores, at six sizes; each
@@ -571,7 +577,7 @@ check("scores-backward", my_scores_backward)
 # - The scale belongs to the start. Once q and k agree, scores grow like $\rho\sqrt{d_k}$.
 # - In backward it stands in `d_q` and `d_k`, not in `d_v`.
 #
-# **In the code:** step 1 of `reference_forward` and of `reference_backward` in
+# **In the code:** step 1 of `attention_steps` and of `attention_steps_backward` in
 # `mha_numpy/core/attention.py`. **Derivation:** docs/attention.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1 and its footnote 4;

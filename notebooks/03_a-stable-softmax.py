@@ -16,14 +16,18 @@
 # %%
 import numpy as np
 
-from mha_numpy import causal_mask, softmax_forward
-from mha_numpy.checking import gradcheck
-from mha_numpy.core import RopeOptions, step
+from mha_numpy import (
+    MultiHeadAttention,
+    RopeOptions,
+    causal_mask,
+    gradcheck,
+    softmax_forward,
+    trace,
+)
+from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=4, suppress=True)
 
@@ -131,7 +135,7 @@ matrices(
 
 # %%
 weights = naive_softmax(np.array([-744.0, -745.0]))
-weights, weights[0] / weights[1], np.e
+print(f"weights: {weights}; ratio: {weights[0] / weights[1]:.4f}; e: {np.e:.4f}")
 
 # %% [markdown]
 # ## Adding a constant changes nothing
@@ -149,10 +153,12 @@ weights, weights[0] / weights[1], np.e
 # %%
 def stable_softmax(scores):
     """(T_q, T_k) -> weights (T_q, T_k)."""
-    largest = step("largest", scores.max(axis=-1, keepdims=True), "T_q 1", "max_j scores")
+    largest = scores.max(axis=-1, keepdims=True)
+    step("largest", largest, "T_q 1", "scores.max(axis=-1, keepdims=True)")
     shifted = step("shifted", scores - largest, "T_q T_k", "scores - largest")
-    powers = step("powers", np.exp(shifted), "T_q T_k", "exp(shifted)")
-    total = step("total", powers.sum(axis=-1, keepdims=True), "T_q 1", "sum_j powers")
+    powers = step("powers", np.exp(shifted), "T_q T_k", "np.exp(shifted)")
+    total = powers.sum(axis=-1, keepdims=True)
+    step("total", total, "T_q 1", "powers.sum(axis=-1, keepdims=True)")
     return step("weights", powers / total, "T_q T_k", "powers / total")
 
 
@@ -460,7 +466,7 @@ Table("Sums of the weights", ["softmax over", *(f"sum over {name}" for name in a
 
 # %%
 weights, _ = softmax_forward(scores)
-weights.sum(axis=-2).mean(), 4 / 5
+print(f"{weights.sum(axis=-2).mean():.4f}")
 
 # %% [markdown]
 # One line in a test, `weights.sum(axis=-1)`, should give 1 in every row that sees something and 0

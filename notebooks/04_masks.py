@@ -31,12 +31,12 @@ from mha_numpy import (
     combine_masks,
     explain_mask,
     padding_mask,
+    trace,
     window_mask,
 )
 from mha_numpy.draw import matrices, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=3, suppress=True)
 
@@ -117,7 +117,8 @@ matrices(
 
 # %% [markdown]
 # (`attention_forward` also takes `is_causal=True` and `window=(2, 0)` directly, and joins them with `mask` in the
-# same way: none silently drops another. PyTorch's function refuses a mask and `is_causal` together.)
+# same way: none silently drops another. PyTorch's function either combines a mask and `is_causal` or raises an error:
+# that depends on which of its implementations runs, see docs/conventions.md.)
 #
 # ## How a shape meets the scores
 #

@@ -19,20 +19,20 @@
 import numpy as np
 
 from mha_numpy import (
+    MultiHeadAttention,
     MultiHeadParams,
     attention_forward,
+    compare,
     merge_heads,
     multi_head_attention_backward,
     multi_head_attention_forward,
     softmax_forward,
     split_heads,
+    trace,
 )
-from mha_numpy.checking import compare
 from mha_numpy.draw import matrices, origin_film, shape_film, stepper, weights_by_head
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 from mha_numpy.walk import tokenize
 
 # %% [markdown]

@@ -24,21 +24,22 @@ import numpy as np
 from mha_numpy import (
     ConfigError,
     KVCache,
+    MultiHeadAttention,
     MultiHeadParams,
     ShapeError,
     attention_forward,
+    compare,
+    gradcheck,
     linear_forward,
     multi_head_attention_backward,
     multi_head_attention_forward,
     padding_mask,
     split_heads,
+    trace,
 )
-from mha_numpy.checking import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import matrices, shape_film, weights_by_head
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=3, suppress=True)
 

@@ -19,13 +19,11 @@ from time import perf_counter
 
 import numpy as np
 
-from mha_numpy import causal_mask, softmax_backward, softmax_forward
-from mha_numpy.checking import compare, gradcheck
+from mha_numpy import causal_mask, compare, gradcheck, softmax_backward, softmax_forward, trace
 from mha_numpy.core import step
 from mha_numpy.draw import line_chart, matrices
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 np.set_printoptions(precision=4, suppress=True)
 
@@ -192,8 +190,9 @@ J @ p, moved / 0.01
 # %%
 def pull_back(g, p):
     """(T_q, T_k) and (T_q, T_k) -> d_scores (T_q, T_k)."""
-    row_mean = step("row_mean", (g * p).sum(axis=-1, keepdims=True), "T_q 1", "sum_j g p")
-    return step("d_scores", p * (g - row_mean), "T_q T_k", "p * (g - row_mean)")
+    row_mean = (g * p).sum(axis=-1, keepdims=True)
+    step("row_mean", row_mean, "T_q 1", "(d_weights * weights).sum(axis=-1, keepdims=True)")
+    return step("d_scores", p * (g - row_mean), "T_q T_k", "weights * (d_weights - row_mean)")
 
 
 rng = np.random.default_rng(0)

@@ -22,14 +22,15 @@ from mha_numpy import (
     attention_backward,
     attention_forward,
     causal_mask,
+    compare,
+    gradcheck,
     softmax_forward,
+    trace,
 )
-from mha_numpy.checking import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import backward_film, line_chart, matrices, stepper
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## Gradients of what?
@@ -219,7 +220,8 @@ with trace() as mine:
     d_w = step("d_weights", d_heads @ v.T, "T_q T_k", "d_heads @ v.T")
     step("d_v", weights.T @ d_heads, "T_k d_v", "weights.T @ d_heads")
     d_s = weights * (d_w - d_w.sum(axis=-1, keepdims=True))
-    step("d_scores", d_s, "T_q T_k", "weights * (d_weights - sum d_weights)")
+    equation = "weights * (d_weights - d_weights.sum(axis=-1, keepdims=True))"
+    step("d_scores", d_s, "T_q T_k", equation)
     step("d_q", scale * d_s @ k, "T_q d_k", "scale * d_scores @ k")
     step("d_k", scale * d_s.T @ q, "T_k d_k", "scale * d_scores.T @ q")
 
@@ -572,7 +574,7 @@ check("attention-backward", my_attention_backward)
 #   Measure errors by the largest gradient.
 # - With lse and $D_i = \sum_c \bar h_{ic}\,\text{heads}_{ic}$ backward needs no stored weights.
 #
-# **In the code:** `attention_backward` and `reference_backward` in `mha_numpy/core/attention.py`; `gradcheck` in
+# **In the code:** `attention_backward` and `attention_steps_backward` in `mha_numpy/core/attention.py`; `gradcheck` in
 # `mha_numpy/checking/gradients.py`; the derivation again, with all options: docs/attention.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1; Giles 2008, *Collected matrix derivative

@@ -17,22 +17,23 @@
 import numpy as np
 
 from mha_numpy import (
+    MultiHeadAttention,
     MultiHeadParams,
     attention_backward,
+    compare,
+    gradcheck,
     linear_backward,
     linear_forward,
     merge_heads,
     multi_head_attention_backward,
     multi_head_attention_forward,
     split_heads,
+    trace,
 )
-from mha_numpy.checking import compare, gradcheck
 from mha_numpy.core import step
 from mha_numpy.draw import backward_film, matrices
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## The road back

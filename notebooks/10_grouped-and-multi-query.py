@@ -22,13 +22,15 @@ import numpy as np
 
 from mha_numpy import (
     KVCache,
+    MultiHeadAttention,
     MultiHeadParams,
     attention_backward,
     attention_forward,
+    compare,
     multi_head_attention_decode,
     multi_head_attention_forward,
+    trace,
 )
-from mha_numpy.checking import compare
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.draw import (
@@ -40,9 +42,7 @@ from mha_numpy.draw import (
     sharing_map,
 )
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 # %% [markdown]
 # ## Why share?
@@ -164,7 +164,7 @@ with trace() as views:
     step("k", k, "B H_kv T_k d_k")
     one_each = step("k_for_all", k[:, :, None], "B H_kv 1 T_k d_k", "k[:, :, None]")
     scores = in_groups @ one_each.swapaxes(-1, -2) / np.sqrt(5)
-    step("scores", scores, "B H_kv G T_q T_k", "scale * q_in_groups @ k_for_all.T")
+    step("scores", scores, "B H_kv G T_q T_k", "scale * q_in_groups @ k_for_all.swapaxes(-1, -2)")
 views
 
 # %% [markdown]

@@ -19,23 +19,24 @@
 import numpy as np
 
 from mha_numpy import (
+    KVCache,
+    MultiHeadAttention,
+    MultiHeadParams,
     RopeOptions,
     alibi_bias,
     attention_backward,
     attention_forward,
+    gradcheck,
     multi_head_attention_decode,
     multi_head_attention_forward,
     rope_backward,
     rope_forward,
     sinusoidal_positions,
+    trace,
 )
-from mha_numpy.checking import gradcheck
-from mha_numpy.core import KVCache, MultiHeadParams
 from mha_numpy.cost import CONFIGURATIONS
 from mha_numpy.draw import line_chart, matrices, weights_by_head
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.tracing import trace
 from mha_numpy.walk import embed, tokenize
 
 rng = np.random.default_rng(0)
@@ -433,7 +434,7 @@ with trace() as decoded:
 decoded
 
 # %% [markdown]
-# `k_new_rotated` is what was appended. The result equals the last row of a pass over all seven, and
+# `k_new` is what was appended, turned by its position. The result equals the last row of a pass over all seven, and
 # of a pass of one query that is told where it stands, by `q_offset`:
 
 # %%
@@ -496,8 +497,8 @@ back
 grads.d_bias.shape, largest(grads.d_bias - back["d_scores"].sum(axis=0))
 
 # %% [markdown]
-# And then? The bias was made of constants, so nobody takes this gradient; q, k and v get theirs as
-# if the bias were not there.
+# And then? The bias was made of constants, so nobody takes this gradient. For q, k and v the formulas
+# are those without a bias. The numbers are not, for the bias has changed the weights.
 #
 # Press et al. tried learned slopes and kept the constants (section 3). T5 (Raffel et al. 2020, section
 # 2.1) does learn a bias: a number for each head and distance, far distances sharing one. There

@@ -23,14 +23,12 @@ from time import perf_counter
 
 import numpy as np
 
-from mha_numpy import attention_forward, softmax_forward, split_heads
+from mha_numpy import MultiHeadAttention, attention_forward, softmax_forward, split_heads, trace
 from mha_numpy.core import step
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters
-from mha_numpy.draw import bar_chart, kernel_blocks, line_chart
+from mha_numpy.draw import bar_chart, line_chart
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
-from mha_numpy.tracing import trace
 
 rng = np.random.default_rng(0)
 
@@ -464,12 +462,12 @@ float(a / ell), float(abs(a / ell - whole)), float(abs(m + np.log(ell) - cache.l
 def one_block(q, k, v, state):
     """Take in some keys. state: m (T_q, 1), ell (T_q, 1), a (T_q, d_v)."""
     m_old, ell, a = state
-    scores = step("scores", q @ k.T / np.sqrt(q.shape[-1]), "T_q block", "q @ k_block.T * scale")
+    scores = step("scores", q @ k.T / np.sqrt(q.shape[-1]), "T_q block", "scale * q @ k_block.T")
     highest = scores.max(axis=-1, keepdims=True)
-    m = step("m", np.maximum(m_old, highest), "T_q 1", "max(m_old, scores)")
+    m = step("m", np.maximum(m_old, highest), "T_q 1", "np.maximum(m_old, highest)")
     factor, powers = np.exp(m_old - m), np.exp(scores - m)
     ell = ell * factor + powers.sum(axis=-1, keepdims=True)
-    step("ell", ell, "T_q 1", "ell * factor + sum_j powers")
+    step("ell", ell, "T_q 1", "ell * factor + powers.sum(axis=-1, keepdims=True)")
     return m, ell, step("a", a * factor + powers @ v, "T_q d_v", "a * factor + powers @ v_block")
 
 
@@ -496,15 +494,10 @@ again = np.exp(q @ k.T / np.sqrt(8) - cache.lse[:, None])
 float(np.abs(again - cache.weights).max())
 
 # %% [markdown]
-# The library's `backend="numba"` does this, compiled, for 64 queries and 64 keys at a time. Left:
-# the blocks of one head under a causal mask with a window; blocks that nobody sees are skipped. The
-# other two pictures, how one block is computed and how backward shares out its work, belong to
-# docs/kernels.md.
-
-# %%
-kernel_blocks()
-
-# %% [markdown]
+# The library's `backend="numba"` does this, compiled, for 64 queries and 64 keys at a time. Blocks
+# that nobody sees, under a causal mask or a window, are skipped. docs/kernels.md has a picture of
+# the blocks of one head, of how one block is computed, and of how backward shares out its work.
+#
 # ### What a forward keeps for its backward
 #
 # NumPy's cache holds all weights. A kernel's holds `heads` and `lse`: d_v + 1 numbers a query. (The

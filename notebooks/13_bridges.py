@@ -23,20 +23,20 @@ from importlib.util import find_spec
 import numpy as np
 
 from mha_numpy import (
+    MultiHeadAttention,
     MultiHeadParams,
     attention_backward,
     attention_forward,
     causal_mask,
+    compare,
     multi_head_attention_backward,
     multi_head_attention_forward,
     padding_mask,
     scaled_dot_product_attention,
     softmax_forward,
 )
-from mha_numpy.checking import compare
 from mha_numpy.draw import matrices
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 
 has_torch = find_spec("torch") is not None
 HOW_TO_GET_TORCH = "PyTorch is not installed here: pip install torch, then run this cell again"

@@ -18,9 +18,11 @@ from dataclasses import replace
 import numpy as np
 
 from mha_numpy import (
+    MultiHeadAttention,
     MultiHeadParams,
     attention_forward,
     causal_mask,
+    compare,
     merge_heads,
     multi_head_attention_backward,
     multi_head_attention_forward,
@@ -28,11 +30,9 @@ from mha_numpy import (
     softmax_forward,
     split_heads,
 )
-from mha_numpy.checking import compare
 from mha_numpy.cost import CONFIGURATIONS, count_flops, kv_cache_bytes
 from mha_numpy.draw import bar_chart, matrices, sharing_map, weights_by_head
 from mha_numpy.exercises import check, hint
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 
 rng = np.random.default_rng(0)

@@ -1,6 +1,17 @@
+import ast
+import inspect
 import subprocess
 import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
 
+import mha_numpy
+
+PACKAGE = Path(mha_numpy.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+}
 HEAVY = ("numba", "matplotlib", "rich", "torch", "jax", "keras", "tensorflow", "scipy", "IPython")
 
 
@@ -27,8 +38,40 @@ def test_everything_works_where_numba_is_not_installed():
     assert result.stdout.strip() == "(1, 3, 4)", result.stderr
 
 
-def test_public_names_exist_and_are_documented():
-    import mha_numpy
+def test_import_of_the_kernels_allocates_nothing_large():
+    result = run(
+        "import numpy as np\n"
+        "sizes, empty = [], np.empty\n"
+        "np.empty = lambda *a, **kw: sizes.append(np.prod(a[0])) or empty(*a, **kw)\n"
+        "import mha_numpy.kernels.tiled, mha_numpy.kernels.matmul, mha_numpy.kernels.loops\n"
+        "print(max(sizes) < 1000)\n"
+    )
+    assert result.stdout.strip() == "True", result.stderr
 
+
+def imported_by(path):
+    """Yield the modules of the package that a module names, in functions and for types too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            for name in node.names:
+                whole = f"{node.module}.{name.name}"
+                yield whole if whole in MODULES else node.module
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {module: set(imported_by(path)) for module, path in MODULES.items()}
+    assert "mha_numpy.dtypes" in graph["mha_numpy.core.attention"]
+    TopologicalSorter(graph).prepare()  # raises a CycleError
+
+
+def test_signatures_are_short():
+    signature = str(inspect.signature(mha_numpy.attention_forward))
+    assert signature.startswith("(q: Array, k: Array, v: Array, *, mask: Array | None = None, ")
+    functions = [getattr(mha_numpy, name) for name in mha_numpy.__all__]
+    functions = [function for function in functions if inspect.isfunction(function)]
+    assert not [f for f in functions if "numpy.ndarray" in str(inspect.signature(f))]
+
+
+def test_public_names_exist_and_are_documented():
     for name in mha_numpy.__all__:
         assert getattr(mha_numpy, name).__doc__, name

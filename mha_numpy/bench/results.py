@@ -9,7 +9,6 @@ from mha_numpy.bench.machine import cores
 from mha_numpy.bench.timing import Ratio
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.errors import BackendError, ConfigError, describe
-from mha_numpy.nn import MultiHeadAttention
 
 AGAINST = ("torch", "jax", "onnxruntime", "numpy")  # loops take minutes where these take seconds
 TOLERANCE = 1e-4  # of float32 results, see `figures.difference`
@@ -68,7 +67,6 @@ class Settings:
         check_number("seconds", self.seconds, positive=True)
         if not CONTESTANTS[self.ours].is_here:
             raise BackendError(f"ours: {self.ours} needs {CONTESTANTS[self.ours].install}")
-        MultiHeadAttention(1, 1, backend=self.ours)  # raises where there is no such backend
 
     @property
     def budget(self) -> float:

@@ -20,14 +20,14 @@ from mha_numpy.core.rope import RopeCache, RopeGrads, RopeOptions, rope_backward
 from mha_numpy.core.scaled_dot_product import scaled_dot_product_attention
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.core.softmax import SoftmaxCache, SoftmaxGrads, softmax_backward, softmax_forward
-from mha_numpy.core.steps import step
+from mha_numpy.core.steps import constant, step
 
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "KVCache",
     "LinearCache", "LinearGrads", "MultiHeadCache", "MultiHeadGrads", "MultiHeadParams",
     "RopeCache", "RopeGrads", "RopeOptions", "SoftmaxCache", "SoftmaxGrads", "alibi_bias",
     "attention_backward", "attention_forward", "attention_stages", "causal_mask",
-    "combine_masks", "explain_mask", "linear_backward", "linear_forward", "merge_heads",
+    "combine_masks", "constant", "explain_mask", "linear_backward", "linear_forward", "merge_heads",
     "multi_head_attention_backward", "multi_head_attention_decode",
     "multi_head_attention_forward", "padding_mask", "rope_backward", "rope_forward",
     "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",

@@ -1,32 +1,118 @@
-"""Scaled dot-product attention, single-head to grouped, forward and backward.
+"""Scaled dot-product attention, single-head to grouped: seven steps forward, seven backward.
 
-`attention_forward` and `attention_backward` check, and leave steps 1 to 6 to a backend. The
-reference below tells them as equations; ``mha_numpy.kernels`` computes the same.
+The equations stand first, for all cells at once; a cell is a pair of query and key. Below them are
+the public functions, which check their arguments and leave steps 1 to 6 to a backend: to these
+equations, or to ``mha_numpy.kernels``, which computes the same.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Never
 
 import numpy as np
 
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention_inputs import check_attention_inputs
-from mha_numpy.core.attention_types import AttentionGrads, AttentionInputs
+from mha_numpy.core.attention_types import (
+    AttentionCells,
+    AttentionGrads,
+    AttentionInputs,
+    AttentionOptions,
+    AttentionSteps,
+    AttentionStepsBackward,
+)
 from mha_numpy.core.backends import check_backend, find_kernels, kernel_backward, kernel_forward
+from mha_numpy.core.foreign import refuse
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
-from mha_numpy.core.shapes import broadcast_axes, sum_to_shape
-from mha_numpy.core.softmax import SoftmaxCache, softmax_backward, softmax_forward
-from mha_numpy.core.steps import step
+from mha_numpy.core.recording import record_attention, record_attention_backward
+from mha_numpy.core.shapes import sum_to_shape
+from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward
+from mha_numpy.core.steps import is_watched
 from mha_numpy.core.visibility import only_visible
 from mha_numpy.dtypes import Array, as_float_array, result_dtype
 
 
-class AttentionCells(NamedTuple):
-    """What the reference keeps of every cell for its backward."""
+def attention_steps(inputs: AttentionInputs) -> AttentionSteps:
+    """Attend: steps 1 to 6."""
+    q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
+    scale, softcap, visible = inputs.scale, inputs.softcap, inputs.visible
 
-    capped: Array | None  # (B, H, T_q, T_k): the scores after softcap; None without one
-    softmax: SoftmaxCache
-    dropped: Array  # (B, H, T_q, T_k): the weights after dropout
+    # 1. match: how well does each query fit each key?
+    scores = scale * shared_matmul(q, k.swapaxes(-1, -2))  # (B, H, T_q, T_k)
+
+    # 2. softcap
+    capped = scores if softcap is None else softcap * np.tanh(scores / softcap)
+
+    # 3. bias
+    biased = capped if bias is None else capped + bias
+
+    # 4. mask and softmax
+    masked, weights, lse = softmax_steps(biased, visible)
+
+    # 5. dropout
+    dropped = weights
+    if dropout_mask is not None:
+        dropped = only_visible(weights * dropout_mask, visible)
+
+    # 6. mix: each query's mean of the values
+    heads = shared_matmul(dropped, v, visible)  # (B, H, T_q, d_v)
+    return AttentionSteps(visible, scores, capped, biased, masked, weights, dropped, heads, lse)
+
+
+def gate_heads(heads: Array, head_gate: Array | None, lse: Array) -> Array:
+    """Multiply each head by its gate: step 7."""
+    # 7. head gate; a row that sees nothing stays 0, whatever its gate is
+    if head_gate is None:
+        return heads
+    sees_any = (lse != -np.inf)[..., None]  # (B, H, T_q, 1)
+    return only_visible(heads * head_gate[..., None, None], sees_any)
+
+
+def gate_heads_backward(
+    d_gated: Array, heads: Array, head_gate: Array | None, lse: Array
+) -> tuple[Array, Array | None]:
+    """Pull back through step 7: d_heads, d_head_gate."""
+    # 7. gated = heads * head_gate
+    if head_gate is None:
+        return d_gated, None
+    d_heads = d_gated * head_gate[..., None, None]
+    sees_any = (lse != -np.inf)[..., None]  # (B, H, T_q, 1)
+    shares = only_visible(d_gated * heads, sees_any)
+    return d_heads, sum_to_shape(shares.sum(axis=(-2, -1)), head_gate.shape)
+
+
+def attention_steps_backward(
+    d_heads: Array, cells: AttentionCells, inputs: AttentionInputs
+) -> AttentionStepsBackward:
+    """Pull back through steps 6 to 1."""
+    q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
+    scale, softcap = inputs.scale, inputs.softcap
+    visible, capped, weights, dropped = cells
+    visible_T = None if visible is None else visible.swapaxes(-1, -2)
+    leading = k.shape[:-2]  # (B, H_kv): a shared head's gradient is the sum over its group
+
+    # 6. heads = dropped @ v
+    d_dropped = only_visible(shared_matmul(d_heads, v.swapaxes(-1, -2)), visible)
+    d_v = summed_matmul(dropped.swapaxes(-1, -2), d_heads, leading, visible_T)
+
+    # 5. dropped = weights * dropout_mask
+    d_weights = d_dropped if dropout_mask is None else d_dropped * dropout_mask
+
+    # 4. weights = softmax(biased)
+    d_biased = softmax_steps_backward(d_weights, weights, visible)
+
+    # 3. biased = capped + bias
+    d_capped = d_biased
+    d_bias = None if bias is None else sum_to_shape(d_biased, bias.shape)
+
+    # 2. capped = softcap * tanh(scores / softcap)
+    d_scores = d_capped
+    if softcap is not None and capped is not None:
+        d_scores = only_visible(d_capped * (1 - (capped / softcap) ** 2), visible)
+
+    # 1. scores = scale * q @ k^T
+    d_q = scale * shared_matmul(d_scores, k, visible)
+    d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)
+    return AttentionStepsBackward(d_dropped, d_weights, d_biased, d_scores, d_q, d_k, d_v, d_bias)
 
 
 class AttentionCache(NamedTuple):
@@ -41,13 +127,21 @@ class AttentionCache(NamedTuple):
     def weights(self) -> Array:
         """The weights before dropout: (B, H, T_q, T_k).
 
-        After a kernel the reference computes them, anew at each access.
+        After a kernel the equations compute them, anew at each access.
         """
-        return self.reference_cells().softmax.weights
+        return self.find_cells().weights
 
-    def reference_cells(self) -> AttentionCells:
-        """Return what the reference keeps, computed now if a kernel ran."""
-        return reference_forward(self.inputs)[2] if self.cells is None else self.cells
+    def find_cells(self) -> AttentionCells:
+        """Return what the equations keep, computed now if a kernel ran."""
+        if self.cells is not None:
+            return self.cells
+        return _cells_of(self.inputs, attention_steps(self.inputs))
+
+
+def _cells_of(inputs: AttentionInputs, steps: AttentionSteps) -> AttentionCells:
+    """Return those steps that backward needs."""
+    capped = None if inputs.softcap is None else steps.capped
+    return AttentionCells(steps.visible, capped, steps.weights, steps.dropped)
 
 
 def attention_forward(
@@ -65,6 +159,7 @@ def attention_forward(
     dropout_mask: Array | None = None,
     head_gate: Array | None = None,
     backend: str = "numpy",
+    **foreign: Never,
 ) -> tuple[Array, AttentionCache]:
     """Let every query take a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
 
@@ -95,8 +190,11 @@ def attention_forward(
     head_gate : (H,) or (B, H) float array, optional
         A multiplier for each head.
     backend : {"numpy", "loops", "numba"}
-        Who computes: the reference, or a kernel, for which numba must be installed: plain loops
-        to read, or tiles.
+        What computes steps 1 to 6: the equations, or a kernel, for which numba must be installed:
+        plain loops to read, or tiles.
+    **foreign
+        An argument of another library, such as `attn_mask`, raises a ConfigError that says what
+        to write here.
 
     Returns
     -------
@@ -115,8 +213,9 @@ def attention_forward(
     -----
     2 B H T_q T_k (d_k + d_v) floating-point operations. The reference's cache holds B H T_q T_k
     weights, and as many numbers again for each of softcap and dropout; a kernel's only heads and
-    lse. All backends agree to rounding. What the kernels do not cover, the reference computes:
-    dtypes other than float32 and float64 (float16 computes in float32), and empty axes.
+    lse. All backends agree to rounding. What the kernels do not cover, the equations compute:
+    dtypes other than float32 and float64 (float16 computes in float32), empty axes, and whatever
+    a recorder watches.
     The cache refers to the inputs: leave them as they are until backward has run.
     mask, is_causal, window and a bias of -inf combine by AND. Sources: Vaswani et al. 2017,
     eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024,
@@ -130,36 +229,24 @@ def attention_forward(
     >>> out.shape, cache.lse.shape
     ((2, 6, 5, 4), (2, 6, 5))
     """
+    if foreign:
+        refuse(foreign, AttentionOptions.__annotations__)
     inputs = check_attention_inputs(
         q, k, v, mask=mask, bias=bias, is_causal=is_causal, q_offset=q_offset, window=window,
         softcap=softcap, scale=scale, dropout_mask=dropout_mask, head_gate=head_gate,
         backend=backend,
     )  # fmt: skip
-    bias, head_gate, axes = inputs.bias, inputs.head_gate, inputs.axes
-    step("q", inputs.q, axes.q)
-    step("k", inputs.k, axes.k)
-    step("v", inputs.v, axes.v)
-    if bias is not None:
-        step("bias", bias, broadcast_axes(bias.shape, axes.cells, inputs.cells_shape))
-    if head_gate is not None:
-        step("head_gate", head_gate, "H" if head_gate.ndim == 1 else "B H")
-
-    # 1. to 6.
+    steps = None
     kernels = find_kernels(inputs.backend, inputs)
     if kernels is None:
-        heads, lse, cells = reference_forward(inputs)
+        steps = attention_steps(inputs)
+        heads, lse, cells = steps.heads, steps.lse, _cells_of(inputs, steps)
     else:
         (heads, lse), cells = kernel_forward(kernels, inputs), None
-
-    # 7. head gate
-    gated = heads
-    if head_gate is not None:
-        sees_any = (lse != -np.inf)[..., None]  # (B, H, T_q, 1)
-        gated = only_visible(heads * head_gate[..., None, None], sees_any)
-        step("gated", gated, axes.heads, "heads * head_gate")
-
-    cache = AttentionCache(inputs, heads, lse, cells)
-    return gated.astype(inputs.dtype, copy=False), cache
+    gated = gate_heads(heads, inputs.head_gate, lse)
+    if steps is not None and is_watched():
+        record_attention(inputs, steps, gated)
+    return gated.astype(inputs.dtype, copy=False), AttentionCache(inputs, heads, lse, cells)
 
 
 def attention_backward(
@@ -204,120 +291,30 @@ def attention_backward(
     """
     check_type("cache", cache, AttentionCache, "attention_forward")
     inputs, heads, lse, cells = cache
-    head_gate = inputs.head_gate
-    kernels = find_kernels(inputs.backend if backend is None else check_backend(backend), inputs)
-    d_out = as_float_array("d_out", d_out)
-    axes = inputs.axes.heads
-    if d_out.shape != heads.shape:
-        check_shape("d_out", d_out, axes, dict(zip(axes.split(), heads.shape, strict=True)))
-    d_gated = d_out.astype(result_dtype(d_out, heads), copy=False)
-
-    # 7. gated = heads * head_gate
-    d_heads, d_head_gate = d_gated, None
-    if head_gate is not None:
-        step("d_gated", d_gated, axes)
-        d_heads = d_gated * head_gate[..., None, None]
-        sees_any = (lse != -np.inf)[..., None]  # (B, H, T_q, 1)
-        shares = only_visible(d_gated * heads, sees_any)
-        d_head_gate = sum_to_shape(shares.sum(axis=(-2, -1)), head_gate.shape)
-        gate_axes = "H" if head_gate.ndim == 1 else "B H"
-        step("d_head_gate", d_head_gate, gate_axes, "d_gated * heads, summed over each head")
-    step("d_heads", d_heads, axes, "" if head_gate is None else "d_gated * head_gate")
-
-    # 6. to 1.
+    backend = inputs.backend if backend is None else check_backend(backend)
+    d_gated = _check_d_out(d_out, inputs, heads)
+    d_heads, d_head_gate = gate_heads_backward(d_gated, heads, inputs.head_gate, lse)
+    kernels = find_kernels(backend, inputs)
     if kernels is None:
-        d_inputs = reference_backward(d_heads, cache.reference_cells(), inputs)
+        cells = cache.find_cells()
+        steps = attention_steps_backward(d_heads, cells, inputs)
+        d_q, d_k, d_v, d_bias = steps.d_q, steps.d_k, steps.d_v, steps.d_bias
+        if is_watched():
+            record_attention_backward(inputs, cells.visible, d_gated, d_heads, d_head_gate, steps)
     else:
-        if cells is not None:  # the reference's output is its caller's to change: mix once more
-            heads = shared_matmul(cells.dropped, inputs.v, cells.softmax.mask)
-        d_inputs = kernel_backward(kernels, d_heads, heads, lse, inputs)
-
+        if cells is not None:  # the equations' output is its caller's to change: mix once more
+            heads = shared_matmul(cells.dropped, inputs.v, cells.visible)
+        d_q, d_k, d_v, d_bias = kernel_backward(kernels, d_heads, heads, lse, inputs)
     return AttentionGrads._make(
-        [
-            d_x if d_x is None else d_x.astype(inputs.dtype, copy=False)
-            for d_x in (*d_inputs, d_head_gate)
-        ]
+        d_x if d_x is None else d_x.astype(inputs.dtype, copy=False)
+        for d_x in (d_q, d_k, d_v, d_bias, d_head_gate)
     )
 
 
-def reference_forward(inputs: AttentionInputs) -> tuple[Array, Array, AttentionCells]:
-    """Compute steps 1 to 6 as equations: heads, lse, and what backward needs of every cell."""
-    q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
-    scale, softcap = inputs.scale, inputs.softcap
-    visible, axes = inputs.visible, inputs.axes
-
-    # 1. match: how well does each query fit each key?
-    scores = scale * shared_matmul(q, k.swapaxes(-1, -2))  # (B, H, T_q, T_k)
-    step("scores", scores, axes.cells, "scale * q @ k.T")
-
-    # 2. softcap
-    capped = scores if softcap is None else softcap * np.tanh(scores / softcap)
-    step("capped", capped, axes.cells, "softcap * tanh(scores / softcap)")
-
-    # 3. bias
-    biased = capped if bias is None else capped + bias
-    step("biased", biased, axes.cells, "capped + bias")
-
-    # 4. mask and softmax
-    weights, softmax_cache = softmax_forward(biased, mask=visible)
-
-    # 5. dropout
-    dropped = weights
-    if dropout_mask is not None:
-        dropped = only_visible(weights * dropout_mask, visible)
-    step("dropped", dropped, axes.cells, "weights * dropout_mask")
-
-    # 6. mix: each query's mean of the values
-    heads = shared_matmul(dropped, v, visible)  # (B, H, T_q, d_v)
-    step("heads", heads, axes.heads, "dropped @ v")
-
-    cells = AttentionCells(None if softcap is None else capped, softmax_cache, dropped)
-    return heads, softmax_cache.lse, cells
-
-
-def reference_backward(
-    d_heads: Array, cells: AttentionCells, inputs: AttentionInputs
-) -> tuple[Array, Array, Array, Array | None]:
-    """Pull a gradient back through steps 6 to 1: d_q, d_k, d_v, d_bias."""
-    q, k, v, bias, dropout_mask = inputs.q, inputs.k, inputs.v, inputs.bias, inputs.dropout_mask
-    scale, softcap = inputs.scale, inputs.softcap
-    capped, softmax_cache, dropped = cells
-    visible, axes = softmax_cache.mask, inputs.axes
-    visible_T = None if visible is None else visible.swapaxes(-1, -2)
-    leading = k.shape[:-2]
-    summed = "" if leading == q.shape[:-2] else ", summed over each group"
-
-    # 6. heads = dropped @ v
-    d_dropped = only_visible(shared_matmul(d_heads, v.swapaxes(-1, -2)), visible)
-    d_v = summed_matmul(dropped.swapaxes(-1, -2), d_heads, leading, visible_T)
-    step("d_dropped", d_dropped, axes.cells, "d_heads @ v.T")
-    step("d_v", d_v, axes.v, f"dropped.T @ d_heads{summed}")
-
-    # 5. dropped = weights * dropout_mask
-    d_weights = d_dropped if dropout_mask is None else d_dropped * dropout_mask
-    step("d_weights", d_weights, axes.cells, "d_dropped * dropout_mask")
-
-    # 4. weights = softmax(biased)
-    d_biased = softmax_backward(d_weights, softmax_cache).d_scores
-    step("d_biased", d_biased, axes.cells)
-
-    # 3. biased = capped + bias
-    d_capped = d_biased
-    step("d_capped", d_capped, axes.cells)
-    d_bias = None if bias is None else sum_to_shape(d_biased, bias.shape)
-    if d_bias is not None:
-        bias_axes = broadcast_axes(d_bias.shape, axes.cells, d_biased.shape)
-        step("d_bias", d_bias, bias_axes, "d_biased, summed over broadcast axes")
-
-    # 2. capped = softcap * tanh(scores / softcap)
-    d_scores = d_capped
-    if softcap is not None and capped is not None:
-        d_scores = only_visible(d_capped * (1 - (capped / softcap) ** 2), visible)
-    step("d_scores", d_scores, axes.cells, "d_capped * (1 - (capped / softcap)^2)")
-
-    # 1. scores = scale * q @ k^T
-    d_q = scale * shared_matmul(d_scores, k, visible)
-    d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)
-    step("d_q", d_q, axes.q, "scale * d_scores @ k")
-    step("d_k", d_k, axes.k, f"scale * d_scores.T @ q{summed}")
-    return d_q, d_k, d_v, d_bias
+def _check_d_out(d_out: Any, inputs: AttentionInputs, heads: Array) -> Array:
+    """Return the gradient of the output in the dtype of the computation."""
+    d_out = as_float_array("d_out", d_out)
+    if d_out.shape != heads.shape:
+        axes = inputs.axes.heads
+        check_shape("d_out", d_out, axes, dict(zip(axes.split(), heads.shape, strict=True)))
+    return d_out.astype(result_dtype(d_out, heads), copy=False)

@@ -58,8 +58,9 @@ def check_attention_inputs(
         x if x is None else x.astype(computed_in, copy=False) for x in arrays
     ]
     return AttentionInputs(
-        q, k, v, mask, bias, window, q_offset, scale, softcap, dropout_mask, head_gate,
-        dtype, backend,
+        q=q, k=k, v=v, mask=mask, bias=bias, window=window, q_offset=q_offset, scale=scale,
+        softcap=softcap, dropout_mask=dropout_mask, head_gate=head_gate, dtype=dtype,
+        backend=backend,
     )  # fmt: skip
 
 
@@ -79,9 +80,12 @@ def _check_qkv(q: Array, k: Array, v: Array) -> None:
     check_shape("q", q, axes.q, sizes)
     check_shape("k", k, axes.k, sizes, to_match=f"q {q.shape}")
     if q.ndim == 4 and (sizes["H_kv"] == 0 or sizes["H"] % sizes["H_kv"]):
+        advice = ""
+        if k.shape[2] and q.shape[2] % k.shape[2] == 0:  # as the heads of JAX's and Keras' layout
+            advice = "; if these are (B, T, H, d), write q.swapaxes(1, 2), and so for k and v"
         raise ShapeError(
             f"k: expected (B, H_kv, T_k, d_k) with H_kv dividing H={sizes['H']} to match "
-            f"q {q.shape}; got {k.shape}"
+            f"q {q.shape}; got {k.shape}{advice}"
         )
     check_shape("v", v, axes.v, sizes, to_match=f"q {q.shape} and k {k.shape}")
 

@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 from mha_numpy.checks import check_type
-from mha_numpy.core.attention import AttentionCache, reference_forward
-from mha_numpy.core.steps import watching
+from mha_numpy.core.attention import AttentionCache, attention_steps
 from mha_numpy.dtypes import Array
 
 
@@ -39,8 +38,8 @@ def attention_stages(cache: AttentionCache) -> AttentionStages:
 
     Notes
     -----
-    `attention_forward` keeps only what its backward needs; its `step` calls show the rest to
-    whoever watches, as here. The ONNX Attention operator calls these ``qk_matmul_output``.
+    `attention_forward` keeps only what its backward needs. The ONNX Attention operator calls
+    these ``qk_matmul_output``.
 
     Examples
     --------
@@ -53,7 +52,5 @@ def attention_stages(cache: AttentionCache) -> AttentionStages:
            [  0.,   1.]])
     """
     check_type("cache", cache, AttentionCache, "attention_forward")
-    seen = dict[str, Array]()
-    with watching(lambda name, array, axes, equation: seen.setdefault(name, array)):
-        reference_forward(cache.inputs)
-    return AttentionStages(*(seen[stage] for stage in AttentionStages._fields))
+    steps = attention_steps(cache.inputs)
+    return AttentionStages._make(getattr(steps, stage) for stage in AttentionStages._fields)

@@ -1,4 +1,4 @@
-"""What attention takes and gives back: its options, its checked inputs, its gradients."""
+"""What attention takes, keeps and gives back: options, checked inputs, steps, gradients."""
 
 from typing import Any, NamedTuple, TypedDict
 
@@ -80,6 +80,42 @@ class AttentionInputs(NamedTuple):
             self.cells_shape,
             mask=self.mask, bias=self.bias, window=self.window, q_offset=self.q_offset,
         )  # fmt: skip
+
+
+class AttentionSteps(NamedTuple):
+    """What steps 1 to 6 compute; a step whose option was not given passes on the one before."""
+
+    visible: Array | None  # broadcasts to the cells; None where nothing is hidden
+    scores: Array  # (B, H, T_q, T_k), and so on to dropped
+    capped: Array
+    biased: Array
+    masked: Array
+    weights: Array
+    dropped: Array
+    heads: Array  # (B, H, T_q, d_v)
+    lse: Array  # (B, H, T_q): log of each row's sum of e^scores; -inf where it sees nothing
+
+
+class AttentionCells(NamedTuple):
+    """What the equations keep of every cell for their backward."""
+
+    visible: Array | None
+    capped: Array | None  # (B, H, T_q, T_k): the scores after softcap; None without one
+    weights: Array  # (B, H, T_q, T_k)
+    dropped: Array  # (B, H, T_q, T_k): the weights after dropout
+
+
+class AttentionStepsBackward(NamedTuple):
+    """The gradients of what steps 6 to 1 read, each like its array."""
+
+    d_dropped: Array
+    d_weights: Array
+    d_biased: Array
+    d_scores: Array
+    d_q: Array
+    d_k: Array
+    d_v: Array
+    d_bias: Array | None
 
 
 class AttentionGrads(NamedTuple):

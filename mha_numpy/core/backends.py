@@ -2,17 +2,16 @@
 
 import functools
 import importlib
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.core.attention_types import AttentionInputs
-from mha_numpy.core.shapes import broadcast_axes, sum_to_shape
-from mha_numpy.core.steps import step
+from mha_numpy.core.shapes import sum_to_shape
+from mha_numpy.core.steps import is_watched
 from mha_numpy.dtypes import LARGEST, Array
-from mha_numpy.errors import BackendError, describe
+from mha_numpy.errors import BackendError, ConfigError, describe
 
 KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}
 MATMUL_KERNELS = {"numba": "mha_numpy.kernels.matmul"}
@@ -25,9 +24,9 @@ DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
 
 
 def check_backend(backend: Any) -> str:
-    """Return the name of a backend, or raise a BackendError."""
+    """Return the name of a backend, or raise a ConfigError."""
     if not isinstance(backend, str) or backend not in BACKENDS:
-        raise BackendError(f"backend: expected one of {BACKENDS}; got {describe(backend)}")
+        raise ConfigError(f"backend: expected one of {BACKENDS}; got {describe(backend)}")
     return backend
 
 
@@ -35,12 +34,13 @@ def find_kernels(backend: str, inputs: AttentionInputs) -> ModuleType | None:
     """Return the module that holds a backend's kernels, or None where the reference computes.
 
     The reference also computes what the kernels do not cover: dtypes other than float32 and
-    float64 (longdouble; complex in a gradient check), and empty axes.
+    float64 (longdouble; complex in a gradient check), and empty axes; and whatever a recorder
+    watches, for a kernel has no steps to show.
     """
     q, k, v = inputs.q, inputs.k, inputs.v
     if backend == "numpy" or q.dtype not in COVERED or not (q.size and k.size and v.size):
         return None
-    return _load(backend, KERNELS[backend])
+    return None if is_watched() else _load(backend, KERNELS[backend])
 
 
 def matmul(a: Array, b: Array, backend: str) -> Array:
@@ -70,13 +70,12 @@ def _load(backend: str, kernels: str) -> ModuleType:
 
 def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array, Array]:
     """Let a kernel compute steps 1 to 6: heads and lse."""
-    heads, lse = kernels.attention_forward(*_kernel_arguments(inputs))
-    rank, axes = inputs.q.ndim, inputs.axes
+    heads, lse = kernels.attention_forward(**_kernel_inputs(inputs))
+    rank = inputs.q.ndim
     if rank < 4:
         heads, lse = heads[DROP_AXES[rank]], lse[DROP_AXES[rank]]
     # backward reads them, and without a head gate they are the output
     heads.flags.writeable = False
-    step("heads", heads, axes.heads, "attention(q, k, v)")
     return heads, lse
 
 
@@ -84,41 +83,35 @@ def kernel_backward(
     kernels: ModuleType, d_heads: Array, heads: Array, lse: Array, inputs: AttentionInputs
 ) -> tuple[Array, Array, Array, Array | None]:
     """Let a kernel pull back through steps 6 to 1: d_q, d_k, d_v, d_bias."""
-    rank, axes, bias = inputs.q.ndim, inputs.axes, inputs.bias
-    rows = [d_heads.astype(heads.dtype, copy=False), heads, lse]
+    rank, bias = inputs.q.ndim, inputs.bias
+    d_heads = d_heads.astype(heads.dtype, copy=False)
     if rank < 4:
-        rows = [x[ADD_AXES[rank]] for x in rows]
-    d_inputs = kernels.attention_backward(*rows, *_kernel_arguments(inputs))
+        d_heads, heads, lse = (x[ADD_AXES[rank]] for x in (d_heads, heads, lse))
+    d_inputs = kernels.attention_backward(d_heads, heads, lse, **_kernel_inputs(inputs))
     if rank < 4:
         d_inputs = [x if x is None else x[DROP_AXES[rank]] for x in d_inputs]
     d_q, d_k, d_v, d_biased = d_inputs
-    step("d_q", d_q, axes.q, "attention_backward(d_heads)")
-    step("d_k", d_k, axes.k, "attention_backward(d_heads)")
-    step("d_v", d_v, axes.v, "attention_backward(d_heads)")
-    if bias is None:
-        return d_q, d_k, d_v, None
-    d_bias = sum_to_shape(d_biased, bias.shape)
-    bias_axes = broadcast_axes(bias.shape, axes.cells, inputs.cells_shape)
-    step("d_bias", d_bias, bias_axes, "attention_backward(d_heads)")
-    return d_q, d_k, d_v, d_bias
+    return d_q, d_k, d_v, None if bias is None else sum_to_shape(d_biased, bias.shape)
 
 
-def _kernel_arguments(inputs: AttentionInputs) -> Sequence[Any]:
+def _kernel_inputs(inputs: AttentionInputs) -> dict[str, Any]:
     """Return what every kernel takes: arrays of rank 4, no side of the window unbounded."""
-    q, k, v, mask, bias, window, q_offset, scale, softcap, dropout_mask, *_ = inputs
-    if mask is not None:
-        mask = np.broadcast_to(mask, inputs.cells_shape)
-    if bias is not None:
-        bias = np.broadcast_to(bias, inputs.cells_shape)
-    if dropout_mask is not None:
-        dropout_mask = np.broadcast_to(dropout_mask, inputs.cells_shape)
-    if q.ndim < 4:
-        added = ADD_AXES[q.ndim]
-        q, k, v = q[added], k[added], v[added]
-        mask, bias, dropout_mask = (
-            x if x is None else x[added] for x in (mask, bias, dropout_mask)
-        )
+    arrays: dict[str, Array | None] = {"q": inputs.q, "k": inputs.k, "v": inputs.v}
+    cells = {"mask": inputs.mask, "bias": inputs.bias, "dropout_mask": inputs.dropout_mask}
+    for name, array in cells.items():
+        arrays[name] = None if array is None else np.broadcast_to(array, inputs.cells_shape)
+    rank, q_offset = inputs.q.ndim, inputs.q_offset
+    if rank < 4:
+        added = ADD_AXES[rank]
+        arrays = {name: x if x is None else x[added] for name, x in arrays.items()}
     # an open side is beyond every distance: positions reach to LARGEST themselves
-    left, right = (2 * LARGEST if side is None else side for side in window or (None, None))
-    offsets = q_offset if q_offset.ndim else q_offset.repeat(len(q))  # (B,)
-    return q, k, v, mask, bias, dropout_mask, left, right, offsets, scale, softcap
+    left, right = (2 * LARGEST if side is None else side for side in inputs.window or (None, None))
+    return arrays | {
+        "left": left,
+        "right": right,
+        "q_offset": q_offset
+        if q_offset.ndim
+        else q_offset.repeat(len(inputs.q) if rank > 2 else 1),  # (B,)
+        "scale": inputs.scale,
+        "softcap": inputs.softcap,
+    }

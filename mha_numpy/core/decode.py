@@ -15,8 +15,9 @@ from mha_numpy.core.projection import (
     merge_project_forward,
     project_heads_forward,
 )
+from mha_numpy.core.recording import record_append, record_rotation
 from mha_numpy.core.rope import RopeOptions, check_rope, rope_forward
-from mha_numpy.core.steps import step
+from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 
@@ -78,32 +79,38 @@ def multi_head_attention_decode(
         raise ConfigError(f"kv_cache: expected a KVCache; got {type(kv_cache).__name__}")
     if "q_offset" in options:
         raise ConfigError("q_offset: expected none, for with a KV cache it is the cache's length")
-    x, _, _, params, num_heads, num_kv_heads = check_multi_head_inputs(
-        x, None, None, params, num_heads, num_kv_heads
-    )
+    inputs = check_multi_head_inputs(x, None, None, params, num_heads, num_kv_heads)
+    x, _, _, params, H, H_kv = inputs
+    if rope is not None:
+        check_rope(rope, params.w_q.shape[1] // H)
     past = options["q_offset"] = kv_cache.length
     backend = options.get("backend", "numpy")
+    query, key = (QUERY, NEW_KEY) if rope is None else (QUERY.unrotated, NEW_KEY.unrotated)
     step("x_q", x, "B T_q D")
 
     # 1. project the new tokens and split into heads
-    q, _ = project_heads_forward(QUERY, x, params.w_q, params.b_q, num_heads, backend)
-    k_new, _ = project_heads_forward(NEW_KEY, x, params.w_k, params.b_k, num_kv_heads, backend)
-    v_new, _ = project_heads_forward(NEW_VALUE, x, params.w_v, params.b_v, num_kv_heads, backend)
+    q, _ = project_heads_forward(query, x, params.w_q, params.b_q, H, backend)
+    k_new, _ = project_heads_forward(key, x, params.w_k, params.b_k, H_kv, backend)
+    v_new, _ = project_heads_forward(NEW_VALUE, x, params.w_v, params.b_v, H_kv, backend)
 
     # 2. rotate by their place in the whole sequence
     if rope is not None:
-        check_rope(rope, q.shape[-1])
         positions = past + np.arange(x.shape[1])
-        q, _ = rope_forward(q, positions=positions, **rope._asdict())
-        k_new, _ = rope_forward(k_new, positions=positions, **rope._asdict())
-        step("q_rotated", q, "B H T_q d_k", "q turned by its positions")
-        step("k_new_rotated", k_new, "B H_kv T_q d_k", "k_new turned by its positions")
+        q, rotate_q = rope_forward(q, positions=positions, **rope._asdict())
+        k_new, rotate_k = rope_forward(k_new, positions=positions, **rope._asdict())
+        if is_watched():
+            record_rotation("q", q, "B H T_q d_k", "q_unrotated", rotate_q)
+            record_rotation("k_new", k_new, "B H_kv T_q d_k", "k_new_unrotated", rotate_k)
 
     with kv_cache.unchanged_on_error():
         # 3. append, and attend to all
+        held = kv_cache.held
         k, v = kv_cache.append(k_new, v_new)
+        if is_watched():
+            record_append(held, k, v)
         heads, cache = attention_forward(q, k, v, **options)
 
         # 4. merge and project
-        out, _ = merge_project_forward(heads, params.w_o, params.b_o, backend)
+        name = "heads" if options.get("head_gate") is None else "gated"
+        out, _ = merge_project_forward(heads, params.w_o, params.b_o, backend, name=name)
     return out, cache

@@ -43,7 +43,7 @@ class KVCache:
     @property
     def nbytes(self) -> int:
         """Bytes of the keys and values held (room kept for later tokens not counted)."""
-        return sum(part.nbytes for part in self._held())
+        return sum(part.nbytes for part in self.held)
 
     def append(self, k: Array, v: Array) -> tuple[Array, Array]:
         """Add the keys and values of new tokens, and return those of all tokens.
@@ -80,7 +80,7 @@ class KVCache:
         for part, new in zip(self._room, (k, v), strict=True):
             part[:, :, self._length : longer] = new
         self._length = longer
-        k, v = self._held()
+        k, v = self.held
         return k, v
 
     def truncate(self, length: int) -> None:
@@ -110,10 +110,12 @@ class KVCache:
     def __repr__(self) -> str:
         if not self._room:
             return "KVCache(empty)"
-        k, v = self._held()
+        k, v = self.held
         return f"KVCache(k {k.shape}, v {v.shape}, {k.dtype}, {self.nbytes} bytes)"
 
-    def _held(self) -> list[Array]:
+    @property
+    def held(self) -> list[Array]:
+        """The keys and values of all tokens, read-only views; none before the first `append`."""
         views = [part[:, :, : self._length] for part in self._room]
         for view in views:
             view.flags.writeable = False

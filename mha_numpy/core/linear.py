@@ -11,6 +11,32 @@ from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 
 
+def linear_steps(x: Array, w: Array, b: Array | None, backend: str) -> Array:
+    """Map (..., I) to (..., O)."""
+    # 1. multiply
+    product = matmul(x, w, backend)  # (..., O)
+    # 2. add
+    return product if b is None else product + b
+
+
+def linear_steps_backward(
+    d_out: Array, x: Array, w: Array, has_bias: bool, backend: str
+) -> tuple[Array, Array, Array | None]:
+    """Pull the gradient (..., O) back to x (..., I), w (I, O) and b (O,).
+
+    `w` and `b` serve every token of every sequence, so their gradients are sums over all of them.
+    """
+    rows = math.prod(x.shape[:-1])
+    d_out_rows = d_out.reshape(rows, w.shape[1])  # (rows, O): B and T in one axis
+
+    # 2. out = product + b
+    d_b = d_out_rows.sum(axis=0) if has_bias else None
+    # 1. product = x @ w
+    d_w = matmul(x.reshape(rows, w.shape[0]).T, d_out_rows, backend)
+    d_x = matmul(d_out, w.T, backend)
+    return d_x, d_w, d_b
+
+
 class LinearCache(NamedTuple):
     """What `linear_backward` needs."""
 
@@ -51,7 +77,7 @@ def linear_forward(
 
     Raises
     ------
-    DTypeError, ShapeError, BackendError
+    DTypeError, ShapeError, ConfigError, BackendError
         An argument is not a float array, the sizes do not match, or there is no such backend.
 
     Notes
@@ -75,11 +101,7 @@ def linear_forward(
         check_shape("b", b, "O", sizes, to_match=f"w {w.shape}")
     dtype = result_dtype(x, w, b)
     x, w = (array.astype(compute_dtype(dtype), copy=False) for array in (x, w))
-
-    # 1. multiply
-    product = matmul(x, w, backend)  # (..., O)
-    # 2. add
-    out = product if b is None else product + b
+    out = linear_steps(x, w, b, backend)
     return out.astype(dtype, copy=False), LinearCache(x, w, b is not None, dtype, backend)
 
 
@@ -116,20 +138,11 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     array([10., 10., 10., 10.])
     """
     check_type("cache", cache, LinearCache, "linear_forward")
-    x, w, backend = cache.x, cache.w, cache.backend
+    x, w = cache.x, cache.w
     d_out = as_float_array("d_out", d_out)
     if d_out.shape != (*x.shape[:-1], w.shape[1]):
         expected = (*x.shape[:-1], w.shape[1])
         raise ShapeError(f"d_out: expected (..., O) = {expected}, as out; got {d_out.shape}")
     d_out = d_out.astype(np.result_type(x, d_out), copy=False)
-    rows = math.prod(x.shape[:-1])
-    d_out_rows = d_out.reshape(rows, w.shape[1])  # (rows, O): B and T in one axis
-
-    # 2. out = product + b
-    d_b = d_out_rows.sum(axis=0) if cache.has_bias else None
-    # 1. product = x @ w
-    d_w = matmul(x.reshape(rows, w.shape[0]).T, d_out_rows, backend)
-    d_x = matmul(d_out, w.T, backend)
-
-    grads = LinearGrads(d_x, d_w, d_b)
+    grads = LinearGrads._make(linear_steps_backward(d_out, x, w, cache.has_bias, cache.backend))
     return LinearGrads._make(g if g is None else g.astype(cache.dtype, copy=False) for g in grads)

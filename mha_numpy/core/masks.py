@@ -163,8 +163,24 @@ def combine_masks(*masks: Array | None) -> Array | None:
 def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -> Array:
     """Return the mask as a bool array that broadcasts to the scores, or raise a MaskError."""
     mask = check_kind(name, mask)
-    check_broadcast(name, mask, scores_shape, axes, MaskError)
+    try:
+        check_broadcast(name, mask, scores_shape, axes, MaskError)
+    except MaskError as error:
+        raise MaskError(f"{error}{_advice(name, mask.shape, scores_shape)}") from None
     return mask
+
+
+def _advice(name: str, shape: tuple[int, ...], scores_shape: tuple[int, ...]) -> str:
+    """Say what to write where a mask lacks axes, or where heads and tokens look swapped."""
+    B, (*T_q, T_k) = scores_shape[0], scores_shape[-2:]
+    ones = ", None" * (len(scores_shape) - len(shape))  # for the axes that it lacks
+    if ones and shape == (B, T_k):
+        return f"; for (B, T_k) write {name}[:{ones}, :]"
+    if ones and shape == (B, *T_q, T_k):
+        return f"; for (B, T_q, T_k) write {name}[:{ones}, :, :]"
+    if len(scores_shape) == 4 and shape[-2:] == (scores_shape[1],) * 2:
+        return "; if q, k and v are (B, T, H, d), write q.swapaxes(1, 2), and so for k and v"
+    return ""
 
 
 def check_kind(name: str, mask: Any) -> Array:

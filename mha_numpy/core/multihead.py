@@ -9,7 +9,11 @@ from mha_numpy.core.attention import AttentionCache, attention_backward, attenti
 from mha_numpy.core.attention_types import AttentionOptions
 from mha_numpy.core.linear import LinearCache
 from mha_numpy.core.masks import check_offset
-from mha_numpy.core.multihead_params import MultiHeadParams, check_multi_head_inputs
+from mha_numpy.core.multihead_params import (
+    MultiHeadInputs,
+    MultiHeadParams,
+    check_multi_head_inputs,
+)
 from mha_numpy.core.projection import (
     KEY,
     QUERY,
@@ -19,8 +23,9 @@ from mha_numpy.core.projection import (
     project_heads_backward,
     project_heads_forward,
 )
+from mha_numpy.core.recording import record_rotation
 from mha_numpy.core.rope import RopeCache, RopeOptions, check_rope, rope_backward, rope_forward
-from mha_numpy.core.steps import step
+from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array, as_float_array
 
 
@@ -46,6 +51,95 @@ class MultiHeadGrads(NamedTuple):
     d_params: MultiHeadParams
     d_bias: Array | None
     d_head_gate: Array | None
+
+
+def multi_head_steps(
+    inputs: MultiHeadInputs,
+    is_given: tuple[bool, bool],
+    rope: RopeOptions | None,
+    options: AttentionOptions,
+) -> tuple[Array, MultiHeadCache]:
+    """Attend with H heads at once."""
+    x_q, x_k, x_v, params, H, H_kv = inputs
+    backend = options.get("backend", "numpy")
+    query, key = (QUERY, KEY) if rope is None else (QUERY.unrotated, KEY.unrotated)
+    heads_name = "heads" if options.get("head_gate") is None else "gated"
+
+    # 0. an input that was not given is the one before it
+    if is_watched():
+        step("x_q", x_q, "B T_q D")
+        step("x_k", x_k, "B T_k kdim", "" if is_given[0] else "x_q")
+        step("x_v", x_v, "B T_k vdim", "" if is_given[1] else "x_k")
+
+    # 1. project and split into heads
+    q, project_q = project_heads_forward(query, x_q, params.w_q, params.b_q, H, backend)
+    k, project_k = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv, backend)
+    v, project_v = project_heads_forward(VALUE, x_v, params.w_v, params.b_v, H_kv, backend)
+
+    # 2. rotate
+    rotate_q = rotate_k = None
+    if rope is not None:
+        first = check_offset(options.get("q_offset", 0), len(q))[..., None]  # (1,) or (B, 1)
+        q, rotate_q = rope_forward(q, positions=first + np.arange(q.shape[2]), **rope._asdict())
+        k, rotate_k = rope_forward(k, **rope._asdict())
+        if is_watched():
+            record_rotation("q", q, "B H T_q d_k", "q_unrotated", rotate_q)
+            record_rotation("k", k, "B H_kv T_k d_k", "k_unrotated", rotate_k)
+
+    # 3. attend
+    heads, attention = attention_forward(q, k, v, **options)  # (B, H, T_q, d_v)
+
+    # 4. merge and project
+    out, project_out = merge_project_forward(
+        heads, params.w_o, params.b_o, backend, name=heads_name
+    )
+    cache = MultiHeadCache(
+        project_q, project_k, project_v, rotate_q, rotate_k, attention, project_out, is_given
+    )
+    return out, cache
+
+
+def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:
+    """Pull the gradient of the output back to the inputs and all params."""
+    H, head_gate = cache.attention.inputs.q.shape[1], cache.attention.inputs.head_gate
+    query, key = (QUERY, KEY) if cache.rotate_q is None else (QUERY.unrotated, KEY.unrotated)
+    heads_name = "heads" if head_gate is None else "gated"
+
+    # 4. out = merge_heads(heads) @ w_o + b_o
+    d_heads, d_w_o, d_b_o = merge_project_backward(d_out, cache.project_out, H, name=heads_name)
+
+    # 3. heads = attention(q, k, v)
+    d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(d_heads, cache.attention)
+
+    # 2. q, k = rotate(q), rotate(k)
+    if cache.rotate_q is not None and cache.rotate_k is not None:
+        d_q = rope_backward(d_q, cache.rotate_q).d_x
+        d_k = rope_backward(d_k, cache.rotate_k).d_x
+        if is_watched():
+            rotate_q, rotate_k = cache.rotate_q, cache.rotate_k
+            record_rotation("d_q_unrotated", d_q, "B H T_q d_k", "d_q", rotate_q, backward=True)
+            record_rotation("d_k_unrotated", d_k, "B H_kv T_k d_k", "d_k", rotate_k, backward=True)
+
+    # 1. q = split_heads(x_q @ w_q + b_q), and so for k and v
+    d_x_q, d_w_q, d_b_q = project_heads_backward(query, d_q, cache.project_q)
+    d_x_k, d_w_k, d_b_k = project_heads_backward(key, d_k, cache.project_k)
+    d_x_v, d_w_v, d_b_v = project_heads_backward(VALUE, d_v, cache.project_v)
+    d_params = MultiHeadParams(d_w_q, d_b_q, d_w_k, d_b_k, d_w_v, d_b_v, d_w_o, d_b_o)
+
+    # 0. x_k = x_q and x_v = x_k, by default: an input used twice collects both gradients
+    x_k_given, x_v_given = cache.is_given
+    if not x_v_given:
+        d_x_k = step("d_x_kv", d_x_k + d_x_v, "B T_k kdim", "d_x_k + d_x_v")
+    if not x_k_given:
+        d_x_q = step("d_x", d_x_q + d_x_k, "B T_q D", f"d_x_q + d_x_k{'v' * (not x_v_given)}")
+    return MultiHeadGrads(
+        d_x_q=d_x_q,
+        d_x_k=d_x_k if x_k_given else None,
+        d_x_v=d_x_v if x_v_given else None,
+        d_params=d_params,
+        d_bias=d_bias,
+        d_head_gate=d_head_gate,
+    )
 
 
 def multi_head_attention_forward(
@@ -107,39 +201,10 @@ def multi_head_attention_forward(
     ((2, 5, 8), (2, 4, 5, 5))
     """
     is_given = (x_k is not None, x_v is not None)
-    x_q, x_k, x_v, params, num_heads, num_kv_heads = check_multi_head_inputs(
-        x_q, x_k, x_v, params, num_heads, num_kv_heads
-    )
-    backend = options.get("backend", "numpy")
-    step("x_q", x_q, "B T_q D")
-    step("x_k", x_k, "B T_k kdim")
-    step("x_v", x_v, "B T_k vdim")
-
-    # 1. project and split into heads
-    q, project_q = project_heads_forward(QUERY, x_q, params.w_q, params.b_q, num_heads, backend)
-    k, project_k = project_heads_forward(KEY, x_k, params.w_k, params.b_k, num_kv_heads, backend)
-    v, project_v = project_heads_forward(VALUE, x_v, params.w_v, params.b_v, num_kv_heads, backend)
-
-    # 2. rotate
-    rotate_q = rotate_k = None
+    inputs = check_multi_head_inputs(x_q, x_k, x_v, params, num_heads, num_kv_heads)
     if rope is not None:
-        check_rope(rope, q.shape[-1])
-        first = check_offset(options.get("q_offset", 0), len(q))[..., None]  # (1,) or (B, 1)
-        q, rotate_q = rope_forward(q, positions=first + np.arange(q.shape[2]), **rope._asdict())
-        k, rotate_k = rope_forward(k, **rope._asdict())
-        step("q_rotated", q, "B H T_q d_k", "q turned by its positions")
-        step("k_rotated", k, "B H_kv T_k d_k", "k turned by its positions")
-
-    # 3. attend
-    heads, attention = attention_forward(q, k, v, **options)
-
-    # 4. merge and project
-    out, project_out = merge_project_forward(heads, params.w_o, params.b_o, backend)
-
-    cache = MultiHeadCache(
-        project_q, project_k, project_v, rotate_q, rotate_k, attention, project_out, is_given
-    )
-    return out, cache
+        check_rope(rope, inputs.params.w_q.shape[1] // inputs.num_heads)
+    return multi_head_steps(inputs, is_given, rope, options)
 
 
 def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:
@@ -180,37 +245,4 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     check_shape(
         "d_out", d_out, "B T_q D_out", {"B": B, "T_q": T_q, "D_out": cache.project_out.w.shape[1]}
     )
-
-    # 4. out = merge_heads(heads) @ w_o + b_o
-    num_heads = cache.attention.inputs.q.shape[1]
-    d_heads, d_w_o, d_b_o = merge_project_backward(d_out, cache.project_out, num_heads)
-
-    # 3. heads = attention(q, k, v)
-    d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(d_heads, cache.attention)
-
-    # 2. q_rotated, k_rotated = rotate(q), rotate(k)
-    if cache.rotate_q is not None and cache.rotate_k is not None:
-        step("d_q_rotated", d_q, "B H T_q d_k")
-        step("d_k_rotated", d_k, "B H_kv T_k d_k")
-        d_q = rope_backward(d_q, cache.rotate_q).d_x
-        d_k = rope_backward(d_k, cache.rotate_k).d_x
-        step("d_q", d_q, "B H T_q d_k", "d_q_rotated turned by minus its positions")
-        step("d_k", d_k, "B H_kv T_k d_k", "d_k_rotated turned by minus its positions")
-
-    # 1. q = split_heads(x_q @ w_q + b_q), and so for k and v
-    d_x_q, d_w_q, d_b_q = project_heads_backward(QUERY, d_q, cache.project_q)
-    d_x_k, d_w_k, d_b_k = project_heads_backward(KEY, d_k, cache.project_k)
-    d_x_v, d_w_v, d_b_v = project_heads_backward(VALUE, d_v, cache.project_v)
-    d_params = MultiHeadParams(d_w_q, d_b_q, d_w_k, d_b_k, d_w_v, d_b_v, d_w_o, d_b_o)
-
-    # 0. x_k = x_q and x_v = x_k, by default: an input used twice collects both gradients
-    x_k_given, x_v_given = cache.is_given
-    if not x_v_given:
-        d_x_k = step("d_x_kv", d_x_k + d_x_v, "B T_k kdim", "d_x_k + d_x_v")
-    if not x_k_given:
-        share = "d_x_k" if x_v_given else "d_x_kv"
-        d_x_q = step("d_x", d_x_q + d_x_k, "B T_q D", f"d_x_q + {share}")
-    return MultiHeadGrads(
-        d_x_q, d_x_k if x_k_given else None, d_x_v if x_v_given else None,
-        d_params, d_bias, d_head_gate,
-    )  # fmt: skip
+    return multi_head_steps_backward(d_out, cache)

@@ -96,12 +96,17 @@ def merge_heads(heads: Array) -> Array:
 
 def sum_to_shape(d_big: Array, shape: tuple[int, ...]) -> Array:
     """Sum a gradient over the axes along which its array had been broadcast from `shape`."""
-    added = d_big.ndim - len(shape)
-    stretched = tuple(
-        axis for axis in range(d_big.ndim)
-        if axis < added or (shape[axis - added] == 1 and d_big.shape[axis] != 1)
+    summed = stretched_axes(d_big.shape, shape)
+    return d_big.sum(axis=summed, keepdims=True).reshape(shape)
+
+
+def stretched_axes(big: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes of `big` along which an array of the other shape is broadcast."""
+    added = len(big) - len(shape)
+    return tuple(
+        axis for axis in range(len(big))
+        if axis < added or (shape[axis - added] == 1 and big[axis] != 1)
     )  # fmt: skip
-    return d_big.sum(axis=stretched, keepdims=True).reshape(shape)
 
 
 def broadcast_axes(shape: tuple[int, ...], axes: str, full: tuple[int, ...]) -> str:

@@ -6,12 +6,62 @@ import numpy as np
 
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.masks import check_mask
-from mha_numpy.core.steps import step
+from mha_numpy.core.recording import record_softmax, record_softmax_backward
+from mha_numpy.core.steps import is_watched
 from mha_numpy.core.visibility import only_visible
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype
 from mha_numpy.errors import ShapeError
 
 AXES = {1: "T_k", 2: "T_q T_k", 3: "B T_q T_k", 4: "B H T_q T_k"}
+
+
+class SoftmaxSteps(NamedTuple):
+    """What forward's steps compute."""
+
+    masked: Array  # (..., T_q, T_k): the scores, -inf where hidden
+    weights: Array  # (..., T_q, T_k)
+    lse: Array  # (..., T_q): log(sum_j e^scores_j); -inf where a row sees nothing
+
+
+def softmax_steps(scores: Array, mask: Array | None) -> SoftmaxSteps:
+    """Turn each row of scores (..., T_q, T_k) into weights."""
+    # 1. hide what the mask hides
+    masked = scores if mask is None else np.where(mask, scores, -np.inf)
+    sees_any = _sees_any(mask, scores.shape)  # (..., T_q, 1)
+
+    # 2. shift each row so that its largest score is 0
+    largest = masked.real.max(axis=-1, keepdims=True, initial=-np.inf)  # (..., T_q, 1)
+    shifted = masked - np.where(sees_any, largest, 0)
+
+    # 3. exponentiate
+    powers = np.exp(shifted)
+    total = np.where(sees_any, powers.sum(axis=-1, keepdims=True), 1)  # (..., T_q, 1)
+
+    # 4. normalise; a hidden cell is 0 even in a row full of NaN
+    weights = only_visible(powers / total, mask)
+
+    # 5. keep the log of the sum
+    lse = np.where(sees_any, largest + np.log(total), -np.inf)[..., 0]
+    return SoftmaxSteps(masked, weights, lse)
+
+
+def softmax_steps_backward(d_weights: Array, weights: Array, mask: Array | None) -> Array:
+    """Pull the gradient of the weights back to the scores: (..., T_q, T_k)."""
+    d_weights = only_visible(d_weights, mask)
+
+    # 4. to 2. weights = e^scores / sum_j e^scores_j
+    row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)  # (..., T_q, 1)
+    d_scores = weights * (d_weights - row_mean)
+
+    # 1. masked = scores where the mask is True, else -inf
+    return only_visible(d_scores, mask)
+
+
+def _sees_any(mask: Array | None, shape: tuple[int, ...]) -> Array:
+    """Return, for each row, whether it may attend to anything at all: (..., T_q, 1)."""
+    if mask is None:
+        return np.full((*shape[:-1], 1), shape[-1] > 0)
+    return np.asarray(np.broadcast_to(mask, shape).any(axis=-1, keepdims=True))
 
 
 class SoftmaxCache(NamedTuple):
@@ -76,27 +126,10 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
     dtype = scores.dtype
     scores = scores.astype(compute_dtype(dtype), copy=False)
 
-    step("scores", scores, axes)
-
-    # 1. hide what the mask hides
-    masked = scores if mask is None else np.where(mask, scores, -np.inf)
-    sees_any = _sees_any(mask, scores.shape)  # (..., T_q, 1)
-    step("masked", masked, axes, "scores where the mask is True, else -inf")
-
-    # 2. shift each row so that its largest score is 0
-    largest = masked.real.max(axis=-1, keepdims=True, initial=-np.inf)  # (..., T_q, 1)
-    shifted = masked - np.where(sees_any, largest, 0)
-
-    # 3. exponentiate
-    powers = np.exp(shifted)
-    total = np.where(sees_any, powers.sum(axis=-1, keepdims=True), 1)  # (..., T_q, 1)
-
-    # 4. normalise; a hidden cell is 0 even in a row full of NaN
-    weights = only_visible(powers / total, mask)
-    step("weights", weights, axes, "exp(masked) / sum_j exp(masked)")
-
-    # 5. keep the log of the sum
-    lse = np.where(sees_any, largest + np.log(total), -np.inf)[..., 0]
+    steps = softmax_steps(scores, mask)
+    if is_watched():
+        record_softmax(scores, mask, steps.masked, steps.weights, axes)
+    _, weights, lse = steps
     return weights.astype(dtype, copy=False), SoftmaxCache(weights, mask, lse, dtype)
 
 
@@ -139,20 +172,8 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     sizes = dict(zip(axes.split(), weights.shape, strict=True))
     check_shape("d_weights", d_weights, axes, sizes, to_match="the weights")
     d_weights = d_weights.astype(np.result_type(weights, d_weights), copy=False)
-    d_weights = only_visible(d_weights, cache.mask)
 
-    # 4. to 2. weights = e^scores / sum_j e^scores_j
-    row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)  # (..., T_q, 1)
-    d_scores = weights * (d_weights - row_mean)
-
-    # 1. masked = scores where the mask is True, else -inf
-    d_scores = only_visible(d_scores, cache.mask)
-    step("d_scores", d_scores, axes, "weights * (d_weights - sum_j weights * d_weights)")
+    d_scores = softmax_steps_backward(d_weights, weights, cache.mask)
+    if is_watched():
+        record_softmax_backward(d_weights, d_scores, cache.mask, axes)
     return SoftmaxGrads(d_scores.astype(cache.dtype, copy=False))
-
-
-def _sees_any(mask: Array | None, shape: tuple[int, ...]) -> Array:
-    """Return, for each row, whether it may attend to anything at all: (..., T_q, 1)."""
-    if mask is None:
-        return np.full((*shape[:-1], 1), shape[-1] > 0)
-    return np.asarray(np.broadcast_to(mask, shape).any(axis=-1, keepdims=True))

@@ -1,20 +1,33 @@
 """step(): names an array for whoever watches, and costs next to nothing when nobody does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, Protocol
+
+import numpy as np
 
 from mha_numpy.dtypes import Array
 
-Watcher = Callable[[str, Array, str, str], object]
+
+class Watcher(Protocol):
+    """What is called at every step, and for every constant, inside `watching`."""
+
+    def record(self, name: str, array: Array, axes: str, equation: str) -> object:
+        """Note an array that was computed, or an input."""
+
+    def record_constant(self, name: str, array: Array, axes: str) -> object:
+        """Note a value that equations name and no step computes."""
+
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 def step(name: str, array: Array, axes: str, equation: str = "") -> Array:
-    """Return `array` untouched; while somebody watches, also tell them what it is.
+    """Return `array` untouched; while a recorder is active, also note what it is.
 
-    A step is a shape comment that can be verified: traces, drawings and tests read it.
+    A step is a shape comment and an equation that can be verified: traces, drawings and tests
+    read them.
 
     Parameters
     ----------
@@ -22,38 +35,59 @@ def step(name: str, array: Array, axes: str, equation: str = "") -> Array:
         The array's name in the glossary; gradients begin with ``d_``.
     array : array
     axes : str
-        One name for each axis, such as ``"B H T_q T_k"``; a product is ``"H*d_k"``.
+        One name for each axis, such as ``"B H T_q T_k"``; a product is ``"H*d_k"``, an axis of
+        size 1 is ``"1"``.
     equation : str
-        The right-hand side of the line that made the array; empty for an input.
+        How the array was computed: an expression in NumPy's syntax over the names of earlier
+        steps, of constants and of axes, which stand for their sizes. Empty for an input.
 
     Returns
     -------
     The same array object.
 
-    Notes
-    -----
-    An option that was not given leaves an array as it is, and its step tells of the same object
-    once more under another name.
-
     Examples
     --------
-    >>> import numpy as np
-    >>> step("scores", np.zeros((2, 3)), "T_q T_k", "scale * q @ k.T").shape
+    >>> step("scores", np.zeros((2, 3)), "T_q T_k", "scale * q @ k.swapaxes(-1, -2)").shape
     (2, 3)
     """
-    watch = _watcher.get()
-    if watch is not None:
-        watch(name, array, axes, equation)
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher.record(name, array, axes, equation)
     return array
 
 
-@contextmanager
-def watching(watch: Watcher) -> Iterator[None]:
-    """Call `watch(name, array, axes, equation)` at every step inside the block.
+def constant(name: str, value: Any, axes: str = "") -> None:
+    """Note a param, a number or an index that equations name and no step computes.
 
-    The innermost block watches alone; a thread has its own.
+    Parameters
+    ----------
+    name : str
+    value : array or number
+    axes : str
+        As for `step`; a number has none.
+
+    Examples
+    --------
+    >>> constant("w_q", np.zeros((4, 6)), "D H*d_k")
+    >>> constant("scale", 0.5)
     """
-    token = _watcher.set(watch)
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher.record_constant(name, np.asarray(value), axes)
+
+
+def is_watched() -> bool:
+    """Return whether a recorder is active: names and equations are made for it alone."""
+    return _watcher.get() is not None
+
+
+@contextmanager
+def watching(watcher: Watcher | None) -> Iterator[None]:
+    """Let `watcher` record inside the block, alone; None lets nobody.
+
+    A thread has its own.
+    """
+    token = _watcher.set(watcher)
     try:
         yield
     finally:

@@ -5,7 +5,6 @@ from mha_numpy.draw.bar_chart import bar_chart
 from mha_numpy.draw.colors import fade, group_color, head_color
 from mha_numpy.draw.film import shape_film
 from mha_numpy.draw.heads import weights_by_head
-from mha_numpy.draw.kernel_blocks import kernel_blocks
 from mha_numpy.draw.line_chart import line_chart
 from mha_numpy.draw.matrices import matrices
 from mha_numpy.draw.origin import origin_film
@@ -15,6 +14,6 @@ from mha_numpy.draw.stepper import Stepper, stepper
 
 __all__ = [
     "Picture", "Stepper", "backward_film", "bar_chart", "fade", "group_color", "head_color",
-    "kernel_blocks", "line_chart", "matrices", "origin_film", "save_figure", "shape_film",
+    "line_chart", "matrices", "origin_film", "save_figure", "shape_film",
     "sharing_map", "stepper", "weights_by_head",
 ]  # fmt: skip

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
-from matplotlib.transforms import Affine2D, Transform
 
 from mha_numpy.draw.blocks import cut_step
 from mha_numpy.draw.colors import GREY, INK
@@ -20,7 +19,8 @@ from mha_numpy.draw.difference import (
     is_drawn,
     verdict_of,
 )
-from mha_numpy.draw.heading import compose
+from mha_numpy.draw.labels import check_text
+from mha_numpy.draw.page import GUTTER, Box, start_page
 from mha_numpy.draw.paint import (
     SMALLEST_SIGN,
     block_places,
@@ -28,16 +28,7 @@ from mha_numpy.draw.paint import (
     paint,
     write_header,
 )
-from mha_numpy.draw.panels import (
-    MARGIN,
-    TITLE,
-    Grid,
-    Panel,
-    arrange,
-    picture_height,
-    pixels,
-    prepare,
-)
+from mha_numpy.draw.panels import Panel, arrange, picture_height, prepare
 from mha_numpy.draw.recorded import (
     check_number_of_steps,
     check_sequence,
@@ -54,7 +45,7 @@ ARROW = 0.42  # inches
 
 
 def backward_film(
-    trace: Trace, *, reference: Reference | None = None, sequence: int = 0
+    trace: Trace, *, reference: Reference | None = None, sequence: int = 0, note: str = ""
 ) -> Picture:
     """Draw every gradient beside the array that it belongs to, in the order of backward.
 
@@ -72,6 +63,8 @@ def backward_film(
         forward that `trace` does not have.
     sequence : int
         Which sequence of the batch; nothing else of axis B is drawn. All are compared.
+    note : str
+        A sentence under the heading, such as "Random params: nothing here is trained.".
 
     Returns
     -------
@@ -118,31 +111,26 @@ def backward_film(
     first = first_difference(compared, sequence)
 
     panels = _pairs(gradients, arrays, recorded, sequence, compared)
-    grid = arrange(panels, None, choices=(6, 4, 2))
+    rows, headers = arrange(panels, None, choices=(6, 4, 2))
+    boxes = [box for row in rows for box in row]
     title = f"Backward film: {len(gradients)} gradient{'s' * (len(gradients) > 1)}"
     if batch is not None and batch > 1:
         title += f", sequence {sequence} of a batch of {batch}"
     verdict = "" if reference is None else verdict_of(compared, first, len(gradients), sequence)
-    heading = compose(title, verdict, _notes(panels, first), legend_entries(panels), grid.width)
-
-    top = pixels(MARGIN + heading.height + FRAME)
-    width, height = pixels(heading.width + 2 * MARGIN), top + grid.height + MARGIN
-    film = Picture(figsize=(width, height), facecolor="white")
-    film.set_label(_alt_text(title, verdict, panels))
-    inches = Affine2D().scale(1, -1).translate(0, height) + film.dpi_scale_trans  # from upper left
-    heading.paint(film, inches)
-    for i, panel in enumerate(panels):
-        kind = "gradient" if i % 2 else "array"
-        ax = grid.add_axes(film, i, top, label=f"{kind} {panel.step.name}")
+    notes = [check_text("note", note), _reading(panels, first)]
+    film, axes = start_page(rows, title, notes, verdict=verdict, legend=legend_entries(panels))
+    film.set_label(_alt_text(title, verdict, notes[0], panels))
+    for i, (ax, panel, header) in enumerate(zip(axes, panels, headers, strict=True)):
+        ax.set_label(f"{'gradient' if i % 2 else 'array'} {panel.step.name}")
+        is_first = first is not None and gradients[i // 2] is first.compared.step
         if i % 2 == 0:
-            is_first = first is not None and gradients[i // 2] is first.compared.step
-            film.add_artist(_frame(grid, i, top, inches, is_first=is_first))
+            ax.add_patch(_frame(boxes[i], boxes[i + 1], is_first=is_first))
         if i % 2 or arrays[i // 2] is not None:
-            paint(ax, panel, grid.headers[i], signs=i % 2 == 1)
+            paint(ax, panel, header, signs=i % 2 == 1)
         else:
-            _paint_missing(ax, panel, grid.headers[i])
-        if first is not None and i % 2 and panel.step is first.compared.step:
-            _light_up(ax, panel, grid.headers[i], first.cell, recorded, sequence)
+            _paint_missing(ax, panel, header)
+        if first is not None and is_first and i % 2:
+            _light_up(ax, panel, header, first.cell, recorded, sequence)
     return film
 
 
@@ -200,7 +188,7 @@ def _pairs(
     return panels
 
 
-def _notes(panels: list[Panel], first: Difference | None) -> str:
+def _reading(panels: list[Panel], first: Difference | None) -> str:
     """Say how to read the film."""
     text = (
         "Left the array, right its gradient; from pair to pair as backward goes. One cell is one "
@@ -218,14 +206,12 @@ def _notes(panels: list[Panel], first: Difference | None) -> str:
     return text
 
 
-def _frame(grid: Grid, i: int, top: float, inches: Transform, *, is_first: bool) -> FancyBboxPatch:
-    """Return the frame around the pair that begins with panel i; a strong one where to start."""
-    left, y, _, height = grid.place(i)
-    right, _, width, _ = grid.place(i + 1)
+def _frame(array: Box, gradient: Box, *, is_first: bool) -> FancyBboxPatch:
+    """Return the frame around a pair, from the array's corner; a strong one where to start."""
     return FancyBboxPatch(
-        (MARGIN + left - FRAME / 2, top + y - TITLE), right + width - left + FRAME,
-        height + TITLE + FRAME / 2, boxstyle=f"round,pad={FRAME / 2},rounding_size={FRAME}",
-        transform=inches, facecolor="#F7F7F7", edgecolor=INK if is_first else "#D9D9D9",
+        (-FRAME / 2, -array.top), array.width + GUTTER + gradient.width + FRAME,
+        array.full_height + FRAME / 2, boxstyle=f"round,pad={FRAME / 2},rounding_size={FRAME}",
+        facecolor="#F7F7F7", edgecolor=INK if is_first else "#D9D9D9", clip_on=False,
         linewidth=2 if is_first else 0.8, zorder=-1, label="start here" if is_first else "pair",
     )  # fmt: skip
 
@@ -280,7 +266,7 @@ def _light_up(
     )  # fmt: skip
 
 
-def _alt_text(title: str, verdict: str, panels: list[Panel]) -> str:
+def _alt_text(title: str, verdict: str, note: str, panels: list[Panel]) -> str:
     """Return the film in words."""
     words = {"": "", "=": ", agrees", "≠": ", differs"}
     told = [
@@ -288,8 +274,8 @@ def _alt_text(title: str, verdict: str, panels: list[Panel]) -> str:
         + ("" if array.facts[1:2] != ["param, not recorded"] else " (of a param)")
         for array, gradient in zip(panels[::2], panels[1::2], strict=True)
     ]
-    sentence = f"{verdict}. " if verdict else ""
-    return f"{title}. {sentence}Each beside its array, in backward's order: {'; '.join(told)}."
+    heading = ". ".join(filter(None, (title, verdict, note.rstrip("."))))
+    return f"{heading}. Each beside its array, in backward's order: {'; '.join(told)}."
 
 
 def _block_size(panel: Panel) -> tuple[float, float]:

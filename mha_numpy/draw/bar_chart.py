@@ -4,33 +4,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
-
 from mha_numpy.checks import check_number
-from mha_numpy.draw.colors import GREY, INK, MUTED, PALETTE
-from mha_numpy.draw.labels import (
-    MARGIN,
-    NOTE_SIZE,
-    check_text,
-    content_at,
-    printable,
-    short_number,
-    start_picture,
-    widest,
-    wrap_heading,
-)
+from mha_numpy.draw.colors import GREY, INK, PALETTE
+from mha_numpy.draw.labels import check_text, printable, short_number, widest
+from mha_numpy.draw.page import Box, patch, start_page
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError, describe
 
 PALE = "#EFEFEF"
 LARGEST = 1e300  # a number that can be drawn
 LONGEST_NAME = 60  # characters
-SMALL, SIZE = 8, 9  # of text, in points
-
-# lengths in inches
-WIDTH = 7.6
-BAR, PALE_BAR, BAR_PITCH, TEXT_GAP = 0.2, 0.3, 0.4, 0.07
+SIZE = 9  # of text, in points
+WIDTH, PITCH = 7.0, 0.4  # of the chart; from one bar to the next; in inches
 
 
 def bar_chart(
@@ -80,49 +65,32 @@ def bar_chart(
             raise ConfigError(f"against: expected names of bars; got {describe(name)}")
     title, unit = check_text("title", title), check_text("unit", unit)
     against_label = check_text("against_label", against_label)
-    names = {name: printable(name, LONGEST_NAME) for name in values}
+    names = [printable(name, LONGEST_NAME) for name in values]
     texts = {name: short_number(value) for name, value in values.items()}
-    ratios = {name: _compared(values[name], other) for name, other in others.items()}
-    after = {  # in inches
-        name: TEXT_GAP + widest([text], SIZE, weight="bold")
-        + (2 * TEXT_GAP + widest([ratios[name]], SMALL) if name in ratios else 0)
-        for name, text in texts.items()
-    }  # fmt: skip
-    left = MARGIN + widest(list(names.values()), SIZE) + 0.12
-    width = max(WIDTH, left + max(after.values()) + 2.0 + MARGIN)
-    room = width - MARGIN - left
-    largest = max([*values.values(), *others.values()]) or 1.0
-    reach = {name: max(values[name], others.get(name, 0.0)) / largest for name in values}
-    scale = min([room] + [(room - after[name]) / share for name, share in reach.items() if share])
-
-    heading = wrap_heading(title, width - 2 * MARGIN)
-    notes = [f"in {unit}"] if unit else []
-    top = content_at(heading, notes)
-    bars_at = top + 0.3 * bool(others and against_label)
-    height = bars_at + BAR_PITCH * len(values) + MARGIN - 0.05
-    picture, _ = start_picture(width, height, heading, notes)
-    picture.set_label(_bars_in_words(title, unit, texts, ratios, against_label))
-    ax = picture.add_axes((0, 0, 1, 1), label="bars")
-    ax.set(xlim=(0, width), ylim=(height, 0))
-    ax.axis("off")
-    ax.plot([left, left], [bars_at, bars_at + BAR_PITCH * len(values)], color=GREY, linewidth=0.8)
-    for i, name in enumerate(values):
-        y = bars_at + BAR_PITCH * (i + 0.5)
-        _write(ax, left - 0.1, y, names[name], fontsize=SIZE, ha="right")
-        end, other = (scale * (n.get(name, 0.0) / largest) for n in (values, others))
-        if name in others:
-            _bar(ax, (left, y), other, PALE_BAR, f"against {name}", facecolor=PALE, edgecolor=GREY)
-        _bar(ax, (left, y), end, BAR, name, facecolor=PALETTE[0], edgecolor="none")
-        value_width = 2 * TEXT_GAP + widest([texts[name]], SIZE, weight="bold")
-        value_at = end if other < end or end + value_width < other else other
-        _write(ax, left + value_at + TEXT_GAP, y, texts[name], fontsize=SIZE, fontweight="bold")
-        if name in others:
-            ratio_at = max(other, value_at + value_width - TEXT_GAP) + TEXT_GAP
-            _write(ax, left + ratio_at, y, ratios[name], fontsize=SMALL, color=MUTED)
+    for name, other in others.items():
+        texts[name] += f" ({_compared(values[name], other)})"
+    left, number = widest(names, SIZE) + 0.12, widest(list(texts.values()), SIZE) + 0.1
+    length = max(WIDTH - left - number, 2.0)  # of the longest bar
+    notes, legend = [f"in {unit}"] if unit else [], {}
     if others and against_label:
-        y = top + 0.08
-        _bar(ax, (left, y), 0.3, 0.16, "legend", facecolor=PALE, edgecolor=GREY)
-        _write(ax, left + 0.4, y, against_label, fontsize=NOTE_SIZE)
+        legend[against_label] = patch(facecolor=PALE, linewidth=0.8)
+    box = Box(length, PITCH * len(values), left=left, right=number)
+    picture, (ax,) = start_page([[box]], title, notes, legend=legend)
+    picture.set_label(_bars_in_words(title, unit, texts, against_label if others else ""))
+    ax.set_label("bars")
+    largest = max([*values.values(), *others.values()]) or 1.0
+    rows = range(len(values))
+    pale: dict[str, Any] = {"color": PALE, "edgecolor": GREY, "linewidth": 0.8, "clip_on": False}
+    shares, behind = ([n.get(name, 0.0) / largest for name in values] for n in (values, others))
+    ax.barh(rows, behind, 0.75, **pale, label="against")
+    ax.barh(rows, shares, 0.5, color=PALETTE[0], label="bars")
+    ends = ax.barh(rows, list(map(max, shares, behind)), alpha=0)
+    ax.bar_label(ends, list(texts.values()), padding=5, fontsize=SIZE, color=INK)
+    ax.set(xlim=(0, 1), ylim=(len(values) - 0.5, -0.5), xticks=[])
+    ax.set_yticks(rows, names, fontsize=SIZE, color=INK, parse_math=False)
+    ax.tick_params(length=0, pad=7)
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
+    ax.spines["left"].set(color=GREY, linewidth=0.8)
     return picture
 
 
@@ -153,28 +121,8 @@ def _compared(value: float, other: float) -> str:
     return f"{text}: {ratio}x {'less' if value < other else 'more'}"
 
 
-def _bars_in_words(
-    title: str, unit: str, texts: dict[str, str], ratios: dict[str, str], against_label: str
-) -> str:
+def _bars_in_words(title: str, unit: str, texts: dict[str, str], against_label: str) -> str:
     """Return the bars in words."""
-    told = [
-        f"{name}: {text}" + (f" ({ratios[name]})" if name in ratios else "")
-        for name, text in texts.items()
-    ]
     measure = f", in {unit}" if unit else ""
-    versus = f", vs {against_label}" if ratios and against_label else ""
-    return f"{title}{measure}{versus}. {'; '.join(told)}."
-
-
-def _bar(
-    ax: Axes, at: tuple[float, float], length: float, thickness: float, label: str, **style: Any
-) -> None:
-    """Draw a bar from the middle of its left edge."""
-    corner = at[0], at[1] - thickness / 2
-    ax.add_patch(Rectangle(corner, length, thickness, linewidth=0.8, label=label, **style))
-
-
-def _write(ax: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    """Write a line of text on the height y."""
-    default: dict[str, Any] = {"va": "center_baseline", "color": INK, "parse_math": False}
-    ax.text(x, y, text, **default | style)
+    versus = f", vs {against_label}" if against_label else ""
+    return f"{title}{measure}{versus}. {'; '.join(f'{n}: {text}' for n, text in texts.items())}."

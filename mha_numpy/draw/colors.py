@@ -1,6 +1,7 @@
 """One look for one thing: every head's colour, and the hatching of hidden cells."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,7 @@ def group_color(kv_head: int, group_size: int) -> str:
     return head_color(first)
 
 
+@cache
 def fade(color: str) -> LinearSegmentedColormap:
     """Return the colormap that leads from white (0) to a colour (1).
 

@@ -1,11 +1,10 @@
 """The shape film: every recorded step as small squares, coloured by the head they belong to."""
 
-from matplotlib.transforms import Affine2D
-
 from mha_numpy.checks import check_flag
-from mha_numpy.draw.heading import compose
+from mha_numpy.draw.labels import check_text
+from mha_numpy.draw.page import start_page
 from mha_numpy.draw.paint import legend_entries, paint
-from mha_numpy.draw.panels import MARGIN, Panel, arrange, pixels, prepare
+from mha_numpy.draw.panels import Panel, arrange, prepare
 from mha_numpy.draw.recorded import (
     check_number_of_steps,
     check_sequence,
@@ -17,7 +16,12 @@ from mha_numpy.tracing import Step, Trace
 
 
 def shape_film(
-    trace: Trace, *, backward: bool = False, sequence: int = 0, columns: int | None = None
+    trace: Trace,
+    *,
+    backward: bool = False,
+    sequence: int = 0,
+    columns: int | None = None,
+    note: str = "",
 ) -> Picture:
     """Draw every step of a pass in order, left to right and top to bottom, one panel each.
 
@@ -36,6 +40,8 @@ def shape_film(
     columns : int, optional
         Panels in a row; default as many as fit a notebook's width, of 6, 3, 2 and 1: much comes in
         threes.
+    note : str
+        A sentence under the heading, such as "Random params: nothing here is trained.".
 
     Returns
     -------
@@ -73,22 +79,18 @@ def shape_film(
     steps = _chosen(trace, backward=check_flag("backward", backward))
     batch = check_sequence(steps, sequence)
     panels = prepare(steps, trace.steps, sequence)
-    grid = arrange(panels, columns)
+    rows, headers = arrange(panels, columns)
 
-    title = f"Shape film of the {'backward' if backward else 'forward'} pass: {len(panels)} steps"
+    title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
+    title += f"{len(panels)} step{'s' * (len(panels) > 1)}"
     if batch is not None and batch > 1:
         title += f", sequence {sequence} of a batch of {batch}"
-    heading = compose(title, "", _notes(panels), legend_entries(panels), grid.width)
-    top = pixels(MARGIN + heading.height)
-    width, height = pixels(heading.width + 2 * MARGIN), top + grid.height + MARGIN
-
-    film = Picture(figsize=(width, height), facecolor="white")
-    film.set_label(_alt_text(title, panels))
-    inches = Affine2D().scale(1, -1).translate(0, height) + film.dpi_scale_trans  # from upper left
-    heading.paint(film, inches)
-    for i, panel in enumerate(panels):
-        ax = grid.add_axes(film, i, top, label=f"step {panel.step.number}")
-        paint(ax, panel, grid.headers[i])
+    notes = [check_text("note", note), _reading(panels)]
+    film, axes = start_page(rows, title, notes, legend=legend_entries(panels))
+    film.set_label(_alt_text(title, notes[0], panels))
+    for ax, panel, header in zip(axes, panels, headers, strict=True):
+        ax.set_label(f"step {panel.step.number}")
+        paint(ax, panel, header)
     return film
 
 
@@ -105,7 +107,7 @@ def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
     return steps
 
 
-def _notes(panels: list[Panel]) -> str:
+def _reading(panels: list[Panel]) -> str:
     """Say how to read the film."""
     text = "One cell is one number: white is 0, full colour the panel's largest |value|."
     if any(panel.blocks.labels for panel in panels):
@@ -118,7 +120,8 @@ def _notes(panels: list[Panel]) -> str:
     return text
 
 
-def _alt_text(title: str, panels: list[Panel]) -> str:
+def _alt_text(title: str, note: str, panels: list[Panel]) -> str:
     """Return the film in words."""
+    heading = ". ".join(filter(None, (title, note.rstrip("."))))
     told = "; ".join(f"{panel.title} {' '.join(panel.facts)}" for panel in panels)
-    return f"{title}. One panel for each, its cells coloured by head: {told}."
+    return f"{heading}. One panel for each, its cells coloured by head: {told}."

@@ -5,46 +5,30 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
 from mha_numpy.checks import check_integer
 from mha_numpy.core.masks import check_mask
-from mha_numpy.draw.colors import (
-    BROKEN,
-    GREY,
-    HIDDEN,
-    INK,
-    MUTED,
-    fade,
-    hatch_cells,
-    head_color,
-    text_on,
+from mha_numpy.draw.cells import (
+    MAX_NUMBERS,
+    SCALE,
+    fit_labels,
+    label_cells,
+    paint_cells,
+    paint_scale,
 )
-from mha_numpy.draw.labels import (
-    LABEL_PITCH,
-    MARGIN,
-    check_labels,
-    content_at,
-    decimal,
-    start_picture,
-    widest,
-    wrap_heading,
-)
+from mha_numpy.draw.colors import HIDDEN, INK, MUTED, fade, head_color
+from mha_numpy.draw.labels import check_labels, check_text, decimal, widest
+from mha_numpy.draw.page import Box, flow, patch, start_page
 from mha_numpy.draw.save import Picture
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 
-MAX_NUMBERS = 12  # rows or columns with a number in each cell
+TITLE_SIZE = 9  # in points
 
 # lengths in inches
-SMALLEST_SQUARE = 0.08  # smaller cells are drawn without gaps
-GUTTER = 0.36
-MAX_WIDTH = 9.2  # of all heatmaps side by side
 CELL, HEATMAP = 0.3, 3.3  # at most
 MANY, HEATMAP_OF_MANY = 8, 2.15  # so many heads stand four in a line
 TITLE, AXIS_NAME, TICK = 0.26, 0.23, 0.1
-TITLE_SIZE = 9  # in points
-SCALE_WIDTH, SCALE = 2.4, 0.42
 
 
 def weights_by_head(
@@ -55,6 +39,7 @@ def weights_by_head(
     visible: Array | None = None,
     sequence: int = 0,
     head_names: Sequence[str] | None = None,
+    note: str = "",
 ) -> Picture:
     """Draw who attends to whom: one heatmap for each head, queries down and keys across.
 
@@ -72,6 +57,8 @@ def weights_by_head(
         Which sequence of the batch.
     head_names : H strings, optional
         What stands above each heatmap; default "head 0", "head 1", ...
+    note : str
+        A sentence under the heading, such as "Random params: nothing here is trained.".
 
     Returns
     -------
@@ -97,7 +84,7 @@ def weights_by_head(
     Examples
     --------
     >>> picture = weights_by_head(np.full((2, 3, 3), 1 / 3), ["the", "tired", "animal"])
-    >>> [ax.get_title() for ax in picture.axes[:2]]
+    >>> [ax.get_title(loc="left") for ax in picture.axes[:2]]
     ['head 0', 'head 1']
     >>> [label.get_text() for label in picture.axes[0].get_xticklabels()]
     ['the', 'tired', 'animal']
@@ -110,62 +97,40 @@ def weights_by_head(
         raise ConfigError(f"head_names: expected H={H} of them; got {len(names)}")
     is_small = H >= MANY and max(T_q, T_k) > MAX_NUMBERS
     cell = min(CELL, (HEATMAP_OF_MANY if is_small else HEATMAP) / max(T_q, T_k))
-    every = math.ceil(LABEL_PITCH / cell)
-    size = min(8.0, 72 * cell * every / 1.25)  # of the labels, in points
-    left = AXIS_NAME + TICK + widest(rows[::every], size)
-    below = AXIS_NAME + TICK + widest(keys[::every], size)
-    panel_width = left + max(T_k * cell, widest(names, TITLE_SIZE, weight="bold"))
-    panel_height = TITLE + T_q * cell + below
+    row_labels, column_labels = fit_labels(rows, cell), fit_labels(keys, cell)
+    box = Box(
+        T_k * cell, T_q * cell, top=TITLE,
+        left=AXIS_NAME + TICK + widest(row_labels.texts, row_labels.size),
+        right=max(0.0, widest(names, TITLE_SIZE, weight="bold") - T_k * cell),
+        below=AXIS_NAME + TICK + widest(column_labels.texts, column_labels.size),
+    )  # fmt: skip
+    across = math.ceil(H / len(flow([box] * H)))  # rows of about one length
+    boxes = [[box] * min(across, H - first) for first in range(0, H, across)]
+    scale = SCALE._replace(height=0.06 * min(H, 8), top=0.2)
 
-    in_line = max(1, int((MAX_WIDTH + GUTTER) / (panel_width + GUTTER)))
-    lines = math.ceil(H / in_line)
-    across = math.ceil(H / lines)
-    heading = f"Attention weights of {H} head" + "s" * (H > 1)
+    title = f"Attention weights of {H} head" + "s" * (H > 1)
     if batch > 1:
-        heading += f", sequence {sequence} of a batch of {batch}"
-    notes = ["Each row is a query; its weights sum to 1 over the keys that it may attend to."]
+        title += f", sequence {sequence} of a batch of {batch}"
+    notes = [check_text("note", note)]
+    notes.append("Each row is a query; its weights sum to 1 over the keys that it may attend to.")
+    every = max(row_labels.every, column_labels.every)
     if every > 1:
         notes.append(f"Labels: one token of every {every}.")
-    strips = 0.06 * min(H, 8)
-    content = max(across * panel_width + (across - 1) * GUTTER, 4.6)
-    lines_of_heading = wrap_heading(heading, content)
-    top = content_at(lines_of_heading, notes)
-    width = content + 2 * MARGIN
-    height = top + lines * (panel_height + GUTTER) + strips + SCALE + MARGIN - 0.1
-
-    picture, inches = start_picture(width, height, lines_of_heading, notes)
-    picture.set_label(_alt_text(heading, weights, keys, names))
-    for head in range(H):
-        line, column = divmod(head, across)
-        x = MARGIN + column * (panel_width + GUTTER) + left
-        y = top + line * (panel_height + GUTTER) + TITLE
-        ax = picture.add_axes(
-            (x / width, 1 - (y + T_q * cell) / height, T_k * cell / width, T_q * cell / height),
-            label=f"head {head}",
-        )
-        _paint(ax, weights[head], None if seen is None else seen[head], head, names[head], cell)
-        style = {"fontsize": size, "color": INK, "parse_math": False}
-        ax.set_xticks(np.arange(0, T_k, every) + 0.5, keys[::every], rotation=90, **style)
-        ax.set_yticks(np.arange(0, T_q, every) + 0.5, rows[::every], **style)
-
-    y = top + lines * (panel_height + GUTTER) - 0.1
-    scale = picture.add_axes(
-        (MARGIN / width, 1 - (y + 0.16 + strips) / height, SCALE_WIDTH / width, strips / height),
-        label="scale",
-    )
-    _paint_scale(scale, min(H, 8))
-    if seen is not None and not seen.all():
-        corner = (MARGIN + SCALE_WIDTH + 0.3, y + 0.08 + strips / 2)
-        picture.add_artist(
-            Rectangle(
-                corner, 0.16, 0.16, transform=inches, facecolor="none", edgecolor=GREY,
-                hatch=HIDDEN, linewidth=0,
-            )
+    legend = {"hidden: may not attend": patch(facecolor="none", hatch=HIDDEN)}
+    is_masked = seen is not None and not seen.all()
+    picture, axes = start_page([*boxes, [scale]], title, notes, legend=legend if is_masked else {})
+    picture.set_label(_alt_text(title, notes[0], weights, keys, names))
+    for head, ax in enumerate(axes[:H]):
+        ax.set_title(
+            names[head], loc="left", fontsize=TITLE_SIZE, fontweight="bold", color=INK, pad=5,
+            parse_math=False,
         )  # fmt: skip
-        picture.text(
-            corner[0] + 0.22, corner[1] + 0.08, "hidden: may not attend", transform=inches,
-            va="center", fontsize=8, color=INK,
-        )  # fmt: skip
+        _paint(ax, weights[head], None if seen is None else seen[head], head, cell)
+        label_cells(ax, row_labels, column_labels, is_turned=True)
+    shades = np.linspace(0, 1, 256)
+    strips = np.stack([fade(head_color(head))(shades) for head in range(min(H, 8))])
+    paint_scale(axes[H], strips, ["0", ".25", ".5", ".75", "1"])
+    axes[H].set_title("weight", fontsize=8, color=MUTED, loc="left", pad=3)
     return picture
 
 
@@ -219,44 +184,35 @@ def _check_labels(
     return rows, keys
 
 
-def _alt_text(heading: str, weights: Array, keys: list[str], names: list[str]) -> str:
+def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: list[str]) -> str:
     """Return the picture in words."""
     told = []
     for name, share in zip(names, np.nan_to_num(weights).mean(axis=1), strict=True):
         told.append(f"{name} gives most weight to {keys[share.argmax()]} ({share.max():.2f})")
+    heading = ". ".join(filter(None, (title, note.rstrip("."))))
     return f"{heading}. One heatmap for each; on average over the queries, {'; '.join(told)}."
 
 
-def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, name: str, cell: float) -> None:
+def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float) -> None:
     """Draw one head's heatmap."""
     T_q, T_k = weights.shape
-    colormap = fade(head_color(head))
-    has_lines = cell >= SMALLEST_SQUARE
-    cells = ax.pcolormesh(
-        np.ma.masked_invalid(weights), cmap=colormap, vmin=0, vmax=1,
-        edgecolors="#E2E2E2" if has_lines else "none", linewidth=min(0.5, 3 * cell),
-    )  # fmt: skip
-    cells.set_rasterized(weights.size > 1000)  # an SVG stays small
+    broken = np.isnan(weights)
     blind = np.asarray((weights == 0).all(axis=1) if seen is None else ~seen.any(axis=1))
     hidden = np.broadcast_to(blind[:, None], weights.shape) if seen is None else np.invert(seen)
-    hatch_cells(ax, hidden, HIDDEN)
-    hatch_cells(ax, np.isnan(weights), BROKEN)
+    numbers = []
     if max(T_q, T_k) <= MAX_NUMBERS:
-        for (row, column), weight in np.ndenumerate(weights):
-            if np.isnan(weight) or (hidden[row, column] and weight == 0):
-                continue
-            ax.text(
-                column + 0.5, row + 0.5, decimal(weight), ha="center", va="center_baseline",
-                fontsize=6 * cell / CELL, color=text_on(colormap(weight)),
-            )  # fmt: skip
+        empty = broken | (hidden & (weights == 0))
+        numbers = [
+            "" if nothing else decimal(weight)
+            for weight, nothing in zip(weights.flat, empty.flat, strict=True)
+        ]
+    colors = fade(head_color(head))(np.nan_to_num(weights))
+    paint_cells(ax, colors, numbers, hidden, broken, cell)
     _mark_blind(ax, blind, T_k, cell)
+    ax.set_label(f"head {head}")
     ax.set(xlim=(0, T_k), ylim=(T_q, 0))
-    ax.set_title(
-        name, fontsize=TITLE_SIZE, fontweight="bold", color=INK, pad=5, parse_math=False,
-    )  # fmt: skip
     ax.set_xlabel("keys", fontsize=8, color=MUTED, labelpad=2)
     ax.set_ylabel("queries", fontsize=8, color=MUTED, labelpad=4)
-    ax.tick_params(length=2, color=GREY, pad=2)
     ax.spines[:].set(edgecolor=head_color(head), linewidth=1.2)
 
 
@@ -270,17 +226,3 @@ def _mark_blind(ax: Axes, blind: Array, T_k: int, cell: float) -> None:
             fontsize=min(6.5, 72 * cell * (past - first) / 1.3),
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
         )  # fmt: skip
-
-
-def _paint_scale(ax: Axes, heads: int) -> None:
-    """Draw what 0 to 1 looks like, in a strip for each head."""
-    shades = np.linspace(0, 1, 256)
-    ax.imshow(
-        np.stack([fade(head_color(head))(shades)[:, :3] for head in range(heads)]),
-        aspect="auto", extent=(0, 1, heads, 0), interpolation="nearest",
-    )  # fmt: skip
-    ax.set_yticks([])
-    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"], fontsize=7, color=INK)
-    ax.set_title("weight", fontsize=8, color=MUTED, loc="left", pad=3)
-    ax.tick_params(length=2, color=GREY, pad=2)
-    ax.spines[:].set(edgecolor=GREY, linewidth=0.6)

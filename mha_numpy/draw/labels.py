@@ -1,26 +1,16 @@
-"""What stands in words on a picture: names, numbers, headings; checked, cut short, measured."""
+"""What stands in words on a picture: names and numbers; checked, cut short, measured."""
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
-from matplotlib.transforms import Affine2D, Transform
 
-from mha_numpy.draw.colors import INK, MUTED
-from mha_numpy.draw.save import Picture
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, describe
 
 LONGEST = 24  # characters of a label
 MINUS = "\N{MINUS SIGN}"
-
-# lengths in inches
-MARGIN = 0.3
-HEADING_LINE, NOTE_LINE, NOTES_GAP = 0.22, 0.16, 0.14
-LABEL_PITCH = 0.1  # from one label to the next, at least
-HEADING_SIZE, NOTE_SIZE = 13, 8  # in points
 
 
 def printable(label: object, longest: int = LONGEST) -> str:
@@ -96,36 +86,3 @@ def check_labels(name: str, labels: Sequence[object]) -> list[str]:
     if not isinstance(labels, Iterable):
         raise ConfigError(f"{name}: expected a list of strings; got {describe(labels)}")
     return [printable(label) for label in labels]
-
-
-def wrap_heading(heading: str, width: float) -> list[str]:
-    """Break a heading into lines of a width; none if it is empty."""
-    average = widest([heading], HEADING_SIZE, weight="bold") / max(1, len(heading))
-    return textwrap.wrap(heading, max(8, int(0.97 * width / (average or 1))))
-
-
-def notes_at(heading: Sequence[str]) -> float:
-    """Return where the notes under a heading begin, from the upper edge."""
-    return MARGIN + HEADING_LINE * len(heading) + NOTES_GAP * bool(heading)
-
-
-def content_at(heading: Sequence[str], notes: Sequence[str]) -> float:
-    """Return where the picture under heading and notes begins, from the upper edge."""
-    return notes_at(heading) + NOTE_LINE * len(notes) + NOTES_GAP * bool(notes)
-
-
-def start_picture(
-    width: float, height: float, heading: Sequence[str], notes: Sequence[str]
-) -> tuple[Picture, Transform]:
-    """Return a picture with heading and notes, and the transform of inches from its upper left."""
-    picture = Picture(figsize=(width, height), facecolor="white")
-    inches = Affine2D().scale(1, -1).translate(0, height) + picture.dpi_scale_trans
-    picture.text(
-        MARGIN, MARGIN, "\n".join(heading), transform=inches, va="top", fontsize=HEADING_SIZE,
-        fontweight="bold", color=INK, parse_math=False,
-    )  # fmt: skip
-    picture.text(
-        MARGIN, notes_at(heading), "\n".join(notes), transform=inches, va="top",
-        fontsize=NOTE_SIZE, color=MUTED, linespacing=1.4, parse_math=False,
-    )  # fmt: skip
-    return picture, inches

@@ -1,30 +1,27 @@
 """Lines over a number, each named at its end."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
-from matplotlib.transforms import Transform
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 from mha_numpy.checks import check_flag
 from mha_numpy.draw.colors import GREY, INK, MUTED, PALETTE, head_color
 from mha_numpy.draw.labels import (
-    MARGIN,
     as_numbers,
     check_text,
-    content_at,
     named_arrays,
     printable,
     short_number,
-    start_picture,
     widest,
-    wrap_heading,
 )
+from mha_numpy.draw.page import NOTE_SIZE, Box, start_page
 from mha_numpy.draw.save import Picture
-from mha_numpy.draw.ticks import PITCH, TEXT_SIZE, Ticks, choose_ticks
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
 
@@ -38,12 +35,13 @@ LARGEST = 1e300  # a number that can be drawn
 LONGEST_NAME = 60  # characters
 MAX_MARKERS = 20  # on a line
 SIZE = 9  # of names, in points
+STEPS = [1, 2, 2.5, 5, 10]  # between ticks
 
 # lengths in inches
-WIDTH, PLOT = 7.6, 3.1  # of a chart; height of the plot
+WIDTH, PLOT = 7.0, 3.1  # of a chart; height of the plot
+ABOVE, BELOW = 0.24, 0.42  # the plot: name of the axis; ticks and name
 NAMES = 2.1  # the longest name that stands at its line's end, or else all stand in a legend
-BESIDE = 0.42  # from the plot to a name, with its marker
-UNIT, TICK_ROOM, AXIS_NAME = 0.24, 0.2, 0.22
+BESIDE, PITCH = 0.3, 0.18  # from the plot to a name; from one name to the next
 
 
 def line_chart(
@@ -95,52 +93,33 @@ def line_chart(
     >>> picture = line_chart(d_k, lines, title="Entropy", x_label="d_k", y_label="nats", log_x=True)
     >>> [line.get_label() for line in picture.axes[0].lines]
     ['scaled', 'plain']
-    >>> [label.get_text() for label in picture.axes[0].get_xticklabels()]
-    ['1', '2', '4', '8', '16']
     """
     log_x, log_y = check_flag("log_x", log_x), check_flag("log_y", log_y)
     x_label, y_label = check_text("x_label", x_label), check_text("y_label", y_label)
     title = check_text("title", title)
     across, values = _check_lines(x, lines, is_log_x=log_x, is_log_y=log_y)
     names = [printable(name, LONGEST_NAME) for name in values]
-    heading = wrap_heading(title, WIDTH - 2 * MARGIN)
     empty = [np.isnan(line).all() for line in values.values()]
     notes = [f"No values: {name}." for name, is_empty in zip(names, empty, strict=True) if is_empty]
-    is_direct = widest(names, SIZE) <= NAMES
-    right = BESIDE + widest(names, SIZE) if is_direct else 0.1
-
-    numbers = np.concatenate([line[~np.isnan(line)] for line in values.values()])
-    y_axis = choose_ticks(numbers, PLOT, is_log=log_y, is_upward=True)
-    left = MARGIN + widest(y_axis.texts, TEXT_SIZE) + 0.1
-    plot = WIDTH - left - right - MARGIN
-    x_axis = choose_ticks(across, plot, is_log=log_x, is_upward=False)
-    top = content_at(heading, notes)
-    legend = [] if is_direct else names
-    columns = max(1, int(plot / (0.55 + widest(names, SIZE))))
-    plot_at = top + 0.2 * math.ceil(len(legend) / columns) + 0.1 * bool(legend) + UNIT
-    height = plot_at + PLOT + TICK_ROOM + AXIS_NAME + MARGIN - 0.1
-
-    picture, inches = start_picture(WIDTH, height, heading, notes)
+    longest = widest(names, SIZE)
+    is_direct = longest <= NAMES
+    right = BESIDE + longest if is_direct else 0.1
+    entries = [] if is_direct else names
+    legend = {name: Line2D([], [], **_look(i)) for i, name in enumerate(entries)}
+    box = Box(WIDTH - right, PLOT, top=ABOVE, right=right, below=BELOW)
+    picture, (ax,) = start_page([[box]], title, notes, legend=legend)
     picture.set_label(_lines_in_words(title, x_label, y_label, across, values))
-    ax = picture.add_axes(
-        (left / WIDTH, 1 - (plot_at + PLOT) / height, plot / WIDTH, PLOT / height), label="plot"
-    )
-    _style(ax, x_axis, y_axis, is_log_x=log_x, is_log_y=log_y)
-    small: dict[str, Any] = {"transform": inches, "fontsize": TEXT_SIZE, "color": MUTED}
-    picture.text(MARGIN, plot_at - 0.1, y_label, **small, parse_math=False)
-    picture.text(
-        left + plot, plot_at + PLOT + TICK_ROOM + 0.06, x_label, ha="right",
-        va="top", **small, parse_math=False,
-    )  # fmt: skip
+    ax.clear()  # it has units of its own
     for i, (name, line) in enumerate(zip(names, values.values(), strict=True)):
-        (drawn,) = ax.plot(across, line, **_look(i), label=name, clip_on=False)
-        drawn.set_markevery(_marked(line).tolist())
+        ax.plot(across, line, **_look(i), label=name, clip_on=False, markevery=_marked(line))
+    numbers = np.concatenate([line[~np.isnan(line)] for line in values.values()])
+    _set_scale(ax.xaxis, ax.set_xscale, across, is_log=log_x)
+    _set_scale(ax.yaxis, ax.set_yscale, numbers, is_log=log_y)
+    if numbers.size and not log_y and 0 <= numbers.min() <= numbers.max() / 2:
+        ax.set_ylim(bottom=0)
+    _style(ax, x_label, y_label)
     if is_direct:
-        _name_ends(picture, inches, left + plot)
-    for i, name in enumerate(legend):
-        row, column = divmod(i, columns)
-        at = left + column * plot / columns, top + 0.2 * row + 0.1
-        _entry(picture, inches, i, name, [(at[0], at[1]), (at[0] + 0.4, at[1])], at[0] + 0.2)
+        _name_ends(ax)
     return picture
 
 
@@ -178,21 +157,41 @@ def _check_lines(
     return across, values
 
 
-def _style(ax: Axes, x_axis: Ticks, y_axis: Ticks, *, is_log_x: bool, is_log_y: bool) -> None:
-    """Set scales and limits; draw ticks, a light grid, and no frame."""
-    ax.set_xscale("log" if is_log_x else "linear")
-    ax.set_yscale("log" if is_log_y else "linear")
-    ax.set(xlim=(x_axis.low, x_axis.high), ylim=(y_axis.low, y_axis.high))
-    text: dict[str, Any] = {"fontsize": TEXT_SIZE, "color": INK, "parse_math": False}
-    ax.set_xticks(x_axis.ticks, x_axis.texts, **text)
-    ax.set_yticks(y_axis.ticks, y_axis.texts, **text)
-    ax.set_xticks([], minor=True)
-    ax.set_yticks([], minor=True)
-    ax.tick_params(length=0, pad=5)
+def _set_scale(axis: Axis, set_scale: Callable[..., None], numbers: Array, *, is_log: bool) -> None:
+    """Choose linear or logarithmic, and where the ticks are."""
+    if not is_log:
+        is_whole = bool((numbers == np.round(numbers)).all())
+        axis.set_major_locator(MaxNLocator("auto", steps=STEPS, integer=is_whole))
+        return
+    base = 2 if (np.frexp(numbers)[0] == 0.5).all() else 10
+    decades = math.log10(numbers.max() / numbers.min()) if numbers.size else 1
+    set_scale("log", base=base)
+    axis.set_minor_locator(NullLocator())
+    if base == 10 and decades < 1:
+        axis.set_major_locator(MaxNLocator("auto", steps=STEPS))
+        axis.set_major_formatter(ScalarFormatter())
+    else:
+        multiples = (1, 2, 5) if base == 10 and decades < 3 else (1,)
+        axis.set_major_locator(LogLocator(base, multiples))
+        axis.set_major_formatter(lambda value, _: short_number(value))
+
+
+def _style(ax: Axes, x_label: str, y_label: str) -> None:
+    """Name the axes; draw a light grid and no frame, and make room for the numbers on the left."""
+    text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": MUTED, "parse_math": False}
+    ax.set_xlabel(x_label, labelpad=3, **text)
+    ax.set_title(y_label, loc="left", pad=6, **text)
+    ax.tick_params(length=0, pad=5, labelsize=NOTE_SIZE, labelcolor=INK)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.get_offset_text().set(fontsize=NOTE_SIZE, color=INK)
     ax.grid(color=GRID, linewidth=0.7)
     ax.set_axisbelow(True)
     ax.spines[["left", "top", "right"]].set_visible(False)
     ax.spines["bottom"].set(color=GREY, linewidth=0.8)
+    left, bottom, width, height = ax.get_position().bounds
+    used: Any = ax.get_tightbbox()
+    room = (ax.bbox.x0 - used.x0) / ax.figure.bbox.width
+    ax.set_position((left + room, bottom, width - room, height))
 
 
 def _look(i: int) -> dict[str, Any]:
@@ -204,30 +203,36 @@ def _look(i: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _marked(line: Array) -> Array:
+def _marked(line: Array) -> list[int]:
     """Return which points have a marker: every second, third, ... and those that stand alone."""
     padded = np.isnan(np.pad(line, 1, constant_values=np.nan))
     alone = ~padded[1:-1] & padded[:-2] & padded[2:]
     every = np.arange(line.size) % math.ceil(line.size / MAX_MARKERS) == 0
-    return np.flatnonzero(alone | every)
+    return np.flatnonzero(alone | every).tolist()
 
 
-def _name_ends(picture: Picture, inches: Transform, right: float) -> None:
+def _name_ends(ax: Axes) -> None:
     """Write each line's name at the height of its last value, moved apart where they meet."""
-    (ax,) = picture.axes
     ends = {}
-    for i, line in enumerate(ax.lines):
+    for line in ax.lines:
         points = np.asarray(line.get_xydata())
         known = points[~np.isnan(points[:, 1])]
         if known.size:
-            ends[i] = inches.inverted().transform(ax.transData.transform(known[-1]))
-    order = sorted(ends, key=lambda i: (ends[i][1], i))
-    low = picture.get_figheight() * (1 - ax.get_position().y1)
-    places = _apart([ends[i][1] for i in order], PITCH, low, low + PLOT)
-    for i, y in zip(order, places, strict=True):
-        start, end = ends[i]
-        path = [(start, end), (right + 0.06, end), (right + 0.2, y), (right + 0.36, y)]
-        _entry(picture, inches, i, str(ax.lines[i].get_label()), path, right + 0.28)
+            ends[line] = known[-1]
+    heights = {
+        line: (ax.transData - ax.transAxes).transform(end)[1] * PLOT for line, end in ends.items()
+    }
+    order = sorted(ends, key=heights.__getitem__)
+    beside = 1 + (BESIDE - 0.06) * ax.figure.dpi / ax.bbox.width
+    places = _apart([heights[line] for line in order], PITCH, 0.0, PLOT)
+    for line, y in zip(order, places, strict=True):
+        ax.annotate(
+            str(line.get_label()), ends[line], (beside, y / PLOT), textcoords=ax.transAxes,
+            va="center", fontsize=SIZE, color=head_color(ax.lines.index(line) + len(PALETTE)),
+            parse_math=False, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.8,
+                        "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
 
 
 def _apart(wanted: list[float], pitch: float, low: float, high: float) -> list[float]:
@@ -240,27 +245,6 @@ def _apart(wanted: list[float], pitch: float, low: float, high: float) -> list[f
     free = [float(np.mean(group)) for group in groups for _ in group]
     last = max(low, high - pitch * (len(wanted) - 1))
     return [min(max(place, low), last) + i * pitch for i, place in enumerate(free)]
-
-
-def _entry(
-    picture: Picture,
-    inches: Transform,
-    i: int,
-    name: str,
-    path: list[tuple[float, float]],
-    marker_at: float,
-) -> None:
-    """Write a line's name in its colour, darker, behind its dash and its marker."""
-    look = _look(i)
-    marker = {key: look.pop(key) for key in list(look) if key.startswith("marker")}
-    x, y = path[-1]
-    thin = look | {"linewidth": 0.8, "alpha": 0.7}
-    picture.add_artist(Line2D(*zip(*path, strict=True), transform=inches, **thin))
-    picture.add_artist(Line2D([marker_at], [y], transform=inches, color=look["color"], **marker))
-    picture.text(
-        x + 0.06, y, name, transform=inches, va="center_baseline", fontsize=SIZE,
-        color=head_color(i + len(PALETTE)), parse_math=False,
-    )  # fmt: skip
 
 
 def _lines_in_words(

@@ -1,58 +1,28 @@
 """Arrays side by side: numbers by sign and size, masks by who may attend."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.patches import Rectangle
 
 from mha_numpy.checks import check_flag
 from mha_numpy.draw.blocks import is_broken, is_hidden
-from mha_numpy.draw.colors import BROKEN, GREY, HIDDEN
-from mha_numpy.draw.labels import (
-    HEADING_SIZE,
-    MARGIN,
-    NOTE_SIZE,
-    check_labels,
-    check_text,
-    content_at,
-    named_arrays,
-    short_number,
-    start_picture,
-    widest,
-    wrap_heading,
-)
-from mha_numpy.draw.matrix_paint import (
-    MAY_ATTEND,
-    add_matrix_axes,
-    paint_key,
-    paint_matrix,
-    paint_scale,
-)
-from mha_numpy.draw.matrix_panels import NAME, MatrixPanel, prepare_matrix
-from mha_numpy.draw.panels import pixels
+from mha_numpy.draw.cells import NUMBER_SIZE, SCALE, label_cells, paint_cells, paint_scale
+from mha_numpy.draw.colors import BROKEN, GREY, HIDDEN, INK, MUTED, PALETTE, fade
+from mha_numpy.draw.labels import check_labels, check_text, named_arrays, short_number
+from mha_numpy.draw.matrix_panels import NAME_SIZE, MatrixPanel, prepare_matrix
+from mha_numpy.draw.page import flow, patch, start_page
 from mha_numpy.draw.save import Picture
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
 
 MAX_SIDE = 512  # rows or columns
-
-# lengths in inches
-GUTTER, MAX_WIDTH, MIN_WIDTH = 0.36, 9.6, 3.0
-SCALE_WIDTH, SCALE, KEY = 2.0, 0.42, 0.22
-
-
-class _Layout(NamedTuple):
-    """Where heading, panels, scale and keys lie."""
-
-    heading: list[str]
-    notes: list[str]
-    lines: list[list[int]]  # which panels stand side by side
-    tops: list[float]  # of each line, and below the last one
-    key_widths: list[float]
-    key_lines: list[list[int]]
-    keys_at: float
-    width: float
-    height: float
+SIGNED = LinearSegmentedColormap.from_list(
+    "negative, white, positive", [PALETTE[1], "#ffffff", PALETTE[0]], N=257
+)
+MAY_ATTEND = fade(PALETTE[0])(0.3)
 
 
 def matrices(
@@ -129,28 +99,16 @@ def matrices(
         if not is_shared and array.dtype != bool:
             facts.append(f"largest |x| {short_number(largest[name])}")
         panels.append(prepare_matrix(name, array, largest[name], labels, facts))
-    scale, keys = _scale_texts(values, largest, is_shared=is_shared), _keys(values, words)
-    layout = _lay_out(title, _notes(panels, labels), panels, list(keys), has_scale=bool(scale))
-
-    width, height = layout.width, layout.height
-    picture, inches = start_picture(width, height, layout.heading, layout.notes)
+    rows, scale = flow([panel.box for panel in panels]), _scale_texts(values, largest, is_shared)
+    picture, axes = start_page(
+        rows + [[SCALE]] * bool(scale), title, _notes(panels, labels), legend=_legend(values, words)
+    )
     picture.set_label(_alt_text(title, arrays, values, words[0]))
-    for line, top in zip(layout.lines, layout.tops, strict=False):
-        x = MARGIN
-        for i in line:
-            at = x + panels[i].left, top + NAME
-            paint_matrix(add_matrix_axes(picture, panels[i], at), panels[i])
-            x += panels[i].width + GUTTER
+    for ax, panel in zip(axes, panels, strict=False):
+        _paint(ax, panel)
     if scale:
-        box = MARGIN, height - layout.tops[-1] - 0.14, SCALE_WIDTH, 0.12
-        left, bottom, wide, high = np.divide(box, (width, height, width, height)).tolist()
-        paint_scale(picture.add_axes((left, bottom, wide, high), label="scale"), scale)
-    for number, line in enumerate(layout.key_lines):
-        x = MARGIN
-        for i in line:
-            text = list(keys)[i]
-            paint_key(picture, inches, text, keys[text], (x, layout.keys_at + KEY * number))
-            x += layout.key_widths[i] + GUTTER
+        lowest = 0.5 * (len(scale) == 2)
+        paint_scale(axes[-1], SIGNED(np.linspace(lowest, 1, 256))[None], scale)
     return picture
 
 
@@ -177,42 +135,7 @@ def _largest(values: Array) -> float:
     return float(np.abs(known).max(initial=0.0))
 
 
-def _lay_out(
-    title: str, notes: list[str], panels: list[MatrixPanel], keys: list[str], *, has_scale: bool
-) -> _Layout:
-    """Break panels and keys into lines, and the title to the width of these."""
-    lines = _flow([panel.width for panel in panels], GUTTER, MAX_WIDTH)
-    key_widths = [widest([text], NOTE_SIZE) + 0.2 for text in keys]
-    content = max(sum(panels[i].width for i in line) + GUTTER * (len(line) - 1) for line in lines)
-    content = max([content, MIN_WIDTH, 1.05 * widest(notes, NOTE_SIZE), *key_widths])
-    heading = wrap_heading(title, max(content, 6.0))
-    content = max(content, widest(heading, HEADING_SIZE, weight="bold") + 0.1)
-    tops = [pixels(content_at(heading, notes))]
-    for line in lines:
-        tops.append(tops[-1] + max(panels[i].height for i in line) + 0.2)
-    keys_at = tops[-1] + SCALE * has_scale
-    key_lines = _flow(key_widths, GUTTER, content)
-    height = pixels(keys_at + KEY * len(key_lines) + MARGIN - 0.1)
-    width = pixels(content + 2 * MARGIN)
-    return _Layout(heading, notes, lines, tops, key_widths, key_lines, keys_at, width, height)
-
-
-def _flow(widths: list[float], gap: float, limit: float) -> list[list[int]]:
-    """Break things of some widths into lines; each line lists which."""
-    lines: list[list[int]] = []
-    used = np.inf
-    for i, width in enumerate(widths):
-        if used + gap + width > limit:
-            lines.append([])
-            used = -gap
-        lines[-1].append(i)
-        used += gap + width
-    return lines
-
-
-def _scale_texts(
-    values: dict[str, Array], largest: dict[str, float], *, is_shared: bool
-) -> list[str]:
+def _scale_texts(values: dict[str, Array], largest: dict[str, float], is_shared: bool) -> list[str]:
     """Return what stands under the scale's ends: two if nothing is negative, none without one."""
     numbers = [array for array in values.values() if array.dtype != bool]
     if not any(largest.values()):
@@ -222,26 +145,22 @@ def _scale_texts(
     return [f"-{end}", "0", end] if is_signed else ["0", end]
 
 
-def _keys(values: dict[str, Array], meaning: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the cells that are no numbers, in words, and how they are drawn."""
+def _legend(values: dict[str, Array], meaning: list[str]) -> dict[str, Rectangle]:
+    """Return patches for the cells that are no numbers."""
     masks = [array for array in values.values() if array.dtype == bool]
     numbers = [array for array in values.values() if array.dtype != bool]
-    hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": GREY, "linewidth": 0}
     has_hidden = any(is_hidden(array).any() for array in numbers)
     has_false = any(not array.all() for array in masks)
-    keys: dict[str, dict[str, Any]] = {}
+    legend = {}
     if any(array.any() for array in masks):
-        keys[f"True: {meaning[0]}"] = {"facecolor": MAY_ATTEND, "edgecolor": GREY, "linewidth": 0.5}
-    if has_false and has_hidden and meaning[1] == "hidden":
-        keys["False or -inf: hidden"] = hatched | {"hatch": HIDDEN}
-    else:
-        if has_false:
-            keys[f"False: {meaning[1]}"] = hatched | {"hatch": HIDDEN}
-        if has_hidden:
-            keys["-inf: hidden"] = hatched | {"hatch": HIDDEN}
+        legend[f"True: {meaning[0]}"] = patch(facecolor=MAY_ATTEND, linewidth=0.5)
+    names = [f"False: {meaning[1]}"] * has_false + ["-inf: hidden"] * has_hidden
+    if names == ["False: hidden", "-inf: hidden"]:
+        names = ["False or -inf: hidden"]
+    legend |= {name: patch(facecolor="none", hatch=HIDDEN) for name in names}
     if any(is_broken(array).any() for array in numbers):
-        keys["NaN or +inf"] = hatched | {"hatch": BROKEN}
-    return keys
+        legend["NaN or +inf"] = patch(facecolor="none", hatch=BROKEN)
+    return legend
 
 
 def _notes(panels: list[MatrixPanel], labels: list[list[str] | None]) -> list[str]:
@@ -275,3 +194,31 @@ def _alt_text(
         told.append(f"{name} {np.shape(given)}, {words}")
     heading = f"{title}. " if title else ""
     return f"{heading}{len(told)} array{'s' * (len(told) > 1)}: {'; '.join(told)}."
+
+
+def _paint(ax: Axes, panel: MatrixPanel) -> None:
+    """Draw one array: name, cells, labels and facts."""
+    values = panel.values
+    rows, columns = values.shape
+    ax.set_label(f"matrix {panel.name}")
+    ax.set_title(
+        panel.name, loc="left", fontsize=NAME_SIZE, fontweight="bold", fontfamily="monospace",
+        color=INK, pad=5, parse_math=False,
+    )  # fmt: skip
+    ax.spines[:].set(edgecolor=GREY, linewidth=0.8)
+    ax.annotate(
+        "\n".join(panel.facts), (0, 0), (0, -72 * panel.below), xycoords="axes fraction",
+        textcoords="offset points", va="top", fontsize=NUMBER_SIZE, fontfamily="monospace",
+        color=MUTED, parse_math=False,
+    )  # fmt: skip
+    if values.size:
+        is_shown = values if panel.is_mask else np.isfinite(values)
+        if panel.is_mask:
+            colors = np.where(values[..., None], MAY_ATTEND, 1.0)
+        else:
+            colors = SIGNED(0.5 + 0.5 * np.where(is_shown, values, 0.0) / (panel.full or 1.0))
+        hidden = ~values if panel.is_mask else is_hidden(values)
+        broken = ~is_shown & ~hidden
+        paint_cells(ax, colors, panel.numbers, hidden, broken, min(panel.cell))
+    ax.set(xlim=(0, max(1, columns)), ylim=(max(1, rows), 0))
+    label_cells(ax, panel.rows, panel.columns, is_turned=panel.is_turned)

@@ -5,32 +5,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.draw.labels import LABEL_PITCH, decimal, printable, widest
-from mha_numpy.draw.panels import PIXEL, pixels
+from mha_numpy.draw.cells import MAX_NUMBERS, NUMBER_SIZE, Labels, fit_labels
+from mha_numpy.draw.labels import decimal, printable, widest
+from mha_numpy.draw.page import PIXEL, Box, pixels
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 
-MAX_NUMBERS = 12  # rows or columns with a number in each cell
 COUNTED = 8  # places of a long axis that are numbered
 LONGEST_NAME = 40  # characters
-SIZE, NAME_SIZE = 6.5, 9  # of numbers and shapes, in points
+NAME_SIZE = 9  # in points
 
 # lengths in inches
 CELL, LARGE, THINNEST = 45 * PIXEL, 2.65, 0.16  # LARGE: of a side, at least a pixel a cell
 NAME, TICK, FACT = 0.24, 0.08, 0.15
-
-
-class Labels(NamedTuple):
-    """Which rows or columns are labelled, and how."""
-
-    places: list[int]
-    texts: list[str]
-    size: float = 8.0  # in points
-
-    @property
-    def every(self) -> int:
-        """How many rows or columns are from one label to the next."""
-        return self.places[1] - self.places[0] if len(self.places) > 1 else 1
 
 
 class MatrixPanel(NamedTuple):
@@ -54,24 +41,16 @@ class MatrixPanel(NamedTuple):
         return self.values.dtype == bool
 
     @property
-    def size(self) -> tuple[float, float]:
-        """Width and height of all cells."""
-        rows, columns = self.values.shape
-        return max(1, columns) * self.cell[0], max(1, rows) * self.cell[1]
-
-    @property
-    def width(self) -> float:
-        """What labels, cells and words need."""
+    def box(self) -> Box:
+        """The cells, and room for name, labels and facts."""
+        (rows, columns), (wide, high) = self.values.shape, self.cell
         words = max(
             widest([self.name], NAME_SIZE, "monospace", "bold"),
-            widest(self.facts, SIZE, "monospace"),
+            widest(self.facts, NUMBER_SIZE, "monospace"),
         )
-        return pixels(self.left + max(self.size[0], words))
-
-    @property
-    def height(self) -> float:
-        """What name, cells, labels and facts need."""
-        return pixels(NAME + self.size[1] + self.below + FACT * len(self.facts))
+        width, height = max(1, columns) * wide, max(1, rows) * high
+        right, below = max(0.0, words - width), self.below + FACT * len(self.facts)
+        return Box(width, height, self.left, NAME, pixels(right), below)
 
 
 def prepare_matrix(
@@ -82,7 +61,7 @@ def prepare_matrix(
     has_numbers = max(rows, columns) <= MAX_NUMBERS and values.dtype != bool
     numbers = _cell_texts(values) if has_numbers else []
     if max(rows, columns) <= MAX_NUMBERS:
-        wide, high = pixels(max(CELL, widest(numbers, SIZE) + 0.08)), CELL
+        wide, high = pixels(max(CELL, widest(numbers, NUMBER_SIZE) + 0.08)), CELL
     else:
         side = max(PIXEL, min(CELL, math.floor(LARGE / max(rows, columns) / PIXEL) * PIXEL))
         wide, high = (max(side, pixels(THINNEST / max(1, n))) for n in (columns, rows))
@@ -110,9 +89,7 @@ def _labels(name: str, axis: str, labels: list[str] | None, size: int, cell: flo
         raise ConfigError(
             f"{axis}_labels: expected {size} of them for arrays[{name!r}]; got {len(labels)}"
         )
-    every = math.ceil(LABEL_PITCH / cell)
-    points = min(8.0, 72 * cell * every / 1.25)
-    return Labels(list(range(0, size, every)), labels[::every], points)
+    return fit_labels(labels, cell)
 
 
 def _cell_texts(values: Array) -> list[str]:

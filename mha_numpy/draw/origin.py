@@ -9,13 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Rectangle
-from matplotlib.transforms import Affine2D
 
 from mha_numpy.checks import check_count
 from mha_numpy.draw.colors import INK, MUTED, NO_HEAD, fade, head_color, text_on
-from mha_numpy.draw.heading import compose
 from mha_numpy.draw.origin_words import Ramp, count_of, mark_of, sentence_of
-from mha_numpy.draw.panels import LINE, MARGIN, MONO, break_code, pixels
+from mha_numpy.draw.page import MAX_WIDTH, Box, flow, patch, start_page
+from mha_numpy.draw.panels import LINE, MONO, break_code
 from mha_numpy.draw.save import Picture
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
@@ -26,9 +25,9 @@ PALEST = 0.22  # shade of token 0; the last token has the full colour
 
 # lengths in inches
 NUMBER, MARK, TITLE_SIZE, SENTENCE = 6.5, 6.0, 9.0, 7.5  # font sizes, in points
-MAX_WIDTH, BLOCKS_WIDTH = 9.2, 6.1  # of the film; of blocks side by side, if they are several
+BLOCKS_WIDTH = 6.1  # of blocks side by side, if they are several
 CELL, SMALLEST = 0.25, 0.08  # at most and least, unless its number needs more
-GAP, GUTTER, LINE_GUTTER = 0.16, 0.45, 0.3  # between blocks, panels, lines of panels
+GAP, GUTTER = 0.16, 0.45  # between blocks, and between panels
 LABEL_ROOM, TITLE_LINE, SENTENCE_LINE = 0.17, 0.17, 0.145
 TEXT = 2.5  # what a panel's text has at least
 
@@ -147,38 +146,19 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
     """
     ramp, cells = _check_arrays(arrays, check_count("num_heads", num_heads))
     panels = _prepare(ramp, cells)
-    lines, lefts = _flow(panels)
-    heights = [max(panel.height for panel in line) for line in lines]
-    within = max(
-        left + panel.width for row, line in zip(lefts, lines, strict=True)
-        for left, panel in zip(row, line, strict=True)
-    )  # fmt: skip
     parts = [
         count_of(ramp.H, "head"),
         f"{count_of(ramp.d, 'column')} each",
         count_of(ramp.T, "token"),
     ]
     title = f"Where every cell came from: {', '.join(parts)}"
-    heading = compose(title, "", _notes(ramp), _legend(ramp), within)
-
-    top = pixels(MARGIN + heading.height)
-    width = pixels(heading.width + 2 * MARGIN)
-    height = top + sum(heights) + LINE_GUTTER * (len(lines) - 1) + MARGIN
-    film = Picture(figsize=(width, height), facecolor="white")
+    rows = flow([Box(panel.width, panel.height) for panel in panels], GUTTER)
+    film, axes = start_page(rows, title, [_notes(ramp)], legend=_legend(ramp), gutter=GUTTER)
     told = "; ".join(f"{panel.name} {panel.shape}: {panel.sentence}" for panel in panels)
     film.set_label(f"{title}. {told}.")
-    inches = Affine2D().scale(1, -1).translate(0, height) + film.dpi_scale_trans  # from upper left
-    heading.paint(film, inches)
-    for line, row, tallest in zip(lines, lefts, heights, strict=True):
-        for panel, left in zip(line, row, strict=True):
-            ax = film.add_axes(
-                ((MARGIN + left) / width, 1 - (top + panel.height) / height,
-                 panel.width / width, panel.height / height),
-                label=panel.name,
-            )  # fmt: skip
-            ax.set(xlim=(0, panel.width), ylim=(panel.height, 0))
-            _paint(ax, panel, ramp)
-        top += tallest + LINE_GUTTER
+    for ax, panel in zip(axes, panels, strict=True):
+        ax.set_label(panel.name)
+        _paint(ax, panel, ramp)
     return film
 
 
@@ -268,21 +248,6 @@ def _across(n: int, block_width: float) -> int:
     return divisor if 2 * divisor > min(n, most) else min(n, most)
 
 
-def _flow(panels: list[_Panel]) -> tuple[list[list[_Panel]], list[list[float]]]:
-    """Set the panels in lines; return these, and where each panel begins."""
-    lines: list[list[_Panel]] = [[]]
-    lefts: list[list[float]] = [[]]
-    for panel in panels:
-        left = lefts[-1][-1] + lines[-1][-1].width + GUTTER if lines[-1] else 0.0
-        if lines[-1] and left + panel.width > MAX_WIDTH:
-            lines.append([])
-            lefts.append([])
-            left = 0.0
-        lines[-1].append(panel)
-        lefts[-1].append(left)
-    return lines, lefts
-
-
 def _notes(ramp: Ramp) -> str:
     """Say how to read the film."""
     text = (
@@ -300,10 +265,7 @@ def _legend(ramp: Ramp) -> dict[str, Rectangle]:
     if ramp.H > 16:
         colors["16 on: again"] = "none"
     shades = {f"token {t}": fade(NO_HEAD)(_shade(ramp, np.array(t))) for t in (0, ramp.T - 1)}
-    return {
-        text: Rectangle((0, 0), 0, 0, linewidth=0, label=text, facecolor=color)
-        for text, color in {**colors, **shades}.items()
-    }
+    return {text: patch(facecolor=color) for text, color in {**colors, **shades}.items()}
 
 
 def _shade(ramp: Ramp, tokens: Array) -> Array:

@@ -11,7 +11,6 @@ from matplotlib.patches import Rectangle
 from mha_numpy.draw.blocks import is_broken, is_hidden
 from mha_numpy.draw.colors import (
     BROKEN,
-    GREY,
     HIDDEN,
     INK,
     MUTED,
@@ -21,6 +20,7 @@ from mha_numpy.draw.colors import (
     head_color,
     text_on,
 )
+from mha_numpy.draw.page import patch
 from mha_numpy.draw.panels import AXIS_ROOM, LABEL_ROOM, LINE, MONO, Layout, Panel, picture_height
 from mha_numpy.dtypes import Array
 
@@ -32,22 +32,17 @@ def legend_entries(panels: list[Panel]) -> dict[str, Rectangle]:
     """Return a patch for everything that has a colour or a hatch of its own."""
     last = [panel.blocks.labels[-1] for panel in panels if panel.blocks.labels]
     H = max((int(label.split("-")[-1]) + 1 for label in last), default=0)
-    styles: dict[str, dict[str, Any]] = {
-        f"head {h}": {"facecolor": head_color(h)} for h in range(min(H, 16))
-    }
+    entries = {f"head {h}": patch(facecolor=head_color(h)) for h in range(min(H, 16))}
     if H > 16:
-        styles["16 on: again"] = {"facecolor": "none"}
+        entries["16 on: again"] = patch(facecolor="none")
     if any(not panel.blocks.labels for panel in panels):
-        styles["no head"] = {"facecolor": NO_HEAD}
+        entries["no head"] = patch(facecolor=NO_HEAD)
     for text, hatch, is_such in (
         ("-inf: hidden", HIDDEN, is_hidden), ("NaN or +inf", BROKEN, is_broken),
     ):  # fmt: skip
         if any(is_such(panel.blocks.values).any() for panel in panels):
-            styles[text] = {"facecolor": "none", "edgecolor": GREY, "hatch": hatch}
-    return {
-        text: Rectangle((0, 0), 0, 0, linewidth=0, label=text, **style)
-        for text, style in styles.items()
-    }
+            entries[text] = patch(facecolor="none", hatch=hatch)
+    return entries
 
 
 def paint(ax: Axes, panel: Panel, header: list[str], *, signs: bool = False) -> None:

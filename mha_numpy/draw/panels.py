@@ -1,26 +1,21 @@
 """Where the blocks of a step, and the steps of a film, lie. Lengths are in inches."""
 
-import math
 import re
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from mha_numpy.checks import check_count
 from mha_numpy.draw.blocks import Blocks, cut_step
+from mha_numpy.draw.page import GUTTER, MAX_WIDTH, PIXEL, Box, pixels
 from mha_numpy.draw.recorded import check_numbers
-from mha_numpy.draw.save import DPI, Picture
 from mha_numpy.dtypes import Array
 from mha_numpy.tracing import Step
 
 MAX_SIDE = 64  # rows or columns of a block drawn as squares; beyond it is an image
-MAX_WIDTH = 9.2  # of all panels side by side: text keeps its size in a notebook
-PIXEL = 1 / DPI
 CELL = 22 * PIXEL  # at most; whole pixels, so that all gaps look alike
 SMALLEST_SQUARE = 5 * PIXEL  # smaller cells are drawn without gaps
 PICTURES = ((2.0, 0.06), (2.9, 0.03))  # largest width or height of a picture; smallest cell
-MARGIN, GUTTER = 0.3, 0.28
 TITLE, LINE = 0.22, 0.14
 TEXT = 1.75  # what a panel's text has at least
 AXIS_ROOM, LABEL_ROOM = 0.2, 0.14  # an axis' name; a head's number at its block
@@ -60,42 +55,6 @@ class Panel(NamedTuple):
         """What the picture and its unbroken lines need."""
         lines = max(7 * MONO * len(line) for line in self.facts)
         return max(AXIS_ROOM + self.layout.width, 9 * MONO * len(self.title), lines, TEXT)
-
-
-class Grid(NamedTuple):
-    """Where the panels lie."""
-
-    across: int
-    widths: list[float]  # of each column
-    heights: list[float]  # of each row, with its title
-    headers: list[list[str]]  # the lines under each panel's title, equally many along a row
-
-    @property
-    def width(self) -> float:
-        """All columns and the gutters between them."""
-        return sum(self.widths) + GUTTER * (len(self.widths) - 1)
-
-    @property
-    def height(self) -> float:
-        """All rows and the gutters between them."""
-        return sum(self.heights) + GUTTER * (len(self.heights) - 1)
-
-    def place(self, i: int) -> tuple[float, float, float, float]:
-        """Return where panel i lies under its title: left, top, width, height."""
-        row, column = divmod(i, self.across)
-        left = sum(self.widths[:column]) + GUTTER * column
-        top = sum(self.heights[:row]) + GUTTER * row + TITLE
-        return left, top, self.widths[column], self.heights[row] - TITLE
-
-    def add_axes(self, picture: Picture, i: int, top: float, *, label: str) -> Axes:
-        """Add the axes of panel i, in inches, where the grid begins `top` below the upper edge."""
-        left, below, wide, high = self.place(i)
-        width, height = picture.get_figwidth(), picture.get_figheight()
-        lower = height - top - below - high
-        box = (MARGIN + left) / width, lower / height, wide / width, high / height
-        ax = picture.add_axes(box, label=label)
-        ax.set(xlim=(0, wide), ylim=(high, 0))
-        return ax
 
 
 def prepare(steps: list[Step], recorded: list[Step], sequence: int) -> list[Panel]:
@@ -156,14 +115,17 @@ def _fit(blocks: Blocks, limit: float, cell: float = CELL) -> Layout:
 
 def arrange(
     panels: list[Panel], columns: int | None, choices: tuple[int, ...] = (6, 3, 2, 1)
-) -> Grid:
-    """Choose the number of columns, and the size of each column and row."""
+) -> tuple[list[list[Box]], list[list[str]]]:
+    """Choose the number of columns; return rows of boxes, and the lines under each title.
+
+    A column's boxes are of one width, a row's panels have equally many lines.
+    """
     for most in choices if columns is None else (check_count("columns", columns),):
         across = min(most, len(panels))
         widths = [pixels(max(panel.width for panel in panels[i::across])) for i in range(across)]
         if sum(widths) + GUTTER * (across - 1) <= MAX_WIDTH:
             break
-    heights, headers = [], []
+    rows, headers = [], []
     for first in range(0, len(panels), across):
         row = panels[first : first + across]
         lines = [panel.facts + _equation(panel, widths[i]) for i, panel in enumerate(row)]
@@ -173,13 +135,9 @@ def arrange(
             max(panel.layout.height, LABEL_ROOM + 6.5 * MONO * len(panel.blocks.row_axis))
             for panel in row
         )
-        heights.append(pixels(TITLE + LINE * most + tallest + AXIS_ROOM))
-    return Grid(across, widths, heights, headers)
-
-
-def pixels(length: float) -> float:
-    """Round a length up to whole pixels, for cells of one size to be drawn alike everywhere."""
-    return math.ceil(length / PIXEL - 1e-6) * PIXEL
+        height = LINE * most + tallest + AXIS_ROOM
+        rows.append([Box(width, height, top=TITLE) for width in widths[: len(row)]])
+    return rows, headers
 
 
 def _equation(panel: Panel, width: float) -> list[str]:

@@ -1,15 +1,16 @@
 """Which query heads read which key/value head."""
 
+from matplotlib.axes import Axes
 from matplotlib.patches import Polygon, Rectangle
 
 from mha_numpy.checks import check_count
-from mha_numpy.draw.colors import INK, MUTED, fade, group_color, head_color, text_on
+from mha_numpy.draw.colors import INK, fade, group_color, head_color, text_on
+from mha_numpy.draw.page import MAX_WIDTH, Box, start_page
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError
 
 # lengths in inches
-MARGIN, HEADING, SIDE = 0.3, 0.62, 1.35
-WIDEST, CELL, DROP = 11.5, 0.42, 0.75
+SIDE, CELL, DROP = 1.35, 0.42, 0.75
 LEGIBLE = 0.19  # of a square that has room for its number
 
 
@@ -45,40 +46,33 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
     if H % H_kv:
         raise ConfigError(f"num_kv_heads: expected a divisor of num_heads={H}; got {H_kv}")
     G = H // H_kv
-    cell = min(CELL, WIDEST / H)
+    cell = min(CELL, (MAX_WIDTH - SIDE) / H)
     below = min(CELL, cell * G * 0.9)  # side of a key/value head's square
-    width = 2 * MARGIN + SIDE + max(H * cell, 3.6)
-    height = 2 * MARGIN + HEADING + cell + DROP + below
-    picture = Picture(figsize=(width, height), facecolor="white")
-    picture.set_label(_alt_text(H, H_kv))
-    ax = picture.add_axes((0, 0, 1, 1), label="heads")
-    ax.set(xlim=(0, width), ylim=(height, 0))
-    ax.axis("off")
-
+    bottom = cell + DROP
     name = "multi-head" if G == 1 else "multi-query" if H_kv == 1 else "grouped-query"
-    heading = f"{name}: H = {H}, H_kv = {H_kv}"
-    ax.text(MARGIN, MARGIN, heading, va="top", fontsize=13, fontweight="bold", color=INK)
-    note = f"G = H / H_kv = {G}: query head h reads key/value head h // {G}"
-    ax.text(MARGIN, MARGIN + 0.3, note, va="top", fontsize=8, color=MUTED)
-    left, top = MARGIN + SIDE, MARGIN + HEADING
-    bottom = top + cell + DROP
-    ax.text(left - 0.12, top + cell / 2, "query heads", ha="right", va="center", color=INK)
-    ax.text(left - 0.12, bottom + below / 2, "key/value heads", ha="right", va="center", color=INK)
+    picture, (ax,) = start_page(
+        [[Box(H * cell, bottom + below, left=SIDE)]],
+        f"{name}: H = {H}, H_kv = {H_kv}",
+        [f"G = H / H_kv = {G}: query head h reads key/value head h // {G}"],
+    )
+    picture.set_label(_alt_text(H, H_kv))
+    ax.set_axis_off()
+    for text, y in (("query heads", cell / 2), ("key/value heads", bottom + below / 2)):
+        ax.text(-0.12, y, text, ha="right", va="center", color=INK)
     for g in range(H_kv):
         color = group_color(g, G)
-        first, past = left + g * G * cell, left + (g + 1) * G * cell
+        first, past = g * G * cell, (g + 1) * G * cell
         x = (first + past - below) / 2
-        corners = [(first, top + cell), (past, top + cell), (x + below, bottom), (x, bottom)]
+        corners = [(first, cell), (past, cell), (x + below, bottom), (x, bottom)]
         ax.add_patch(Polygon(corners, facecolor=fade(color)(0.3), edgecolor="white", linewidth=1))
-        _square(picture, x, bottom, below, color, g)
+        _square(ax, x, bottom, below, color, g)
         for h in range(g * G, (g + 1) * G):
-            _square(picture, left + h * cell, top, cell, head_color(h), h)
+            _square(ax, h * cell, 0.0, cell, head_color(h), h)
     return picture
 
 
-def _square(picture: Picture, x: float, y: float, side: float, color: str, head: int) -> None:
+def _square(ax: Axes, x: float, y: float, side: float, color: str, head: int) -> None:
     """Draw a head, with its number if there is room."""
-    (ax,) = picture.axes
     ax.add_patch(Rectangle((x, y), side, side, facecolor=color, edgecolor="white", linewidth=0.8))
     if side >= LEGIBLE:
         ax.text(

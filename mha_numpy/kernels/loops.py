@@ -110,10 +110,9 @@ def backward(
                 d_k[j, c] += d_match * q_i[c]
 
 
-def attention_forward(*inputs: Any) -> tuple[Any, Any]:
-    """Return heads and lse for q, ..., softcap as `mha_numpy.core.backends` hands them over."""
-    inputs = _completed(*inputs)
-    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = inputs
+def attention_forward(**inputs: Any) -> tuple[Any, Any]:
+    """Return heads and lse; `_completed` names the inputs."""
+    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = _completed(**inputs)
     (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
     heads, lse = np.zeros((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
     run = compiled(forward, q.dtype)
@@ -129,11 +128,10 @@ def attention_forward(*inputs: Any) -> tuple[Any, Any]:
     return heads, lse
 
 
-def attention_backward(d_heads: Any, heads: Any, lse: Any, *inputs: Any) -> tuple[Any, ...]:
+def attention_backward(d_heads: Any, heads: Any, lse: Any, **inputs: Any) -> tuple[Any, ...]:
     """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
-    has_bias = inputs[4] is not None
-    inputs = _completed(*inputs)
-    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = inputs
+    has_bias = inputs["bias"] is not None
+    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = _completed(**inputs)
     (B, H, T_q, _), (_, H_kv, T_k, _) = q.shape, k.shape
     d_heads, heads, lse = (np.ascontiguousarray(x) for x in (d_heads, heads, lse))
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)

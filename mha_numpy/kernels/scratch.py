@@ -3,6 +3,7 @@
 The rows of a tile are whole registers, and begin where a register may.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,20 @@ from mha_numpy.kernels.simd import emit_pointer, lanes
 ALIGNMENT = HOST.register_bytes
 
 
-# glibc keeps unused memory of twice the largest array that was ever freed, at most 64 MiB; the rest
-# goes back to the system, and is fetched page by page at the next call. So free a large one:
-np.empty(2**25 - 2**13, np.uint8)  # nothing is written, so this costs nothing
-
-
 def new_pools(threads: int, numbers: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return a pool of zeros for each thread: room for its tiles and two blocks of words."""
+    keep_freed_memory()
     return np.zeros((threads, numbers + (ALIGNMENT + 16 * BLOCK) // dtype.itemsize), dtype)
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Make glibc keep what is freed for the next call, by freeing a large array once.
+
+    glibc keeps unused memory of twice the largest array that was ever freed, at most 64 MiB; the
+    rest goes back to the system, and is fetched page by page at the next call.
+    """
+    np.empty(2**25 - 2**13, np.uint8)  # nothing is written, so this costs nothing
 
 
 @inner

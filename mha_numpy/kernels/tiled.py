@@ -56,23 +56,23 @@ def compiled(dtype: np.dtype[Any]) -> Compiled:
     )
 
 
-def attention_forward(*inputs: Any) -> tuple[Array, Array]:
+def attention_forward(**inputs: Any) -> tuple[Array, Array]:
     """Return heads (B, H, T_q, d_v) and lse (B, H, T_q); `problem_arguments` names the inputs."""
-    q, _, v = inputs[:3]
+    q, v = inputs["q"], inputs["v"]
     kernels = compiled(q.dtype)
     (B, H, T_q, d_k), (H_kv, T_k, d_v) = q.shape, v.shape[1:]
     heads, lse = laid_out_as(q, d_v, np.empty), np.empty((B, H, T_q), q.dtype)
     threads = count_threads(heads.size * T_k)
     pools = new_pools(threads, forward_numbers(H // H_kv * T_q, d_k, d_v), q.dtype)
-    kernels.forward(threads, (*problem_arguments(kernels, *inputs), heads, lse, pools))
+    kernels.forward(threads, (*problem_arguments(kernels, **inputs), heads, lse, pools))
     return heads, lse
 
 
 def attention_backward(
-    d_heads: Array, heads: Array, lse: Array, *inputs: Any
+    d_heads: Array, heads: Array, lse: Array, **inputs: Any
 ) -> tuple[Array, Array, Array, Array | None]:
     """Return d_q, d_k, d_v and, where there is a bias, d_biased (B, H, T_q, T_k)."""
-    q, k, v, _, bias = inputs[:5]
+    q, k, v, bias = (inputs[name] for name in ("q", "k", "v", "bias"))
     kernels = compiled(q.dtype)
     (H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape[1:], v.shape
     d_q, d_k_, d_v_ = (laid_out_as(x, x.shape[3], np.zeros) for x in (q, k, v))
@@ -81,7 +81,7 @@ def attention_backward(
     rounds = chunks = -(-T_k // chunk)
     threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
     pools = new_pools(threads, backward_numbers(H // H_kv * T_q, d_k, d_v, chunk), q.dtype)
-    given = (*problem_arguments(kernels, *inputs), d_heads, heads, lse)
+    given = (*problem_arguments(kernels, **inputs), d_heads, heads, lse)
     grads = (d_q, d_k_, d_v_, d_biased)
     for round_number in range(rounds):
         kernels.backward(threads, (*given, *grads, round_number, chunk, pools))
@@ -89,7 +89,7 @@ def attention_backward(
 
 
 def problem_arguments(
-    kernels: Compiled, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
+    kernels: Compiled, *, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
     dropout_mask: Array | None, left: int, right: int, q_offset: Array, scale: float,
     softcap: float | None,
 ) -> tuple[Any, ...]:  # fmt: skip

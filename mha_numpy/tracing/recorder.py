@@ -1,32 +1,32 @@
 """The recorder behind `with trace() as t:`."""
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 
 from mha_numpy.checks import check_shape
 from mha_numpy.core.steps import watching
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
+from mha_numpy.tracing.equations import evaluate, moved_name, parse, with_sizes
+from mha_numpy.tracing.sources import Origin, origin_of
 from mha_numpy.tracing.step import Step
 from mha_numpy.tracing.words import explain
-
-MOVE = re.compile(r"\.(reshape|transpose)\(")  # an equation that moves elements
 
 
 class Trace:
     """The steps recorded so far; prints as a table, in a notebook as an HTML table.
 
     ``t["scores"]`` is the array of that name (the last one recorded); ``t.steps`` are all.
+    ``t.constants`` are the params and numbers that equations name and no step computes.
     """
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self._aliases: dict[str, str] = {}  # a name in an equation -> the row that holds it
+        self.constants: list[Step] = []  # each with the number of the step that follows it
 
     def __getitem__(self, name: str) -> Array:
         return self._last(name).array
@@ -52,23 +52,59 @@ class Trace:
         return sizes
 
     def record(self, name: str, array: Array, axes: str, equation: str) -> None:
-        """Note one step.
+        """Note one step; an input that is on record under its name already is not noted again."""
+        if not equation and any(s.name == name and s.array is array for s in self.steps):
+            return
+        memory = self._memory_of(array, equation)
+        self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
 
-        An array that is an earlier one untouched gets no row of its own, as where an option was
-        not given: forward keeps its first name, backward takes its last, so that both speak of
-        `scores` when there is no softcap; and so do equations. Only an input under a new name,
-        and a gradient that is an array of forward, are told again.
+    def record_constant(self, name: str, array: Array, axes: str) -> None:
+        """Note a value that equations name and no step computes."""
+        self.constants.append(Step(len(self.steps) + 1, name, axes, "", array, "constant"))
+
+    def evaluate(self, name: str) -> Array:
+        """Compute the equation of a step from the arrays on record.
+
+        Parameters
+        ----------
+        name : str
+            Of a step with an equation; of several with that name the last.
+
+        Returns
+        -------
+        array
+            What the step recorded, to rounding: this is how its tests know that a trace is true.
+
+        Raises
+        ------
+        KeyError
+            No step has that name.
+        ConfigError
+            The step is an input, or its equation names what is not on record.
+
+        Examples
+        --------
+        >>> from mha_numpy.core import scaled_dot_product_attention
+        >>> x = np.eye(3)
+        >>> with trace() as t:
+        ...     out = scaled_dot_product_attention(x, x.copy(), x.copy())
+        >>> np.allclose(t.evaluate("scores"), t["scores"])
+        True
         """
-        names = [seen.name for seen in self.steps]
-        twin = next((i for i, seen in enumerate(self.steps) if seen.array is array), None)
-        if twin is None:
-            self._append(name, array, axes, equation, self._memory_of(array, equation))
-        elif name.startswith("d_") and self.steps[twin].is_backward:
-            self._rename(twin, name)
-        elif name.startswith("d_") or (not equation and name not in names):
-            self._append(name, array, axes, equation, f"is {names[twin]}")
-        else:
-            self._aliases[name] = names[twin]
+        step = self._last(name)
+        tree = parse(step.equation)
+        if tree is None:
+            what = f"`{step.equation}`" if step.equation else "an input"
+            raise ConfigError(f"name: expected a step with an equation; {name} is {what}")
+        try:
+            arrays = {name: known.array for name, known in self._known_before(step).items()}
+            return np.asarray(evaluate(with_sizes(tree, self._sizes_before(step)), arrays))
+        except NameError as error:
+            raise ConfigError(f"{name}: its equation cannot be computed: {error}") from error
+
+    def origin_of(self, step: Step) -> Origin:
+        """Derive which cells of earlier arrays each cell of a step was computed from."""
+        return origin_of(step, self._known_before(step), self._sizes_before(step))
 
     def explain(self, name: str, index: Sequence[int]) -> str:
         """Say which cells of earlier arrays one cell was computed from.
@@ -93,8 +129,8 @@ class Trace:
 
         Notes
         -----
-        Derived from the names of axes and the form of equations; where these do not tell, the
-        words say so. A cell that only moved is told by what it was computed from.
+        Derived from the equations; where these do not tell, the words say so. A cell that only
+        moved is explained by what it was computed from.
 
         Examples
         --------
@@ -107,7 +143,7 @@ class Trace:
         >>> t.explain("weights", (0, 2))
         'weights[0,2] came from scores[0,:], the whole row'
         """
-        return explain(self.steps, self._last(name), index)
+        return explain(self.origin_of, self._last(name), index)
 
     def table(self, *, backward: bool | None = None) -> Table:
         """Return the steps as a table: all, or only those of forward or of backward."""
@@ -150,37 +186,43 @@ class Trace:
                 return step
         raise KeyError(f"no step is named {name!r}; there are {[s.name for s in self.steps]}")
 
-    def _append(self, name: str, array: Array, axes: str, equation: str, memory: str) -> None:
-        """Add a row, its equation in the names of the rows before."""
-        self._aliases.pop(name, None)
-        equation = re.sub(r"\w+", lambda word: self._aliases.get(word[0], word[0]), equation)
-        self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
+    def _known_before(self, step: Step) -> dict[str, Step]:
+        """Return what an equation may name: by each name the last step, or constant, before it.
 
-    def _rename(self, index: int, name: str) -> None:
-        """Give a row another name, in equations too; those to come may still use the old ones."""
-        old = self.steps[index].name
-        self.steps[index] = replace(self.steps[index], name=name)
-        for later in range(index + 1, len(self.steps)):
-            equation = re.sub(
-                r"\w+", lambda word: name if word[0] == old else word[0], self.steps[later].equation
-            )
-            self.steps[later] = replace(self.steps[later], equation=equation)
-        self._aliases = {word: name if row == old else row for word, row in self._aliases.items()}
-        self._aliases[old] = name
-        self._aliases.pop(name, None)
+        Of several forward passes a backward may mean any: such names are left out.
+        """
+        found: dict[str, Step] = {}
+        for earlier in sorted([*self.constants, *self.steps], key=lambda s: s.number):
+            if earlier.number < step.number + (earlier.memory == "constant"):
+                found[earlier.name] = earlier
+        if step.is_backward:
+            names = [s.name for s in self.steps[: step.number - 1] if not s.is_backward]
+            for name in {name for name in names if names.count(name) > 1}:
+                del found[name]
+        return found
+
+    def _sizes_before(self, step: Step) -> dict[str, int]:
+        """Return the sizes of the axes of a step and of what its equation may name."""
+        return {
+            axis: size
+            for known in (*self._known_before(step).values(), step)
+            for axis, size in zip(known.axes.split(), known.array.shape, strict=False)
+        }
 
     def _memory_of(self, array: Array, equation: str) -> str:
-        """Measure whether the array shares memory with an earlier step.
+        """Measure whether the array is an earlier step's, or shares its memory.
 
-        One that is new, was made by moving elements alone, and has those of the step before, is a
-        copy of it.
+        One that is new, was made by moving elements alone, and has those of its source, is a copy.
         """
+        twin = next((step for step in self.steps if step.array is array), None)
+        if twin is not None:
+            return f"is {twin.name}"
         for step in reversed(self.steps):
             if _share_memory(step.array, array):
                 return f"view of {step.name}"
-        moves_only = MOVE.search(equation) is not None
-        if moves_only and self.steps and _same_elements(self.steps[-1].array, array):
-            return f"copy of {self.steps[-1].name}"
+        moved = moved_name(parse(equation))
+        if any(s.name == moved and _same_elements(s.array, array) for s in self.steps):
+            return f"copy of {moved}"
         return "new" if equation else "input"
 
 
@@ -223,5 +265,5 @@ def trace() -> Iterator[Trace]:
     ((3, 3), 3)
     """
     recorded = Trace()
-    with watching(recorded.record):
+    with watching(recorded):
         yield recorded

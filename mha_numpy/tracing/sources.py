@@ -1,37 +1,36 @@
-"""Which cells was a cell computed from? Derived from what the steps of a trace say.
+"""Which cells was a cell computed from? Derived from the equation of its step.
 
-Names of axes carry it: an axis that a source shares with the step is read at the cell's own index,
-any other is read whole. H*d_k is h * d_k + c, and H is g * G + (head of the group). The form of
-the equation says which arrays are read, and which axis is read whole in spite of its name. Where
-neither fits, nothing is derived.
+The walk goes from the step down its syntax tree. At every node it knows, for each axis of the
+node's value, which indices the step's cell reads: a product reads one axis whole, a transpose puts
+axes in another order, a reshape takes an index apart. What is known at a name is the answer. An
+operation that is not known here gives no answer, rather than a guess.
 """
 
+import ast
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.tracing.equations import (
+    evaluate,
+    function_of,
+    is_transpose,
+    method_of,
+    moved_name,
+    names_in,
+    parse,
+    receiver_of,
+    with_sizes,
+)
 from mha_numpy.tracing.step import Step
-
-NAME = r"[A-Za-z_]\w*"
-OPERAND = rf"(?:{NAME}|\d+(?:\.\d+)?)"
-MOVED = re.compile(rf"({NAME})\.(?:reshape|transpose)\([^()]*\)")
-PRODUCT = re.compile(rf"(?:scale \* )?({NAME})(\.T)? @ ({NAME})(\.T)?(?: \+ ({NAME}))?")
-MASKED = re.compile(rf"({NAME}) where the mask is True, else -inf")
-TURNED = re.compile(rf"({NAME}) turned by (?:minus )?its positions")
-CELLWISE = re.compile(rf"-?\s*{OPERAND}(?:\s*[-+*/^]\s*{OPERAND})*")  # without its brackets
-SUMMED = re.compile(r"(.+?),? summed over .+")
-FUNCTIONS = re.compile(r"\b(?:exp|tanh|sum_j)\b")
-SCALARS = ("scale", "softcap")
-PARAM = re.compile(r"[wb]_\w+")  # not recorded: w_q is (inputs, outputs), b_q (outputs,)
 
 
 class Read(NamedTuple):
-    """Which indices of one axis of a source a cell reads: `length` of them, from a start on.
+    """Which indices of one axis a cell reads: `length` of them, from a start on.
 
     The start is a sum of look-ups, one for each axis of the cell that matters: `starts` holds
     (axis, what each index along it adds).
@@ -41,227 +40,241 @@ class Read(NamedTuple):
     length: int
     size: int  # of the source's axis
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the axis is read from end to end."""
+        return self.length == self.size
+
     def at(self, index: Sequence[int]) -> range:
         """Return the indices that the cell at `index` reads."""
         start = sum(table[index[axis]] for axis, table in self.starts)
         return range(start, start + self.length)
 
 
+Reads = tuple[Read, ...]  # one for each axis
+
+
 class Source(NamedTuple):
     """An array that a step was computed from, and which of its cells each cell read."""
 
     name: str
-    step: Step | None  # None for a param, which is named but not recorded
-    axes: tuple[str, ...]
-    reads: tuple[Read, ...]  # one for each axis
+    step: Step
+    reads: Reads
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the source's axes."""
+        return tuple(self.step.axes.split())
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no step computed it: a param."""
+        return self.step.memory == "constant"
 
     def at(self, index: Sequence[int]) -> tuple[range, ...]:
         """Return the indices along each axis that the cell at `index` reads."""
         return tuple(read.at(index) for read in self.reads)
 
+    def contains(self, other: "Source") -> bool:
+        """Return whether this one reads all that the other does."""
+        pairs = zip(self.reads, other.reads, strict=True)
+        return self.step is other.step and all(a == b or a.is_whole for a, b in pairs)
+
 
 class Origin(NamedTuple):
     """How a step came to be."""
 
-    form: str  # "input", "moved", "product", "cellwise", "rows", "masked", "turned", "unknown"
+    form: str  # "input", "moved", "product", "rows", "turned", "cellwise" or "unknown"
     sources: tuple[Source, ...] = ()
-    others: tuple[str, ...] = ()  # named in the equation; which cells were read is not known
+    names: tuple[str, ...] = ()  # recorded arrays of the equation, where the cells are not known
+    condition: Source | None = None  # where it is False, the cell is hidden
 
 
-def origin_of(steps: Sequence[Step], step: Step) -> Origin:
-    """Derive how a step came to be, from itself and the steps before it.
+class _NotKnownError(Exception):
+    """The cells cannot be derived."""
+
+
+# what an equation raises that is free text, names what is not on record, or does not fit
+NOT_KNOWN = (_NotKnownError, NameError, KeyError, AttributeError, TypeError, ValueError, IndexError)
+
+
+def origin_of(step: Step, recorded: Mapping[str, Step], sizes: Mapping[str, int]) -> Origin:
+    """Derive how a step came to be.
 
     Parameters
     ----------
-    steps : sequence of Step
-        All of a trace.
     step : Step
-        One of them.
+    recorded : mapping of names to Steps
+        The arrays, params and numbers that its equation may name.
+    sizes : mapping of names to ints
+        The sizes of axes.
 
     Returns
     -------
     Origin
-        Of form "unknown", without sources, where the equation or the axes do not tell.
+        Of form "unknown", without sources, where the equation does not tell.
     """
     if not step.equation:
-        if step.memory.startswith("is "):
-            twin = _find(steps, step.memory.removeprefix("is "), step)
-            same = None if twin is None else _same_cells(step, [twin])
-            return Origin("unknown") if same is None else Origin("moved", same)
         return Origin("input" if step.memory == "input" else "unknown")
-
-    summed = SUMMED.fullmatch(step.equation)
-    equation = summed[1] if summed else step.equation
-    words = dict.fromkeys(re.findall(NAME, FUNCTIONS.sub("", equation)))
-    found = {name: _find(steps, name, step) for name in words}
-    recorded = [operand for operand in found.values() if operand is not None]
-    unknown = Origin("unknown", others=tuple(operand.name for operand in recorded))
-    if not all(len(s.axes.split()) == s.array.ndim for s in (step, *recorded)):
-        return unknown
-    if any(_is_ambiguous(steps, operand, step) for operand in recorded):
-        return unknown
-
-    sources: tuple[Source, ...] | None = None
-    others: tuple[str, ...] = ()
-    if match := PRODUCT.fullmatch(equation):
-        form = "product"
-        sources = _product(step, match, found, is_summed=summed is not None)
-    elif match := MOVED.fullmatch(equation):
-        form, sources = "moved", _moved(step, found[match[1]])
-    elif match := MASKED.fullmatch(equation):
-        form, sources = "masked", _cellwise(step, [found[match[1]]], is_summed=False)
-    elif match := TURNED.fullmatch(equation):
-        form, sources = "turned", _turned(step, found[match[1]])
-    elif CELLWISE.fullmatch(re.sub(r"[()]", " ", FUNCTIONS.sub("", equation)).strip()):
-        others = tuple(n for n, operand in found.items() if operand is None and n not in SCALARS)
-        if "sum_j" in equation:
-            form, sources = "rows", _rows(step, recorded)
-        else:
-            form, sources = "cellwise", _cellwise(step, recorded, is_summed=summed is not None)
-    return Origin(form, sources, others) if sources else unknown
+    tree = parse(step.equation)
+    if tree is None:
+        return Origin("unknown")
+    names = tuple(name for name in names_in(tree) if name in recorded)
+    try:
+        return _origin(with_sizes(tree, sizes), step, recorded)
+    except NOT_KNOWN:
+        return Origin("unknown", names=names)
 
 
-def _find(steps: Sequence[Step], name: str, step: Step) -> Step | None:
-    """Return the last step of that name before `step`."""
-    earlier = (other for other in reversed(steps) if other.number < step.number)
-    return next((other for other in earlier if other.name == name), None)
+def _origin(tree: ast.expr, step: Step, recorded: Mapping[str, Step]) -> Origin:
+    """Derive the cells that each cell reads, or raise one of NOT_KNOWN."""
+    own = tuple(_same(axis, size) for axis, size in enumerate(step.array.shape))
+    condition = None
+    if isinstance(tree, ast.Call) and function_of(tree) == "where":
+        hides, tree, _ = tree.args
+        if isinstance(hides, ast.Name):
+            known = recorded[hides.id]
+            condition = Source(hides.id, known, _broadcast(own, known.array.shape))
+    walk = _Walk(recorded)
+    if walk.shape_of(tree) != step.array.shape:
+        raise _NotKnownError
+    walk.visit(tree, own)
+    # params behind arrays
+    sources = tuple(sorted(_largest(walk.sources), key=lambda source: source.is_constant))
+    if not sources:
+        raise _NotKnownError
+    form = _form(tree, sources)
+    if form == "moved" and condition is not None:
+        form = "cellwise"
+    return Origin(form, sources, condition=condition)
 
 
-def _is_ambiguous(steps: Sequence[Step], operand: Step, step: Step) -> bool:
-    """Return whether backward may mean another array of that name than the last one."""
-    if not step.is_backward or operand.is_backward:
-        return False
-    return sum(s.name == operand.name and s.number < step.number for s in steps) > 1
+def _form(tree: ast.expr, sources: Sequence[Source]) -> str:
+    """Say what kind of equation it is."""
+    nodes = list(ast.walk(tree))
+    if moved_name(tree):
+        return "moved"
+    if any(isinstance(node, ast.MatMult) for node in nodes):
+        return "product"
+    if len({source.name for source in sources}) < len(sources):
+        return "turned"
+    keeps = (k for node in nodes if isinstance(node, ast.Call) for k in node.keywords)
+    return "rows" if any(keyword.arg == "keepdims" for keyword in keeps) else "cellwise"
 
 
-def _product(
-    step: Step, match: re.Match[str], found: dict[str, Step | None], *, is_summed: bool
-) -> tuple[Source, ...] | None:
-    """Tell the sources of ``a @ b + c``: the contracted axis is read whole.
-
-    Rows are those of `a` and columns those of `b`, whatever they are called; ``.T`` swaps the last
-    two axes. Leading axes go by their names.
-    """
-    a, b, c = found[match[1]], found[match[3]], found.get(match[5] or "")
-    row, contracted_a = (-1, -2) if match[2] else (-2, -1)
-    contracted_b, column = (-1, -2) if match[4] else (-2, -1)
-    if step.array.ndim < 2 or a is None or a.array.ndim < 2:
-        return None
-    inner, outer = (a.axes.split()[contracted_a], a.array.shape[contracted_a]), _last_axis(step)
-    if b is not None:
-        read_b = _source(step, b.name, b, {column: -1, contracted_b: None}, is_summed=is_summed)
-    elif PARAM.fullmatch(match[3]):  # two axes, known from what it stands between
-        both = [outer, inner] if match[4] else [inner, outer]
-        read_b = _param(step, match[3], both, whole=both.index(inner))
-    else:
-        return None
-    read_a = _source(step, a.name, a, {row: -2, contracted_a: None}, is_summed=is_summed)
-    sources: list[Source | None] = [read_a, read_b]
-    if c is not None:
-        sources.append(_source(step, c.name, c, {-1: -1}))
-    elif match[5] and PARAM.fullmatch(match[5]):
-        sources.append(_param(step, match[5], [outer]))
-    elif match[5]:
-        return None
-    return _all_or_none(sources)
+def _largest(sources: Sequence[Source]) -> list[Source]:
+    """Leave out what another source of the same array contains, and repetitions."""
+    kept: list[Source] = []
+    for source in sources:
+        if not any(other.contains(source) for other in kept):
+            kept = [other for other in kept if not source.contains(other)] + [source]
+    return kept
 
 
-def _last_axis(step: Step) -> tuple[str, int]:
-    """Return the name and the size of the last axis."""
-    return step.axes.split()[-1], step.array.shape[-1]
+class _Walk:
+    """Goes down a syntax tree and notes which cells of each array are read."""
+
+    def __init__(self, recorded: Mapping[str, Step]) -> None:
+        self.recorded = recorded
+        self.values = {name: step.array for name, step in recorded.items()}
+        self.sources: list[Source] = []
+
+    def shape_of(self, node: ast.expr) -> tuple[int, ...]:
+        """Return the shape of what an expression gives."""
+        return np.shape(evaluate(node, self.values))
+
+    def visit(self, node: ast.expr, reads: Reads) -> None:
+        """Note what is read of the arrays below a node whose own cells `reads` says."""
+        match node:
+            case ast.Constant() | ast.Compare():
+                return
+            case ast.Name(id=name):
+                if name in self.recorded and reads:
+                    self.sources.append(Source(name, self.recorded[name], reads))
+            case ast.UnaryOp(operand=operand):
+                self.visit(operand, reads)
+            case ast.BinOp(left=a, op=ast.MatMult(), right=b):
+                self._product(a, b, reads)
+            case ast.BinOp(left=a, right=b):
+                self._cellwise([a, b], reads)
+            case ast.Subscript(value=value, slice=index):
+                self._indexed(value, index, reads)
+            case _ if is_transpose(node):
+                self.visit(node.value, reads[::-1])  # type: ignore[attr-defined]
+            case ast.Call(args=args, keywords=keywords):
+                options = {k.arg: evaluate(k.value, self.values) for k in keywords}
+                self._call(node, args, options, reads)
+            case _:
+                raise _NotKnownError
+
+    def _cellwise(self, operands: Sequence[ast.expr], reads: Reads) -> None:
+        """Read each operand at the cell's own place, where it has no axis of size 1."""
+        for operand in operands:
+            self.visit(operand, _broadcast(reads, self.shape_of(operand)))
+
+    def _product(self, a: ast.expr, b: ast.expr, reads: Reads) -> None:
+        """Read a row of `a` and a column of `b`."""
+        shape_a, shape_b = self.shape_of(a), self.shape_of(b)
+        if len(shape_a) < 2 or len(shape_b) < 2:
+            raise _NotKnownError
+        *leading, row, column = reads
+        contracted = _whole(shape_a[-1])
+        self.visit(a, (*_broadcast(tuple(leading), shape_a[:-2]), row, contracted))
+        self.visit(b, (*_broadcast(tuple(leading), shape_b[:-2]), contracted, column))
+
+    def _call(
+        self, node: ast.Call, args: list[ast.expr], options: dict[Any, Any], reads: Reads
+    ) -> None:
+        """Read the operands of a function or a method."""
+        name = function_of(node)
+        if name == "where":
+            return self._cellwise(args[1:], reads)
+        if name:
+            if not isinstance(getattr(np, name), np.ufunc):
+                raise _NotKnownError
+            return self._cellwise(args, reads)
+        array, numbers = receiver_of(node), [evaluate(arg, self.values) for arg in args]
+        shape, method = self.shape_of(array), method_of(node)
+        if method == "swapaxes":
+            order = list(range(len(shape)))
+            first, second = (axis % len(shape) for axis in numbers)
+            order[first], order[second] = second, first
+            return self.visit(array, tuple(reads[i] for i in order))
+        if method == "transpose":
+            return self.visit(array, tuple(reads[numbers.index(i)] for i in range(len(shape))))
+        if method == "reshape":
+            return self.visit(array, _unreshaped(reads, shape))
+        if method == "repeat":
+            axis = options["axis"]
+            once = _mapped(reads[axis], np.arange(reads[axis].size) // numbers[0], shape[axis])
+            return self.visit(array, (*reads[:axis], once, *reads[axis + 1 :]))
+        if method in ("sum", "max", "mean"):
+            return self.visit(array, _unreduced(reads, shape, options))
+        raise _NotKnownError
+
+    def _indexed(self, array: ast.expr, index: ast.expr, reads: Reads) -> None:
+        """Read through new axes, such as ``x[..., None]``, and through a list of columns."""
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        kept, at = list(reads), 0  # at: the axis of what the index gives
+        for i, part in enumerate(parts):
+            if isinstance(part, ast.Slice) and not (part.lower or part.upper or part.step):
+                at += 1
+                continue
+            value = evaluate(part, self.values) if not isinstance(part, ast.Slice) else None
+            if value is Ellipsis:
+                at = len(kept) - (len(parts) - i - 1)
+            elif isinstance(part, ast.Constant) and value is None:
+                del kept[at]
+            elif np.ndim(value) == 1 and i == len(parts) - 1:
+                kept[at] = _mapped(kept[at], np.asarray(value), self.shape_of(array)[-1])
+            else:
+                raise _NotKnownError
+        self.visit(array, tuple(kept))
 
 
-def _param(
-    step: Step, name: str, axes: list[tuple[str, int]], *, whole: int | None = None
-) -> Source:
-    """Tell which cells of a param are read: along one axis all, along the other the cell's own."""
-    last = step.array.ndim - 1
-    reads = [
-        Read((), size, size) if i == whole else Read(((last, tuple(range(size))),), 1, size)
-        for i, (_, size) in enumerate(axes)
-    ]
-    return Source(name, None, tuple(axis for axis, _ in axes), tuple(reads))
-
-
-def _moved(step: Step, operand: Step | None) -> tuple[Source, ...] | None:
-    """Tell where each cell lay before: the axes have to hold the same digits."""
-    if operand is None or operand.array.size != step.array.size:
-        return None
-    source = _source(step, operand.name, operand)
-    return None if source is None else (source,)
-
-
-def _cellwise(
-    step: Step, operands: Sequence[Step | None], *, is_summed: bool
-) -> tuple[Source, ...] | None:
-    """Tell the sources of an operation cell by cell; what was summed over is read whole."""
-    sources: list[Source | None] = []
-    for operand in operands:
-        if operand is None:
-            return None
-        if operand.array.shape == step.array.shape:
-            sources.append(_at_same_place(step, operand))
-        else:
-            sources.append(_source(step, operand.name, operand, is_summed=is_summed))
-    return _all_or_none(sources)
-
-
-def _rows(step: Step, operands: Sequence[Step]) -> tuple[Source, ...] | None:
-    """Tell the sources of a softmax, or of its backward: every cell depends on its whole row."""
-    same = _same_cells(step, operands)
-    return same and tuple(
-        source._replace(reads=(*source.reads[:-1], _whole(source.reads[-1].size)))
-        for source in same
-    )
-
-
-def _turned(step: Step, operand: Step | None) -> tuple[Source, ...] | None:
-    """Tell the sources of a rotation by position: a feature and the one it forms a pair with."""
-    same = None if operand is None else _same_cells(step, [operand])
-    if operand is None or same is None:
-        return None
-    partners = _partners(operand.array, step.array)
-    if partners is None:
-        return None
-    (own,) = same
-    other = Read(((step.array.ndim - 1, partners),), 1, len(partners))
-    return own, own._replace(reads=(*own.reads[:-1], other))
-
-
-def _partners(x: Array, turned: Array) -> tuple[int, ...] | None:
-    """Measure which features were turned in pairs: a rotation keeps each pair's length.
-
-    The leading features were turned, and of these either neighbours are a pair or feature i and
-    feature i + half. A feature that was not turned is its own partner.
-    """
-    features = np.arange(x.shape[-1])
-    changed = (x != turned).any(axis=tuple(range(x.ndim - 1)))
-    rotary_dim = int(features[changed].max(initial=-1)) + 1
-    half = rotary_dim // 2
-    if rotary_dim % 2:
-        return None
-    for pairs in (features.reshape(1, -1)[:, :rotary_dim].reshape(half, 2),
-                  features[:rotary_dim].reshape(2, half).T):  # fmt: skip
-        before, after = (np.hypot(y[..., pairs[:, 0]], y[..., pairs[:, 1]]) for y in (x, turned))
-        if np.allclose(before, after, rtol=1e-2, equal_nan=True):
-            partners = features.copy()
-            partners[pairs] = pairs[:, ::-1]
-            return tuple(partners.tolist())
-    return None
-
-
-def _same_cells(step: Step, operands: Sequence[Step]) -> tuple[Source, ...] | None:
-    """Tell that each cell was read at its own place, if the shapes allow it."""
-    if not operands or any(operand.array.shape != step.array.shape for operand in operands):
-        return None
-    return tuple(_at_same_place(step, operand) for operand in operands)
-
-
-def _at_same_place(step: Step, operand: Step) -> Source:
-    """Tell that each cell was read at its own place, whatever the axes are called."""
-    shape = operand.array.shape
-    reads = [Read(((i, tuple(range(n))),), 1, n) for i, n in enumerate(shape)]
-    return Source(operand.name, operand, tuple(operand.axes.split()), tuple(reads))
+def _same(axis: int, size: int) -> Read:
+    """Read an axis at the cell's own index."""
+    return Read(((axis, tuple(range(size))),), 1, size)
 
 
 def _whole(size: int) -> Read:
@@ -269,106 +282,90 @@ def _whole(size: int) -> Read:
     return Read((), size, size)
 
 
-def _all_or_none(sources: Sequence[Source | None]) -> tuple[Source, ...] | None:
-    """Return all sources, or None where one of them is not known."""
-    known = tuple(source for source in sources if source is not None)
-    return known if len(known) == len(sources) else None
+def _broadcast(reads: Reads, shape: tuple[int, ...]) -> Reads:
+    """Read an array of another shape that is broadcast, aligned at the right."""
+    tail = reads[len(reads) - len(shape) :]
+    return tuple(
+        read if read.size == size else Read((), 1, 1)
+        for read, size in zip(tail, shape, strict=True)
+    )
 
 
-def _source(
-    step: Step,
-    name: str,
-    operand: Step,
-    places: dict[int, int | None] | None = None,
-    *,
-    is_summed: bool = False,
-) -> Source | None:
-    """Tell which cells of `operand` a cell of `step` read, by the names of their axes.
-
-    `places` says where an axis of `operand` is found in `step`, by position and not by name:
-    -1 is the last axis, None is nowhere, so that it is read whole. Any other axis that is not
-    found has to have been summed over.
-    """
-    axes, shape = operand.axes.split(), operand.array.shape
-    own_axes, own_shape = step.axes.split(), step.array.shape
-    if len(set(own_axes)) < len(own_axes):  # a name for two axes says nothing
-        return None
-    sizes = {**dict(zip(axes, shape, strict=True)), **dict(zip(own_axes, own_shape, strict=True))}
-    known = _places_of_digits(own_axes, own_shape, sizes)
-    placed = {i % len(axes): place for i, place in (places or {}).items()}
-    reads = []
-    for i, (axis, size) in enumerate(zip(axes, shape, strict=True)):
-        place = placed.get(i, i)
-        if place is None:
-            read: Read | None = _whole(size)
-        elif i in placed:
-            at = place % step.array.ndim
-            same = own_shape[at] == size
-            read = Read(((at, tuple(range(size))),), 1, size) if same else None
-        else:
-            read = _read(_digits(axis, size, sizes), size, known, own_shape)
-            if read is not None and read.length > 1 and not is_summed:
-                return None
-        if read is None:
-            return None
-        reads.append(read)
-    return Source(name, operand, tuple(axes), tuple(reads))
+def _mapped(read: Read, indices: Array, size: int) -> Read:
+    """Read at ``indices[i]`` where the cell's index was i."""
+    if read.length > 1 or len(read.starts) != 1:
+        raise _NotKnownError
+    ((axis, table),) = read.starts
+    return Read(((axis, tuple(int(indices[i]) for i in table)),), 1, size)
 
 
-class _Place(NamedTuple):
-    """Where a digit stands in the index of a cell: ``index[axis] // divisor % size``."""
-
-    axis: int
-    divisor: int
-    size: int
-
-
-def _places_of_digits(
-    axes: Sequence[str], shape: Sequence[int], sizes: dict[str, int]
-) -> dict[str, _Place]:
-    """Say where each digit of a cell's index stands."""
-    places = {}
-    for i, (axis, size) in enumerate(zip(axes, shape, strict=True)):
-        divisor = size
-        for digit, n in _digits(axis, size, sizes):
-            divisor //= max(n, 1)
-            places[digit] = _Place(i, divisor, n)
-    return places
+def _unreduced(reads: Reads, shape: tuple[int, ...], options: dict[Any, Any]) -> Reads:
+    """Read those axes whole that a sum goes over."""
+    axis = options.get("axis", tuple(range(len(shape))))
+    summed = {n % len(shape) for n in (axis if isinstance(axis, tuple) else (axis,))}
+    rest = iter(reads)
+    found = []
+    for n, size in enumerate(shape):
+        if n not in summed:
+            found.append(next(rest))
+            continue
+        found.append(_whole(size))
+        if options.get("keepdims"):
+            next(rest)
+    return tuple(found)
 
 
-def _digits(axis: str, size: int, sizes: dict[str, int]) -> list[tuple[str, int]]:
-    """Take an index apart: H*d_k into H and d_k, and H into H_kv and the head of a group G."""
-    digits = []
-    for factor in axis.split("*"):
-        H, H_kv = sizes.get("H", 0), sizes.get("H_kv", 0)
-        if factor == "H" and H and H_kv and H % H_kv == 0:
-            digits += [("H_kv", H_kv), ("G", H // H_kv)]
-        elif factor != "1":
-            digits.append((factor, sizes.get(factor, -1)))
-    if math.prod(n for _, n in digits) != size:
-        return [(axis, size)]  # a size that is not known here
-    return digits
+def _unreshaped(reads: Reads, before: tuple[int, ...]) -> Reads:
+    """Read an array of the shape `before` of which a reshape made that of `reads`."""
+    after = tuple(read.size for read in reads)
+    if 0 in before:
+        raise _NotKnownError
+    found: list[Read] = []
+    i = j = 0
+    while i < len(before) or j < len(after):  # the next axes on both sides with the same product
+        first_i, first_j = i, j
+        i, j = min(i + 1, len(before)), min(j + 1, len(after))
+        while (n := math.prod(before[first_i:i])) != (m := math.prod(after[first_j:j])):
+            i, j = (i + 1, j) if n < m else (i, j + 1)
+        found += _regrouped(reads[first_j:j], before[first_i:i])
+    return tuple(found)
 
 
-def _read(
-    digits: list[tuple[str, int]], size: int, known: dict[str, _Place], shape: Sequence[int]
-) -> Read | None:
-    """Read an axis at the digits that are known; None if they leave no range in one piece."""
-    free = [digit not in known for digit, _ in digits]
-    if any(before and not after for before, after in pairwise(free)):
-        return None
+def _regrouped(reads: Reads, sizes: tuple[int, ...]) -> list[Read]:
+    """Read some neighbouring axes that were split or merged."""
+    if tuple(read.size for read in reads) == sizes:
+        return list(reads)
+    if all(read.is_whole for read in reads):
+        return [_whole(size) for size in sizes]
+    if len(sizes) == 1:
+        return [_merged(reads, sizes[0])]
+    if len(reads) == 1:
+        return _split(reads[0], sizes)
+    raise _NotKnownError
+
+
+def _merged(reads: Reads, size: int) -> Read:
+    """Read one axis that a reshape took apart: h and c are h * d + c."""
+    is_free = [read.length > 1 for read in reads]
+    if any(read.length not in (1, read.size) for read in reads) or any(
+        before and not after for before, after in pairwise(is_free)
+    ):
+        raise _NotKnownError  # no range in one piece
     tables: dict[int, Array] = {}
     weight = size
-    length = 1
-    for (digit, n), is_free in zip(digits, free, strict=True):
-        weight //= max(n, 1)
-        if is_free:
-            length *= n
-        else:
-            axis, divisor, own_size = known[digit]
-            if own_size != n:
-                return None
-            adds = np.arange(shape[axis]) // divisor % max(n, 1) * weight
-            tables[axis] = tables.get(axis, 0) + adds
+    for read in reads:
+        weight //= read.size
+        for axis, table in read.starts:
+            tables[axis] = tables.get(axis, 0) + weight * np.array(table)
     starts = tuple((axis, tuple(table.tolist())) for axis, table in tables.items())
-    return Read(starts, length, size)
+    return Read(starts, math.prod(read.length for read in reads), size)
+
+
+def _split(read: Read, sizes: tuple[int, ...]) -> list[Read]:
+    """Read several axes that a reshape made one of: h * d + c is h and c."""
+    found = []
+    weight = math.prod(sizes)
+    for size in sizes:
+        weight //= size
+        found.append(_mapped(read, np.arange(read.size) // weight % size, size))
+    return found

@@ -1,65 +1,62 @@
 """What a cell was computed from, in words."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from mha_numpy.checks import check_integer
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.tracing.sources import Origin, Source, origin_of
+from mha_numpy.tracing.sources import Origin, Source
 from mha_numpy.tracing.step import Step
 
 HOW_MOVED = {"view": "moved without copying", "copy": "copied", "is": "under another name"}
 
 
-def explain(steps: Sequence[Step], step: Step, index: Sequence[int]) -> str:
+def explain(origin_of: Callable[[Step], Origin], step: Step, index: Sequence[int]) -> str:
     """Say which cells of earlier arrays a cell was computed from; `Trace.explain` tells more."""
     at = _check_index(step, index)
     first, came, moved = step, at, "moved without copying"
-    origin = origin_of(steps, step)
+    origin = origin_of(step)
     while origin.form == "moved":  # to where its number was computed
         moved = _how_moved(first, moved)
         (source,) = origin.sources
         came = tuple(span.start for span in source.at(came))
-        first = source.step or first
-        origin = origin_of(steps, first)
-    told = f"{_cell(step, at)} {_told(origin, first, came)}"
+        first = source.step
+        origin = origin_of(first)
+    words = f"{_cell(step, at)} {_words(origin, first, came)}"
     if first is step:
-        return told
-    return f"{told}; it is the same number as {_cell(first, came)}, {moved}"
+        return words
+    return f"{words}; it is the same number as {_cell(first, came)}, {moved}"
 
 
-def _told(origin: Origin, step: Step, index: tuple[int, ...]) -> str:
+def _words(origin: Origin, step: Step, index: tuple[int, ...]) -> str:
     """Say what a cell was computed from."""
     if origin.form == "input":
         return "is an input"
     if origin.form == "unknown":
         return _unknown(origin, step)
-    spans = [_span(source, index) for source in origin.sources]
-    if origin.form == "masked" and _is_hidden_here(origin, step, index):
-        return f"is hidden: the mask puts -inf in the place of {spans[0]}"
-    told = f"came from {' and '.join(dict.fromkeys((*spans, *origin.others)))}"
+    if origin.condition is not None and not _value(origin.condition, index):
+        return f"is hidden: the mask puts {step.array[index]:g} in its place"
+    spans = list(dict.fromkeys(_span(source, index) for source in origin.sources))
+    words = f"came from {' and '.join(spans)}"
     if origin.form == "rows":
-        told += ", the whole row" if len(spans) == 1 else ", whole rows"
-    if origin.form == "turned" and len(set(spans)) == 2:
-        told += ", two features that turn together"
-    return told
+        words += ", the whole row" if len(spans) == 1 else ", whole rows"
+    turned = {_span(source, index) for source in origin.sources if not source.is_constant}
+    if origin.form == "turned" and len(turned) == 2:
+        words += ", two features that turn together"
+    return words
+
+
+def _value(source: Source, index: tuple[int, ...]) -> Any:
+    """Return the one number of a source that a cell reads."""
+    return source.step.array[tuple(span.start for span in source.at(index))]
 
 
 def _unknown(origin: Origin, step: Step) -> str:
     """Say what is known where the cells are not."""
     if not step.equation:
         return f"is of a {step.memory}; how it lies there is not on record"
-    computed = f"from {' and '.join(origin.others)}, " if origin.others else ""
+    computed = f"from {' and '.join(origin.names)}, " if origin.names else ""
     return f"was computed {computed}by `{step.equation}`; from which cells is not on record"
-
-
-def _is_hidden_here(origin: Origin, step: Step, index: tuple[int, ...]) -> bool:
-    """Return whether a cell is -inf though its source is not."""
-    (source,) = origin.sources
-    before = -np.inf if source.step is None else source.step.array[index]
-    return bool(np.isneginf(step.array[index].real) and not np.isneginf(before.real))
 
 
 def _how_moved(step: Step, so_far: str) -> str:
@@ -83,12 +80,12 @@ def _span(source: Source, index: tuple[int, ...]) -> str:
         else f"{span.start}:{span.stop}"
         for read, span in zip(source.reads, source.at(index), strict=True)
     ]  # fmt: skip
-    if source.step is not None:
-        return f"{source.name}[{','.join(texts)}]"
-    if len(texts) == 1:
+    if source.is_constant and len(texts) == 1:
         return f"entry {texts[0]} of {source.name}"
-    row, column = texts
-    return f"column {column} of {source.name}" if row == ":" else f"row {row} of {source.name}"
+    if source.is_constant and len(texts) == 2 and ":" in texts:
+        row, column = texts
+        return f"column {column} of {source.name}" if row == ":" else f"row {row} of {source.name}"
+    return f"{source.name}[{','.join(texts)}]"
 
 
 def _check_index(step: Step, index: Any) -> tuple[int, ...]:

@@ -4,17 +4,16 @@ import json
 import os
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MhaError
-
-if TYPE_CHECKING:
-    from mha_numpy.walk.steps import Walk
+from mha_numpy.walk.result import Walk
 
 PICTURES = ("shape-film", "shape-film-backward", "weights")
+RANDOM = "Random params: nothing here is trained."
 LARGEST = 1e100  # of a number in a file: beyond it, squares overflow
 FILES = [f"{stem}.{kind}" for stem in PICTURES for kind in ("png", "svg")] + ["trace.json"]
 
@@ -68,7 +67,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
         raise ConfigError(f"save: {folder} already holds {taken[0]}; add --force to overwrite")
 
 
-def save(seen: "Walk", folder: Path) -> list[Path]:
+def save(seen: Walk, folder: Path) -> list[Path]:
     """Write the pictures, each as PNG and SVG, and the trace as JSON; return the paths.
 
     Raises
@@ -79,10 +78,10 @@ def save(seen: "Walk", folder: Path) -> list[Path]:
     from mha_numpy.draw import save_figure, shape_film, weights_by_head
 
     figures = {
-        "shape-film": shape_film(seen.trace, columns=6),
-        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6),
+        "shape-film": shape_film(seen.trace, columns=6, note=RANDOM),
+        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6, note=RANDOM),
         "weights": weights_by_head(
-            seen.weights, seen.tokens, seen.source_tokens, visible=seen.visible
+            seen.weights, seen.tokens, seen.source_tokens, visible=seen.visible, note=RANDOM
         ),
     }
     described = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mha_numpy.tables import Table
-from mha_numpy.walk.steps import Walk
+from mha_numpy.walk.result import Walk
 
 
 def sections(seen: Walk) -> Iterator[Table | str]:

@@ -1,46 +1,25 @@
 """walk(): run one layer forward and backward on real input, and keep everything."""
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from mha_numpy.checking import GradcheckReport, gradcheck
+from mha_numpy.checking import gradcheck
 from mha_numpy.checks import check_count
 from mha_numpy.core import (
     MultiHeadParams,
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
-from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.tracing import Trace, trace
+from mha_numpy.tracing import trace
 from mha_numpy.walk.files import read_input
+from mha_numpy.walk.result import Walk
 from mha_numpy.walk.tokens import embed, tokenize
 
 DTYPES = ("float16", "float32", "float64")
-
-
-@dataclass(frozen=True)
-class Walk:
-    """What a walk has seen."""
-
-    layer: MultiHeadAttention
-    tokens: list[str]  # T_q query tokens
-    source_tokens: list[str]  # T_k key tokens; the same list in self-attention
-    is_causal: bool
-    seed: int  # of everything that is random
-    trace: Trace  # every step, forward and backward
-    weights: Array  # (B, H, T_q, T_k)
-    visible: Array | None  # bool, broadcasts to the weights; None: nothing is hidden
-    report: GradcheckReport
-
-    @property
-    def is_cross(self) -> bool:
-        """Whether keys and values come from another sentence."""
-        return self.source_tokens is not self.tokens
 
 
 def walk(

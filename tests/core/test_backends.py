@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mha_numpy import (
-    BackendError,
     KVCache,
     attention_backward,
     attention_forward,
@@ -21,12 +20,13 @@ from mha_numpy import (
 from mha_numpy.core import backends
 from mha_numpy.core.attention import AttentionCache
 from mha_numpy.dtypes import allow_complex
+from mha_numpy.errors import ConfigError
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.tracing import trace
 from tests.backends import BACKENDS_UNDER_TEST, EACH_BACKEND, EACH_KERNEL
 from tests.compare import assert_close
 from tests.core.configurations import SEEDS, attention_configuration
 from tests.core.test_multihead import square_params
+from tests.sweeps import sweep
 
 by_kernel = pytest.mark.parametrize("kernel", EACH_KERNEL)
 PAIRS = list(itertools.product(BACKENDS_UNDER_TEST, repeat=2))
@@ -56,7 +56,7 @@ def assert_twins(inputs, options, tolerance, dtype=np.float64):
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", sweep(SEEDS, 60))
 def test_all_pairs_agree(seed):
     assert_twins(*attention_configuration(seed), "float64")
 
@@ -117,7 +117,7 @@ def test_an_open_side_reaches_from_any_offset(qkv, q_offset, window):
 
 @by_kernel
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("seed", SEEDS[:80])
+@pytest.mark.parametrize("seed", sweep(SEEDS[:80], 20))
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # inf - inf: NumPy says so
 def test_poison_goes_where_it_goes_in_the_reference(kernel, poison, seed):
     inputs, options = attention_configuration(seed)
@@ -205,7 +205,7 @@ class TestChoice:
 
     def test_an_unknown_name(self, qkv):
         out, cache = attention_forward(*qkv)
-        with pytest.raises(BackendError, match="backend: expected one of .*; got 'gpu'"):
+        with pytest.raises(ConfigError, match="backend: expected one of .*; got 'gpu'"):
             attention_backward(out, cache, backend="gpu")
 
     @pytest.mark.parametrize("name", backends.KERNELS)
@@ -269,13 +269,15 @@ class TestChoice:
             assert line.endswith("; pip install numba, or write backend='numpy'")
 
 
-def ones_forward(q, k, v, *_):
+def ones_forward(**given):
+    q, v = given["q"], given["v"]
     return np.ones((*q.shape[:3], v.shape[3])), np.zeros(q.shape[:3])
 
 
-def ones_backward(d_heads, heads, lse, q, k, v, mask, bias, *_):
+def ones_backward(d_heads, heads, lse, **given):
+    bias = given["bias"]
     d_biased = None if bias is None else np.ones(bias.shape)
-    return np.ones(q.shape), np.ones(k.shape), np.ones(v.shape), d_biased
+    return *(np.ones(given[name].shape) for name in "qkv"), d_biased
 
 
 KERNEL = SimpleNamespace(attention_forward=ones_forward, attention_backward=ones_backward)
@@ -286,18 +288,14 @@ class TestWhatAKernelIsGiven:
     def given(self, monkeypatch):
         """A dict that holds the arguments of the last call."""
         given = {}
-        names = [
-            "q", "k", "v", "mask", "bias", "dropout_mask",
-            "left", "right", "q_offset", "scale", "softcap",
-        ]  # fmt: skip
 
-        def forward(*args):
-            given.update(zip(names, args, strict=True))
-            return ones_forward(*args)
+        def forward(**inputs):
+            given.update(inputs)
+            return ones_forward(**inputs)
 
-        def backward(*args):
-            given.update(zip(["d_heads", "heads", "lse", *names], args, strict=True))
-            return ones_backward(*args)
+        def backward(d_heads, heads, lse, **inputs):
+            given.update(inputs, d_heads=d_heads, heads=heads, lse=lse)
+            return ones_backward(d_heads, heads, lse, **inputs)
 
         kernel = SimpleNamespace(attention_forward=forward, attention_backward=backward)
         monkeypatch.setattr(backends, "_load", lambda *_: kernel)
@@ -352,24 +350,6 @@ class TestWhatAKernelIsGiven:
         grads = attention_backward(np.ones_like(out), cache)
         assert (given["d_heads"] == gate[:, None, None]).all()
         assert (grads.d_head_gate == 4 * 5 * 13).all()
-
-
-@by_kernel
-def test_a_trace_tells_of_what_a_kernel_takes_and_gives(qkv, kernel):
-    with trace() as t:
-        out, cache = attention_forward(
-            *qkv, bias=np.ones((6, 1, 7)), head_gate=np.ones(6), backend=kernel
-        )
-        attention_backward(np.ones_like(out), cache)
-    assert {s.name: s.equation for s in t} == {
-        "q": "", "k": "", "v": "", "bias": "", "head_gate": "",
-        "heads": "attention(q, k, v)", "gated": "heads * head_gate",
-        "d_gated": "", "d_heads": "d_gated * head_gate",
-        "d_head_gate": "d_gated * heads, summed over each head",
-        "d_q": "attention_backward(d_heads)", "d_k": "attention_backward(d_heads)",
-        "d_v": "attention_backward(d_heads)", "d_bias": "attention_backward(d_heads)",
-    }  # fmt: skip
-    assert t.sizes == {"B": 4, "H": 6, "H_kv": 3, "T_q": 5, "T_k": 7, "d_k": 11, "d_v": 13}
 
 
 def run(*lines, **environment):

@@ -8,7 +8,6 @@ import pytest
 import mha_numpy as mha
 from mha_numpy.core import MultiHeadParams, RopeOptions
 from mha_numpy.errors import (
-    BackendError,
     ConfigError,
     DTypeError,
     MaskError,
@@ -34,7 +33,7 @@ def multi_head(x_q=X, x_k=None, x_v=None, params=PARAMS, num_heads=4, **options)
 
 
 def layer(**options):
-    return mha.nn.MultiHeadAttention(**{"embed_dim": 12, "num_heads": 4, **options})
+    return mha.MultiHeadAttention(**{"embed_dim": 12, "num_heads": 4, **options})
 
 
 CASES = [
@@ -74,6 +73,22 @@ CASES = [
     (lambda: attention(bias=np.ones((7, 5))), ShapeError, r"bias: .*T_q=5, T_k=7.*got \(7, 5\)"),
     (lambda: attention(dropout_mask=np.ones((6, 5))), ShapeError, r"dropout_mask: .*got \(6, 5\)"),
     (lambda: attention(dropout_mask=np.ones((5, 7), bool)), DTypeError, "dropout_mask: .*of bool"),
+    (lambda: attention(mask=np.ones((2, 7), bool)), MaskError, r"mask\[:, None, None, :\]"),
+    (lambda: attention(q=Q[:, 0], k=K[:, 0], v=V[:, 0], mask=np.ones((2, 7), bool)), MaskError, r"mask\[:, None, :\]"),
+    (lambda: attention(mask=np.ones((2, 5, 7), bool)), MaskError, r"mask\[:, None, :, :\]"),
+    (lambda: attention(k=Q, v=Q, mask=np.ones((6, 6), bool)), MaskError, r"if q, k and v are \(B, T, H, d\)"),
+    (lambda: attention(k=np.ones((2, 4, 5, 8)), v=np.ones((2, 4, 5, 8))), ShapeError, r"\(B, T, H, d\), write q.swapaxes"),
+    # arguments of other libraries
+    (lambda: attention(attn_mask=None), ConfigError, "attn_mask: there is no such argument here; write mask=.*~attn_mask"),
+    (lambda: attention(key_padding_mask=None), ConfigError, r"mask=~key_padding_mask\[:, None, None, :\]"),
+    (lambda: attention(dropout_p=0.1), ConfigError, "dropout_p: .*dropout_mask="),
+    (lambda: multi_head(need_weights=True), ConfigError, "need_weights: .*return_weights=True"),
+    (lambda: layer(batch_first=True), ConfigError, r"batch_first: .*\(B, T, D\)"),
+    (lambda: layer(dropout=0.1), ConfigError, "dropout: .*write dropout_p="),
+    (lambda: layer(num_key_value_heads=2), ConfigError, "write num_kv_heads="),
+    (lambda: layer()(X, attn_mask=None), ConfigError, "attn_mask: .*write mask="),
+    (lambda: layer()(X, causal=True), ConfigError, "causal: there is no such argument here; did you mean 'is_causal'"),
+    (lambda: layer()(X, zzzzzz=True), ConfigError, "zzzzzz: there is no such argument here$"),
     # attention: options
     (lambda: attention(is_causal=1), ConfigError, "is_causal: expected True or False; got 1"),
     (lambda: attention(is_causal=np.ones((5, 7), bool)), ConfigError, "is_causal: expected True or False"),
@@ -95,7 +110,7 @@ CASES = [
     (lambda: attention(head_gate=np.ones((3, 6))), ShapeError, r"head_gate: expected \(B=2, H=6\)"),
     (lambda: attention(head_gate=np.ones(6, int)), DTypeError, "head_gate: .*int64"),
     (lambda: attention(Q[0, 0], K[0, 0], V[0, 0], head_gate=np.ones(6)), ShapeError, "head_gate: "),
-    (lambda: attention(backend="gpu"), BackendError, "backend: expected one of .*got 'gpu'"),
+    (lambda: attention(backend="gpu"), ConfigError, "backend: expected one of .*got 'gpu'"),
     (lambda: mha.scaled_dot_product_attention(Q, K[..., :3], V), ShapeError, "k: expected"),
     # attention: backward
     (lambda: mha.attention_backward(OUT[0], CACHE), ShapeError, r"d_out: expected \(B=2, H=6, T_q=5, d_v=4\)"),
@@ -133,7 +148,7 @@ CASES = [
     (lambda: mha.linear_forward(X, np.ones(12)), ShapeError, r"w: expected \(I, O\); got \(12,\)"),
     (lambda: mha.linear_forward(X, W, np.ones(11)), ShapeError, r"b: expected \(O=12,\).*got \(11,\)"),
     (lambda: mha.linear_forward(np.float64(1), W), ShapeError, "x: "),
-    (lambda: mha.linear_forward(X, W, backend="gpu"), BackendError, "backend: expected one of .*got 'gpu'"),
+    (lambda: mha.linear_forward(X, W, backend="gpu"), ConfigError, "backend: expected one of .*got 'gpu'"),
     (
         lambda: mha.linear_backward(np.ones((2, 5, 3)), mha.linear_forward(X, W)[1]),
         ShapeError,
@@ -231,7 +246,7 @@ CASES = [
     (lambda: layer(dropout_p=1.0), ConfigError, "dropout_p: expected 0 <= p < 1; got 1.0"),
     (lambda: layer(rope=True), ConfigError, "rope: expected RopeOptions"),
     (lambda: layer(bias=None), ConfigError, "bias: expected True or False; got None"),
-    (lambda: layer(backend="cuda"), BackendError, "backend: "),
+    (lambda: layer(backend="cuda"), ConfigError, "backend: "),
     (lambda: layer()(X[..., :11]), ShapeError, r"query: expected \(B, T_q, D=12\).*got \(2, 5, 11\)"),
     (lambda: layer()(None), DTypeError, "query: .*got None"),
     (lambda: layer()(X, X[:1]), ShapeError, r"key: expected \(B=2, T_k, kdim=12\)"),
@@ -266,7 +281,7 @@ def test_every_public_function_is_tried():
     tried = inspect.getsource(inspect.getmodule(test_there_are_many))
     functions = [name for name in mha.__all__ if inspect.isfunction(getattr(mha, name))]
     untried = {name for name in functions if f"mha.{name}(" not in tried}
-    assert untried == {"gradcheck"}  # has tests of its own
+    assert untried == {"compare", "gradcheck", "trace"}  # have tests of their own
 
 
 @pytest.mark.usefixtures("backend")

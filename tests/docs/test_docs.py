@@ -8,6 +8,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+SLOW = {"audit-tests"}  # runs two files of tests on every mistake
+EXAMPLES = [
+    pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else ())
+    for page in [*PAGES, ROOT / "README.md"]
+]
 SOURCE = {
     path: [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     for path in sorted((ROOT / "mha_numpy").rglob("*.py"))
@@ -33,7 +38,7 @@ def stands_in_source(block):
     )
 
 
-@by_name([*PAGES, ROOT / "README.md"])
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
 def test_examples_print_what_they_say(page):
     failed, tried = doctest.testfile(
         str(page), module_relative=False, encoding="utf-8", optionflags=doctest.ELLIPSIS

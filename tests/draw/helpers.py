@@ -48,12 +48,32 @@ def panel_of(film, name):
 
 
 def texts_of(artist):
-    """Return what is written, leaving out the ticks of axes that are switched off."""
+    """Return what is written, leaving out ticks that are switched off or beyond the axes."""
     found = [artist] if isinstance(artist, Text) else []
     for child in artist.get_children():
-        is_off = isinstance(child, Axis) and not child.axes.axison
-        found += [] if is_off else texts_of(child)
+        if not isinstance(child, Axis):
+            found += texts_of(child)
+        elif child.axes.axison:
+            found += [child.label, child.get_offset_text(), *ticks_of(child)]
     return [text for text in found if text.get_visible() and text.get_text()]
+
+
+def ticks_of(axis):
+    """Return the labels of the ticks within the limits of the axes."""
+    low, high = sorted(axis.get_view_interval())
+    return [tick.label1 for tick in axis.get_major_ticks()
+            if tick.label1.get_text() and low <= tick.get_loc() <= high]  # fmt: skip
+
+
+def extent_of(text):
+    """Return the box of a text in pixels, without the arrow of an annotation."""
+    return Text.get_window_extent(text)
+
+
+def words_of(picture):
+    """Return what stands above the panels: heading, notes and legend."""
+    legends = [text for legend in picture.legends for text in legend.get_texts()]
+    return [text.get_text() for text in [*picture.texts, *legends]]
 
 
 def colors_of(panel):
@@ -103,21 +123,21 @@ def hatched_cells(panel, shape):
 
 def assert_nothing_overlaps(figure):
     """Check the boxes of all texts against each other, the drawn cells and the figure's edge."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    FigureCanvasAgg(figure)
     figure.draw_without_rendering()  # places are needed, not pixels
     inside_cells = {
         id(text) for ax in figure.axes for text in ax.texts
         if ax.get_label().startswith("head") or text.get_label() == "number"
     }  # fmt: skip
     boxes = [
-        (text.get_text(), text.get_window_extent(renderer))
+        (text.get_text(), extent_of(text))
         for text in texts_of(figure)
         if id(text) not in inside_cells
     ]
     for ax in figure.axes:
         for artist in [*ax.collections, *ax.images]:
             if isinstance(artist, AxesImage):
-                box = artist.get_window_extent(renderer)
+                box = artist.get_window_extent()
             else:
                 box = artist.get_datalim(ax.transData).transformed(ax.transData)
             if artist.get_array() is not None or artist.get_label() == "cells":

@@ -1,5 +1,8 @@
 """check and hint, as they are called in a notebook."""
 
+import sys
+import types
+
 import pytest
 
 from mha_numpy.errors import ConfigError
@@ -34,9 +37,6 @@ def test_hints_come_one_after_the_other_and_know_the_last_mistake(capsys):
 
 
 def test_in_a_notebook_it_is_displayed(monkeypatch):
-    import sys
-    import types
-
     shown = []
     fake = types.ModuleType("IPython.display")
     fake.display = shown.append
@@ -44,8 +44,9 @@ def test_in_a_notebook_it_is_displayed(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython.display", fake)
     check("softmax-backward", wrong)
     hint("softmax-backward")
-    assert "<table" in shown[0]._repr_html_()
-    assert "<img" in shown[0]._repr_html_()
+    verdict = shown[0]._repr_html_()
+    assert "<table" in verdict
+    assert "<img" in verdict
     assert "hint 1 of 4" in shown[1]._repr_html_()
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from mha_numpy.draw.blocks import cut_step
 from mha_numpy.draw.stepper.packing import pack
 from mha_numpy.dtypes import Array
-from mha_numpy.tracing import Step
-from mha_numpy.tracing.sources import Origin, Source, origin_of
+from mha_numpy.tracing import Step, Trace
+from mha_numpy.tracing.sources import Origin, Source
 
 
 class View(NamedTuple):
@@ -123,17 +123,13 @@ class Pools(NamedTuple):
     params: Pool
 
 
-def describe_steps(steps: Sequence[Step], sequence: int) -> dict[str, Any]:
+def describe_steps(trace: Trace, sequence: int) -> dict[str, Any]:
     """Return what the page shows, ready for JSON."""
+    steps = trace.steps
     buffers, views = buffers_of([_one_sequence(step, sequence) for step in steps])
     pools = Pools(Pool(), Pool(), Pool(), Pool())
     described = []
     for step, view in zip(steps, views, strict=True):
-        origin = origin_of(steps, step)
-        sources = [
-            {"array": _number_of(source, steps, pools), "reads": _reads(source, pools)}
-            for source in origin.sources
-        ]
         described.append(
             {
                 "number": step.number,
@@ -149,7 +145,7 @@ def describe_steps(steps: Sequence[Step], sequence: int) -> dict[str, Any]:
                 "offset": view.offset,
                 "strides": _with_batch(view.strides, step),
                 "layout": _layout(step, sequence, steps, pools),
-                "origin": _origin(origin, sources),
+                "origin": _origin(trace.origin_of(step), steps, pools),
             }
         )
     return {
@@ -181,9 +177,20 @@ def _with_batch(strides: list[int], step: Step) -> list[int]:
     return strides if at is None else [*strides[:at], 0, *strides[at:]]
 
 
-def _origin(origin: Origin, sources: list[dict[str, Any]]) -> dict[str, Any]:
+def _origin(origin: Origin, steps: Sequence[Step], pools: Pools) -> dict[str, Any]:
     """Describe how a step came to be."""
-    return {"form": origin.form, "sources": sources, "others": origin.others}
+    condition = origin.condition
+    return {
+        "form": origin.form,
+        "sources": [_source(source, steps, pools) for source in origin.sources],
+        "names": origin.names,
+        "condition": None if condition is None else _source(condition, steps, pools),
+    }
+
+
+def _source(source: Source, steps: Sequence[Step], pools: Pools) -> dict[str, Any]:
+    """Describe an array and which of its cells are read."""
+    return {"array": _number_of(source, steps, pools), "reads": _reads(source, pools)}
 
 
 def _reads(source: Source, pools: Pools) -> list[int]:
@@ -201,12 +208,14 @@ def _reads(source: Source, pools: Pools) -> list[int]:
 
 def _number_of(source: Source, steps: Sequence[Step], pools: Pools) -> int:
     """Return the number of a source: the steps from 0 on, behind them the params."""
-    if source.step is not None:
+    if not source.is_constant:
         return source.step.number - 1
-    shape = tuple(read.size for read in source.reads)
-    empty = Step(0, source.name, " ".join(source.axes), "", np.zeros(shape), "")
-    layout = _layout(empty, 0, steps, pools)
-    param = {"name": source.name, "axes": source.axes, "shape": shape, "layout": layout}
+    param = {
+        "name": source.name,
+        "axes": source.axes,
+        "shape": source.step.array.shape,
+        "layout": _layout(source.step, 0, steps, pools),
+    }
     return len(steps) + pools.params.add(param)
 
 

@@ -140,9 +140,10 @@
   }
 
   function isHiddenHere(array, index) {
-    if (array.origin.form !== "masked") return false;
-    const before = valueAt(arrays[array.origin.sources[0].array], index);
-    return valueAt(array, index) === -Infinity && before !== -Infinity;
+    const { condition } = array.origin;
+    if (!condition) return false;
+    const at = spansOf(condition, index).map(([first]) => first);
+    return valueAt(arrays[condition.array], at) === 0;
   }
 
   // What to light for a cell: spans of cells for each array that it came from.
@@ -176,7 +177,8 @@
     if (isRecorded(array)) return `${array.name}[${texts.join(",")}]`;
     if (texts.length === 1) return `entry ${texts[0]} of ${array.name}`;
     const [row, column] = texts;
-    return row === ":" ? `column ${column} of ${array.name}` : `row ${row} of ${array.name}`;
+    if (row === ":") return `column ${column} of ${array.name}`;
+    return column === ":" ? `row ${row} of ${array.name}` : `${array.name}[${texts.join(",")}]`;
   }
 
   function explain(array, index) {
@@ -188,16 +190,18 @@
   }
 
   function tell(array, index) {
-    const { form, sources, others } = array.origin;
+    const { form, sources } = array.origin;
     if (form === "input") return "is an input";
     if (form === "unknown") return tellUnknown(array);
-    const spans = sources.map((source) => spanName(source, index));
     if (isHiddenHere(array, index)) {
-      return `is hidden: the mask puts -inf in the place of ${spans[0]}`;
+      const value = valueAt(array, index) === 0 ? "0" : "-inf";
+      return `is hidden: the mask puts ${value} in its place`;
     }
-    let told = `came from ${[...new Set([...spans, ...others])].join(" and ")}`;
+    const spans = [...new Set(sources.map((source) => spanName(source, index)))];
+    let told = `came from ${spans.join(" and ")}`;
     if (form === "rows") told += spans.length === 1 ? ", the whole row" : ", whole rows";
-    if (form === "turned" && new Set(spans).size === 2) {
+    const turned = sources.filter(({ array: number }) => isRecorded(arrays[number]));
+    if (form === "turned" && new Set(turned.map((source) => spanName(source, index))).size === 2) {
       told += ", two features that turn together";
     }
     return told;
@@ -207,8 +211,8 @@
     if (!array.equation) {
       return `is of a ${array.memory}; how it lies there is not on record`;
     }
-    const { others } = array.origin;
-    const computed = others.length ? `from ${others.join(" and ")}, ` : "";
+    const { names } = array.origin;
+    const computed = names.length ? `from ${names.join(" and ")}, ` : "";
     return `was computed ${computed}by \`${array.equation}\`; from which cells is not on record`;
   }
 

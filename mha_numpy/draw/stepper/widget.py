@@ -98,7 +98,7 @@ def stepper(trace: Trace, *, sequence: int = 0) -> Stepper:
     steps = check_trace(trace).steps
     _check_steps(steps)
     check_sequence(steps, sequence)
-    data = describe_steps(steps, sequence)
+    data = describe_steps(trace, sequence)
     numbers = sum(len(buffer["codes"]) // 3 for buffer in data["buffers"])
     if numbers > MAX_NUMBERS:
         raise ConfigError(

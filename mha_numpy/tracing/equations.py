@@ -1,0 +1,104 @@
+"""Equations: NumPy expressions over names of earlier steps, constants and axes, read by `ast`.
+
+As d_k is both the width of a head and the gradient of k, the name of an axis stands for its size in
+the brackets of ``reshape`` and ``np.arange``; anywhere else it is an array or a number.
+"""
+
+import ast
+import copy
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+MOVES = ("reshape", "transpose", "swapaxes")  # methods that compute nothing
+
+
+@functools.lru_cache(maxsize=1024)
+def parse(equation: str) -> ast.expr | None:
+    """Return an equation's syntax tree, None where it is no expression."""
+    try:
+        return ast.parse(equation, mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def with_sizes(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
+    """Return a copy of a tree with the sizes of axes in the place of their names."""
+    found: ast.expr = _PutSizes(sizes).visit(copy.deepcopy(tree))
+    return found
+
+
+class _PutSizes(ast.NodeTransformer):
+    """Puts sizes in the brackets of reshape and np.arange."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes, self.is_inside = sizes, False
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """Visit what stands before the brackets, then what stands in them."""
+        node.func = self.visit(node.func)
+        before = self.is_inside
+        self.is_inside = method_of(node) == "reshape" or function_of(node) == "arange"
+        node.args = [self.visit(arg) for arg in node.args]
+        self.is_inside = before
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Put a size in the place of an axis."""
+        if not self.is_inside or node.id not in self.sizes:
+            return node
+        return ast.copy_location(ast.Constant(self.sizes[node.id]), node)
+
+
+def names_in(tree: ast.AST) -> list[str]:
+    """Return the names of arrays and numbers that a tree reads, in order, each once."""
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    in_order = sorted(names, key=lambda node: (node.lineno, node.col_offset))
+    return [name for name in dict.fromkeys(node.id for node in in_order) if name != "np"]
+
+
+def evaluate(tree: ast.expr, values: Mapping[str, Any]) -> Any:
+    """Compute an expression over names of `values`; NaN and overflow raise no warning."""
+    code = compile(ast.Expression(tree), "<equation>", "eval")
+    with np.errstate(all="ignore"):
+        return eval(code, {"np": np, "__builtins__": {}}, dict(values))
+
+
+def moved_name(tree: ast.expr | None) -> str:
+    """Return the array that an equation only moves, by reshapes and transposes; "" if it does more.
+
+    A name alone is the array itself.
+    """
+    while (isinstance(tree, ast.Call) and method_of(tree) in MOVES) or is_transpose(tree):
+        tree = tree.value if isinstance(tree, ast.Attribute) else receiver_of(tree)
+    return tree.id if isinstance(tree, ast.Name) else ""
+
+
+def method_of(call: ast.expr) -> str:
+    """Return the name of the array method that is called, "" if it is none."""
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        return "" if _is_numpy(call.func.value) else call.func.attr
+    return ""
+
+
+def function_of(call: ast.expr) -> str:
+    """Return the name of NumPy's function that is called, "" if it is none."""
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        return call.func.attr if _is_numpy(call.func.value) else ""
+    return ""
+
+
+def receiver_of(call: Any) -> ast.expr:
+    """Return the array whose method is called."""
+    return call.func.value
+
+
+def is_transpose(tree: ast.expr | None) -> bool:
+    """Return whether an expression is ``something.T``."""
+    return isinstance(tree, ast.Attribute) and tree.attr == "T"
+
+
+def _is_numpy(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "np"
