@@ -221,13 +221,17 @@ def test_the_command_line(folder, capsys, monkeypatch):
 
 
 def test_watch_names_what_was_saved(folder, monkeypatch):
+    files = {2: NAME, 3: "notes.txt", 5: "helper.py"}  # saved before this look
     looks = iter(range(9))  # an error where there are more
-    monkeypatch.setattr(time, "sleep", lambda seconds: next(looks))
+
+    def sleep(seconds):
+        name = files.get(next(looks))
+        if name:
+            (folder / name).write_text(RIGHT)
+
+    monkeypatch.setattr(time, "sleep", sleep)
     saved = iter(Watch(folder))
-    (folder / NAME).write_text(RIGHT)
-    (folder / "notes.txt").write_text("not Python")
     assert next(saved) == [folder / NAME]
-    (folder / "helper.py").write_text("")
     assert next(saved) == [folder / "helper.py"]
     rmtree(folder)
     with pytest.raises(ConfigError, match="there is no folder"):
