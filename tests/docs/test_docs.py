@@ -8,11 +8,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-SLOW = {"audit-tests"}  # runs two files of tests on every mistake
-EXAMPLES = [
-    pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else ())
-    for page in [*PAGES, ROOT / "README.md"]
-]
 SOURCE = {
     path: [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     for path in sorted((ROOT / "mha_numpy").rglob("*.py"))
@@ -21,6 +16,14 @@ SOURCE = {
 
 def by_name(pages):
     return pytest.mark.parametrize("page", pages, ids=lambda page: page.name)
+
+
+def marks(page):
+    """Return the marks of a page's examples."""
+    if page.stem == "audit-tests":  # runs two files of tests on every mistake
+        return pytest.mark.slow
+    runs_kernel = re.search(r'>>> .*backend="(numba|loops)"', page.read_text(encoding="utf-8"))
+    return pytest.mark.kernel if runs_kernel else ()
 
 
 def blocks(page):
@@ -38,7 +41,7 @@ def stands_in_source(block):
     )
 
 
-@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
+@by_name([pytest.param(page, marks=marks(page)) for page in [*PAGES, ROOT / "README.md"]])
 def test_examples_print_what_they_say(page):
     failed, tried = doctest.testfile(
         str(page), module_relative=False, encoding="utf-8", optionflags=doctest.ELLIPSIS
