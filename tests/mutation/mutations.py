@@ -21,7 +21,7 @@ D_Q = "d_q = scale * shared_matmul(d_scores, k, visible)"
 D_K = "d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)"
 D_V = "summed_matmul(dropped.swapaxes(-1, -2), d_heads, leading, visible_T)"
 D_W = "d_w = matmul(x.reshape(rows, w.shape[0]).T, d_out_rows, backend)"
-D_B = "d_b = d_out_rows.sum(axis=0) if cache.has_bias else None"
+D_B = "d_b = d_out_rows.sum(axis=0) if has_bias else None"
 GROUP_SUM = "group_heads(product, leading[1]).sum(axis=2)"
 TOTAL = "powers.sum(axis=-1, keepdims=True)"
 
@@ -61,7 +61,7 @@ MUTATIONS = [
     ),
     Mutation(
         "cross-attention ignores its source", "multihead.py",
-        {'project_heads_forward(KEY, x_k,': 'project_heads_forward(KEY, x_q,'},
+        {'project_heads_forward(key, x_k,': 'project_heads_forward(key, x_q,'},
     ),
     Mutation("causal, strict", "masks.py", {"key <= query + right": "key < query + right"}),
     Mutation("causal, leaks one key", "masks.py", {"key <= query + right": "key <= query + right + 1"}),
@@ -93,7 +93,7 @@ MUTATIONS = [
              {"return x.reshape(B, num_kv_heads, H // num_kv_heads, *rest)":
              "return x.reshape(B, H // num_kv_heads, num_kv_heads, *rest).swapaxes(1, 2)"}),
     Mutation("bias of the projection left out", "linear.py",
-             {"out = product if b is None else product + b": "out = product"}),
+             {"return product if b is None else product + b": "return product"}),
     Mutation("output projection left out", "projection.py",
              {'step("out", out, "B T_q D_out"': 'out = merged\n    step("out", out, "B T_q D_out"'}),
     Mutation("softcap left out", "attention.py",
@@ -119,7 +119,7 @@ MUTATIONS = [
     Mutation("factor p left out", "softmax.py", {D_SCORES: "d_scores = d_weights - row_mean"}),
     Mutation("weights not transposed", "attention.py", {D_V: D_V.replace("dropped.swapaxes(-1, -2)", "dropped")}),
     Mutation("d_scores not transposed", "attention.py", {D_K: D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")}),
-    Mutation("d_q and d_k swapped", "attention.py", {"return d_q, d_k, d_v, d_bias": "return d_k, d_q, d_v, d_bias"}),
+    Mutation("d_q and d_k swapped", "attention.py", {"d_scores, d_q, d_k, d_v, d_bias)": "d_scores, d_k, d_q, d_v, d_bias)"}),
     Mutation("group: mean, not sum", "grouped.py", {GROUP_SUM: GROUP_SUM.replace("sum", "mean")}),
     Mutation("group: first head alone", "grouped.py", {GROUP_SUM: "group_heads(product, leading[1])[:, :, 0]"}),
     Mutation("d_w of the last sequence alone", "linear.py", {D_W: "d_w = x[-1:].reshape(-1, w.shape[0]).T"
@@ -127,9 +127,9 @@ MUTATIONS = [
     Mutation("d_w: mean over rows", "linear.py", {D_W: D_W + " / max(rows, 1)"}),
     Mutation("d_w transposed", "linear.py", {D_W: D_W + ".T"}),
     Mutation("d_x by w, not by its transpose", "linear.py", {"matmul(d_out, w.T, backend)": "matmul(d_out, w, backend)"}),
-    Mutation("d_b over one axis", "linear.py", {D_B: "d_b = d_out.sum(axis=0) if cache.has_bias else None"}),
+    Mutation("d_b over one axis", "linear.py", {D_B: "d_b = d_out.sum(axis=0) if has_bias else None"}),
     Mutation("d_b: mean", "linear.py", {D_B: D_B.replace("sum", "mean")}),
-    Mutation("d_b: zero", "linear.py", {D_B: "d_b = 0 * w[0] if cache.has_bias else None"}),
+    Mutation("d_b: zero", "linear.py", {D_B: "d_b = 0 * w[0] if has_bias else None"}),
     Mutation("one branch of self-attention", "multihead.py", {"d_x_q + d_x_k, ": "d_x_q, "}),
     Mutation("value branch forgotten", "multihead.py", {"d_x_k + d_x_v, ": "d_x_k, "}),
     Mutation("output projection skipped", "projection.py", {"d_heads = split_heads(d_merged, num_heads)":
@@ -141,7 +141,7 @@ MUTATIONS = [
     Mutation("softcap's slope left out", "attention.py", {"(1 - (capped / softcap) ** 2)": "1"}),
     Mutation("softcap's slope without division", "attention.py", {"(1 - (capped / softcap) ** 2)": "(1 - capped**2)"}),
     Mutation("bias gradient: mean over broadcast axes", "shapes.py",
-             {"d_big.sum(axis=stretched,": "d_big.mean(axis=stretched,"}),
+             {"d_big.sum(axis=summed,": "d_big.mean(axis=summed,"}),
     Mutation("gate's gradient from the gate's output", "attention.py", {"only_visible(d_gated * heads,": "only_visible(d_heads * heads,"}),
     Mutation("gate's gradient with NaN from a row that sees nothing", "attention.py",
              {"only_visible(d_gated * heads, sees_any)": "d_gated * heads"}),
@@ -159,12 +159,13 @@ MUTATIONS = [
     Mutation("cache narrows a wider dtype", "kv_cache.py", {"if length <= capacity and dtype == part.dtype:":
              "if length <= capacity:"}),
     # the door to the kernels
-    Mutation("left and right swapped", "backends.py", {"left, right, offsets, scale": "right, left, offsets, scale"}),
+    Mutation("left and right swapped", "backends.py", {'"left": left,': '"left": right,', '"right": right,': '"right": left,'}),
     Mutation("unbounded means nothing at all", "backends.py", {"2 * LARGEST if side is None": "0 if side is None"}),
-    Mutation("one offset for all sequences", "backends.py", {"offsets = q_offset if q_offset.ndim else q_offset.repeat(len(q))":
-             "offsets = q_offset.repeat(len(q))[: len(q)]"}),
-    Mutation("dropout mask and bias swapped", "backends.py", {"return q, k, v, mask, bias, dropout_mask,": "return q, k, v, mask, dropout_mask, bias,"}),
-    Mutation("a kernel's bias gradient not summed", "backends.py", {"d_bias = sum_to_shape(d_biased, bias.shape)": "d_bias = d_biased"}),
+    Mutation("one offset for all sequences", "backends.py", {"if q_offset.ndim\n": "if False\n",
+             " if rank > 2 else 1),": " if rank > 2 else 1)[: len(inputs.q)],"}),
+    Mutation("dropout mask and bias swapped", "backends.py", {'"bias": inputs.bias, "dropout_mask": inputs.dropout_mask':
+             '"bias": inputs.dropout_mask, "dropout_mask": inputs.bias'}),
+    Mutation("a kernel's bias gradient not summed", "backends.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
     Mutation("a kernel given what it does not cover", "backends.py", {"q.dtype not in COVERED or": "False or"}),
     Mutation("a kernel given empty axes", "backends.py", {"or not (q.size and k.size and v.size)": ""}),
     Mutation("forward's backend whatever backward asks for", "attention.py",
