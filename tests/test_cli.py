@@ -134,6 +134,8 @@ class TestWalk:
         assert weights.shape == (1, 4, 3, 3)
         np.testing.assert_allclose(weights.sum(axis=-1), 1)
         assert described["tokens"] == ["a", "b", "c"]
+        for path in tmp_path.glob("*.svg"):
+            assert "Random params: nothing here is trained." in path.read_text(encoding="utf-8")
         for path in tmp_path.glob("*.png"):
             assert path.read_bytes().startswith(b"\x89PNG")
 

@@ -339,6 +339,7 @@ def test_colours_and_a_legend_of_many_heads_begin_again():
     film = shape_film(steps_of(("a", np.ones((2, 20)), "T H")))
     assert colors_of(film.axes[0])[16:] == colors_of(film.axes[0])[:4]
     assert "16 on: again" in words_of(film)
+    assert film.get_figwidth() < 7.7  # the legend takes several lines
     assert_nothing_overlaps(film)
     assert_nothing_overlaps(shape_film(steps_of(("a", np.ones((999, 2)), "B T")), sequence=998))
 
