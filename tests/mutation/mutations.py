@@ -95,7 +95,7 @@ MUTATIONS = [
     Mutation("bias of the projection left out", "linear.py",
              {"return product if b is None else product + b": "return product"}),
     Mutation("output projection left out", "projection.py",
-             {'step("out", out, "B T_q D_out"': 'out = merged\n    step("out", out, "B T_q D_out"'}),
+             {"    return out, cache": "    return merged, cache"}),
     Mutation("softcap left out", "attention.py",
              {"capped = scores if softcap is None else": "capped = scores if True else"}),
     Mutation("0 * NaN instead of a selection", "visibility.py",
