@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,6 +8,31 @@ import pytest
 from mha_numpy import attention_forward, linear_forward
 from mha_numpy.nn import MultiHeadAttention
 from tests.backends import EACH_BACKEND
+
+
+def is_by_kernel(item):
+    return item.get_closest_marker("kernel") is not None
+
+
+def pytest_collection_modifyitems(items):
+    """Leave what runs a kernel to the end: numba compiles them meanwhile."""
+    items.sort(key=is_by_kernel)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compile_meanwhile(request):
+    """Compile all kernels on another core, where all tests run: it takes half a minute."""
+    is_whole_suite = request.config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not is_whole_suite or not any(map(is_by_kernel, request.session.items)):
+        yield
+        return
+    compiling = subprocess.Popen(
+        [sys.executable, "-m", "mha_numpy", "compile"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    yield
+    compiling.terminate()
+    compiling.wait()
 
 
 @pytest.fixture

@@ -106,12 +106,7 @@ def _kernel_inputs(inputs: AttentionInputs) -> dict[str, Any]:
         arrays = {name: x if x is None else x[added] for name, x in arrays.items()}
     # an open side is beyond every distance: positions reach to LARGEST themselves
     left, right = (2 * LARGEST if side is None else side for side in inputs.window or (None, None))
-    return arrays | {
-        "left": left,
-        "right": right,
-        "q_offset": q_offset
-        if q_offset.ndim
-        else q_offset.repeat(len(inputs.q) if rank > 2 else 1),  # (B,)
-        "scale": inputs.scale,
-        "softcap": inputs.softcap,
-    }
+    B = len(inputs.q) if rank > 2 else 1
+    offsets = q_offset if q_offset.ndim else q_offset.repeat(B)  # (B,)
+    options = {"scale": inputs.scale, "softcap": inputs.softcap}
+    return {**arrays, "left": left, "right": right, "q_offset": offsets, **options}

@@ -34,7 +34,6 @@ class Exercise(NamedTuple):
     hints: Hints
     piece: str  # a key of `mistakes.PIECES`
     stub: Callable[..., Any]
-    reference: Callable[..., Any]  # a right answer, by the core
 
     @property
     def function_name(self) -> str:
@@ -55,7 +54,6 @@ def exercise(
     difficulty: int,
     minutes: int,
     hints: Hints,
-    reference: Callable[..., Any],
     needs: tuple[str, ...] = (),
     piece: str = "",
     kind: Kind = "code",
@@ -67,8 +65,6 @@ def exercise(
 
     def enter(stub: Callable[..., Any]) -> Exercise:
         of_piece = piece or stub.__name__
-        return Exercise(
-            exercise_id, kind, title, difficulty, minutes, needs, hints, of_piece, stub, reference
-        )
+        return Exercise(exercise_id, kind, title, difficulty, minutes, needs, hints, of_piece, stub)
 
     return enter

@@ -8,7 +8,6 @@ import numpy as np
 from mha_numpy.checking.compare import matched
 from mha_numpy.exercises.causes import explain, is_bug_of
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.invariants import REACTIONS
 from mha_numpy.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.exercises.judge_tests import judge_tests
 from mha_numpy.exercises.sandbox import LIMITS, Limits, run_calls
@@ -44,10 +43,9 @@ def judge(
     """
     if exercise.kind == "tests":
         return judge_tests(exercise, get_function, limits)
-    probes = PIECES[exercise.piece].probes()
-    reactions = REACTIONS.get(exercise.piece, [])
-    inputs = [given for given in probes for _ in range(2)]
-    inputs += [reaction.change(probes[0]) for reaction in reactions]
+    piece = PIECES[exercise.piece]
+    inputs = [probe for probe in piece.probes() for _ in range(2)]
+    inputs += [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
     run = run_calls(get_function, inputs, limits)
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything

@@ -12,16 +12,15 @@ from mha_numpy.checking.differences import largest_of, two_numbers
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.invariants import INVARIANTS, REACTIONS, Arrays, Reaction
 from mha_numpy.exercises.messages import Call
 from mha_numpy.exercises.sandbox import Run
-from mha_numpy.exercises.slopes import SLOPES
 from mha_numpy.mistakes import PIECES, right_answers
 from mha_numpy.mistakes.diagnose import TOLERANCE
+from mha_numpy.mistakes.piece import Arrays, Reaction
 
 LONGEST = 160  # characters of an error
 KINDS = ("unwritten", "type", "shape", "finite", "values", "")  # of trouble, as they are met
-MISSED = 1e-9  # of the largest number: what an invariant may be off by rounding
+MISSED = 1e-9  # of the largest number: what a law may be off by rounding
 
 
 class Stage(NamedTuple):
@@ -37,13 +36,13 @@ class Evidence:
     """What a function returned for every probe, beside what was expected."""
 
     def __init__(self, exercise: Exercise, run: Run):
-        self.exercise, self.run = exercise, run
-        self.probes = PIECES[exercise.piece].probes()
+        self.exercise, self.run, self.piece = exercise, run, PIECES[exercise.piece]
+        self.probes = self.piece.probes()
         self.expected = right_answers(exercise.piece)
         twice, count = run.calls[: 2 * len(self.probes)], len(self.probes)
         self.first, self.second = twice[::2], twice[1::2]
         self.reacted = run.calls[2 * count :]
-        self.name = PIECES[exercise.piece].result or "result"
+        self.name = self.piece.result or "result"
 
     @cached_property
     def comparisons(self) -> list[Comparison | None]:
@@ -89,8 +88,7 @@ class Evidence:
     @property
     def reactions(self) -> Iterator[tuple[Reaction, Arrays | None]]:
         """Yield what may not react to a change of the first probe, and what came of the change."""
-        reactions = REACTIONS.get(self.exercise.piece, [])
-        for reaction, call in zip(reactions, self.reacted, strict=False):
+        for reaction, call in zip(self.piece.reactions, self.reacted, strict=False):
             compared = compare(call.answer, self.expected[0], tolerance=TOLERANCE)
             yield reaction, _by_name(call, compared, self.expected[0])
 
@@ -224,34 +222,34 @@ def _as_arrays(answer: Any) -> Any:
 
 def _holds(evidence: Evidence) -> Answer:
     """Ask what every right answer keeps, without knowing the right numbers."""
-    piece, found = evidence.exercise.piece, evidence.arrays
-    if piece not in INVARIANTS and piece not in REACTIONS:
+    piece, answers = evidence.piece, evidence.arrays
+    if not piece.laws and not piece.reactions:
         return None
-    invariants = INVARIANTS.get(piece, [])
-    for invariant in invariants:
-        for number, arrays in enumerate(found):
+    for law in piece.laws:
+        for number, arrays in enumerate(answers):
             if arrays is None:
                 continue
-            missed = _missed(invariant.off(evidence.probes[number], arrays), arrays)
+            missed = _missed(law.residual(evidence.probes[number], arrays), arrays)
             if missed:
-                return False, f"{invariant.told}: {missed}", number
-    reactions, before = list(evidence.reactions), found[0] if found else None
+                return False, f"{law.statement}: {missed}", number
+    reactions, before = list(evidence.reactions), answers[0] if answers else None
     for reaction, after in reactions:
         if before is None or after is None:
             continue
-        given = evidence.probes[0]
-        missed = _missed(reaction.kept(given, after) - reaction.kept(given, before), before)
+        probe = evidence.probes[0]
+        missed = _missed(reaction.unmoved(probe, after) - reaction.unmoved(probe, before), before)
         if missed:
-            return False, f"{reaction.told}: {missed}", 0
-    looked_at = [*found, *(after for _, after in reactions)]
-    is_whole = bool(looked_at) and all(arrays is not None for arrays in looked_at)
-    told = [invariant.told for invariant in invariants]
-    told += [reaction.told for reaction, _ in reactions]
-    return (True, "; ".join(told)) if is_whole else (None, "")
+            return False, f"{reaction.statement}: {missed}", 0
+    asked = [*answers, *(after for _, after in reactions)]
+    if not asked or any(arrays is None for arrays in asked):
+        return None, ""
+    statements = [law.statement for law in piece.laws]
+    statements += [reaction.statement for reaction in piece.reactions]
+    return True, "; ".join(statements)
 
 
 def _missed(off: Array, arrays: Arrays) -> str:
-    """Say where and by how much an invariant is missed most, if it is."""
+    """Say where and by how much a law is missed most, if it is."""
     floats = [array for array in arrays.values() if array.dtype != bool]
     largest = max([1.0, *(float(largest_of(array)) for array in floats)])
     if off.size == 0 or np.abs(off).max() <= MISSED * largest:
@@ -263,12 +261,13 @@ def _missed(off: Array, arrays: Arrays) -> str:
 
 def _differentiates(evidence: Evidence) -> Answer:
     """Ask numeric differentiation, which owes nothing to anybody's backward."""
-    if evidence.exercise.piece not in SLOPES:
+    slope = evidence.piece.slope
+    if slope is None:
         return None
     arrays = evidence.arrays[0] if evidence.arrays else None
     if arrays is None:
         return None, ""
-    forward, inputs, d_out = SLOPES[evidence.exercise.piece](evidence.probes[0])
+    forward, inputs, d_out = slope(evidence.probes[0])
     gradients = iter(arrays.values())
     backward = {f"d_{name}": _like(value, gradients) for name, value in inputs.items()}
     report = gradcheck(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import combinations
-from time import perf_counter
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ class Confusion(NamedTuple):
     piece: str
     counts: Counts
     mixed_up: list[tuple[str, list[str]]]  # each mistake that is not on top, and what was named
-    slowest: float  # seconds of a diagnosis
+    slowest: float  # seconds of a processor for a diagnosis
 
 
 def find_confusion(pieces: Sequence[str], pairs: int = 100, seed: int = 0) -> list[Confusion]:
@@ -45,8 +45,8 @@ def find_confusion(pieces: Sequence[str], pairs: int = 100, seed: int = 0) -> li
     ----------
     pieces : names of ``PIECES``
     pairs : int
-        How many pairs of mistakes to draw for each piece, at most; those that cancel out, or that
-        fail on every probe, are not counted.
+        How many pairs of mistakes to draw for each piece, at most; alternatives, and those that
+        fail on every probe, are no pairs.
     seed : int
 
     Returns
@@ -72,9 +72,9 @@ def _confusion(piece: str, pairs: int, rng: np.random.Generator) -> Confusion:
     names, seconds = list(fingerprints(piece)), [0.0]
 
     def diagnosed(answers: list[Answer]) -> Diagnosis:
-        start = perf_counter()
+        start = process_time()
         found = diagnose(piece, answers)
-        seconds.append(perf_counter() - start)
+        seconds.append(process_time() - start)
         return found
 
     rejected = on_top = among = 0
@@ -89,14 +89,16 @@ def _confusion(piece: str, pairs: int, rng: np.random.Generator) -> Confusion:
             mixed_up.append((name, [" + ".join(sorted(cause)) for cause in found.causes]))
 
     both = list(combinations(names, 2))
-    made = pairs_rejected = pairs_named = 0
-    for pair in (frozenset(both[i]) for i in rng.permutation(len(both))[:pairs]):
+    tried = pairs_rejected = pairs_named = 0
+    for pair in (frozenset(both[i]) for i in rng.permutation(len(both))):
+        if tried == pairs:
+            break
         answers = answers_with(piece, pair)
-        if all(answer is None for answer in answers):
+        if all(answer is None for answer in answers):  # or there is none: they are alternatives
             continue
         found = diagnosed(answers)
-        made += 1
+        tried += 1
         pairs_rejected += not found.is_right
         pairs_named += bool(found.causes) and bool(found.causes[0] & pair)
-    counts = Counts(len(names), rejected, on_top, among, made, pairs_rejected, pairs_named)
+    counts = Counts(len(names), rejected, on_top, among, tried, pairs_rejected, pairs_named)
     return Confusion(piece, counts, mixed_up, max(seconds))

@@ -1,6 +1,6 @@
 """diagnose: name the known mistakes that give just these arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -11,9 +11,11 @@ from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes.bank import BANK, FLOAT32, Mistake
-from mha_numpy.mistakes.flawed import RIGHT, Made
-from mha_numpy.mistakes.pieces import PIECES, Inputs, find_piece
+from mha_numpy.mistakes.families import BANK, PIECES, find_piece
+from mha_numpy.mistakes.manners import FLOAT32
+from mha_numpy.mistakes.mistake import Mistake
+from mha_numpy.mistakes.piece import Inputs
+from mha_numpy.mistakes.variant import Function, may_show, variant
 
 Answer = Any  # an array, or several with their names; None where a function failed
 TOLERANCE = 1e-10  # of the largest number: two right ways are closer, a mistake is not
@@ -67,7 +69,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     >>> def mine(x, num_heads):
     ...     B, T, width = x.shape
     ...     return x.reshape(B, num_heads, T, width // num_heads)
-    >>> answers = [mine(**given) for given in PIECES["split_heads"].probes()]
+    >>> answers = [mine(**probe) for probe in PIECES["split_heads"].probes()]
     >>> print(*(mistake.name for mistake in diagnose("split_heads", answers).mistakes))
     split without transpose
     """
@@ -81,37 +83,39 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
     if fits(answers, right, NARROW) and _is_narrow(answers):
         return Diagnosis(False, (frozenset({FLOAT32}),))
-    partly = [n for n, wrong in fingerprints(piece).items() if _is_partly(answers, wrong, right)]
-    if partly:
-        return Diagnosis(False, tuple(frozenset({name}) for name in partly), is_partial=True)
-    names = [*fingerprints(piece), *(name for name in LATENT if name not in fingerprints(piece))]
-    pairs = (frozenset(pair) for pair in combinations(names, 2))
-    found = [pair for pair in pairs if _makes(piece, pair, answers)]
-    if len(found) > 1:
-        found.sort(key=lambda pair: -_explained(piece, pair, answers))
-    return Diagnosis(False, tuple(found))
+    partial = _partial(piece, answers)
+    if partial:
+        return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
+    pairs = [pair for pair in combinations(_names(piece), 2) if _makes(piece, pair, answers)]
+    if len(pairs) > 1:
+        pairs.sort(key=lambda pair: -_explained(piece, pair, answers))
+    return Diagnosis(False, tuple(map(frozenset, pairs)))
 
 
 @cache
 def right_answers(piece: str) -> list[Answer]:
     """Return the right arrays for every probe."""
-    return [PIECES[piece].write(**given, made=RIGHT) for given in PIECES[piece].probes()]
+    return answers_with(piece, ())
 
 
-def answers_with(piece: str, made: Made) -> list[Answer]:
-    """Return what a function with these mistakes gives for every probe; None where it fails."""
-    return [_try(piece, given, made) for given in PIECES[piece].probes()]
+def answers_with(piece: str, mistakes: Collection[str]) -> list[Answer]:
+    """Return what a function with these mistakes gives for every probe; None where it fails.
+
+    Nothing is returned where the mistakes are alternatives.
+    """
+    function = variant(piece, mistakes)
+    return [_try(function, probe) for probe in PIECES[piece].probes()] if function else []
 
 
 @cache
 def fingerprints(piece: str) -> dict[str, list[Answer]]:
-    """Return what each known mistake that changes anything gives for every probe."""
-    right, found = right_answers(piece), {}
-    for name in BANK:
-        answers = answers_with(piece, frozenset({name}))
-        if any(answer is None for answer in answers) or not fits(answers, right):
-            found[name] = answers
-    return found
+    """Return what each known mistake gives for every probe, if it gives anything wrong.
+
+    One that fails wherever it changes something leaves no fingerprint.
+    """
+    with_each = {name: answers_with(piece, [name]) for name in BANK if may_show(piece, name)}
+    right = right_answers(piece)
+    return {name: answers for name, answers in with_each.items() if not fits(answers, right)}
 
 
 def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float = TOLERANCE) -> bool:
@@ -122,26 +126,35 @@ def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float =
     )
 
 
-def _is_partly(answers: Sequence[Answer], wrong: Sequence[Answer], right: Sequence[Answer]) -> bool:
-    """Return whether some arrays are the mistake's on every probe, and the others right."""
-    seen = [
-        (list(agreeing(answer, expected, tolerance=TOLERANCE)),
-         [] if made is None else list(agreeing(answer, made, tolerance=TOLERANCE)))
-        for answer, made, expected in zip(answers, wrong, right, strict=True)
-        if answer is not None
-    ]  # fmt: skip
-    count = len(seen[0][0]) if seen else 0
-    if any(len(is_right) != count or len(is_made) not in (0, count) for is_right, is_made in seen):
-        return False
-    of_mistake = {i for is_right, _ in seen for i in range(count) if not is_right[i]}
-    return all(
-        all(is_right) if not is_made else
-        all(is_made[i] if i in of_mistake else is_right[i] for i in range(count))
-        for is_right, is_made in seen
-    )  # fmt: skip
+def _partial(piece: str, answers: Sequence[Answer]) -> list[str]:
+    """Return the mistakes that give just the arrays that are wrong, where the others are right."""
+    pairs = zip(answers, right_answers(piece), strict=True)
+    is_right = [_agreeing(answer, right) if answer is not None else [] for answer, right in pairs]
+    counts = {len(of_arrays) for of_arrays in is_right if of_arrays}
+    if len(counts) != 1:
+        return []
+    (count,) = counts
+    wrong = {i for of_arrays in is_right for i, agrees in enumerate(of_arrays) if not agrees}
+
+    def gives_what_is_wrong(fingerprint: Sequence[Answer]) -> bool:
+        for answer, mine, of_arrays in zip(answers, fingerprint, is_right, strict=True):
+            if mine is None and not all(of_arrays):
+                return False
+            if answer is not None and mine is not None:
+                is_mine = _agreeing(answer, mine)
+                if len(is_mine) != count or not all(is_mine[i] for i in wrong):
+                    return False
+        return True
+
+    return [name for name, prints in fingerprints(piece).items() if gives_what_is_wrong(prints)]
 
 
-def _explained(piece: str, pair: Made, answers: Sequence[Answer]) -> int:
+def _agreeing(answer: Answer, other: Answer) -> list[bool]:
+    """Return which arrays agree."""
+    return list(agreeing(answer, other, tolerance=TOLERANCE))
+
+
+def _explained(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> int:
     """Count the numbers that one of two mistakes gives alone: then each shows for itself."""
     alone = [fingerprints(piece).get(name, right_answers(piece)) for name in pair]
     count = 0
@@ -162,19 +175,25 @@ def _is_narrow(answers: Sequence[Answer]) -> bool:
     return all(np.array_equal(a, np.float32(a), equal_nan=True) for a in arrays)
 
 
-def _try(piece: str, given: Inputs, made: Made) -> Answer:
-    """Compute with mistakes, or return None where these make shapes that do not fit."""
+def _try(function: Function, probe: Inputs) -> Answer:
+    """Compute, or return None where a mistake makes shapes that do not fit."""
     try:
         with np.errstate(all="ignore"):
-            return PIECES[piece].write(**given, made=made)
+            return function(**probe)
     except (ValueError, IndexError):
         return None
 
 
-def _makes(piece: str, made: Made, answers: Sequence[Answer]) -> bool:
-    """Return whether these mistakes together give the answers, asking no further than needed."""
-    probes = PIECES[piece].probes()
-    return all(
-        answer is None or fits([answer], [_try(piece, given, made)])
-        for given, answer in zip(probes, answers, strict=True)
+def _names(piece: str) -> list[str]:
+    """Return the mistakes that may be one of two."""
+    latent = (name for name in LATENT if may_show(piece, name))
+    return list(dict.fromkeys([*fingerprints(piece), *latent]))
+
+
+def _makes(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:
+    """Return whether two mistakes together give the answers, asking no further than needed."""
+    function = variant(piece, pair)
+    return function is not None and all(
+        answer is None or fits([answer], [_try(function, probe)])
+        for probe, answer in zip(PIECES[piece].probes(), answers, strict=True)
     )

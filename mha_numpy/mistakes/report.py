@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mha_numpy.mistakes.bank import BANK
 from mha_numpy.mistakes.confusion import Confusion, Counts
 from mha_numpy.mistakes.diagnose import fingerprints
+from mha_numpy.mistakes.families import BANK
 from mha_numpy.tables import Table
 
 PAGE = """# Which mistakes are named
@@ -15,9 +15,9 @@ nothing else. *On top*: the first name given is that of the mistake. *Among*: it
 names for the same numbers, as where two mistakes are one and the same function. Pairs are drawn at
 random; *named*: the first alternative holds one of the two mistakes.
 
-The mistakes are made here by the same implementation that `diagnose` asks: the page tells how well
-they can be told apart, not that somebody's code makes them in just this way. Code that was written
-apart, with one bug each, are the exhibits of the museum: all twelve get their right name
+The mistakes are edits of the right implementation, here and where `diagnose` asks: the page says
+how well they can be told apart, not that somebody's code makes them in just this way. Code that was
+written apart, with one bug each, are the exhibits of the museum: all twelve get their right name
 (`tests/exercises/test_catalogue.py`). How a check works: [exercises](exercises.md).
 
 """

@@ -260,7 +260,9 @@ class _Walk:
             if isinstance(part, ast.Slice) and not (part.lower or part.upper or part.step):
                 at += 1
                 continue
-            value = evaluate(part, self.values) if not isinstance(part, ast.Slice) else None
+            if isinstance(part, ast.Slice):
+                raise _NotKnownError
+            value: Any = evaluate(part, self.values)
             if value is Ellipsis:
                 at = len(kept) - (len(parts) - i - 1)
             elif isinstance(part, ast.Constant) and value is None:

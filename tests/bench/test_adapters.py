@@ -16,7 +16,13 @@ def run(contestant):
     return contestant.read(contestant.call())
 
 
-@pytest.fixture(params=[name for name in CONTESTANTS if name != "numpy"])
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.kernel if name in ("numba", "loops") else ())
+        for name in CONTESTANTS
+        if name != "numpy"
+    ]
+)
 def contestant(request):
     found = CONTESTANTS[request.param]
     if not found.is_here:

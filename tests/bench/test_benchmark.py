@@ -337,6 +337,7 @@ class TestCompile:
         assert cli.main(["compile"]) == 0
         assert capsys.readouterr().out.splitlines()[-1].startswith("not kept: ")
 
+    @pytest.mark.kernel
     def test_the_real_kernels(self, capsys):
         pytest.importorskip("numba")
         assert cli.main(["compile"]) == 0

@@ -14,6 +14,7 @@ from tests.draw.helpers import recorded
 
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: pip install jupyterlab")
 nbformat = pytest.importorskip("nbformat.v4", reason="nbformat is not installed")
+pytestmark = pytest.mark.slow
 
 NOTEBOOK = "05_many-heads.ipynb"  # with the stepper
 CONFIG = """

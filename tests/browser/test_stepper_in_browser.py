@@ -11,6 +11,8 @@ from mha_numpy.tracing import trace
 from mha_numpy.tracing.sources import origin_of
 from tests.draw.helpers import recorded, recorded_rank_2
 
+pytestmark = pytest.mark.slow
+
 TRACES = {
     "causal": lambda: recorded(is_causal=True)[0],
     "grouped": lambda: recorded(B=2, T=6, D=24, H=6, H_kv=2)[0],

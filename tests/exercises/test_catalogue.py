@@ -1,4 +1,4 @@
-"""Every entry of the catalogue: complete, solvable by its reference, not solved by its stub."""
+"""Every entry of the catalogue: complete, and not solved by its stub."""
 
 import ast
 

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from shutil import copytree, rmtree
 
@@ -11,9 +12,18 @@ import pytest
 
 from mha_numpy.cli import main
 from mha_numpy.errors import ConfigError
-from mha_numpy.exercises import EXERCISES, Limits, exercises_in, hint_in, judge_file, start
+from mha_numpy.exercises import (
+    EXERCISES,
+    Limits,
+    exercises_in,
+    hint_in,
+    judge,
+    judge_file,
+    start,
+)
 from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.exercises.folder import RECORD, file_name
+from mha_numpy.exercises.records import Records
 from mha_numpy.exercises.watch import Watch
 
 RIGHT = """
@@ -40,10 +50,12 @@ def folder(tmp_path, started):
 def test_start_writes_all_and_keeps_what_is_there(folder):
     assert len(list(folder.glob("[0-9][0-9]_*.py"))) == len(EXERCISES)
     (folder / NAME).write_text(RIGHT)
+    (folder / "test_exercises.py").write_text("# mine")
     (folder / "README.md").unlink()
     again = start(folder)
     assert [path.name for path in again.written] == ["README.md"]
     assert (folder / NAME).read_text() == RIGHT
+    assert (folder / "test_exercises.py").read_text() == "# mine"
     assert [e.id for e in exercises_in(folder)] == [e.id for e in EXERCISES]
 
 
@@ -59,6 +71,15 @@ def test_a_file_is_judged_and_noted(folder):
     (folder / NAME).write_text(RIGHT)
     assert judge_file(folder, "softmax-backward")
     assert json.loads((folder / RECORD).read_text())["softmax-backward"]["passed"]
+
+
+def test_what_another_check_noted_meanwhile_is_kept(folder):
+    (folder / NAME).write_text(RIGHT)
+    verdict = judge(find_exercise("softmax"), lambda: abs)
+    records = Records(folder / RECORD)
+    judge_file(folder, "softmax-backward")
+    records.note(verdict)
+    assert set(json.loads((folder / RECORD).read_text())) == {"softmax", "softmax-backward"}
 
 
 BAD_FILES = {
@@ -90,6 +111,9 @@ def test_hints_are_counted_and_know_the_last_mistake(folder):
     third, picture = hints[2]
     assert "what your last answer shows: softmax's sum is taken over the queries" in third.text
     assert picture.read_bytes().startswith(b"\x89PNG")
+    (folder / NAME).write_text(WRONG.replace("axis=-2", "axis=0"))
+    judge_file(folder, "softmax-backward")
+    assert hint_in(folder, "softmax-backward")[0].number == 3  # there is something new to say
 
 
 def test_wrong_use(folder, tmp_path):
@@ -197,12 +221,17 @@ def test_the_command_line(folder, capsys, monkeypatch):
 
 
 def test_watch_names_what_was_saved(folder, monkeypatch):
-    monkeypatch.setattr("mha_numpy.exercises.watch.PERIOD", 0.01)
+    files = {2: NAME, 3: "notes.txt", 5: "helper.py"}  # saved before this look
+    looks = iter(range(9))  # an error where there are more
+
+    def sleep(seconds):
+        name = files.get(next(looks))
+        if name:
+            (folder / name).write_text(RIGHT)
+
+    monkeypatch.setattr(time, "sleep", sleep)
     saved = iter(Watch(folder))
-    (folder / NAME).write_text(RIGHT)
-    (folder / "notes.txt").write_text("not Python")
     assert next(saved) == [folder / NAME]
-    (folder / "helper.py").write_text("")
     assert next(saved) == [folder / "helper.py"]
     rmtree(folder)
     with pytest.raises(ConfigError, match="there is no folder"):

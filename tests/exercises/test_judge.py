@@ -10,6 +10,7 @@ import pytest
 
 from mha_numpy.exercises import Limits, find_exercise, judge
 from mha_numpy.mistakes import make
+from tests.exercises.catch_all import catch_all
 
 SOFTMAX_BACKWARD = find_exercise("softmax-backward")
 
@@ -170,6 +171,12 @@ def test_what_is_printed_is_shown_cut():
     assert verdict
     assert 100 <= len(verdict.printed) < 300
     assert verdict.printed[:50] in str(verdict)
+
+
+def test_tests_that_catch_all_mistakes_are_right():
+    verdict = verdict_on(catch_all, "break-my-attention")
+    assert verdict.passed, f"\n{verdict}"
+    assert all(stage.passed for stage in verdict.stages)
 
 
 def test_tests_are_scored():

@@ -10,6 +10,7 @@ import pytest
 from llvmlite import binding
 
 import mha_numpy
+from tests.sweeps import sweep
 
 REPOSITORY = Path(__file__).parents[2]
 HAS_AVX2 = binding.get_host_cpu_features().get("avx2", False)
@@ -49,12 +50,15 @@ COMPILED_ANEW = {
     "bounds checked": {"NUMBA_BOUNDSCHECK": "1"},
 }
 THREADS = {
-    "one thread": {"NUMBA_NUM_THREADS": "1"},
     "more threads than cores": {"NUMBA_NUM_THREADS": "5"},
+    "one thread": {"NUMBA_NUM_THREADS": "1"},
     "workqueue": {"NUMBA_THREADING_LAYER": "workqueue"},
 }
 
+by_layer = pytest.mark.parametrize("layer", sweep(["workqueue", "default"], 1))
 
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPILED_ANEW)
 def test_on_another_machine(request, tmp_path, name):
     environment = COMPILED_ANEW[name]
@@ -73,7 +77,7 @@ def test_on_another_machine(request, tmp_path, name):
     assert list(folder.rglob("*.nbc"))
 
 
-@pytest.mark.parametrize("name", THREADS)
+@pytest.mark.parametrize("name", sweep(THREADS, 1))
 def test_with_other_threads(name):
     run("from mha_numpy.kernels import parallel", "parallel.LEAST_WORK = 0", *SOME_PROBLEMS,
         **THREADS[name])  # fmt: skip
@@ -93,7 +97,7 @@ BOTH_PASSES = (
 )
 
 
-@pytest.mark.parametrize("layer", ["default", "workqueue"])
+@by_layer
 def test_python_threads_may_call_at_once(layer):
     printed, _ = run(
         *BOTH_PASSES,
@@ -117,7 +121,7 @@ def test_without_compilation_the_reason_is_given():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.parametrize("layer", ["default", "workqueue"])
+@by_layer
 def test_a_forked_process_computes(layer):
     printed, _ = run(
         *BOTH_PASSES,
@@ -168,6 +172,7 @@ COMPILE_TWO = (
 
 
 class TestDisk:
+    @pytest.mark.slow
     def test_compiled_once_until_any_source_changes(self, copy, tmp_path):
         def run_once():
             return run(*COMPILE_TWO, folder=copy.parent, NUMBA_CACHE_DIR=tmp_path / "kept")
@@ -191,6 +196,7 @@ class TestDisk:
         run(*COMPILE_TWO, folder=copy.parent, **environment)
         assert list((copy / "kernels" / "__pycache__").glob("visible.first_bits*.nbc"))
 
+    @pytest.mark.slow
     def test_in_the_user_s_folder_where_the_package_cannot_be_written_to(self, copy, tmp_path):
         (copy / "kernels" / "__pycache__").touch()
         environment = {"NUMBA_CACHE_DIR": "", "HOME": tmp_path, "XDG_CACHE_HOME": tmp_path / "user"}
@@ -199,6 +205,7 @@ class TestDisk:
             assert printed == expected
         assert list(tmp_path.rglob("visible.first_bits*.nbc"))
 
+    @pytest.mark.slow
     def test_nowhere(self, copy, unwritable):
         (copy / "kernels" / "__pycache__").touch()
         printed, notice = run(

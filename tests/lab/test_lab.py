@@ -13,8 +13,9 @@ from mha_numpy.lab.copies import our_notebooks
 
 @pytest.fixture
 def started(monkeypatch):
-    """Stand in for JupyterLab: note what would have been started."""
+    """Stand in for JupyterLab, installed or not: note what would have been started."""
     commands = []
+    monkeypatch.setattr(jupyter, "find_spec", lambda name: name)
     monkeypatch.setattr(jupyter.subprocess, "call", lambda command: commands.append(command) or 7)
     return commands
 

@@ -1,33 +1,12 @@
-"""The confusion table: what is asked of the bank, measured; its page; its command."""
+"""The confusion table: what it counts, its page, its command."""
 
 from pathlib import Path
 
-import pytest
-
 from mha_numpy.cli import main
-from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes import (
-    PIECES,
-    Diagnosis,
-    confusion,
-    find_confusion,
-    find_piece,
-    fingerprints,
-)
+from mha_numpy.mistakes import PIECES, Diagnosis, confusion, find_confusion, fingerprints
 from mha_numpy.mistakes.report import bank_table, to_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "confusion.md"
-
-
-@pytest.mark.parametrize("piece", PIECES)
-def test_mistakes_are_rejected_and_named(piece):
-    (found,) = find_confusion([piece], pairs=25)
-    counts = found.counts
-    assert counts.singles == len(fingerprints(piece)) > 0
-    assert counts.rejected == counts.among == counts.singles
-    assert counts.on_top >= 0.95 * counts.singles
-    assert counts.pairs_named >= 0.8 * counts.pairs_rejected
-    assert len(found.mixed_up) == counts.singles - counts.on_top
 
 
 def test_what_is_not_named_is_counted(monkeypatch):
@@ -65,8 +44,3 @@ def test_the_bank_of_all_functions():
     table = bank_table(list(PIECES))
     assert len(table.rows) > 200
     assert all(all(cells) for cells in table.rows)
-
-
-def test_wrong_use():
-    with pytest.raises(ConfigError, match="piece: expected one of .*; got 'x'"):
-        find_piece("x")

@@ -5,7 +5,7 @@ import pytest
 
 from mha_numpy.checking import agrees
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes import PIECES, fingerprints, make, right_answers
+from mha_numpy.mistakes import PIECES, make, right_answers
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -13,14 +13,6 @@ def test_arguments_by_place_and_by_name(piece):
     given, expected = PIECES[piece].probes()[0], right_answers(piece)[0]
     assert agrees(make(piece)(**given), expected)
     assert agrees(make(piece)(*given.values()), expected)
-
-
-@pytest.mark.parametrize("piece", ["softmax", "attention_backward", "multi_head_backward"])
-def test_mistakes_are_made(piece):
-    given = PIECES[piece].probes()[0]
-    for name, wrong in fingerprints(piece).items():
-        if wrong[0] is not None:
-            assert agrees(make(piece, [name])(**given), wrong[0])
 
 
 def test_float32_inside_returns_float64():
@@ -52,3 +44,5 @@ def test_wrong_use():
         make("x")
     with pytest.raises(ConfigError, match="mistakes: expected names of the bank; got 'x'"):
         make("softmax", ["x"])
+    with pytest.raises(ConfigError, match="mistakes: expected edits of different texts"):
+        make("softmax", ["softmax over heads", "softmax over queries"])

@@ -1,15 +1,16 @@
-"""Known mistakes, each as a replacement of one piece of the core's own source."""
+"""Known mistakes, each as an edit of the core's own source."""
 
 from typing import NamedTuple
 
+from mha_numpy.mistakes.edits import Edits
+
 
 class Mutation(NamedTuple):
-    """Replace `right`, which stands exactly once in core/`file`, by `wrong`."""
+    """A mistake in core/`file`, as edits of what stands there exactly once."""
 
     mistake: str
     file: str
-    right: str
-    wrong: str
+    edits: Edits
 
 
 SCALE = "default_scale = 1 / math.sqrt(max(q.shape[-1], 1))"
@@ -20,152 +21,153 @@ D_Q = "d_q = scale * shared_matmul(d_scores, k, visible)"
 D_K = "d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)"
 D_V = "summed_matmul(dropped.swapaxes(-1, -2), d_heads, leading, visible_T)"
 D_W = "d_w = matmul(x.reshape(rows, w.shape[0]).T, d_out_rows, backend)"
-D_B = "d_b = d_out_rows.sum(axis=0) if cache.has_bias else None"
+D_B = "d_b = d_out_rows.sum(axis=0) if has_bias else None"
 GROUP_SUM = "group_heads(product, leading[1]).sum(axis=2)"
 TOTAL = "powers.sum(axis=-1, keepdims=True)"
 
 MUTATIONS = [
     # forward
-    Mutation("no scale", "attention_inputs.py", SCALE, "default_scale = 1.0"),
-    Mutation("1/d_k", "attention_inputs.py", SCALE, "default_scale = 1 / max(q.shape[-1], 1)"),
-    Mutation("times root d_k", "attention_inputs.py", SCALE, "default_scale = math.sqrt(max(q.shape[-1], 1))"),
-    Mutation("softmax over queries", "softmax.py", TOTAL, "powers.sum(axis=-2, keepdims=True)"),
-    Mutation("softmax over the matrix", "softmax.py", TOTAL, "powers.sum(axis=(-2, -1), keepdims=True)"),
+    Mutation("no scale", "attention_inputs.py", {SCALE: "default_scale = 1.0"}),
+    Mutation("1/d_k", "attention_inputs.py", {SCALE: "default_scale = 1 / max(q.shape[-1], 1)"}),
+    Mutation("times root d_k", "attention_inputs.py", {SCALE: "default_scale = math.sqrt(max(q.shape[-1], 1))"}),
+    Mutation("softmax over queries", "softmax.py", {TOTAL: "powers.sum(axis=-2, keepdims=True)"}),
+    Mutation("softmax over the matrix", "softmax.py", {TOTAL: "powers.sum(axis=(-2, -1), keepdims=True)"}),
     Mutation(
         "split by reshape without transpose", "shapes.py",
-        "return by_token.swapaxes(1, 2)  # (B, H, T, d)", "return by_token.reshape(B, num_heads, T, -1)",
+        {"return by_token.swapaxes(1, 2)  # (B, H, T, d)": "return by_token.reshape(B, num_heads, T, -1)"},
     ),
     Mutation(
         "heads interleaved when split", "shapes.py",
-        "by_token = x.reshape(B, T, num_heads, width // num_heads)",
-        "by_token = x.reshape(B, T, width // num_heads, num_heads).swapaxes(2, 3)",
+        {"by_token = x.reshape(B, T, num_heads, width // num_heads)":
+        "by_token = x.reshape(B, T, width // num_heads, num_heads).swapaxes(2, 3)"},
     ),
     Mutation(
         "merged without transpose", "shapes.py",
-        "return by_token.reshape(B, T, H * d)", "return heads.reshape(B, T, H * d)",
+        {"return by_token.reshape(B, T, H * d)": "return heads.reshape(B, T, H * d)"},
     ),
     Mutation(
         "heads merged in another order", "shapes.py",
-        "return by_token.reshape(B, T, H * d)", "return by_token[:, :, ::-1].reshape(B, T, H * d)",
+        {"return by_token.reshape(B, T, H * d)": "return by_token[:, :, ::-1].reshape(B, T, H * d)"},
     ),
-    Mutation("w transposed", "linear.py", "matmul(x, w, backend)", "matmul(x, w.T, backend)"),
+    Mutation("w transposed", "linear.py", {"matmul(x, w, backend)": "matmul(x, w.T, backend)"}),
     Mutation(
         "k reshaped, not transposed", "attention.py",
-        "scores = scale * shared_matmul(q, k.swapaxes(-1, -2))",
-        "scores = scale * shared_matmul(q, k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2]))",
+        {"scores = scale * shared_matmul(q, k.swapaxes(-1, -2))":
+        "scores = scale * shared_matmul(q, k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2]))"},
     ),
     Mutation(
         "values projected from the keys' input", "multihead.py",
-        'project_heads_forward(VALUE, x_v,', 'project_heads_forward(VALUE, x_k,',
+        {'project_heads_forward(VALUE, x_v,': 'project_heads_forward(VALUE, x_k,'},
     ),
     Mutation(
         "cross-attention ignores its source", "multihead.py",
-        'project_heads_forward(KEY, x_k,', 'project_heads_forward(KEY, x_q,',
+        {'project_heads_forward(key, x_k,': 'project_heads_forward(key, x_q,'},
     ),
-    Mutation("causal, strict", "masks.py", "key <= query + right", "key < query + right"),
-    Mutation("causal, leaks one key", "masks.py", "key <= query + right", "key <= query + right + 1"),
-    Mutation("causal, wrong triangle", "masks.py", "key <= query + right", "key >= query + right"),
+    Mutation("causal, strict", "masks.py", {"key <= query + right": "key < query + right"}),
+    Mutation("causal, leaks one key", "masks.py", {"key <= query + right": "key <= query + right + 1"}),
+    Mutation("causal, wrong triangle", "masks.py", {"key <= query + right": "key >= query + right"}),
     Mutation(
         "bottom-right for top-left", "masks.py",
-        "query = np.arange(T_q)[:, None] +", "query = np.arange(T_q)[:, None] + T_k - T_q +",
+        {"query = np.arange(T_q)[:, None] +": "query = np.arange(T_q)[:, None] + T_k - T_q +"},
     ),
-    Mutation("window exclusive", "masks.py", "key >= query - left", "key > query - left"),
-    Mutation("mask inverted", "attention_inputs.py", 'return check_mask("mask"', 'return ~check_mask("mask"'),
-    Mutation("is_causal drops the mask", "visibility.py", "masks.append(in_window[:, 0] if in_window.ndim > rank else in_window)",
-             "masks = [in_window[:, 0] if in_window.ndim > rank else in_window]"),
-    Mutation("is_causal drops the window", "attention_inputs.py", "        right = 0", "        left, right = None, 0"),
-    Mutation("the window drops is_causal", "attention_inputs.py", "        right = 0", "        right = right or 0"),
-    Mutation("mask after softmax", "softmax.py", MASKED, "masked = scores"),
-    Mutation("mask multiplied in", "softmax.py", MASKED, "masked = scores if mask is None else scores * mask"),
-    Mutation("-1e9 for -inf", "softmax.py", MASKED,
-             "masked = scores if mask is None else np.where(mask, scores, -1e9)"),
-    Mutation("additive -10", "softmax.py", MASKED,
-             "masked = scores if mask is None else np.where(mask, scores, scores - 10)"),
+    Mutation("window exclusive", "masks.py", {"key >= query - left": "key > query - left"}),
+    Mutation("mask inverted", "attention_inputs.py", {'return check_mask("mask"': 'return ~check_mask("mask"'}),
+    Mutation("is_causal drops the mask", "visibility.py", {"masks.append(in_window[:, 0] if in_window.ndim > rank else in_window)":
+             "masks = [in_window[:, 0] if in_window.ndim > rank else in_window]"}),
+    Mutation("is_causal drops the window", "attention_inputs.py", {"        right = 0": "        left, right = None, 0"}),
+    Mutation("the window drops is_causal", "attention_inputs.py", {"        right = 0": "        right = right or 0"}),
+    Mutation("mask after softmax", "softmax.py", {MASKED: "masked = scores"}),
+    Mutation("mask multiplied in", "softmax.py", {MASKED: "masked = scores if mask is None else scores * mask"}),
+    Mutation("-1e9 for -inf", "softmax.py", {MASKED:
+             "masked = scores if mask is None else np.where(mask, scores, -1e9)"}),
+    Mutation("additive -10", "softmax.py", {MASKED:
+             "masked = scores if mask is None else np.where(mask, scores, scores - 10)"}),
     Mutation("NaN in a row that sees nothing", "softmax.py",
-             "shifted = masked - np.where(sees_any, largest, 0)", "shifted = masked - largest"),
+             {"shifted = masked - np.where(sees_any, largest, 0)": "shifted = masked - largest"}),
     Mutation("no maximum subtracted", "softmax.py",
-             "shifted = masked - np.where(sees_any, largest, 0)", "shifted = masked"),
-    Mutation("one global maximum", "softmax.py", "masked.real.max(axis=-1, keepdims=True,",
-             "masked.real.max(keepdims=True,"),
-    Mutation("lse without the maximum", "softmax.py", "largest + np.log(total)", "np.log(total)"),
+             {"shifted = masked - np.where(sees_any, largest, 0)": "shifted = masked"}),
+    Mutation("one global maximum", "softmax.py", {"masked.real.max(axis=-1, keepdims=True,":
+             "masked.real.max(keepdims=True,"}),
+    Mutation("lse without the maximum", "softmax.py", {"largest + np.log(total)": "np.log(total)"}),
     Mutation("groups tiled, not repeated", "grouped.py",
-             "return x.reshape(B, num_kv_heads, H // num_kv_heads, *rest)",
-             "return x.reshape(B, H // num_kv_heads, num_kv_heads, *rest).swapaxes(1, 2)"),
+             {"return x.reshape(B, num_kv_heads, H // num_kv_heads, *rest)":
+             "return x.reshape(B, H // num_kv_heads, num_kv_heads, *rest).swapaxes(1, 2)"}),
     Mutation("bias of the projection left out", "linear.py",
-             "out = product if b is None else product + b", "out = product"),
+             {"return product if b is None else product + b": "return product"}),
     Mutation("output projection left out", "projection.py",
-             'step("out", out, "B T_q D_out"', 'out = merged\n    step("out", out, "B T_q D_out"'),
+             {"out, cache = linear_forward(merged, w_o, b_o, backend=backend)":
+             "out, cache = merged, linear_forward(merged, w_o, b_o, backend=backend)[1]"}),
     Mutation("softcap left out", "attention.py",
-             "capped = scores if softcap is None else", "capped = scores if True else"),
+             {"capped = scores if softcap is None else": "capped = scores if True else"}),
     Mutation("0 * NaN instead of a selection", "visibility.py",
-             "np.where(visible, cells, 0)", "cells * visible"),
-    Mutation("poison through hidden cells", "grouped.py", "if finite.all():", "if True:"),
-    Mutation("float32 inside", "dtypes.py", "is_half = dtype.kind", "is_half = dtype.itemsize == 8 or dtype.kind"),
+             {"np.where(visible, cells, 0)": "cells * visible"}),
+    Mutation("poison through hidden cells", "grouped.py", {"if finite.all():": "if True:"}),
+    Mutation("float32 inside", "../dtypes.py", {"is_half = dtype.kind": "is_half = dtype.itemsize == 8 or dtype.kind"}),
     Mutation("NaN through a hidden cell of the dropout mask", "attention.py",
-             "only_visible(weights * dropout_mask, visible)", "weights * dropout_mask"),
+             {"only_visible(weights * dropout_mask, visible)": "weights * dropout_mask"}),
     Mutation("NaN through the gate of a row that sees nothing", "attention.py",
-             "only_visible(heads * head_gate[..., None, None], sees_any)", "heads * head_gate[..., None, None]"),
+             {"only_visible(heads * head_gate[..., None, None], sees_any)": "heads * head_gate[..., None, None]"}),
     # backward
-    Mutation("scale left out of d_q", "attention.py", D_Q, D_Q.replace("scale * ", "")),
-    Mutation("scale left out of d_k", "attention.py", D_K, D_K.replace("scale * ", "")),
-    Mutation("scale twice", "attention.py", D_Q, D_Q.replace("scale *", "scale**2 *")),
-    Mutation("sign of d_k", "attention.py", D_K, D_K.replace("scale *", "-scale *")),
-    Mutation("row-sum term left out", "softmax.py", D_SCORES, "d_scores = weights * d_weights"),
-    Mutation("diagonal of the Jacobian alone", "softmax.py", D_SCORES,
-             "d_scores = weights * (1 - weights) * d_weights"),
-    Mutation("row sum over queries", "softmax.py", ROW_SUM, ROW_SUM.replace("-1", "-2")),
-    Mutation("row sum unweighted", "softmax.py", ROW_SUM, "d_weights.sum(axis=-1, keepdims=True)"),
-    Mutation("factor p left out", "softmax.py", D_SCORES, "d_scores = d_weights - row_mean"),
-    Mutation("weights not transposed", "attention.py", D_V, D_V.replace("dropped.swapaxes(-1, -2)", "dropped")),
-    Mutation("d_scores not transposed", "attention.py", D_K, D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")),
-    Mutation("d_q and d_k swapped", "attention.py", "return d_q, d_k, d_v, d_bias", "return d_k, d_q, d_v, d_bias"),
-    Mutation("group: mean, not sum", "grouped.py", GROUP_SUM, GROUP_SUM.replace("sum", "mean")),
-    Mutation("group: first head alone", "grouped.py", GROUP_SUM, "group_heads(product, leading[1])[:, :, 0]"),
-    Mutation("d_w of the last sequence alone", "linear.py", D_W, "d_w = x[-1:].reshape(-1, w.shape[0]).T"
-             " @ d_out[-1:].reshape(-1, w.shape[1])"),
-    Mutation("d_w: mean over rows", "linear.py", D_W, D_W + " / max(rows, 1)"),
-    Mutation("d_w transposed", "linear.py", D_W, D_W + ".T"),
-    Mutation("d_x by w, not by its transpose", "linear.py", "matmul(d_out, w.T, backend)", "matmul(d_out, w, backend)"),
-    Mutation("d_b over one axis", "linear.py", D_B, "d_b = d_out.sum(axis=0) if cache.has_bias else None"),
-    Mutation("d_b: mean", "linear.py", D_B, D_B.replace("sum", "mean")),
-    Mutation("d_b: zero", "linear.py", D_B, "d_b = 0 * w[0] if cache.has_bias else None"),
-    Mutation("one branch of self-attention", "multihead.py", "d_x_q + d_x_k, ", "d_x_q, "),
-    Mutation("value branch forgotten", "multihead.py", "d_x_k + d_x_v, ", "d_x_k, "),
-    Mutation("output projection skipped", "projection.py", "d_heads = split_heads(d_merged, num_heads)",
-             "d_heads = split_heads(d_out, num_heads)"),
-    Mutation("d_out divided by B", "projection.py", "linear_backward(d_out, cache)",
-             "linear_backward(d_out / len(d_out), cache)"),
-    Mutation("dropout forgotten", "attention.py", "d_weights = d_dropped if dropout_mask is None else",
-             "d_weights = d_dropped if True else"),
-    Mutation("softcap's slope left out", "attention.py", "(1 - (capped / softcap) ** 2)", "1"),
-    Mutation("softcap's slope without division", "attention.py", "(1 - (capped / softcap) ** 2)", "(1 - capped**2)"),
+    Mutation("scale left out of d_q", "attention.py", {D_Q: D_Q.replace("scale * ", "")}),
+    Mutation("scale left out of d_k", "attention.py", {D_K: D_K.replace("scale * ", "")}),
+    Mutation("scale twice", "attention.py", {D_Q: D_Q.replace("scale *", "scale**2 *")}),
+    Mutation("sign of d_k", "attention.py", {D_K: D_K.replace("scale *", "-scale *")}),
+    Mutation("row-sum term left out", "softmax.py", {D_SCORES: "d_scores = weights * d_weights"}),
+    Mutation("diagonal of the Jacobian alone", "softmax.py", {D_SCORES:
+             "d_scores = weights * (1 - weights) * d_weights"}),
+    Mutation("row sum over queries", "softmax.py", {ROW_SUM: ROW_SUM.replace("-1", "-2")}),
+    Mutation("row sum unweighted", "softmax.py", {ROW_SUM: "d_weights.sum(axis=-1, keepdims=True)"}),
+    Mutation("factor p left out", "softmax.py", {D_SCORES: "d_scores = d_weights - row_mean"}),
+    Mutation("weights not transposed", "attention.py", {D_V: D_V.replace("dropped.swapaxes(-1, -2)", "dropped")}),
+    Mutation("d_scores not transposed", "attention.py", {D_K: D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")}),
+    Mutation("d_q and d_k swapped", "attention.py", {"steps.d_q, steps.d_k, steps.d_v, steps.d_bias": "steps.d_k, steps.d_q, steps.d_v, steps.d_bias"}),
+    Mutation("group: mean, not sum", "grouped.py", {GROUP_SUM: GROUP_SUM.replace("sum", "mean")}),
+    Mutation("group: first head alone", "grouped.py", {GROUP_SUM: "group_heads(product, leading[1])[:, :, 0]"}),
+    Mutation("d_w of the last sequence alone", "linear.py", {D_W: "d_w = x[-1:].reshape(-1, w.shape[0]).T"
+             " @ d_out[-1:].reshape(-1, w.shape[1])"}),
+    Mutation("d_w: mean over rows", "linear.py", {D_W: D_W + " / max(rows, 1)"}),
+    Mutation("d_w transposed", "linear.py", {D_W: D_W + ".T"}),
+    Mutation("d_x by w, not by its transpose", "linear.py", {"matmul(d_out, w.T, backend)": "matmul(d_out, w, backend)"}),
+    Mutation("d_b over one axis", "linear.py", {D_B: "d_b = d_out.sum(axis=0) if has_bias else None"}),
+    Mutation("d_b: mean", "linear.py", {D_B: D_B.replace("sum", "mean")}),
+    Mutation("d_b: zero", "linear.py", {D_B: "d_b = 0 * w[0] if has_bias else None"}),
+    Mutation("one branch of self-attention", "multihead.py", {"d_x_q + d_x_k, ": "d_x_q, "}),
+    Mutation("value branch forgotten", "multihead.py", {"d_x_k + d_x_v, ": "d_x_k, "}),
+    Mutation("output projection skipped", "projection.py", {"d_heads = split_heads(d_merged, num_heads)":
+             "d_heads = split_heads(d_out, num_heads)"}),
+    Mutation("d_out divided by B", "projection.py", {"linear_backward(d_out, cache)":
+             "linear_backward(d_out / len(d_out), cache)"}),
+    Mutation("dropout forgotten", "attention.py", {"d_weights = d_dropped if dropout_mask is None else":
+             "d_weights = d_dropped if True else"}),
+    Mutation("softcap's slope left out", "attention.py", {"(1 - (capped / softcap) ** 2)": "1"}),
+    Mutation("softcap's slope without division", "attention.py", {"(1 - (capped / softcap) ** 2)": "(1 - capped**2)"}),
     Mutation("bias gradient: mean over broadcast axes", "shapes.py",
-             "d_big.sum(axis=stretched,", "d_big.mean(axis=stretched,"),
-    Mutation("gate's gradient from the gate's output", "attention.py", "only_visible(d_gated * heads,", "only_visible(d_heads * heads,"),
+             {"d_big.sum(axis=summed,": "d_big.mean(axis=summed,"}),
+    Mutation("gate's gradient from the gate's output", "attention.py", {"only_visible(d_gated * heads,": "only_visible(d_heads * heads,"}),
     Mutation("gate's gradient with NaN from a row that sees nothing", "attention.py",
-             "only_visible(d_gated * heads, sees_any)", "d_gated * heads"),
-    Mutation("gate forgotten in backward", "attention.py", "d_heads = d_gated * head_gate[..., None, None]", "d_heads = d_gated"),
+             {"only_visible(d_gated * heads, sees_any)": "d_gated * heads"}),
+    Mutation("gate forgotten in backward", "attention.py", {"d_heads = d_gated * head_gate[..., None, None]": "d_heads = d_gated"}),
     # positions and cache
-    Mutation("rope: backward turns forward", "rope.py", "_rotate(d_out, cache.cos, -cache.sin,",
-             "_rotate(d_out, cache.cos, cache.sin,"),
-    Mutation("rope: one sign", "rope.py", "x[..., second] * cos + x[..., first] * sin",
-             "x[..., second] * cos - x[..., first] * sin"),
-    Mutation("rope: changes its input", "rope.py", "out = x.copy()", "out = x"),
-    Mutation("rope: decode starts at 0", "decode.py", "positions = past + np.arange(x.shape[1])",
-             "positions = np.arange(x.shape[1])"),
-    Mutation("decode forgets the offset", "decode.py", 'past = options["q_offset"] = kv_cache.length',
-             "past = kv_cache.length"),
-    Mutation("cache narrows a wider dtype", "kv_cache.py", "if length <= capacity and dtype == part.dtype:",
-             "if length <= capacity:"),
+    Mutation("rope: backward turns forward", "rope.py", {"_rotate(d_out, cache.cos, -cache.sin,":
+             "_rotate(d_out, cache.cos, cache.sin,"}),
+    Mutation("rope: one sign", "rope.py", {"x[..., second] * cos + x[..., first] * sin":
+             "x[..., second] * cos - x[..., first] * sin"}),
+    Mutation("rope: changes its input", "rope.py", {"out = x.copy()": "out = x"}),
+    Mutation("rope: decode starts at 0", "decode.py", {"positions = past + np.arange(x.shape[1])":
+             "positions = np.arange(x.shape[1])"}),
+    Mutation("decode forgets the offset", "decode.py", {'past = options["q_offset"] = kv_cache.length':
+             "past = kv_cache.length"}),
+    Mutation("cache narrows a wider dtype", "kv_cache.py", {"if length <= capacity and dtype == part.dtype:":
+             "if length <= capacity:"}),
     # the door to the kernels
-    Mutation("left and right swapped", "backends.py", "left, right, offsets, scale", "right, left, offsets, scale"),
-    Mutation("unbounded means nothing at all", "backends.py", "2 * LARGEST if side is None", "0 if side is None"),
-    Mutation("one offset for all sequences", "backends.py", "offsets = q_offset if q_offset.ndim else q_offset.repeat(len(q))",
-             "offsets = q_offset.repeat(len(q))[: len(q)]"),
-    Mutation("dropout mask and bias swapped", "backends.py", "return q, k, v, mask, bias, dropout_mask,", "return q, k, v, mask, dropout_mask, bias,"),
-    Mutation("a kernel's bias gradient not summed", "backends.py", "d_bias = sum_to_shape(d_biased, bias.shape)", "d_bias = d_biased"),
-    Mutation("a kernel given what it does not cover", "backends.py", "q.dtype not in COVERED or", "False or"),
-    Mutation("a kernel given empty axes", "backends.py", "or not (q.size and k.size and v.size)", ""),
+    Mutation("left and right swapped", "backends.py", {'"left": left, "right": right': '"left": right, "right": left'}),
+    Mutation("unbounded means nothing at all", "backends.py", {"2 * LARGEST if side is None": "0 if side is None"}),
+    Mutation("one offset for all sequences", "backends.py", {"offsets = q_offset if q_offset.ndim else q_offset.repeat(B)":
+             "offsets = q_offset.repeat(B)[:B]"}),
+    Mutation("dropout mask and bias swapped", "backends.py", {'"bias": inputs.bias, "dropout_mask": inputs.dropout_mask': '"bias": inputs.dropout_mask, "dropout_mask": inputs.bias'}),
+    Mutation("a kernel's bias gradient not summed", "backends.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
+    Mutation("a kernel given what it does not cover", "backends.py", {"q.dtype not in COVERED or": "False or"}),
+    Mutation("a kernel given empty axes", "backends.py", {"or not (q.size and k.size and v.size)": ""}),
     Mutation("forward's backend whatever backward asks for", "attention.py",
-             "inputs.backend if backend is None else check_backend(backend)", "inputs.backend"),
+             {"inputs.backend if backend is None else check_backend(backend)": "inputs.backend"}),
 ]  # fmt: skip

@@ -1,13 +1,17 @@
 """Run a notebook's cells in this process, with an exercise filled in by somebody else's code."""
 
+import functools
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+
+import pytest
 
 from mha_numpy.exercises import notebook
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 SOLUTIONS = Path(__file__).parent / "solutions"
+QUICK = ("01", "07", "14")  # forward, backward, and the oral exam; the others are slow
 
 
 def load_sync():
@@ -20,6 +24,21 @@ def load_sync():
 
 sync = load_sync()
 SOURCES = sync.sources()
+each_notebook = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+each_notebook_run = pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(source, marks=() if source.name[:2] in QUICK else pytest.mark.slow)
+        for source in SOURCES
+    ],
+    ids=lambda source: source.stem,
+)
+
+
+@functools.cache
+def notebook_of(source):
+    """Return a notebook, to be read alone: every test has the same one."""
+    return sync.notebook_of(source)
 
 
 def tags(cell):
@@ -27,12 +46,12 @@ def tags(cell):
 
 
 def code_cells(source):
-    return [cell for cell in sync.notebook_of(source).cells if cell.cell_type == "code"]
+    return [cell for cell in notebook_of(source).cells if cell.cell_type == "code"]
 
 
 def tagged(source, tag):
     """Return the text of every cell that has a tag."""
-    return [cell.source for cell in sync.notebook_of(source).cells if tag in tags(cell)]
+    return [cell.source for cell in notebook_of(source).cells if tag in tags(cell)]
 
 
 def run(code, namespace):

@@ -12,14 +12,14 @@ from mha_numpy.exercises.records import Records
 from tests.notebooks.cells import (
     SOLUTIONS,
     SOURCES,
+    each_notebook,
+    each_notebook_run,
+    notebook_of,
     run,
     shown_by,
-    sync,
     tagged,
     up_to_the_exercise,
 )
-
-each_notebook = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 
 MISTAKES = {  # in the order of the notebooks: what solutions/*_wrong.py do
     "split-heads": "split without transpose",
@@ -77,7 +77,7 @@ def checked(source):
 
 def more(source):
     """Return the ids of exercises that the text names besides."""
-    cells = sync.notebook_of(source).cells
+    cells = notebook_of(source).cells
     (section,) = (cell.source for cell in cells if "## Exercise: " in cell.source)
     _, _, told = section.partition("`mha-numpy exercises`")
     return set(re.findall("`([a-z0-9-]+)`", told))
@@ -86,7 +86,7 @@ def more(source):
 @pytest.mark.filterwarnings(  # Keras, when it turns PyTorch's tensors into arrays
     "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
 )
-@each_notebook
+@each_notebook_run
 def test_the_check_tells_right_from_wrong(source, monkeypatch):
     names, (check,) = up_to_the_exercise(source), tagged(source, "check")
     (stub,), ids = tagged(source, "exercise"), checked(source)

@@ -4,12 +4,12 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.notebooks.cells import SOURCES, tags
+from tests.notebooks.cells import each_notebook_run, tags
 
 LONGEST = 300  # seconds of a cell, to end what hangs
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+@each_notebook_run
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # in the program that runs the kernel
 def test_runs_from_a_clean_kernel(source, tmp_path):
     notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)

@@ -5,11 +5,16 @@ import importlib
 import re
 
 import nbformat
-import pytest
 
-from tests.notebooks.cells import SOURCES, code_cells, sync, tagged
+from tests.notebooks.cells import (
+    SOURCES,
+    code_cells,
+    each_notebook,
+    notebook_of,
+    sync,
+    tagged,
+)
 
-each_notebook = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 OF_A_NAMED_TUPLE = ("_asdict", "_fields", "_replace")
 OPTIONAL = ("torch", "keras", "numba")
 
@@ -21,7 +26,7 @@ def test_there_are_fifteen_in_order():
 @each_notebook
 def test_the_pair_agrees(source):
     pair = source.with_suffix(".ipynb").read_text(encoding="utf-8")
-    assert pair == nbformat.writes(sync.notebook_of(source)) + "\n", (
+    assert pair == nbformat.writes(notebook_of(source)) + "\n", (
         "write it anew: python notebooks/sync.py"
     )
 

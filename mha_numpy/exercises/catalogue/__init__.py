@@ -1,8 +1,6 @@
 """All exercises, in the order in which they are best done."""
 
-from difflib import get_close_matches
-
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.exercises.catalogue import (
     analysis,
     backward,
@@ -108,6 +106,5 @@ def find_exercise(exercise_id: str) -> Exercise:
         return EXERCISES[int(number) - 1]
     if name.replace("_", "-") in by_id:
         return by_id[name.replace("_", "-")]
-    close = get_close_matches(str(exercise_id), by_id, n=1, cutoff=0.4)
-    meant = f"did you mean {close[0]!r}?" if close else "`mha-numpy exercises` lists them"
+    meant = did_you_mean(str(exercise_id), by_id) or "`mha-numpy exercises` lists them"
     raise ConfigError(f"id: expected the id of an exercise; got {exercise_id!r}; {meant}")

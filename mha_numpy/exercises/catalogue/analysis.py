@@ -1,14 +1,7 @@
 """What a head is worth: gradients of gates."""
 
-import numpy as np
-
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
-
-
-def _by_sequence(d_gated: Array, heads: Array) -> Array:
-    """Multiply each sequence's heads into its upstream gradient: (B, H)."""
-    return np.einsum("bhtd,bhtd->bh", d_gated, heads)
 
 
 @exercise(
@@ -25,7 +18,6 @@ def _by_sequence(d_gated: Array, heads: Array) -> Array:
         mistake="gate gradient of the last sequence alone",
         fix="(d_gated * heads).sum(axis=(0, 2, 3))",
     ),
-    reference=lambda d_gated, heads: _by_sequence(d_gated, heads).sum(axis=0),
 )
 def d_head_gate(d_gated: Array, heads: Array) -> Array:
     """Return the gradient of the gates, one for each head.
@@ -60,7 +52,6 @@ def d_head_gate(d_gated: Array, heads: Array) -> Array:
         mistake="absolute value after the mean",
         fix="np.abs((d_gated * heads).sum(axis=(2, 3))).mean(axis=0)",
     ),
-    reference=lambda d_gated, heads: np.abs(_by_sequence(d_gated, heads)).mean(axis=0),
 )
 def head_importance(d_gated: Array, heads: Array) -> Array:
     """Return how much each head matters, by the gradients of its gate (Michel et al. 2019).

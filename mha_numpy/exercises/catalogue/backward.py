@@ -1,38 +1,7 @@
 """Backward passes of attention's own steps: scores, softmax, dropout, and all of them at once."""
 
-import numpy as np
-
-from mha_numpy import core
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
-
-
-def _softmax_backward(d_weights: Array, weights: Array) -> Array:
-    """Hand the core what its forward would have kept; it needs neither mask nor lse."""
-    cache = core.SoftmaxCache(weights, None, weights[..., 0], weights.dtype)
-    return core.softmax_backward(d_weights, cache).d_scores
-
-
-def _scores_backward(d_scores: Array, q: Array, k: Array) -> tuple[Array, Array]:
-    """Multiply by the other factor; the scale stands in both."""
-    scale = 1 / np.sqrt(q.shape[-1])
-    return scale * d_scores @ k, scale * d_scores.swapaxes(-1, -2) @ q
-
-
-def attention_backward_by_core(
-    d_heads: Array, q: Array, k: Array, v: Array, weights: Array
-) -> tuple[Array, ...]:
-    """Attend once more, to the cells whose weight is not 0, and go back; grouped heads too."""
-    _, cache = core.attention_forward(q, k, v, mask=weights > 0)
-    return core.attention_backward(d_heads, cache)[:3]
-
-
-def _backward_from_lse(
-    d_heads: Array, q: Array, k: Array, v: Array, heads: Array, lse: Array, mask: Array
-) -> tuple[Array, ...]:
-    """Attend once more and go back: heads and lse are what forward gives anyway."""
-    _, cache = core.attention_forward(q, k, v, mask=mask)
-    return core.attention_backward(d_heads, cache)[:3]
 
 
 @exercise(
@@ -50,7 +19,6 @@ def _backward_from_lse(
         fix="scale = 1 / np.sqrt(q.shape[-1]); d_q = scale * d_scores @ k; "
         "d_k = scale * d_scores.swapaxes(-1, -2) @ q",
     ),
-    reference=_scores_backward,
 )
 def scores_backward(d_scores: Array, q: Array, k: Array) -> tuple[Array, Array]:
     """Return the gradients of q and k, from that of their scores.
@@ -86,7 +54,6 @@ def scores_backward(d_scores: Array, q: Array, k: Array) -> tuple[Array, Array]:
         mistake="row sum left out",
         fix="weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))",
     ),
-    reference=_softmax_backward,
 )
 def softmax_backward(d_weights: Array, weights: Array) -> Array:
     """Return the gradient of the scores, from that of the weights.
@@ -123,7 +90,6 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
         mistake="dropout not undone by 1/(1-p)",
         fix="d_dropped * keep / (1 - p)",
     ),
-    reference=lambda d_dropped, keep, p: np.where(keep, d_dropped / (1 - p), 0),
 )
 def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
     """Return the gradient of the weights, from that of the weights after dropout.
@@ -163,7 +129,6 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
         "then softmax's backward gives d_scores, and that of the scores d_q and d_k, both with "
         "1 / np.sqrt(q.shape[-1])",
     ),
-    reference=attention_backward_by_core,
 )
 def attention_backward(
     d_heads: Array, q: Array, k: Array, v: Array, weights: Array
@@ -214,7 +179,6 @@ def attention_backward(
         "-np.inf)); d_scores = weights * (d_weights - (d_heads * heads).sum(axis=-1, "
         "keepdims=True))",
     ),
-    reference=_backward_from_lse,
 )
 def backward_from_lse(
     d_heads: Array, q: Array, k: Array, v: Array, heads: Array, lse: Array, mask: Array

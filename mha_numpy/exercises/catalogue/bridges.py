@@ -1,19 +1,8 @@
 """Bridges: params as others store them, in our names and back."""
 
-import numpy as np
-
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
-
-
-def _from_gpt2(
-    c_attn_w: Array, c_attn_b: Array, c_proj_w: Array, c_proj_b: Array
-) -> MultiHeadParams:
-    """Cut the columns in three."""
-    w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1)
-    b_q, b_k, b_v = np.split(c_attn_b, 3)
-    return MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, c_proj_w, c_proj_b)
 
 
 @exercise(
@@ -31,7 +20,6 @@ def _from_gpt2(
         fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1), and np.split(c_attn_b, 3) for the "
         "biases",
     ),
-    reference=_from_gpt2,
 )
 def from_gpt2(
     c_attn_w: Array, c_attn_b: Array, c_proj_w: Array, c_proj_b: Array
@@ -58,13 +46,6 @@ def from_gpt2(
     raise NotImplementedError
 
 
-def _to_gpt2(params: MultiHeadParams) -> tuple[Array | None, ...]:
-    """Lay the columns side by side."""
-    c_attn_w = np.concatenate([params.w_q, params.w_k, params.w_v], axis=1)
-    c_attn_b = np.concatenate([params.b_q, params.b_k, params.b_v])
-    return c_attn_w, c_attn_b, params.w_o, params.b_o
-
-
 @exercise(
     "to-gpt2",
     title="And back to GPT-2",
@@ -80,7 +61,6 @@ def _to_gpt2(params: MultiHeadParams) -> tuple[Array | None, ...]:
         fix="np.concatenate([params.w_q, params.w_k, params.w_v], axis=1), and np.concatenate of "
         "the three biases",
     ),
-    reference=_to_gpt2,
 )
 def to_gpt2(params: MultiHeadParams) -> tuple[Array, Array, Array, Array]:
     """Put params together as GPT-2 stores its attention.

@@ -1,6 +1,5 @@
 """Grouped heads: query heads that share keys and values."""
 
-from mha_numpy import core
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
@@ -20,7 +19,6 @@ from mha_numpy.exercises.exercise import Hints, exercise
         fix="np.repeat(k, G, axis=1), and v likewise; or without a copy q.reshape(B, H_kv, G, T_q, "
         "d_k) against k[:, :, None]",
     ),
-    reference=core.scaled_dot_product_attention,
 )
 def grouped_attention(q: Array, k: Array, v: Array) -> Array:
     """Attend with more query heads than key and value heads.

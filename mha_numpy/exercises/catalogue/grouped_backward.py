@@ -1,8 +1,6 @@
 """Backward passes where several query heads share one key/value head."""
 
-from mha_numpy.core.grouped import group_heads
 from mha_numpy.dtypes import Array
-from mha_numpy.exercises.catalogue.backward import attention_backward_by_core
 from mha_numpy.exercises.exercise import Hints, exercise
 
 
@@ -20,9 +18,6 @@ from mha_numpy.exercises.exercise import Hints, exercise
         mistake="gradients summed as if tiled",
         fix="d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d).sum(axis=2)",
     ),
-    reference=lambda d_per_query_head, num_kv_heads: group_heads(
-        d_per_query_head, num_kv_heads
-    ).sum(axis=2),
 )
 def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
     """Return the gradient of each key/value head, from its shares in all query heads.
@@ -59,7 +54,6 @@ def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
         fix="repeat k and v by G = H // H_kv along axis 1, do attention_backward, then "
         "d_k.reshape(B, H_kv, G, T_k, -1).sum(axis=2), and d_v likewise; d_q stays",
     ),
-    reference=attention_backward_by_core,
 )
 def grouped_backward(
     d_heads: Array, q: Array, k: Array, v: Array, weights: Array

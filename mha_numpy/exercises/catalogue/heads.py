@@ -1,6 +1,5 @@
 """Heads: cutting the width into them, and laying them side by side again."""
 
-from mha_numpy import core
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
@@ -18,7 +17,6 @@ from mha_numpy.exercises.exercise import Hints, exercise
         mistake="split without transpose",
         fix="x.reshape(B, T, num_heads, d).transpose(0, 2, 1, 3)",
     ),
-    reference=core.split_heads,
 )
 def split_heads(x: Array, num_heads: int) -> Array:
     """Cut every token's vector into one piece for each head.
@@ -53,7 +51,6 @@ def split_heads(x: Array, num_heads: int) -> Array:
         mistake="merge without transpose",
         fix="heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)",
     ),
-    reference=core.merge_heads,
 )
 def merge_heads(heads: Array) -> Array:
     """Lay the heads of every token side by side.

@@ -1,6 +1,5 @@
 """The layer: many heads, on one sequence and across two."""
 
-from mha_numpy import core
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
@@ -23,9 +22,6 @@ from mha_numpy.exercises.exercise import Hints, exercise
         "k and v likewise; at the end heads.transpose(0, 2, 1, 3).reshape(B, T, -1) @ params.w_o "
         "+ params.b_o",
     ),
-    reference=lambda x, params, num_heads, mask: core.multi_head_attention_forward(
-        x, params=params, num_heads=num_heads, mask=mask
-    )[0],
 )
 def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -> Array:
     """Let every token attend to its sequence, with several heads.
@@ -73,9 +69,6 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
         fix="q from y @ params.w_q + params.b_q; k and v from x @ params.w_k + params.b_k and x @ "
         "params.w_v + params.b_v",
     ),
-    reference=lambda y, x, params, num_heads: core.multi_head_attention_forward(
-        y, x, params=params, num_heads=num_heads
-    )[0],
 )
 def cross_attention(y: Array, x: Array, params: MultiHeadParams, num_heads: int) -> Array:
     """Let the tokens of one sequence attend to those of another, with several heads.

@@ -1,51 +1,9 @@
 """Backward passes of a layer's parts: the linear map, heads and branches, the whole, layer norm."""
 
-import numpy as np
-
-from mha_numpy import core
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 from mha_numpy.mistakes.saved import Saved
-
-
-def _linear_backward(d_out: Array, x: Array, w: Array) -> core.LinearGrads:
-    """Run the core's forward with a bias, for its cache, and go back."""
-    _, cache = core.linear_forward(x, w, np.zeros(w.shape[1]))
-    return core.linear_backward(d_out, cache)
-
-
-def _input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) -> Array:
-    """Merge each branch's heads, go back through its projection, and add the three."""
-    through_q = core.merge_heads(d_q) @ params.w_q.T
-    through_k = core.merge_heads(d_k) @ params.w_k.T
-    through_v = core.merge_heads(d_v) @ params.w_v.T
-    return through_q + through_k + through_v
-
-
-def _multi_head_backward(
-    d_out: Array, params: MultiHeadParams, saved: Saved
-) -> tuple[Array, MultiHeadParams]:
-    """Run the core's forward with the cells that were visible, for its cache, and go back."""
-    _, cache = core.multi_head_attention_forward(
-        saved.x, params=params, num_heads=saved.q.shape[1], mask=saved.weights > 0
-    )
-    grads = core.multi_head_attention_backward(d_out, cache)
-    return grads.d_x_q, grads.d_params
-
-
-def _layer_norm_backward(
-    d_out: Array, x: Array, gain: Array, eps: float
-) -> tuple[Array, Array, Array]:
-    """Go back through gain and bias, then through the three ways in which x makes normed."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    spread = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)  # (B, T, 1)
-    normed = centred / spread
-    d_normed = d_out * gain
-    through_mean = d_normed.mean(axis=-1, keepdims=True)
-    through_spread = normed * (d_normed * normed).mean(axis=-1, keepdims=True)
-    d_x = (d_normed - through_mean - through_spread) / spread
-    return d_x, (d_out * normed).sum(axis=(0, 1)), d_out.sum(axis=(0, 1))
 
 
 @exercise(
@@ -63,7 +21,6 @@ def _layer_norm_backward(
         fix="d_x = d_out @ w.T; d_w = x.reshape(-1, x.shape[-1]).T @ "
         "d_out.reshape(-1, d_out.shape[-1]); d_b = d_out.sum(axis=(0, 1))",
     ),
-    reference=_linear_backward,
 )
 def linear_backward(d_out: Array, x: Array, w: Array) -> tuple[Array, Array, Array]:
     """Return the gradients of a linear map's input, weights and bias.
@@ -101,7 +58,6 @@ def linear_backward(d_out: Array, x: Array, w: Array) -> tuple[Array, Array, Arr
         fix="merge(d_q) @ params.w_q.T + merge(d_k) @ params.w_k.T + merge(d_v) @ params.w_v.T, "
         "where merge(d) = d.transpose(0, 2, 1, 3).reshape(B, T, H * d.shape[-1])",
     ),
-    reference=_input_gradient,
 )
 def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) -> Array:
     """Return the gradient of self-attention's input, from those of its queries, keys and values.
@@ -145,7 +101,6 @@ def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) 
         "saved.v, saved.weights); d_x_q, d_w_q, d_b_q = linear_backward(merge_heads(d_q), saved.x, "
         "params.w_q), and so for k and v; d_x = d_x_q + d_x_k + d_x_v",
     ),
-    reference=_multi_head_backward,
 )
 def multi_head_backward(
     d_out: Array, params: MultiHeadParams, saved: Saved
@@ -197,7 +152,6 @@ def multi_head_backward(
         fix="d_normed = d_out * gain; d_x = (d_normed - d_normed.mean(axis=-1, keepdims=True) - "
         "normed * (d_normed * normed).mean(axis=-1, keepdims=True)) / np.sqrt(var + eps)",
     ),
-    reference=_layer_norm_backward,
 )
 def layer_norm_backward(
     d_out: Array, x: Array, gain: Array, eps: float

@@ -1,14 +1,7 @@
 """Masks: who may attend to whom."""
 
-from mha_numpy import core
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
-
-
-def _make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array | None:
-    """Combine the core's masks."""
-    window = core.window_mask(T_q, T_k, window=(left, 0), q_offset=q_offset)
-    return core.combine_masks(window, core.padding_mask(lengths, T_k))
 
 
 @exercise(
@@ -25,7 +18,6 @@ def _make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> 
         fix="query, key = np.arange(T_q)[:, None] + q_offset, np.arange(T_k); then (key <= query) "
         "& (key >= query - left) & (key < lengths[:, None, None, None])",
     ),
-    reference=_make_mask,
 )
 def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array:
     """Say which keys each query of a decoder may attend to.
@@ -55,11 +47,6 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
     raise NotImplementedError
 
 
-def _masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
-    """Attend by the core, which has all of it."""
-    return core.attention_forward(q, k, v, mask=mask, softcap=softcap)[0]
-
-
 @exercise(
     "masked-attention",
     title="Attention with everything in it",
@@ -76,7 +63,6 @@ def _masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float 
         fix="scores = softcap * np.tanh(scores / softcap) where there is a softcap; then "
         "np.where(mask, scores, -np.inf); then the softmax of the exercise of that name.",
     ),
-    reference=_masked_attention,
 )
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
     """Attend under a mask, with fewer key/value heads than query heads, and with a softcap.

@@ -1,23 +1,8 @@
 """What attention holds in memory: past keys and values, and not the weights."""
 
-import numpy as np
-
-from mha_numpy import core
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
-
-
-def _decode_step(
-    x: Array, k_past: Array, v_past: Array, params: MultiHeadParams, num_heads: int
-) -> tuple[Array, Array, Array]:
-    """Decode with a KV cache that holds the past."""
-    kv_cache = core.KVCache()
-    kv_cache.append(k_past.copy(), v_past.copy())  # for it writes to where it was empty
-    out, cache = core.multi_head_attention_decode(
-        x, kv_cache=kv_cache, params=params, num_heads=num_heads, num_kv_heads=k_past.shape[1]
-    )
-    return out, cache.inputs.k, cache.inputs.v
 
 
 @exercise(
@@ -36,7 +21,6 @@ def _decode_step(
         fix="k = np.concatenate([k_past, k_new], axis=2), v likewise; then the one query of each "
         "head attends to all of k and v",
     ),
-    reference=_decode_step,
 )
 def decode_step(
     x: Array, k_past: Array, v_past: Array, params: MultiHeadParams, num_heads: int
@@ -73,19 +57,6 @@ def decode_step(
     raise NotImplementedError
 
 
-def _online_attention(q: Array, k: Array, v: Array, block: int) -> Array:
-    """Attend to each block by the core, and join the blocks by their lse."""
-    heads, lse = np.zeros((len(q), v.shape[-1])), np.full(len(q), -np.inf)
-    for start in range(0, len(k), block):
-        keys = slice(start, start + block)
-        of_block, cache = core.attention_forward(q, k[keys], v[keys])
-        joined = np.logaddexp(lse, cache.lse)
-        shares = np.exp(lse - joined), np.exp(cache.lse - joined)
-        heads = shares[0][:, None] * heads + shares[1][:, None] * of_block
-        lse = joined
-    return heads
-
-
 @exercise(
     "online-attention",
     title="Attention that never holds a row of weights",
@@ -103,7 +74,6 @@ def _online_attention(q: Array, k: Array, v: Array, block: int) -> Array:
         "factor + powers.sum(axis=-1, keepdims=True); head = head * factor + powers @ v_block; "
         "the result is head / total",
     ),
-    reference=_online_attention,
 )
 def online_attention(q: Array, k: Array, v: Array, block: int) -> Array:
     """Compute attention from `block` keys at a time, without ever holding all scores of a query.

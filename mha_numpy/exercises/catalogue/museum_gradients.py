@@ -4,7 +4,6 @@ import numpy as np
 
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.exercises.catalogue import backward, layer_backward
 from mha_numpy.exercises.exercise import Hints, exercise
 from mha_numpy.mistakes.saved import Saved
 
@@ -23,7 +22,6 @@ from mha_numpy.mistakes.saved import Saved
         mistake="diagonal of the Jacobian alone",
         fix="jacobian = np.diag(p) - np.outer(p, p)",
     ),
-    reference=backward.softmax_backward.reference,
 )
 def softmax_backward(d_weights: Array, weights: Array) -> Array:
     """Repair softmax's backward: return the gradient of the scores.
@@ -66,7 +64,6 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
         mistake="everything divided by B",
         fix="Leave the division out: the loss takes the mean, if anybody does, and d_heads has it.",
     ),
-    reference=backward.attention_backward.reference,
 )
 def attention_backward(
     d_heads: Array, q: Array, k: Array, v: Array, weights: Array
@@ -124,7 +121,6 @@ def attention_backward(
         mistake="split without transpose",
         fix="d_heads = (d_out @ params.w_o.T).reshape(B, T, H, d).transpose(0, 2, 1, 3)",
     ),
-    reference=layer_backward.multi_head_backward.reference,
 )
 def multi_head_backward(
     d_out: Array, params: MultiHeadParams, saved: Saved

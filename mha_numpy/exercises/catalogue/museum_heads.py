@@ -4,7 +4,6 @@ import numpy as np
 
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.exercises.catalogue import forward, grouped, heads, layer
 from mha_numpy.exercises.exercise import Hints, exercise
 
 
@@ -22,7 +21,6 @@ from mha_numpy.exercises.exercise import Hints, exercise
         mistake="softmax over queries",
         fix="weights = softmax(scores, axis=-1)",
     ),
-    reference=forward.attention.reference,
 )
 def attention(q: Array, k: Array, v: Array) -> Array:
     """Repair this head: let every query take a weighted mean of the values.
@@ -69,7 +67,6 @@ def attention(q: Array, k: Array, v: Array) -> Array:
         mistake="split without transpose",
         fix="return x.reshape(B, T, num_heads, head_size).transpose(0, 2, 1, 3)",
     ),
-    reference=heads.split_heads.reference,
 )
 def split_heads(x: Array, num_heads: int) -> Array:
     """Repair the splitting: cut every token's vector into one piece for each head.
@@ -113,7 +110,6 @@ def split_heads(x: Array, num_heads: int) -> Array:
         mistake="merge without transpose",
         fix="merged = values.transpose(0, 2, 1, 3).reshape(B, T, -1)",
     ),
-    reference=layer.multi_head.reference,
 )
 def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -> Array:
     """Repair the layer: let every token attend to its sequence, with several heads.
@@ -170,7 +166,6 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
         mistake="groups tiled, not repeated",
         fix="k, v = np.repeat(k, H // H_kv, axis=1), np.repeat(v, H // H_kv, axis=1)",
     ),
-    reference=grouped.grouped_attention.reference,
 )
 def grouped_attention(q: Array, k: Array, v: Array) -> Array:
     """Repair grouped attention: query heads share key and value heads.

@@ -3,7 +3,6 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.exercises.catalogue import forward, masks
 from mha_numpy.exercises.exercise import Hints, exercise
 
 
@@ -21,7 +20,6 @@ from mha_numpy.exercises.exercise import Hints, exercise
         mistake="q_offset ignored",
         fix="query = np.arange(T_q)[:, None] + q_offset",
     ),
-    reference=masks.make_mask.reference,
 )
 def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array:
     """Repair the mask: say which keys each query of a decoder may attend to.
@@ -73,7 +71,6 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
         mistake="softcap after the mask",
         fix="Exchange the two steps: cap the scores first, then np.where(mask, scores, -np.inf).",
     ),
-    reference=masks.masked_attention.reference,
 )
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
     """Repair attention with a mask and a softcap.
@@ -125,7 +122,6 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
         mistake="mask inverted",
         fix="visible = additive == 0",
     ),
-    reference=forward.softmax.reference,
 )
 def softmax(scores: Array, mask: Array | None) -> Array:
     """Repair softmax: turn every row of scores into weights that sum to 1.

@@ -3,7 +3,6 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.exercises.catalogue import forward, masks
 from mha_numpy.exercises.exercise import Hints, exercise
 
 
@@ -21,7 +20,6 @@ from mha_numpy.exercises.exercise import Hints, exercise
         mistake="NaN in a row that sees nothing",
         fix="powers = np.exp(scores - np.where(np.isinf(largest), 0, largest))",
     ),
-    reference=forward.softmax.reference,
 )
 def softmax(scores: Array, mask: Array | None) -> Array:
     """Repair softmax: turn every row of scores into weights that sum to 1.
@@ -67,7 +65,6 @@ def softmax(scores: Array, mask: Array | None) -> Array:
         mistake="0 times -inf",
         fix="additive = np.where(mask, 0.0, -np.inf)",
     ),
-    reference=masks.masked_attention.reference,
 )
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
     """Repair attention with a mask and a softcap.

@@ -1,0 +1,39 @@
+"""The families of functions: probes, laws, slopes and mistakes of each, beside one another.
+
+Sizes of probes are pairwise different, as equal ones hide transposes, and one square case is there
+for the mistakes that only a square lets run; upstream gradients are random, biases are not zero,
+and where there is a mask, one row sees nothing and one probe has large scores.
+"""
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.mistakes.families import (
+    attention,
+    attention_backward,
+    bridges,
+    costs,
+    gates,
+    heads,
+    layer,
+    layer_backward,
+    masks,
+    memory,
+    positions,
+)
+from mha_numpy.mistakes.manners import MANNERS
+from mha_numpy.mistakes.mistake import Mistake
+from mha_numpy.mistakes.piece import Piece
+
+FAMILIES = [
+    heads, masks, attention, layer, attention_backward, layer_backward, gates, positions, memory,
+    bridges, costs,
+]  # fmt: skip
+PIECES: dict[str, Piece] = {piece.name: piece for family in FAMILIES for piece in family.PIECES}
+MISTAKES: list[Mistake] = [mistake for family in FAMILIES for mistake in family.MISTAKES]
+BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MANNERS]}
+
+
+def find_piece(name: str) -> Piece:
+    """Return one of the functions by its name; raise a ConfigError if there is none."""
+    if name not in PIECES:
+        raise ConfigError(f"piece: expected one of {', '.join(PIECES)}; got {name!r}")
+    return PIECES[name]

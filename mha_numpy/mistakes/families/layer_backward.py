@@ -1,0 +1,226 @@
+"""The way back through a layer: linear maps, branches, all of it, and layer norm."""
+
+import numpy as np
+
+from mha_numpy.core import MultiHeadParams, multi_head_attention_forward, split_heads
+from mha_numpy.dtypes import Array
+from mha_numpy.mistakes.draws import causal_mask, draw_params, draw_self
+from mha_numpy.mistakes.edits import Edits
+from mha_numpy.mistakes.mistake import Mistake, for_each
+from mha_numpy.mistakes.piece import Inputs, Law, Piece, Slope
+from mha_numpy.mistakes.right.layer import run_layer
+
+
+def _draw_linear(rng: np.random.Generator) -> list[Inputs]:
+    """Draw a rectangular map and a square one."""
+    shapes = ((3, 4, 5, 6), (2, 4, 5, 5))
+    return [
+        {"d_out": rng.normal(size=(B, T, m)), "x": rng.normal(size=(B, T, n)),
+         "w": rng.normal(size=(n, m))}
+        for B, T, n, m in shapes
+    ]  # fmt: skip
+
+
+def _draw_branches(rng: np.random.Generator) -> list[Inputs]:
+    """Draw gradients of q, k and v: H*d other than D, and all sizes but D equal."""
+    probes = []
+    for (B, H, T, d), D in (((2, 3, 5, 4), 10), ((3, 3, 3, 3), 9)):
+        d_q, d_k, d_v = rng.normal(size=(3, B, H, T, d))
+        params = draw_params(rng, D, H * d)
+        probes.append({"d_q": d_q, "d_k": d_k, "d_v": d_v, "params": params})
+    return probes
+
+
+def _draw_backward(rng: np.random.Generator) -> list[Inputs]:
+    """Draw what the layer's backward gets; in the second, row 0 sees nothing."""
+    probes = []
+    for first, inputs in enumerate(draw_self(rng, value_dim=4)[:2]):
+        x, params, num_heads, _ = inputs.values()
+        mask = causal_mask(x.shape[1], x.shape[1], first=first)
+        out, saved = run_layer(x, x, params, num_heads, mask)
+        probes.append({"d_out": rng.normal(size=out.shape), "params": params, "saved": saved})
+    return probes
+
+
+def _draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
+    """Draw what layer norm's backward gets, with an eps that matters."""
+    return [
+        {"d_out": rng.normal(size=shape), "x": 1 + rng.normal(size=shape),
+         "gain": rng.normal(size=shape[-1]), "eps": eps}
+        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
+    ]  # fmt: skip
+
+
+def _slope_of_linear(inputs: Inputs) -> Slope:
+    """Differentiate the map, with a bias of 0."""
+    x, w = inputs["x"], inputs["w"]
+    at = {"x": x, "w": w, "b": np.zeros(w.shape[1])}
+    return Slope(lambda x, w, b: x @ w + b, at, inputs["d_out"])
+
+
+def _slope_of_branches(inputs: Inputs) -> Slope:
+    """Differentiate q, k and v by the x that all three are made of."""
+    params, upstream = inputs["params"], (inputs["d_q"], inputs["d_k"], inputs["d_v"])
+    (B, H, T, _), D = upstream[0].shape, params.w_q.shape[0]
+
+    def forward(x: Array) -> Array:
+        maps = (params.w_q, params.w_k, params.w_v)
+        return np.concatenate([split_heads(x @ w, H).ravel() for w in maps])
+
+    x = np.random.default_rng(0).normal(size=(B, T, D))
+    return Slope(forward, {"x": x}, np.concatenate([d.ravel() for d in upstream]))
+
+
+def _slope_of_layer(inputs: Inputs) -> Slope:
+    """Differentiate the layer by its input and all params."""
+    saved = inputs["saved"]
+
+    def forward(x: Array, params: MultiHeadParams) -> tuple[Array, object]:
+        H, mask = saved.q.shape[1], saved.weights > 0
+        return multi_head_attention_forward(x, params=params, num_heads=H, mask=mask)
+
+    return Slope(forward, {"x": saved.x, "params": inputs["params"]}, inputs["d_out"])
+
+
+def _slope_of_layer_norm(inputs: Inputs) -> Slope:
+    """Differentiate layer norm, with a bias of 0."""
+
+    def forward(x: Array, gain: Array, bias: Array) -> Array:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        variance = (centred**2).mean(axis=-1, keepdims=True)
+        return centred / np.sqrt(variance + inputs["eps"]) * gain + bias
+
+    x, gain = inputs["x"], inputs["gain"]
+    return Slope(forward, {"x": x, "gain": gain, "bias": np.zeros_like(gain)}, inputs["d_out"])
+
+
+PIECES = [
+    Piece(
+        "linear_backward",
+        _draw_linear,
+        laws=[
+            Law(
+                "d_x * x and d_w * w have the same sum",
+                lambda inputs, arrays: np.asarray(
+                    (arrays["d_x"] * inputs["x"]).sum() - (arrays["d_w"] * inputs["w"]).sum()
+                ),
+            )
+        ],
+        slope=_slope_of_linear,
+    ),
+    Piece("input_gradient", _draw_branches, result="d_x", slope=_slope_of_branches),
+    Piece(
+        "multi_head_backward",
+        _draw_backward,
+        laws=[
+            Law(
+                "d_b_k is 0, as a bias of the keys moves all scores of a row alike",
+                lambda _, arrays: arrays["d_params.b_k"],
+            )
+        ],
+        slope=_slope_of_layer,
+    ),
+    Piece(
+        "layer_norm_backward",
+        _draw_layer_norm,
+        laws=[
+            Law(
+                "d_x sums to 0 over the features, as moving all of them alike changes nothing",
+                lambda _, arrays: arrays["d_x"].sum(axis=-1),
+            )
+        ],
+        slope=_slope_of_layer_norm,
+    ),
+]
+
+
+def _norm_over(axis: str) -> Edits:
+    """Take the means of layer norm, forward and backward, over other axes."""
+    means = ("x.mean", "(centred**2).mean", "d_x_hat.mean", "(d_x_hat * x_hat).mean")
+    return {f" {mean}(axis=-1": f" {mean}(axis={axis}" for mean in means}
+
+
+# fmt: off
+MISTAKES = [
+    Mistake("d_x by w, not its transpose", "the gradient goes back through w where w.T belongs", "d_out @ w.T",
+            {"d_out @ w.T": "d_out @ w", **{f"@ params.w_{letter}.T": f"@ params.w_{letter}" for letter in "qkv"}}),
+    Mistake("d_w of the last sequence alone", "d_w is of the last sequence alone", "sum over the batch",
+            {"@ d_out).sum(axis=0)": "@ d_out)[-1]"}),
+    Mistake("d_w not summed over the batch", "d_w is (B, inputs, outputs): its sum over the batch is left out",
+            "sum over the batch", {"@ d_out).sum(axis=0)": "@ d_out)"}),
+    Mistake("d_w: mean over the batch", "d_w is the mean over the batch instead of the sum", "sum over the batch",
+            {"@ d_out).sum(axis=0)": "@ d_out).mean(axis=0)"}),
+    Mistake("d_w: mean over batch and tokens", "d_w is a mean over batch and tokens", "sum over both",
+            {"@ d_out).sum(axis=0)": "@ d_out).mean(axis=0) / x.shape[1]"}),
+    Mistake("d_w transposed", "d_w is transposed", "x.T @ d_out, (inputs, outputs)",
+            {"@ d_out).sum(axis=0)": "@ d_out).sum(axis=0).T"}),
+    Mistake("d_b of the last sequence alone", "d_b is of the last sequence alone", "sum over the batch",
+            {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out[-1].sum(axis=0)"}),
+    Mistake("d_b of the last token alone", "d_b is of the last tokens alone", "sum over the tokens",
+            {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out[:, -1].sum(axis=0)"}),
+    Mistake("d_b: mean", "d_b is a mean over batch and tokens", "sum over both",
+            {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.mean(axis=(0, 1))"}),
+    Mistake("d_b: mean over the batch", "d_b is the mean over the batch instead of the sum", "sum over the batch",
+            {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.mean(axis=0).sum(axis=0)"}),
+    Mistake("d_b: zero", "d_b is 0", "d_out.sum(axis=(0, 1))",
+            {"d_b = d_out.sum(axis=(0, 1))": "d_b = np.zeros(d_out.shape[-1])"}),
+    Mistake("d_b over one axis", "d_b is summed over the batch alone", "sum over batch and tokens",
+            {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=0)"}),
+    Mistake("d_b over the tokens alone", "d_b is summed over the tokens alone", "sum over batch and tokens",
+            {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=1)"}),
+    Mistake("d_w_o from the output", "d_w_o is made from the layer's output instead of merged", "merged.T @ d_out",
+            {"through_linear(d_out, saved.merged, params.w_o)":
+             "through_linear(d_out, saved.merged, params.w_o)\n    d_w_o = through_linear(d_out, project_o(saved.merged, params), params.w_o).d_w"}),
+    Mistake("output projection skipped in backward", "d_merged is d_out: the output projection is skipped",
+            "d_out @ w_o.T", {"split_heads(d_merged,": "split_heads(d_out,"}),
+    Mistake("params of k from d_q", "d_w_k and d_b_k are made from d_q", "d_w_k from d_k",
+            {"merge_heads(d_k), saved.x": "merge_heads(d_q), saved.x"}),
+    *for_each([*"qkv"], "branch of ? forgotten",
+            "x is used for q, k and v, and the share through ? is missing in d_x", "d_x sums all three branches",
+            {"from_? = ": "from_? = 0 * "}),
+    *for_each([*"qkv"], "branch of ? alone", "x is used for q, k and v, and d_x has the share through ? alone",
+            "d_x sums all three branches", {"return from_q + from_k + from_v": "return from_?"}),
+    Mistake("mean of the branches", "d_x is the mean of what comes back through q, k and v",
+            "d_x sums all three branches",
+            {"return from_q + from_k + from_v": "return (from_q + from_k + from_v) / 3"}),
+    Mistake("w_k and w_v swapped in backward", "d_k goes back through w_v, and d_v through w_k",
+            "each goes back through its own w",
+            {"@ params.w_k.T": "@ params.w_v.T", "@ params.w_v.T": "@ params.w_k.T"}),
+    Mistake("w_q for all branches", "d_q, d_k and d_v all go back through w_q", "each goes back through its own w",
+            {"@ params.w_k.T": "@ params.w_q.T", "@ params.w_v.T": "@ params.w_q.T"}),
+    Mistake("gradient through the mean left out", "d_x lacks the term of the mean: x moves the mean, too",
+            "subtract d_x_hat.mean(-1, keepdims=True)", {" - by_mean": ""}),
+    Mistake("gradient through the variance left out", "d_x lacks the term of the variance: x moves it, too",
+            "subtract x_hat * (d_x_hat * x_hat).mean(-1, keepdims=True)", {" - by_variance": ""}),
+    Mistake("norm: sums instead of means", "the two terms of d_x are sums over the features instead of means",
+            "mean(-1, keepdims=True) in both",
+            {"d_x_hat.mean(": "d_x_hat.sum(", "(d_x_hat * x_hat).mean(": "(d_x_hat * x_hat).sum("}),
+    Mistake("gain forgotten", "d_x lacks the gain", "d_x_hat = d_out * gain", {"d_out * gain": "d_out"}),
+    Mistake("1/std left out", "d_x lacks the factor 1 / sqrt(var + eps)", "multiply by 1 / np.sqrt(var + eps)",
+            {"inverse_std * (d_x_hat": "(d_x_hat"}),
+    Mistake("eps left out", "eps is not used", "1 / np.sqrt(var + eps)",
+            {"np.sqrt(variance + eps)": "np.sqrt(variance)"}),
+    Mistake("eps outside the root", "eps is added to the root, not under it", "1 / np.sqrt(var + eps)",
+            {"np.sqrt(variance + eps)": "(np.sqrt(variance) + eps)"}),
+    Mistake("variance by n - 1", "the variance is divided by n - 1 instead of n",
+            "var(-1, keepdims=True), with ddof=0",
+            {"(centred**2).mean(axis=-1, keepdims=True)": "(centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1)"}),
+    Mistake("norm over the tokens", "mean and variance are taken over the tokens", "axis=-1", _norm_over("-2")),
+    Mistake("norm over batch and tokens", "mean and variance are taken over batch and tokens, as batch norm does",
+            "axis=-1", _norm_over("(0, 1)")),
+    Mistake("d_gain made from x", "d_gain is made from x instead of x_hat", "(d_out * x_hat).sum(axis=(0, 1))",
+            {"(d_out * x_hat)": "(d_out * x)"}),
+    Mistake("d_gain of the last sequence alone", "d_gain is of the last sequence alone", "sum over the batch",
+            {").sum(axis=(0, 1))": ")[-1].sum(axis=0)"}),
+    Mistake("d_bias of the last sequence alone", "d_bias is of the last sequence alone", "sum over the batch",
+            {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out[-1].sum(axis=0)"}),
+    Mistake("d_gain over the batch alone", "d_gain is summed over the batch alone", "sum over batch and tokens",
+            {").sum(axis=(0, 1))": ").sum(axis=0)"}),
+    Mistake("d_bias over the batch alone", "d_bias is summed over the batch alone", "sum over batch and tokens",
+            {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out.sum(axis=0)"}),
+    Mistake("d_gain: mean", "d_gain is a mean over batch and tokens", "sum over both",
+            {").sum(axis=(0, 1))": ").mean(axis=(0, 1))"}),
+    Mistake("d_bias: mean", "d_bias is a mean over batch and tokens", "sum over both",
+            {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out.mean(axis=(0, 1))"}),
+]
+# fmt: on

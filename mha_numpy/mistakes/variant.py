@@ -1,0 +1,75 @@
+"""A variant: a function of `right` with some mistakes in it, or in those that it calls.
+
+All of them see one another in a namespace of their own: those without an edit keep their code, and
+only the edited ones are compiled.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any, cast
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.mistakes.edits import Edits, Place, find_places, overlap, replace_places
+from mha_numpy.mistakes.families import BANK
+from mha_numpy.mistakes.sources import called_by, read_sources
+
+Function = Callable[..., Any]
+Places = dict[str, tuple[Place, ...]]  # in the source of each function
+
+
+def variant(piece: str, mistakes: Iterable[str]) -> Function | None:
+    """Return a function of `right` with some mistakes in it; None where they are alternatives."""
+    places: Places = {}
+    for mistake in mistakes:
+        for name, added in places_of(mistake).items():
+            places[name] = places.get(name, ()) + added
+    return edited(piece, places)
+
+
+def may_show(piece: str, mistake: str) -> bool:
+    """Return whether a mistake changes the piece, or a function that it calls."""
+    return not called_by(piece).isdisjoint(places_of(mistake))
+
+
+@cache
+def places_of(mistake: str) -> Places:
+    """Return where the edits of a mistake apply."""
+    return places_in_functions(BANK[mistake].edits)
+
+
+def places_in_functions(edits: Edits) -> Places:
+    """Return where edits apply in each function that they change."""
+    sources, places = read_sources(), Places()
+    for place in find_places(sources.text, edits):
+        name = sources.function_at(place)
+        if name is None:
+            raise ConfigError(f"edits: expected a text in a function; got one outside: {place}")
+        start = sources.cuts[name].start
+        inside = Place(place.start - start, place.end - start, place.new)
+        places[name] = (*places.get(name, ()), inside)
+    return places
+
+
+def edited(piece: str, places: Places) -> Function | None:
+    """Return a function of `right` with some edits made; None where they overlap."""
+    sources = read_sources()
+    namespace = sources.namespace.copy()
+    for name in called_by(piece):
+        function = sources.cuts[name].function
+        code = _compiled(name, places[name]) if name in places else function.__code__
+        if code is None:
+            return None
+        namespace[name] = FunctionType(code, namespace, name, function.__defaults__)
+    return cast(Function, namespace[piece])
+
+
+@cache
+def _compiled(function: str, places: tuple[Place, ...]) -> CodeType | None:
+    """Return the code of an edited function; None where the edits overlap."""
+    if overlap(places):
+        return None
+    cut = read_sources().cuts[function]
+    file = f"{cut.function.__code__.co_filename}, with mistakes"
+    module = compile(replace_places(cut.source, places), file, "exec", dont_inherit=True)
+    return next(code for code in module.co_consts if isinstance(code, CodeType))
