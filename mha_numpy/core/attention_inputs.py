@@ -38,7 +38,7 @@ def check_attention_inputs(
     dropout_mask = _check_cells("dropout_mask", dropout_mask, q, k)
     head_gate = _check_head_gate(head_gate, q)
     window = _check_band(window, is_causal)
-    q_offset = check_offset(q_offset, len(q) if q.ndim > 2 else 0)
+    q_offset = check_offset(q_offset, q.shape[:1] if q.ndim > 2 else ())
     # without a single feature every score is 0, whatever the scale
     default_scale = 1 / math.sqrt(max(q.shape[-1], 1))
     scale = default_scale if scale is None else check_number("scale", scale)

@@ -83,7 +83,8 @@ def multi_head_attention_decode(
     x, _, _, params, H, H_kv = inputs
     if rope is not None:
         check_rope(rope, params.w_q.shape[1] // H)
-    past = options["q_offset"] = kv_cache.length
+    past = kv_cache.length
+    options["q_offset"] = past
     backend = options.get("backend", "numpy")
     query, key = (QUERY, NEW_KEY) if rope is None else (QUERY.unrotated, NEW_KEY.unrotated)
     step("x_q", x, "B T_q D")
@@ -99,8 +100,8 @@ def multi_head_attention_decode(
         q, rotate_q = rope_forward(q, positions=positions, **rope._asdict())
         k_new, rotate_k = rope_forward(k_new, positions=positions, **rope._asdict())
         if is_watched():
-            record_rotation("q", q, "B H T_q d_k", "q_unrotated", rotate_q)
-            record_rotation("k_new", k_new, "B H_kv T_q d_k", "k_new_unrotated", rotate_k)
+            record_rotation("q", q, "B H T_q d_k", "q_unrotated", "q", rotate_q)
+            record_rotation("k_new", k_new, "B H_kv T_q d_k", "k_new_unrotated", "k", rotate_k)
 
     with kv_cache.unchanged_on_error():
         # 3. append, and attend to all

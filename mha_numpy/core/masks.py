@@ -214,18 +214,18 @@ def _is_unbounded(side: Any) -> bool:
     return side is None or (isinstance(side, (int, np.integer)) and int(side) > LARGEST)
 
 
-def check_offset(q_offset: Any, batch: int | None = None) -> Array:
+def check_offset(q_offset: Any, batch: tuple[int, ...] | None = None) -> Array:
     """Return the offset as an int64 array, () or (B,), or raise an error.
 
-    `batch` is B where it is known, 0 where there is no batch axis.
+    `batch` is (B,) where it is known, () where there is no batch axis.
     """
     if type(q_offset) is int and abs(q_offset) <= LARGEST:
         return np.array(q_offset, np.int64)
     offset = as_integer_array("q_offset", q_offset, "an int or (B,) int array")
     if offset.ndim > 1:
         raise ConfigError(f"q_offset: expected an int or (B,) int array; got {offset.shape}")
-    if offset.ndim and batch == 0:
+    if offset.ndim and batch == ():
         raise ShapeError(f"q_offset: expected an int, as q has no batch axis; got {offset.shape}")
-    if offset.ndim and batch is not None and len(offset) != batch:
-        raise ShapeError(f"q_offset: expected an int or (B={batch},), as q; got {offset.shape}")
+    if offset.ndim and batch is not None and offset.shape != batch:
+        raise ShapeError(f"q_offset: expected an int or (B={batch[0]},), as q; got {offset.shape}")
     return offset

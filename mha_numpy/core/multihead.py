@@ -79,12 +79,12 @@ def multi_head_steps(
     # 2. rotate
     rotate_q = rotate_k = None
     if rope is not None:
-        first = check_offset(options.get("q_offset", 0), len(q))[..., None]  # (1,) or (B, 1)
+        first = check_offset(options.get("q_offset", 0), q.shape[:1])[..., None]  # (1,) or (B, 1)
         q, rotate_q = rope_forward(q, positions=first + np.arange(q.shape[2]), **rope._asdict())
         k, rotate_k = rope_forward(k, **rope._asdict())
         if is_watched():
-            record_rotation("q", q, "B H T_q d_k", "q_unrotated", rotate_q)
-            record_rotation("k", k, "B H_kv T_k d_k", "k_unrotated", rotate_k)
+            record_rotation("q", q, "B H T_q d_k", "q_unrotated", "q", rotate_q)
+            record_rotation("k", k, "B H_kv T_k d_k", "k_unrotated", "k", rotate_k)
 
     # 3. attend
     heads, attention = attention_forward(q, k, v, **options)  # (B, H, T_q, d_v)
@@ -117,8 +117,12 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
         d_k = rope_backward(d_k, cache.rotate_k).d_x
         if is_watched():
             rotate_q, rotate_k = cache.rotate_q, cache.rotate_k
-            record_rotation("d_q_unrotated", d_q, "B H T_q d_k", "d_q", rotate_q, backward=True)
-            record_rotation("d_k_unrotated", d_k, "B H_kv T_k d_k", "d_k", rotate_k, backward=True)
+            record_rotation(
+                "d_q_unrotated", d_q, "B H T_q d_k", "d_q", "q", rotate_q, backward=True
+            )
+            record_rotation(
+                "d_k_unrotated", d_k, "B H_kv T_k d_k", "d_k", "k", rotate_k, backward=True
+            )
 
     # 1. q = split_heads(x_q @ w_q + b_q), and so for k and v
     d_x_q, d_w_q, d_b_q = project_heads_backward(query, d_q, cache.project_q)
@@ -129,9 +133,11 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
     # 0. x_k = x_q and x_v = x_k, by default: an input used twice collects both gradients
     x_k_given, x_v_given = cache.is_given
     if not x_v_given:
-        d_x_k = step("d_x_kv", d_x_k + d_x_v, "B T_k kdim", "d_x_k + d_x_v")
+        d_x_k = d_x_k + d_x_v
+        step("d_x_kv", d_x_k, "B T_k kdim", "d_x_k + d_x_v")
     if not x_k_given:
-        d_x_q = step("d_x", d_x_q + d_x_k, "B T_q D", f"d_x_q + d_x_k{'v' * (not x_v_given)}")
+        d_x_q = d_x_q + d_x_k
+        step("d_x", d_x_q, "B T_q D", "d_x_q + d_x_k" if x_v_given else "d_x_q + d_x_kv")
     return MultiHeadGrads(
         d_x_q=d_x_q,
         d_x_k=d_x_k if x_k_given else None,

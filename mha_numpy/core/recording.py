@@ -1,7 +1,8 @@
 """What a recorder is shown: every step's name, axes and equation, for what really happened.
 
 An option that was not given has no step. Equations are NumPy expressions over the names of earlier
-steps, of constants and of axes; tests evaluate them.
+steps, of constants and of axes; tests evaluate them. They hold where the arrays are finite: what
+keeps NaN and inf of hidden cells from spreading is left to `only_visible`.
 """
 
 from typing import NamedTuple
@@ -36,10 +37,22 @@ def _record_softmax(
     if mask is not None:
         step("masked", masked, axes, f"np.where({mask_name}, {scores}, -np.inf)")
         scores = "masked"
-    equation = f"np.exp({scores}) / np.exp({scores}).sum(axis=-1, keepdims=True)"
+    shifted = scores if _is_moderate(masked) else f"{scores} - {scores}.max(axis=-1, keepdims=True)"
+    equation = f"np.exp({shifted}) / np.exp({shifted}).sum(axis=-1, keepdims=True)"
     if mask is not None and not mask.any(axis=-1).all():  # a row that sees nothing is 0, not 0 / 0
         equation = f"np.where({mask_name}, {equation}, 0)"
     step("weights", weights, axes, equation)
+
+
+def _is_moderate(scores: Array) -> bool:
+    """Return whether powers of the scores neither overflow nor vanish in a whole row.
+
+    Softmax always subtracts each row's largest score; where it changes nothing but rounding, the
+    equation is shown without it.
+    """
+    largest = scores.real.max(axis=-1, initial=-np.inf)
+    limit = np.log(np.finfo(largest.dtype).max) / 2
+    return bool((np.abs(largest[largest != -np.inf]) < limit).all())
 
 
 def record_softmax_backward(
@@ -210,7 +223,7 @@ def record_attention_backward(
         equation = f"d_biased.sum(axis={summed}, keepdims=True)" if summed else "d_biased"
         if inputs.bias.ndim < inputs.q.ndim:
             bias_axes = broadcast_axes(inputs.bias.shape, axes.cells, inputs.cells_shape)
-            equation += f".reshape({', '.join(bias_axes.split())})"
+            equation += f".reshape({', '.join(bias_axes.split()) or '()'})"
         _record_cells("d_bias", steps.d_bias, inputs, equation)
     # 2. capped = softcap * tanh(scores / softcap)
     if inputs.softcap is not None:
@@ -223,13 +236,19 @@ def record_attention_backward(
 
 
 def record_rotation(
-    name: str, turned: Array, axes: str, before: str, cache: RopeCache, *, backward: bool = False
+    name: str,
+    turned: Array,
+    axes: str,
+    before: str,
+    letter: str,
+    cache: RopeCache,
+    *,
+    backward: bool = False,
 ) -> None:
     """Record the rotation of heads by their positions, or its backward.
 
     Feature i forms a pair with feature ``pairs[i]``; one that is not turned with itself.
     """
-    letter = before.removeprefix("d_")[0]
     d, half = turned.shape[-1], cache.cos.shape[-1]
     features = np.arange(2 * half)
     first, second = (features[0::2], features[1::2]) if cache.interleaved else (

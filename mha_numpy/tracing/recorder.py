@@ -12,7 +12,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 from mha_numpy.tracing.equations import evaluate, moved_name, parse, with_sizes
-from mha_numpy.tracing.sources import Origin, origin_of
+from mha_numpy.tracing.sources import NOT_KNOWN, Origin, origin_of
 from mha_numpy.tracing.step import Step
 from mha_numpy.tracing.words import explain
 
@@ -53,8 +53,11 @@ class Trace:
 
     def record(self, name: str, array: Array, axes: str, equation: str) -> None:
         """Note one step; an input that is on record under its name already is not noted again."""
-        if not equation and any(s.name == name and s.array is array for s in self.steps):
-            return
+        before = next((s.array for s in reversed(self.steps) if s.name == name), None)
+        if not equation and before is not None:
+            is_cast = before.dtype != array.dtype and _same_numbers(before, array)
+            if before is array or is_cast:
+                return
         memory = self._memory_of(array, equation)
         self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
 
@@ -99,7 +102,7 @@ class Trace:
         try:
             arrays = {name: known.array for name, known in self._known_before(step).items()}
             return np.asarray(evaluate(with_sizes(tree, self._sizes_before(step)), arrays))
-        except NameError as error:
+        except NOT_KNOWN as error:
             raise ConfigError(f"{name}: its equation cannot be computed: {error}") from error
 
     def origin_of(self, step: Step) -> Origin:
@@ -196,16 +199,17 @@ class Trace:
             if earlier.number < step.number + (earlier.memory == "constant"):
                 found[earlier.name] = earlier
         if step.is_backward:
-            names = [s.name for s in self.steps[: step.number - 1] if not s.is_backward]
-            for name in {name for name in names if names.count(name) > 1}:
-                del found[name]
+            for earlier in (*self.steps[: step.number - 1], *self.constants):
+                last = found.get(earlier.name, earlier)
+                if not earlier.is_backward and not _same_numbers(last.array, earlier.array):
+                    del found[earlier.name]
         return found
 
     def _sizes_before(self, step: Step) -> dict[str, int]:
         """Return the sizes of the axes of a step and of what its equation may name."""
         return {
             axis: size
-            for known in (*self._known_before(step).values(), step)
+            for known in (*sorted(self._known_before(step).values(), key=_by_number), step)
             for axis, size in zip(known.axes.split(), known.array.shape, strict=False)
         }
 
@@ -226,6 +230,16 @@ class Trace:
         return "new" if equation else "input"
 
 
+def _by_number(step: Step) -> int:
+    """Return the place of a step in the trace."""
+    return step.number
+
+
+def _same_numbers(a: Array, b: Array) -> bool:
+    """Return whether two arrays hold the same numbers, in whatever dtype."""
+    return a is b or (a.shape == b.shape and bool(np.all((a == b) | ((a != a) & (b != b)))))
+
+
 def _share_memory(a: Array, b: Array) -> bool:
     """Return whether two arrays have an element in common, not only a buffer."""
     try:
@@ -236,7 +250,7 @@ def _share_memory(a: Array, b: Array) -> bool:
 
 def _same_elements(a: Array, b: Array) -> bool:
     """Return whether two arrays hold the same numbers in the same order, whatever their shapes."""
-    return a.size == b.size and np.array_equal(a.ravel(), b.ravel(), equal_nan=True)
+    return a.size == b.size and _same_numbers(a.ravel(), b.ravel())
 
 
 @contextmanager

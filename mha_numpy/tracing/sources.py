@@ -115,7 +115,7 @@ def origin_of(step: Step, recorded: Mapping[str, Step], sizes: Mapping[str, int]
         Of form "unknown", without sources, where the equation does not tell.
     """
     if not step.equation:
-        return Origin("input" if step.memory == "input" else "unknown")
+        return _origin_without_equation(step, recorded)
     tree = parse(step.equation)
     if tree is None:
         return Origin("unknown")
@@ -126,15 +126,25 @@ def origin_of(step: Step, recorded: Mapping[str, Step], sizes: Mapping[str, int]
         return Origin("unknown", names=names)
 
 
+def _origin_without_equation(step: Step, recorded: Mapping[str, Step]) -> Origin:
+    """Return that of an input, or of an array that is an earlier one under another name."""
+    twin = recorded.get(step.memory.removeprefix("is "))
+    if not step.memory.startswith("is ") or twin is None:
+        return Origin("input" if step.memory == "input" else "unknown")
+    own = tuple(_same(axis, size) for axis, size in enumerate(step.array.shape))
+    return Origin("moved", (Source(twin.name, twin, own),))
+
+
 def _origin(tree: ast.expr, step: Step, recorded: Mapping[str, Step]) -> Origin:
     """Derive the cells that each cell reads, or raise one of NOT_KNOWN."""
     own = tuple(_same(axis, size) for axis, size in enumerate(step.array.shape))
     condition = None
     if isinstance(tree, ast.Call) and function_of(tree) == "where":
-        hides, tree, _ = tree.args
-        if isinstance(hides, ast.Name):
-            known = recorded[hides.id]
-            condition = Source(hides.id, known, _broadcast(own, known.array.shape))
+        hides, tree, instead = tree.args
+        if not isinstance(hides, ast.Name) or names_in(instead):
+            raise _NotKnownError
+        known = recorded[hides.id]
+        condition = Source(hides.id, known, _broadcast(own, known.array.shape))
     walk = _Walk(recorded)
     if walk.shape_of(tree) != step.array.shape:
         raise _NotKnownError
@@ -186,10 +196,10 @@ class _Walk:
     def visit(self, node: ast.expr, reads: Reads) -> None:
         """Note what is read of the arrays below a node whose own cells `reads` says."""
         match node:
-            case ast.Constant() | ast.Compare():
+            case ast.Constant():
                 return
             case ast.Name(id=name):
-                if name in self.recorded and reads:
+                if reads or self.recorded[name].memory != "constant":
                     self.sources.append(Source(name, self.recorded[name], reads))
             case ast.UnaryOp(operand=operand):
                 self.visit(operand, reads)
@@ -197,6 +207,8 @@ class _Walk:
                 self._product(a, b, reads)
             case ast.BinOp(left=a, right=b):
                 self._cellwise([a, b], reads)
+            case ast.Compare(left=a, comparators=others):
+                self._cellwise([a, *others], reads)
             case ast.Subscript(value=value, slice=index):
                 self._indexed(value, index, reads)
             case _ if is_transpose(node):
@@ -227,10 +239,9 @@ class _Walk:
     ) -> None:
         """Read the operands of a function or a method."""
         name = function_of(node)
-        if name == "where":
-            return self._cellwise(args[1:], reads)
         if name:
-            if not isinstance(getattr(np, name), np.ufunc):
+            function = getattr(np, name)
+            if not isinstance(function, np.ufunc) or function.signature is not None or options:
                 raise _NotKnownError
             return self._cellwise(args, reads)
         array, numbers = receiver_of(node), [evaluate(arg, self.values) for arg in args]
@@ -245,10 +256,10 @@ class _Walk:
         if method == "reshape":
             return self.visit(array, _unreshaped(reads, shape))
         if method == "repeat":
-            axis = options["axis"]
+            axis = options["axis"] % len(shape)
             once = _mapped(reads[axis], np.arange(reads[axis].size) // numbers[0], shape[axis])
             return self.visit(array, (*reads[:axis], once, *reads[axis + 1 :]))
-        if method in ("sum", "max", "mean"):
+        if method in ("sum", "max", "mean") and options.keys() <= {"axis", "keepdims"}:
             return self.visit(array, _unreduced(reads, shape, options))
         raise _NotKnownError
 
@@ -267,8 +278,9 @@ class _Walk:
                 at = len(kept) - (len(parts) - i - 1)
             elif isinstance(part, ast.Constant) and value is None:
                 del kept[at]
-            elif np.ndim(value) == 1 and i == len(parts) - 1:
-                kept[at] = _mapped(kept[at], np.asarray(value), self.shape_of(array)[-1])
+            elif np.ndim(value) == 1 and np.asarray(value).dtype.kind in "iu" and part is parts[-1]:
+                size = self.shape_of(array)[-1]
+                kept[at] = _mapped(kept[at], np.asarray(value) % size, size)
             else:
                 raise _NotKnownError
         self.visit(array, tuple(kept))

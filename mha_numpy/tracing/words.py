@@ -80,6 +80,8 @@ def _span(source: Source, index: tuple[int, ...]) -> str:
         else f"{span.start}:{span.stop}"
         for read, span in zip(source.reads, source.at(index), strict=True)
     ]  # fmt: skip
+    if not texts:
+        return source.name
     if source.is_constant and len(texts) == 1:
         return f"entry {texts[0]} of {source.name}"
     if source.is_constant and len(texts) == 2 and ":" in texts:

@@ -268,6 +268,12 @@ class TestDtypes:
         assert_close(other_grads.d_k, grads.d_k)
 
 
+def test_an_empty_batch_has_an_offset_for_each_of_no_sequence():
+    x = np.ones((0, 2, 3, 4))
+    out, _ = attention_forward(x, x, x, is_causal=True, q_offset=np.zeros(0, int))
+    assert out.shape == x.shape
+
+
 @pytest.mark.parametrize("axis", ["B", "T_q", "T_k", "d_k", "d_v"])
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_empty_axes(axis, is_causal):

@@ -14,6 +14,7 @@ from mha_numpy.core import (
     step,
 )
 from mha_numpy.errors import ConfigError
+from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tracing import Trace, trace
 from tests.compare import assert_close
 from tests.core.configurations import attention_configuration
@@ -136,6 +137,71 @@ def test_softmax_alone(rng, is_masked):
         _, cache = softmax_forward(scores, mask=mask)
         softmax_backward(rng.normal(size=scores.shape), cache)
     assert_equations_hold(t)
+
+
+@pytest.mark.parametrize("scale", [1000.0, -1000.0])
+def test_scores_that_overflow(rng, scale):
+    q, k, v = rng.normal(size=(3, T_Q, D_K))
+    with trace() as t:
+        out, cache = attention_forward(q, k, v, scale=scale, is_causal=True)
+        attention_backward(rng.normal(size=out.shape), cache)
+    assert_equations_hold(t)
+    with trace() as t:
+        softmax_forward(np.array([[-1000.0, -1001.0]]))
+    assert_equations_hold(t)
+
+
+def test_a_bias_without_axes(rng):
+    q, k, v = rng.normal(size=(3, T_Q, D_K))
+    with trace() as t:
+        out, cache = attention_forward(q, k, v, bias=np.array(0.5))
+        attention_backward(rng.normal(size=out.shape), cache)
+    assert_equations_hold(t)
+    assert t.explain("biased", (0, 1)) == "biased[0,1] came from scores[0,1] and bias"
+
+
+@pytest.mark.parametrize("narrow", [np.float16, np.float32])
+def test_dtypes_that_are_promoted(rng, narrow):
+    """Attention computes in a wider dtype: its inputs are no new arrays, and keep their origin."""
+    params = some_params(rng, "qkvo", kdim=D, vdim=D)
+    params = MultiHeadParams._make(a.astype(narrow) for a in params)._replace(w_k=params.w_k)
+    x = rng.normal(size=(B, T_Q, D)).astype(narrow)
+    options = {"params": params, "num_heads": H, "num_kv_heads": H_KV}
+    with trace() as t:
+        out, cache = multi_head_attention_forward(x, **options)
+        multi_head_attention_backward(out.copy(), cache)
+    names = [s.name for s in t]
+    assert len(names) == len(set(names))
+    assert "of w_q" in t.explain("q", (0, 0, 0, 0))
+    for s in t:
+        if s.equation:
+            assert np.allclose(t.evaluate(s.name), s.array, rtol=0.05, atol=0.05), s.name
+
+
+class TestSeveralPasses:
+    def test_the_same_input_comes_again(self, rng):
+        q, other, k, v = rng.normal(size=(4, T_Q, D_K))
+        with trace() as t:
+            for one in (q, other, q):
+                attention_forward(one, k, v)
+        assert_close(t.evaluate("scores"), t["scores"])
+
+    def test_layers_of_other_sizes(self, rng):
+        with trace() as t:
+            for heads in (4, 2):
+                layer = MultiHeadAttention(8, heads, value_dim=heads + 1)
+                layer(rng.normal(size=(2, 3, 8)))
+        assert_close(t.evaluate("merged"), t["merged"])
+
+    def test_a_backward_does_not_take_the_constants_of_another(self, rng):
+        q, k, v = rng.normal(size=(3, T_Q, D_K))
+        with trace() as t:
+            out, cache = attention_forward(q, k, v, scale=0.1)
+            softmax_forward(rng.normal(size=3))
+            constant("scale", 0.9)
+            attention_backward(out.copy(), cache)
+        with pytest.raises(ConfigError, match="scale"):
+            t.evaluate("d_q")
 
 
 class TestWhatIsNotTrue:

@@ -315,6 +315,11 @@ class TestWhatIsNotOnRecord:
             ("T D", "x @ w", ("T F", (3, 7))),  # w is not on record
             ("T D", "x + noise", ("T D", (3, 4))),
             ("T D", "x[::2]", ("S D", (6, 4))),
+            ("T D", "np.matmul(x, x.T) @ x", ("T D", (3, 4))),  # a ufunc of whole matrices
+            ("T D", "np.where(x > 0, x, 0)", ("T D", (3, 4))),  # what hides has no name
+            ("T D", "np.where(x, x, x)", ("T D", (3, 4))),
+            ("T D", "x[..., x[0] > 0]", ("T D", (3, 4))),
+            ("T D", "x.sum(axis=-1, where=x > 0)", ("T D F", (3, 4, 5))),
             ("T D", "x.cumsum(axis=0)", ("T D", (3, 4))),
             ("T D", "x.reshape(T * D, 2).T.reshape(T, D, 2).sum(axis=2)", ("N", (24,))),
         ],
@@ -333,9 +338,8 @@ class TestWhatIsNotOnRecord:
         )
 
     def test_of_several_forward_passes_backward_may_mean_any(self, rng):
-        q = rng.normal(size=(3, 4))
         with trace() as t:
-            for _ in range(2):
+            for q in rng.normal(size=(2, 3, 4)):
                 out, cache = attention_forward(q, q.copy(), q.copy())
             attention_backward(rng.normal(size=out.shape), cache)
         assert t.explain("scores", (0, 1)) == "scores[0,1] came from q[0,:] and k[1,:]"
@@ -352,6 +356,9 @@ class TestWhatIsNotOnRecord:
         ((3, 4, 5), "T D F", "x.sum(axis=-1)", "came from x[1,1,:]"),
         ((3, 4, 5), "T D F", "x.max(axis=(2,))", "came from x[1,1,:]"),
         ((4, 3), "D T", "-x.T", "came from x[1,1]"),
+        ((3, 4), "T D", "w * (w > x)", "came from w[1,1] and x[1,1]"),
+        ((3, 2), "T D", "x.repeat(2, axis=-1) * 1", "came from x[1,0]"),
+        ((3, 2), "T D", "2 * x[..., np.arange(4) % 2 - 1]", "came from x[1,0]"),
         ((3, 1), "T 1", "np.ones((3, 4)) * x", "not on record"),  # np.ones is no ufunc
         ((4,), "D", "np.exp(w) + x", "came from x[1] and w[1,1]"),
         ((3, 5), "T F", "x @ np.exp(b)", "came from x[1,:] and column 1 of b"),
@@ -380,6 +387,14 @@ def test_equations_of_ones_own(shape, axes, equation, words):
 def test_wrong_use(grouped, index, message):
     with pytest.raises(ConfigError, match=message):
         grouped.explain("q", index)
+
+
+def test_an_input_under_two_names(rng):
+    x = rng.normal(size=(3, 4))
+    with trace() as t:
+        attention_forward(x, x, x)
+    same = "k[0,0] is an input; it is the same number as q[0,0], under another name"
+    assert t.explain("k", (0, 0)) == same
 
 
 def test_an_unknown_name(grouped):
