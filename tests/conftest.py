@@ -19,20 +19,25 @@ def pytest_collection_modifyitems(items):
     items.sort(key=is_by_kernel)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compile_meanwhile(request):
-    """Compile all kernels on another core, where all tests run: it takes half a minute."""
-    is_whole_suite = request.config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if not is_whole_suite or not any(map(is_by_kernel, request.session.items)):
-        yield
-        return
-    compiling = subprocess.Popen(
-        [sys.executable, "-m", "mha_numpy", "compile"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    yield
-    compiling.terminate()
-    compiling.wait()
+COMPILING = pytest.StashKey[subprocess.Popen]()
+
+
+def pytest_configure(config):
+    """Compile all kernels in another process, where all tests run: it takes half a minute."""
+    is_worker = hasattr(config, "workerinput")  # of pytest-xdist
+    is_whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if is_whole_suite and not is_worker and not config.option.collectonly:
+        config.stash[COMPILING] = subprocess.Popen(
+            [sys.executable, "-m", "mha_numpy", "compile"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def pytest_unconfigure(config):
+    """Leave no process behind."""
+    if COMPILING in config.stash:
+        config.stash[COMPILING].terminate()
+        config.stash[COMPILING].wait()
 
 
 @pytest.fixture

@@ -76,6 +76,7 @@ class TestWalk:
         assert "\x1b" not in output
         assert output.isascii()
 
+    @pytest.mark.slow
     def test_is_the_same_every_time(self, output):
         assert run("walk", SENTENCE).stdout == output
 

@@ -138,6 +138,7 @@ class TestMeasurements:
             difference([one], [one, large])
 
 
+@pytest.mark.slow
 def test_compare():
     cells = compare(Settings(**NUMPY, mask=True), "2,4,16,16", "numpy")
     assert [cell.case for cell in cells] == [
@@ -171,6 +172,7 @@ class TestPlan:
         monkeypatch.setitem(CONTESTANTS, "numpy", CONTESTANTS["numpy"]._replace(layer=None))
         assert not [task for task in plan(Settings(**NUMPY)) if "layer" in task.name]
 
+    @pytest.mark.slow
     def test_only(self):
         found = benchmark(Settings(**NUMPY, only="impo"))
         ((what, who, seconds, unit, note),) = found.facts
@@ -246,6 +248,7 @@ class TestCommand:
         ]  # fmt: skip
         assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
+    @pytest.mark.slow
     def test_results_that_differ_are_exit_code_1(self, monkeypatch, capsys):
         monkeypatch.setattr("mha_numpy.bench.results.TOLERANCE", -1.0)
         assert cli.main([*self.QUICK, "--only", "2,4,16"]) == 1
@@ -286,6 +289,7 @@ class TestCommand:
         assert message in printed.err
         assert printed.err.count("\n") == 1
 
+    @pytest.mark.slow
     def test_a_folder_that_cannot_be_written_to(self, monkeypatch, capsys):
         if not Path("/proc/self").exists():
             pytest.skip("needs a folder that nobody can write to")

@@ -397,6 +397,7 @@ def test_bitwise_the_same_for_any_number_of_threads(kernel):
 
 
 @by_kernel
+@pytest.mark.slow
 def test_memory_grows_with_T_and_not_with_its_square(kernel):
     (megabytes,) = run(
         "import resource, numpy as np",

@@ -133,7 +133,11 @@ def test_cross_attention(rng):
     assert_changes_as_derived(run_multi_head, arrays, {}, exactly=in_general)
 
 
-@pytest.mark.parametrize("rope", [None, RopeOptions(), RopeOptions(rotary_dim=4)])
+@pytest.mark.parametrize(
+    "rope",
+    [None]
+    + [pytest.param(r, marks=pytest.mark.slow) for r in (RopeOptions(), RopeOptions(rotary_dim=4))],
+)
 def test_nothing_else_changes_where_much_is_zero(rng, rope):
     """A hidden cell has a weight of exactly 0, and position 0 turns by no angle."""
     arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
