@@ -24,6 +24,7 @@ from mha_numpy.kernels.visible import (
 )
 from tests.kernels.drivers import DTYPES, by_dtype, count_lanes, driver, matrix, number, random_tile
 
+pytestmark = pytest.mark.slow  # numba compiles single functions for these tests alone
 words = types.Array(types.uint64, 1, "C")
 FAR = 2**61  # a side of the window without bound
 
