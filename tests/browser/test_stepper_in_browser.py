@@ -8,7 +8,6 @@ import pytest
 from mha_numpy.core import RopeOptions, step
 from mha_numpy.draw import stepper
 from mha_numpy.tracing import trace
-from mha_numpy.tracing.sources import origin_of
 from tests.draw.helpers import recorded, recorded_rank_2
 
 pytestmark = pytest.mark.slow
@@ -112,14 +111,15 @@ def test_slider_and_buttons(open_page, recording):
 def lit_cells(t, s, index):
     """Count the cells of each array that a cell lights, one sequence of the batch."""
     lit = {}
-    origin = origin_of(t.steps, s)
+    origin = t.origin_of(s)
     at = index
     while origin.form == "moved":
         (source,) = origin.sources
         s, at = source.step, tuple(span[0] for span in source.at(at))
         lit = {s.name: {at}}
-        origin = origin_of(t.steps, s)
-    if origin.form == "masked" and np.isneginf(s.array[at]):
+        origin = t.origin_of(s)
+    hides = origin.condition
+    if hides and not hides.step.array[tuple(span.start for span in hides.at(at))]:
         return {name: len(cells) for name, cells in lit.items()}
     for source in origin.sources:
         spans = [[0] if axis == "B" and len(span) > 1 else list(span)
@@ -137,7 +137,7 @@ def assert_tells(page, t, s):
     assert name == f"{s.name}[{','.join(map(str, index))}]"
     if np.isfinite(s.array[index]):
         assert float(value.replace("almost ", "")) == pytest.approx(
-            s.array[index], rel=1e-3, abs=1e-8 * np.abs(s.array[np.isfinite(s.array)]).max()
+            float(s.array[index]), rel=1e-3, abs=1e-8 * np.abs(s.array[np.isfinite(s.array)]).max()
         )
     else:
         assert value == str(s.array[index])
@@ -178,8 +178,8 @@ def test_the_cursor_reaches_every_cell(open_page):
 def test_pointing_pinning_and_letting_go(open_page):
     t = recorded(is_causal=True)[0]
     page = open_page(stepper(t).to_html())
-    page.get_by_role("slider").fill("14")
-    masked = t.steps[13]
+    page.get_by_role("slider").fill("15")
+    masked = t.steps[14]
     assert masked.name == "masked"
     seen = set()
     left, top = (page.locator("#array").bounding_box()[side] for side in "xy")
@@ -207,11 +207,11 @@ def test_pointing_pinning_and_letting_go(open_page):
 def test_a_hidden_cell_says_so(open_page):
     t = recorded(is_causal=True)[0]
     page = open_page(stepper(t).to_html())
-    page.get_by_role("slider").fill("14")
+    page.get_by_role("slider").fill("15")
     for _ in range(3):
         page.keyboard.press("Shift+ArrowRight")
     assert page.inner_text("#value") == "masked[0,0,0,2] = -inf"
-    assert "the mask puts -inf in the place of scores[0,0,0,2]" in page.inner_text("#words")
+    assert "is hidden: the mask puts -inf in its place" in page.inner_text("#words")
     assert page.locator(".source canvas").get_attribute("data-lit") == "0"
 
 
