@@ -9,13 +9,10 @@ from mha_numpy.core.attention_types import AttentionOptions
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.multihead_params import MultiHeadParams, check_multi_head_inputs
 from mha_numpy.core.projection import (
-    NEW_KEY,
-    NEW_VALUE,
-    QUERY,
     merge_project_forward,
     project_heads_forward,
 )
-from mha_numpy.core.recording import record_append, record_rotation
+from mha_numpy.core.recording import NEW_KEY, NEW_VALUE, QUERY, record_append, record_rotation
 from mha_numpy.core.rope import RopeOptions, check_rope, rope_forward
 from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array

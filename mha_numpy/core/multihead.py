@@ -15,15 +15,12 @@ from mha_numpy.core.multihead_params import (
     check_multi_head_inputs,
 )
 from mha_numpy.core.projection import (
-    KEY,
-    QUERY,
-    VALUE,
     merge_project_backward,
     merge_project_forward,
     project_heads_backward,
     project_heads_forward,
 )
-from mha_numpy.core.recording import record_rotation
+from mha_numpy.core.recording import KEY, QUERY, VALUE, record_rotation
 from mha_numpy.core.rope import RopeCache, RopeOptions, check_rope, rope_backward, rope_forward
 from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array, as_float_array

@@ -14,10 +14,13 @@ from mha_numpy.core.attention_types import (
     AttentionSteps,
     AttentionStepsBackward,
 )
+from mha_numpy.core.linear import LinearGrads
 from mha_numpy.core.rope import RopeCache
 from mha_numpy.core.shapes import broadcast_axes, stretched_axes
 from mha_numpy.core.steps import constant, step
 from mha_numpy.dtypes import Array
+
+GATE_AXES = {1: "H", 2: "B H"}  # by rank
 
 
 def record_softmax(
@@ -78,13 +81,15 @@ class _Names(NamedTuple):
     capped: str
     biased: str
     dropped: str
+    shared: str  # what stands behind a key or value that serves a group of query heads
 
 
 def _names(inputs: AttentionInputs) -> _Names:
     """Name the cells by the options that were given."""
     capped = "scores" if inputs.softcap is None else "capped"
     biased = capped if inputs.bias is None else "biased"
-    return _Names(capped, biased, "weights" if inputs.dropout_mask is None else "dropped")
+    dropped = "weights" if inputs.dropout_mask is None else "dropped"
+    return _Names(capped, biased, dropped, ".repeat(G, axis=1)" if _is_grouped(inputs) else "")
 
 
 def _is_grouped(inputs: AttentionInputs) -> bool:
@@ -103,16 +108,15 @@ def _summed(product: str, inputs: AttentionInputs, axes: str) -> str:
 def record_attention(inputs: AttentionInputs, steps: AttentionSteps, gated: Array) -> None:
     """Record the steps of attention."""
     axes, names = inputs.axes, _names(inputs)
-    shared = ".repeat(G, axis=1)" if _is_grouped(inputs) else ""
     step("q", inputs.q, axes.q)
     step("k", inputs.k, axes.k)
     step("v", inputs.v, axes.v)
     constant("scale", inputs.scale)
-    if shared:
+    if names.shared:
         constant("G", inputs.q.shape[1] // inputs.k.shape[1])
 
     # 1. match
-    equation = f"scale * q @ k{shared}.swapaxes(-1, -2)"
+    equation = f"scale * q @ k{names.shared}.swapaxes(-1, -2)"
     step("scores", steps.scores, axes.cells, equation)
     # 2. softcap
     if inputs.softcap is not None:
@@ -130,16 +134,26 @@ def record_attention(inputs: AttentionInputs, steps: AttentionSteps, gated: Arra
         _record_cells("dropout_mask", inputs.dropout_mask, inputs)
         step("dropped", steps.dropped, axes.cells, "weights * dropout_mask")
     # 6. mix
-    step("heads", steps.heads, axes.heads, f"{names.dropped} @ v{shared}")
+    step("heads", steps.heads, axes.heads, f"{names.dropped} @ v{names.shared}")
     # 7. head gate
     if inputs.head_gate is not None:
-        step("head_gate", inputs.head_gate, "H" if inputs.head_gate.ndim == 1 else "B H")
+        step("head_gate", inputs.head_gate, GATE_AXES[inputs.head_gate.ndim])
         step("gated", gated, axes.heads, "heads * head_gate[..., None, None]")
 
 
 def _record_cells(name: str, array: Array, inputs: AttentionInputs, equation: str = "") -> None:
     """Record an array that broadcasts to the cells."""
-    step(name, array, broadcast_axes(array.shape, inputs.axes.cells, inputs.cells_shape), equation)
+    step(name, array, _cell_axes(array, inputs), equation)
+
+
+def _cell_axes(array: Array, inputs: AttentionInputs) -> str:
+    """Name the axes of an array that broadcasts to the cells."""
+    return broadcast_axes(array.shape, inputs.axes.cells, inputs.cells_shape)
+
+
+def _reshape(array: Array, inputs: AttentionInputs) -> str:
+    """Write the reshape to an array that broadcasts to the cells."""
+    return f".reshape({', '.join(_cell_axes(array, inputs).split()) or '()'})"
 
 
 def _record_visible(inputs: AttentionInputs, visible: Array | None) -> None:
@@ -159,8 +173,7 @@ def _record_visible(inputs: AttentionInputs, visible: Array | None) -> None:
         rank = max(rank, inputs.q.ndim if inputs.q_offset.ndim else 2)
     equation = " & ".join(reasons if len(reasons) < 2 else (f"({reason})" for reason in reasons))
     if rank < visible.ndim:
-        axes = broadcast_axes(visible.shape, inputs.axes.cells, inputs.cells_shape)
-        equation = f"({equation}).reshape({', '.join(axes.split())})"
+        equation = f"({equation}){_reshape(visible, inputs)}"
     _record_cells("visible", visible, inputs, equation)
 
 
@@ -193,7 +206,6 @@ def record_attention_backward(
 ) -> None:
     """Record the steps of attention's backward."""
     axes, names = inputs.axes, _names(inputs)
-    shared = ".repeat(G, axis=1)" if _is_grouped(inputs) else ""
 
     # 7. gated = heads * head_gate
     if inputs.head_gate is None or d_head_gate is None:
@@ -202,10 +214,10 @@ def record_attention_backward(
         step("d_gated", d_gated, axes.heads)
         step("d_heads", d_heads, axes.heads, "d_gated * head_gate[..., None, None]")
         of_each = "(2, 3)" if inputs.head_gate.ndim == 2 else "(0, 2, 3)"
-        gate_axes = "H" if inputs.head_gate.ndim == 1 else "B H"
+        gate_axes = GATE_AXES[inputs.head_gate.ndim]
         step("d_head_gate", d_head_gate, gate_axes, f"(d_gated * heads).sum(axis={of_each})")
     # 6. heads = dropped @ v
-    equation = f"d_heads @ v{shared}.swapaxes(-1, -2)"
+    equation = f"d_heads @ v{names.shared}.swapaxes(-1, -2)"
     if visible is not None:
         equation = f"np.where(visible, {equation}, 0)"
     step(f"d_{names.dropped}", steps.d_dropped, axes.cells, equation)
@@ -222,17 +234,106 @@ def record_attention_backward(
         summed = stretched_axes(inputs.cells_shape, inputs.bias.shape)
         equation = f"d_biased.sum(axis={summed}, keepdims=True)" if summed else "d_biased"
         if inputs.bias.ndim < inputs.q.ndim:
-            bias_axes = broadcast_axes(inputs.bias.shape, axes.cells, inputs.cells_shape)
-            equation += f".reshape({', '.join(bias_axes.split()) or '()'})"
+            equation += _reshape(inputs.bias, inputs)
         _record_cells("d_bias", steps.d_bias, inputs, equation)
     # 2. capped = softcap * tanh(scores / softcap)
     if inputs.softcap is not None:
         equation = "d_capped * (1 - (capped / softcap) ** 2)"
         step("d_scores", steps.d_scores, axes.cells, equation)
     # 1. scores = scale * q @ k^T
-    step("d_q", steps.d_q, axes.q, f"scale * d_scores @ k{shared}")
+    step("d_q", steps.d_q, axes.q, f"scale * d_scores @ k{names.shared}")
     equation = _summed("d_scores.swapaxes(-1, -2) @ q", inputs, axes.k)
     step("d_k", steps.d_k, axes.k, f"scale * {equation}")
+
+
+class Projection(NamedTuple):
+    """The names of one projection's steps and axes, as a recorder is shown them."""
+
+    name: str  # of the projected array
+    heads_name: str
+    x: str  # of the input
+    letter: str  # of the params: w_<letter>, b_<letter>
+    tokens: str
+    inputs: str  # width of the input
+    heads: str
+    width: str  # of a head
+
+    @property
+    def unrotated(self) -> "Projection":
+        """The same, where RoPE turns the heads later."""
+        return self._replace(heads_name=f"{self.heads_name}_unrotated")
+
+
+QUERY = Projection("q", "q", "x_q", "q", "T_q", "D", "H", "d_k")
+KEY = Projection("k", "k", "x_k", "k", "T_k", "kdim", "H_kv", "d_k")
+VALUE = Projection("v", "v", "x_v", "v", "T_k", "vdim", "H_kv", "d_v")
+# when decoding, keys and values of the new tokens alone
+NEW_KEY = Projection("k_new", "k_new", "x_q", "k", "T_q", "D", "H_kv", "d_k")
+NEW_VALUE = Projection("v_new", "v_new", "x_q", "v", "T_q", "D", "H_kv", "d_v")
+
+
+def _record_params(letter: str, w: Array, b: Array | None, inputs: str, outputs: str) -> None:
+    """Record the params of a projection."""
+    constant(f"w_{letter}", w, f"{inputs} {outputs}")
+    if b is not None:
+        constant(f"b_{letter}", b, outputs)
+
+
+def record_projection(
+    names: Projection, w: Array, b: Array | None, projected: Array, heads: Array
+) -> None:
+    """Record a projection and the split into heads."""
+    name, heads_name, x, letter, T, D, H, d = names
+    _record_params(letter, w, b, D, f"{H}*{d}")
+    product = f"{x} @ w_{letter}" + (f" + b_{letter}" if b is not None else "")
+    step(f"{name}_projected", projected, f"B {T} {H}*{d}", product)
+    by_token = heads.swapaxes(1, 2)  # the heads before their axis moved, a view
+    reshaped = f"{name}_projected.reshape(B, {T}, {H}, {d})"
+    step(f"{name}_by_token", by_token, f"B {T} {H} {d}", reshaped)
+    step(heads_name, heads, f"B {H} {T} {d}", f"{name}_by_token.transpose(0, 2, 1, 3)")
+
+
+def record_projection_backward(
+    names: Projection, d_heads: Array, d_projected: Array, grads: LinearGrads
+) -> None:
+    """Record the merge of the heads' gradients and the way back through the projection."""
+    name, heads_name, x, letter, T, D, H, d = names
+    by_token = d_heads.swapaxes(1, 2)
+    step(f"d_{name}_by_token", by_token, f"B {T} {H} {d}", f"d_{heads_name}.transpose(0, 2, 1, 3)")
+    reshaped = f"d_{name}_by_token.reshape(B, {T}, {H} * {d})"
+    step(f"d_{name}_projected", d_projected, f"B {T} {H}*{d}", reshaped)
+    rows = f"{x}.reshape(B * {T}, {D}).T"
+    d_rows = f"d_{name}_projected.reshape(B * {T}, {H} * {d})"
+    step(f"d_w_{letter}", grads.d_w, f"{D} {H}*{d}", f"{rows} @ {d_rows}")
+    if grads.d_b is not None:
+        step(f"d_b_{letter}", grads.d_b, f"{H}*{d}", f"d_{name}_projected.sum(axis=(0, 1))")
+    step(f"d_{x}", grads.d_x, f"B {T} {D}", f"d_{name}_projected @ w_{letter}.T")
+
+
+def record_merge(
+    name: str, heads: Array, merged: Array, w_o: Array, b_o: Array | None, out: Array
+) -> None:
+    """Record the merge of the heads, which are called `name`, and the output projection."""
+    _record_params("o", w_o, b_o, "H*d_v", "D_out")
+    by_token = heads.swapaxes(1, 2)
+    step(f"{name}_by_token", by_token, "B T_q H d_v", f"{name}.transpose(0, 2, 1, 3)")
+    step("merged", merged, "B T_q H*d_v", f"{name}_by_token.reshape(B, T_q, H * d_v)")
+    step("out", out, "B T_q D_out", "merged @ w_o" + (" + b_o" if b_o is not None else ""))
+
+
+def record_merge_backward(
+    name: str, d_out: Array, d_merged: Array, d_w_o: Array, d_b_o: Array | None, d_heads: Array
+) -> None:
+    """Record the way back through the output projection, and the split of its gradient."""
+    step("d_out", d_out, "B T_q D_out")
+    step("d_merged", d_merged, "B T_q H*d_v", "d_out @ w_o.T")
+    rows, d_rows = "merged.reshape(B * T_q, H * d_v)", "d_out.reshape(B * T_q, D_out)"
+    step("d_w_o", d_w_o, "H*d_v D_out", f"{rows}.T @ {d_rows}")
+    if d_b_o is not None:
+        step("d_b_o", d_b_o, "D_out", "d_out.sum(axis=(0, 1))")
+    by_token = d_heads.swapaxes(1, 2)
+    step(f"d_{name}_by_token", by_token, "B T_q H d_v", "d_merged.reshape(B, T_q, H, d_v)")
+    step(f"d_{name}", d_heads, "B H T_q d_v", f"d_{name}_by_token.transpose(0, 2, 1, 3)")
 
 
 def record_rotation(

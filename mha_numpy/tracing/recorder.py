@@ -194,15 +194,14 @@ class Trace:
 
         Of several forward passes a backward may mean any: such names are left out.
         """
-        found: dict[str, Step] = {}
-        for earlier in sorted([*self.constants, *self.steps], key=lambda s: s.number):
-            if earlier.number < step.number + (earlier.memory == "constant"):
-                found[earlier.name] = earlier
+        before = [c for c in self.constants if c.number <= step.number]
+        before += self.steps[: step.number - 1]
+        found = {known.name: known for known in sorted(before, key=_by_number)}
         if step.is_backward:
-            for earlier in (*self.steps[: step.number - 1], *self.constants):
-                last = found.get(earlier.name, earlier)
-                if not earlier.is_backward and not _same_numbers(last.array, earlier.array):
-                    del found[earlier.name]
+            for known in before:
+                last = found.get(known.name, known)
+                if not known.is_backward and not _same_numbers(last.array, known.array):
+                    del found[known.name]
         return found
 
     def _sizes_before(self, step: Step) -> dict[str, int]:
@@ -264,7 +263,8 @@ def trace() -> Iterator[Trace]:
 
     Notes
     -----
-    An innermost block records alone. What other threads compute is not recorded.
+    Attention, softmax, multi-head attention and decoding have steps; a linear map or a rotation
+    alone has none. An innermost block records alone. What other threads compute is not recorded.
 
     Examples
     --------

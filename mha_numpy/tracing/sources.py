@@ -69,7 +69,7 @@ class Source(NamedTuple):
     @property
     def is_constant(self) -> bool:
         """Whether no step computed it: a param."""
-        return self.step.memory == "constant"
+        return self.step.is_constant
 
     def at(self, index: Sequence[int]) -> tuple[range, ...]:
         """Return the indices along each axis that the cell at `index` reads."""
@@ -199,7 +199,7 @@ class _Walk:
             case ast.Constant():
                 return
             case ast.Name(id=name):
-                if reads or self.recorded[name].memory != "constant":
+                if reads or not self.recorded[name].is_constant:
                     self.sources.append(Source(name, self.recorded[name], reads))
             case ast.UnaryOp(operand=operand):
                 self.visit(operand, reads)

@@ -17,7 +17,12 @@ class Step:
     axes: str  # "B H T_q T_k"
     equation: str  # the right-hand side; empty for an input
     array: Array = field(repr=False)
-    memory: str  # "input", "new", or "view of", "copy of", "is" an earlier step
+    memory: str  # "input", "new", or "view of", "copy of", "is" an earlier step; "constant"
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no step computed it: a param or a number that equations name."""
+        return self.memory == "constant"
 
     @property
     def is_backward(self) -> bool:

@@ -203,6 +203,14 @@ class TestSeveralPasses:
         with pytest.raises(ConfigError, match="scale"):
             t.evaluate("d_q")
 
+    def test_what_comes_later_takes_nothing_away(self, rng):
+        q, other, k, v = rng.normal(size=(4, T_Q, D_K))
+        with trace() as t:
+            out, cache = attention_forward(q, k, v, scale=0.1)
+            attention_backward(out.copy(), cache)
+            attention_forward(other, k, v, scale=0.9)
+        assert_close(t.evaluate("d_k"), t["d_k"])
+
 
 class TestWhatIsNotTrue:
     """What the test above is for: each of these was stated once, or could be."""
