@@ -1,0 +1,239 @@
+"""Cross-entropy of softmax, from logits; forward and backward."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
+from mha_numpy.blocks.embedding import check_ids
+from mha_numpy.checks import check_integer, check_number, check_type
+from mha_numpy.core.steps import constant, is_watched, step
+from mha_numpy.dtypes import Array, as_integer_array
+from mha_numpy.errors import ConfigError, ShapeError, describe
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+class CrossEntropySteps(NamedTuple):
+    """What forward's steps compute."""
+
+    log_probs: Array  # (..., V)
+    expected: Array  # (..., V): the distribution that is asked for; 0 where ignored
+    losses: Array  # (...,): of each token
+
+
+def cross_entropy_steps(
+    logits: Array, targets: Array, counted: Array, label_smoothing: float
+) -> CrossEntropySteps:
+    """Compute the loss of each token from its logits (..., V)."""
+    V = logits.shape[-1]
+    # 1. log of softmax; subtracting the largest logit changes nothing, and nothing overflows
+    shifted = logits - logits.real.max(axis=-1, keepdims=True)
+    log_probs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+    # 2. what is asked for: 1 at the target, of which smoothing shares some among all
+    at_target = targets[..., None] == np.arange(V)
+    expected = (1 - label_smoothing) * at_target + label_smoothing / V
+    expected = np.where(counted[..., None], expected, 0).astype(log_probs.dtype)
+
+    # 3. minus its mean log-probability
+    losses = -np.where(expected == 0, 0, expected * log_probs).sum(axis=-1)
+    return CrossEntropySteps(log_probs, expected, losses)
+
+
+def reduce_losses(losses: Array, counted: Array, reduction: str) -> Array:
+    """Sum the losses of the tokens (...,), or take their mean: step 4."""
+    # 4. reduce
+    if reduction == "none":
+        return losses
+    return losses.sum() * share_of_each(counted, reduction)
+
+
+def share_of_each(counted: Array, reduction: str) -> float:
+    """Return how much a token's loss counts: the mean is over the tokens that are not ignored."""
+    return 1 / max(counted.sum(), 1) if reduction == "mean" else 1.0
+
+
+def cross_entropy_steps_backward(
+    d_loss: Array, log_probs: Array, expected: Array, counted: Array, reduction: str
+) -> Array:
+    """Pull the gradient of the loss back to the logits (..., V)."""
+    # 4. loss = mean of losses, or their sum
+    d_losses = np.broadcast_to(d_loss * share_of_each(counted, reduction), counted.shape)
+
+    # 3. to 1. what softmax said, less what was asked for; an ignored token has no gradient
+    d_losses = np.where(counted, d_losses, 0)
+    return d_losses[..., None] * (np.exp(log_probs) - expected)
+
+
+class CrossEntropyCache(NamedTuple):
+    """What `cross_entropy_backward` needs, and the loss of each token."""
+
+    log_probs: Array  # (..., V), in the dtype of the computation
+    expected: Array  # (..., V)
+    counted: Array  # (...,) bool: False where the target is ignored
+    losses: Array  # (...,): 0 where ignored
+    reduction: str
+    dtype: np.dtype[Any]
+
+
+class CrossEntropyGrads(NamedTuple):
+    """The gradient of the one differentiable input."""
+
+    d_logits: Array  # (..., V)
+
+
+def cross_entropy_forward(
+    logits: Array,
+    targets: Array,
+    *,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> tuple[Array, CrossEntropyCache]:
+    """Measure how little probability softmax gives to the targets.
+
+    ``loss = mean over tokens of -log softmax(logits)[target]``.
+
+    Parameters
+    ----------
+    logits : (..., V) float array
+        Scores of the V entries of the vocabulary; (B, T, V) for tokens. PyTorch wants V second.
+    targets : (...,) int array
+        The entry that is right for each token, 0 to V - 1.
+    ignore_index : int, optional
+        A target that stands for none, such as -100 or the id of padding: such tokens have loss 0
+        and gradient 0, and the mean does not count them.
+    label_smoothing : float
+        0 <= s <= 1: the share of probability that is asked for all V entries alike.
+    reduction : {"mean", "sum", "none"}
+        "none" returns the loss of each token.
+
+    Returns
+    -------
+    loss : array of rank 0, or (...,) with ``reduction="none"``
+        In nats. Where every token is ignored, the mean is 0.
+    cache : CrossEntropyCache
+        With ``cache.losses``, of each token.
+
+    Raises
+    ------
+    DTypeError, ShapeError, ConfigError
+        `logits` is not a float array, `targets` are not integers of its shape without the last
+        axis, one of them is not in the vocabulary, or an option has an impossible value.
+
+    Notes
+    -----
+    Log and softmax are one step: the log of a probability that has become 0 would be -inf.
+    Source: Goodfellow et al. 2016, *Deep Learning*, section 6.2.2; smoothing: Szegedy et al.
+    2016, section 7. Derivation: ``docs/blocks.md``.
+
+    Examples
+    --------
+    >>> logits = np.log([[0.25, 0.75], [0.5, 0.5]])
+    >>> loss, cache = cross_entropy_forward(logits, np.array([1, 0]))
+    >>> np.exp(-cache.losses), float(loss.round(4))
+    (array([0.75, 0.5 ]), 0.4904)
+    """
+    dtype, (logits,) = as_computed(logits=logits)
+    if logits.ndim < 1 or logits.shape[-1] == 0:
+        raise ShapeError(f"logits: expected (..., V) with V >= 1; got {logits.shape}")
+    targets, counted = _check_targets(targets, logits.shape, ignore_index)
+    label_smoothing = check_number("label_smoothing", label_smoothing)
+    if not 0 <= label_smoothing <= 1:
+        raise ConfigError(f"label_smoothing: expected 0 to 1; got {label_smoothing}")
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
+        raise ConfigError(f"reduction: expected one of {REDUCTIONS}; got {describe(reduction)}")
+
+    steps = cross_entropy_steps(logits, targets, counted, label_smoothing)
+    loss = reduce_losses(steps.losses, counted, reduction)
+    if is_watched():
+        _record(logits, steps, loss, counted, reduction)
+    log_probs, expected, losses = steps
+    cache = CrossEntropyCache(log_probs, expected, counted, losses, reduction, dtype)
+    return np.asarray(loss, dtype), cache
+
+
+def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntropyGrads:
+    """Pull a gradient back to the logits: ``d_logits = (softmax(logits) - one_hot(target)) / n``.
+
+    Parameters
+    ----------
+    d_loss : float array like the loss
+        1.0 to train on this loss alone.
+    cache : CrossEntropyCache
+
+    Returns
+    -------
+    CrossEntropyGrads
+        ``d_logits``. Each token's row sums to 0.
+
+    Raises
+    ------
+    DTypeError, ShapeError, ConfigError
+        `d_loss` is not a float or has not the shape of the loss; `cache` is not forward's.
+
+    Notes
+    -----
+    n is the number of tokens that are not ignored. Derivation: ``docs/blocks.md``.
+
+    Examples
+    --------
+    >>> loss, cache = cross_entropy_forward(np.log([[0.25, 0.75]]), np.array([0]))
+    >>> cross_entropy_backward(np.array(1.0), cache).d_logits
+    array([[-0.75,  0.75]])
+    """
+    check_type("cache", cache, CrossEntropyCache, "cross_entropy_forward")
+    log_probs, expected, counted, _, reduction, dtype = cache
+    shape = counted.shape if reduction == "none" else ()
+    d_loss = as_gradient(d_loss, shape, log_probs.dtype, name="d_loss")
+    d_logits = cross_entropy_steps_backward(d_loss, log_probs, expected, counted, reduction)
+    if is_watched():
+        _record_backward(d_loss, d_logits, reduction)
+    return CrossEntropyGrads(d_logits.astype(dtype, copy=False))
+
+
+def _check_targets(
+    targets: Any, logits_shape: tuple[int, ...], ignore_index: int | None
+) -> tuple[Array, Array]:
+    """Return the targets, 0 where they are ignored, and whether each counts."""
+    targets = as_integer_array("targets", targets, "an integer array, an id for each token")
+    *tokens, V = logits_shape
+    if targets.shape != tuple(tokens):
+        raise ShapeError(
+            f"targets: expected {tuple(tokens)}, as logits {logits_shape} without the last axis; "
+            f"got {targets.shape}"
+        )
+    counted = np.ones(targets.shape, bool)
+    if ignore_index is not None:
+        counted = targets != check_integer("ignore_index", ignore_index)
+    return check_ids("targets", np.where(counted, targets, 0), V), counted
+
+
+def _record(
+    logits: Array, steps: CrossEntropySteps, loss: Array, counted: Array, reduction: str
+) -> None:
+    """Record forward's steps."""
+    axes, tokens = axes_of(logits, "V"), axes_of(logits, "")
+    step("logits", logits, axes)
+    step("expected", steps.expected, axes)
+    shifted = "(logits - logits.max(axis=-1, keepdims=True))"
+    log_of_sum = f"np.log(np.exp({shifted}).sum(axis=-1, keepdims=True))"
+    step("log_probs", steps.log_probs, axes, f"{shifted} - {log_of_sum}")
+    step("losses", steps.losses, tokens, "-(expected * log_probs).sum(axis=-1)")
+    if reduction != "none":
+        constant("counted", counted, tokens)
+        constant("share", share_of_each(counted, reduction))
+        step("loss", np.asarray(loss), "", "losses.sum() * share")
+
+
+def _record_backward(d_loss: Array, d_logits: Array, reduction: str) -> None:
+    """Record backward's steps."""
+    axes = axes_of(d_logits, "V")
+    probs = "np.exp(log_probs) * expected.sum(axis=-1, keepdims=True)"  # 0 where ignored
+    if reduction == "none":
+        step("d_losses", d_loss, axes_of(d_logits, ""))
+        step("d_logits", d_logits, axes, f"d_losses[..., None] * ({probs} - expected)")
+    else:
+        step("d_loss", d_loss, "")
+        step("d_logits", d_logits, axes, f"d_loss * share * ({probs} - expected)")
