@@ -158,10 +158,7 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
 
 def _check_params(params: FeedForwardParams, activation: str) -> FeedForwardParams:
     """Return the params; raise unless they have a gate where the activation wants one."""
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise ConfigError(
-            f"activation: expected one of {tuple(ACTIVATIONS)}; got {describe(activation)}"
-        )
+    check_activation(activation)
     if not isinstance(params, FeedForwardParams):
         raise ConfigError(f"params: expected FeedForwardParams; got {describe(params)}")
     if (params.w_gate is None) == (activation == "swiglu"):
@@ -171,3 +168,12 @@ def _check_params(params: FeedForwardParams, activation: str) -> FeedForwardPara
             f"got {describe(params.w_gate)}"
         )
     return params
+
+
+def check_activation(activation: Any) -> str:
+    """Return the name of an activation, or raise a ConfigError."""
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        raise ConfigError(
+            f"activation: expected one of {tuple(ACTIVATIONS)}; got {describe(activation)}"
+        )
+    return activation

@@ -4,7 +4,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag, check_number, check_shape
+from mha_numpy.checks import check_count, check_flag, check_shape
 from mha_numpy.core import (
     KVCache,
     MultiHeadParams,
@@ -18,8 +18,9 @@ from mha_numpy.core.foreign import refuse
 from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError, MhaError, ShapeError
-from mha_numpy.nn.layer import Layer
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.nn.dropout import check_dropout_p, draw_dropout_mask
+from mha_numpy.nn.layer import Layer, make_rng
 
 
 class MultiHeadAttention(Layer):
@@ -114,12 +115,11 @@ class MultiHeadAttention(Layer):
         if rope is not None:
             check_rope(rope, self.head_dim)
         self.rope = rope
-        self.dropout_p = check_number("dropout_p", dropout_p)
-        if not 0 <= self.dropout_p < 1:
-            raise ConfigError(f"dropout_p: expected 0 <= p < 1; got {dropout_p}")
+        self.dropout_p = check_dropout_p(dropout_p)
         self.backend = check_backend(backend)
-        self.rng = np.random.default_rng(0 if rng is None else rng)
+        self.rng = make_rng(rng)
         self._init_params(check_flag("bias", bias))
+        self.head_gate: Array | None = None  # for every forward that is not given another
         self.d_bias: Array | None = None
         self.d_head_gate: Array | None = None
 
@@ -185,6 +185,7 @@ class MultiHeadAttention(Layer):
         """
         refuse(foreign, type(self).forward.__kwdefaults__)
         self._cache = None
+        head_gate = self.head_gate if head_gate is None else head_gate
         sizes = {"D": self.embed_dim, "kdim": self.kdim, "vdim": self.vdim}
         inputs = {
             "query": (query, "B T_q D"),
@@ -239,15 +240,18 @@ class MultiHeadAttention(Layer):
         Raises
         ------
         MhaError
-            There was no forward before, or it used a KV cache.
+            There was no forward before it, or the forward used a KV cache.
         """
-        if self._cache is None:
-            raise MhaError("backward: expected a forward before it, without kv_cache")
-        grads = multi_head_attention_backward(d_out, self._cache)
+        grads = multi_head_attention_backward(d_out, self.forward_cache)
         self.d_bias, self.d_head_gate = grads.d_bias, grads.d_head_gate
         for name, gradient in grads.d_params._asdict().items():
             self.accumulate(name, gradient)
         return grads.d_x_q, grads.d_x_k, grads.d_x_v
+
+    @property
+    def weights(self) -> Array:
+        """The weights of the last forward, before dropout: (B, H, T_q, T_k)."""
+        return self.forward_cache.attention.weights
 
     def __repr__(self) -> str:
         shared = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
@@ -273,8 +277,8 @@ class MultiHeadAttention(Layer):
             return None
         B, T_q, _ = np.shape(query)
         T_k = T_q if key is None else np.shape(key)[1]
-        kept = self.rng.random((B, self.num_heads, T_q, T_k)) >= self.dropout_p
-        return (kept / (1 - self.dropout_p)).astype(np.asarray(query).dtype)
+        shape = (B, self.num_heads, T_q, T_k)
+        return draw_dropout_mask(shape, self.dropout_p, self.rng, np.asarray(query).dtype)
 
 
 def _default(name: str, value: int | None, default: int) -> int:

@@ -7,7 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, DTypeError, describe
+from mha_numpy.errors import ConfigError, DTypeError, MhaError, describe
+
+
+def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
+    """Return a random generator; the same one for None each time, so that layers repeat."""
+    return np.random.default_rng(0 if rng is None else rng)
 
 
 class Layer:
@@ -41,6 +46,19 @@ class Layer:
     def backward(self, d_out: Array) -> Any:
         """Add to `grads` and return the gradients of the inputs."""
         raise NotImplementedError
+
+    @property
+    def forward_cache(self) -> Any:
+        """What the last forward left for backward.
+
+        Raises
+        ------
+        MhaError
+            There was no forward that can be followed by backward.
+        """
+        if self._cache is None:
+            raise MhaError("backward: expected a forward before it, without kv_cache")
+        return self._cache
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Run `forward`."""

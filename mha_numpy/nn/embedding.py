@@ -1,0 +1,102 @@
+"""Vectors for tokens and for positions, as layers."""
+
+import numpy as np
+
+from mha_numpy.blocks import (
+    embedding_backward,
+    embedding_forward,
+    learned_positions_backward,
+    learned_positions_forward,
+)
+from mha_numpy.checks import check_count, check_number
+from mha_numpy.dtypes import Array
+from mha_numpy.nn.layer import Layer, make_rng
+
+
+class Embedding(Layer):
+    """`embedding_forward` with a table of its own.
+
+    Parameters
+    ----------
+    vocab_size : int
+        V.
+    embed_dim : int
+        D.
+    std : float
+        Standard deviation of the first table's normal numbers.
+    rng : int or numpy Generator, optional
+        Seeds the table; default 0.
+
+    Examples
+    --------
+    >>> Embedding(10, 4)(np.array([[1, 2, 3]])).shape
+    (1, 3, 4)
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embed_dim: int,
+        *,
+        std: float = 0.02,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        shape = check_count("vocab_size", vocab_size), check_count("embed_dim", embed_dim)
+        std = check_number("std", std, positive=True)
+        self.params["table"] = std * make_rng(rng).standard_normal(shape)
+
+    def forward(self, ids: Array) -> Array:
+        """Look up a vector for each token: (...,) -> (..., D)."""
+        out, self._cache = embedding_forward(ids, self.params["table"])
+        return out
+
+    def backward(self, d_out: Array) -> None:
+        """Add to the table's gradient; ids have none."""
+        self.accumulate("table", embedding_backward(d_out, self.forward_cache).d_table)
+
+
+class LearnedPositions(Layer):
+    """`learned_positions_forward` with a table of its own.
+
+    Parameters
+    ----------
+    max_tokens : int
+        N, the number of positions.
+    embed_dim : int
+        D.
+    std : float
+        Standard deviation of the first table's normal numbers.
+    rng : int or numpy Generator, optional
+        Seeds the table; default 0.
+
+    Examples
+    --------
+    >>> LearnedPositions(8, 4)(np.zeros((2, 5, 4))).shape
+    (2, 5, 4)
+    """
+
+    def __init__(
+        self,
+        max_tokens: int,
+        embed_dim: int,
+        *,
+        std: float = 0.02,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        shape = check_count("max_tokens", max_tokens), check_count("embed_dim", embed_dim)
+        std = check_number("std", std, positive=True)
+        self.params["table"] = std * make_rng(rng).standard_normal(shape)
+
+    def forward(self, x: Array, *, offset: int = 0) -> Array:
+        """Add a vector for each position, the first being `offset`: (..., T, D) -> (..., T, D)."""
+        table = self.params["table"]
+        out, self._cache = learned_positions_forward(x, table, offset=offset)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Add to the table's gradient and return that of `x`."""
+        d_x, d_table = learned_positions_backward(d_out, self.forward_cache)
+        self.accumulate("table", d_table)
+        return d_x

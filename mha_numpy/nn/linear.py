@@ -1,0 +1,71 @@
+"""A linear map as a layer."""
+
+import numpy as np
+
+from mha_numpy.checks import check_count, check_flag
+from mha_numpy.core import linear_backward, linear_forward
+from mha_numpy.core.backends import check_backend
+from mha_numpy.dtypes import Array
+from mha_numpy.nn.layer import Layer, make_rng
+
+
+class Linear(Layer):
+    """``x w + b`` with params of its own.
+
+    Parameters
+    ----------
+    inputs, outputs : int
+        I and O.
+    bias : bool
+        Whether there is `b`.
+    backend : {"numpy", "loops", "numba"}
+        What multiplies, as `linear_forward` explains.
+    rng : int or numpy Generator, optional
+        Seeds the params; default 0.
+
+    Raises
+    ------
+    ConfigError
+        An argument has an impossible value; the message names it.
+
+    Notes
+    -----
+    `w` is uniform within ``1 / sqrt(inputs)``, `b` is zero.
+
+    Examples
+    --------
+    >>> layer = Linear(3, 4)
+    >>> layer(np.ones((2, 5, 3))).shape, layer.num_parameters
+    ((2, 5, 4), 16)
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        bias: bool = True,
+        backend: str = "numpy",
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        inputs, outputs = check_count("inputs", inputs), check_count("outputs", outputs)
+        bound = 1 / np.sqrt(inputs)
+        w = make_rng(rng).uniform(-bound, bound, (inputs, outputs))
+        self.params["w"] = w
+        if check_flag("bias", bias):
+            self.params["b"] = np.zeros(outputs)
+        self.backend = check_backend(backend)
+
+    def forward(self, x: Array) -> Array:
+        """Map every vector of `x`: (..., I) -> (..., O)."""
+        w, b = self.params["w"], self.params.get("b")
+        out, self._cache = linear_forward(x, w, b, backend=self.backend)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Add to the params' gradients and return that of `x`."""
+        d_x, d_w, d_b = linear_backward(d_out, self.forward_cache)
+        self.accumulate("w", d_w)
+        self.accumulate("b", d_b)
+        return d_x
