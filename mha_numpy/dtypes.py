@@ -78,6 +78,17 @@ def as_array(name: str, value: Any, expected: str, error: type[MhaError]) -> Arr
         raise error(f"{name}: expected {expected}; got {describe(value)}") from reason
 
 
+def float_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return a float dtype, or raise a DTypeError."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or found.kind != "f":
+        raise DTypeError(f"dtype: expected a float dtype; got {describe(dtype)}")
+    return found
+
+
 def result_dtype(*arrays: Array | None) -> np.dtype[Any]:
     """Promote the dtypes of those arrays that are there, as NumPy does."""
     return _promote(*[array.dtype for array in arrays if array is not None])

@@ -28,6 +28,14 @@ class BackendError(MhaError, RuntimeError):
     """A backend cannot run here: numba is missing, or its compiler is switched off."""
 
 
+class FileError(MhaError, OSError):
+    """A file cannot be read or written, or holds something else than what is asked for."""
+
+
+class TrainingError(MhaError, ArithmeticError):
+    """A loss or a gradient is no longer a finite number."""
+
+
 def describe(value: object) -> str:
     """Return a value as an error names it, in one line: arrays, and what holds them, by their kind.
 

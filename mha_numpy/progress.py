@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -10,10 +10,13 @@ Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds without a bar
 
 
-def progress(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
-    """Yield the items; after a second, show on stderr how many are done.
+def progress(
+    items: Iterable[Item], total: int, label: str, note: Callable[[], str] = str
+) -> Generator[Item, None, None]:
+    """Yield the items; after a second, show on stderr how many are done and what is left.
 
-    Where stderr is not a terminal nothing is shown.
+    `note` is called after each item, for a few words beside the bar. Where stderr is not a
+    terminal nothing is shown.
 
     Examples
     --------
@@ -25,16 +28,19 @@ def progress(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
     for done, item in enumerate(items, start=1):
         yield item
         if time.monotonic() - start > PATIENCE and sys.stderr.isatty():
-            yield from _with_bar(items, total, label, done)
+            yield from _with_bar(items, total, label, note, done)
 
 
-def _with_bar(items: Iterator[Item], total: int, label: str, done: int) -> Iterator[Item]:
+def _with_bar(
+    items: Iterator[Item], total: int, label: str, note: Callable[[], str], done: int
+) -> Iterator[Item]:
     """Yield what is left under a bar that starts at `done`."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TextColumn
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total, completed=done)
+    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[note]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total, completed=done, note=note())
         for item in items:
             yield item
-            bar.advance(task)
+            bar.update(task, advance=1, note=note())

@@ -6,8 +6,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, DTypeError, MhaError, describe
+from mha_numpy.dtypes import Array, float_dtype
+from mha_numpy.errors import ConfigError, MhaError
+from mha_numpy.nn.params_file import PathLike, load_params, save_params
 
 
 def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
@@ -74,26 +75,30 @@ class Layer:
                     found[name if i is None else f"{name}.{i}"] = part
         return found
 
+    def named_layers(self) -> Iterator[tuple[str, "Layer"]]:
+        """Yield (dotted name, layer) for this layer, whose name is "", and for all below it."""
+        yield "", self
+        for name, child in self.children().items():
+            for inner, layer in child.named_layers():
+                yield f"{name}.{inner}" if inner else name, layer
+
     def layers(self) -> Iterator["Layer"]:
         """Yield this layer and all below it."""
-        yield self
-        for child in self.children().values():
-            yield from child.layers()
+        for _, layer in self.named_layers():
+            yield layer
 
     def named_params(self) -> Iterator[tuple[str, Array]]:
         """Yield (dotted name, array) for the params of this layer and of all below it."""
-        yield from self.params.items()
-        for name, child in self.children().items():
-            for inner, array in child.named_params():
-                yield f"{name}.{inner}", array
+        for place, layer in self.named_layers():
+            for name, array in layer.params.items():
+                yield f"{place}.{name}" if place else name, array
 
     def named_grads(self) -> Iterator[tuple[str, Array]]:
         """Yield (dotted name, gradient) in the order of `named_params`; zeros where none came."""
-        for name, array in self.params.items():
-            yield name, self.grads.get(name, np.zeros_like(array))
-        for name, child in self.children().items():
-            for inner, gradient in child.named_grads():
-                yield f"{name}.{inner}", gradient
+        for place, layer in self.named_layers():
+            for name, array in layer.params.items():
+                gradient = layer.grads[name] if name in layer.grads else np.zeros_like(array)
+                yield f"{place}.{name}" if place else name, gradient
 
     @property
     def num_parameters(self) -> int:
@@ -123,14 +128,56 @@ class Layer:
         DTypeError
             `dtype` is not a float dtype.
         """
-        try:
-            is_float = np.dtype(dtype).kind == "f"
-        except TypeError:
-            is_float = False
-        if not is_float:
-            raise DTypeError(f"dtype: expected a float dtype; got {describe(dtype)}")
+        dtype = float_dtype(dtype)
         for layer in self.layers():
             layer.params = {name: array.astype(dtype) for name, array in layer.params.items()}
+        return self._forget()
+
+    def save(self, path: PathLike, *, dtype: npt.DTypeLike | None = None) -> None:
+        """Write all params to a .npz file, here and below, by their dotted names.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that is there already is replaced once the new one is whole.
+        dtype : float dtype, optional
+            To write the params in, compressed: float16 makes a small file and rounds each param to
+            three digits. Default: as they are.
+
+        Raises
+        ------
+        FileError
+            The file cannot be written; what was there before stays.
+        DTypeError, ConfigError
+            `dtype` is not a float dtype, or a param is too large for it.
+        """
+        save_params(path, self.named_params(), dtype)
+
+    def load(self, path: PathLike) -> Self:
+        """Read all params from a file that `save` wrote, into this layer's dtypes.
+
+        Gradients and caches are forgotten.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        the layer itself
+
+        Raises
+        ------
+        FileError
+            There is no such file, it is damaged or foreign, or its names or shapes are not this
+            layer's; the layer stays as it was.
+        """
+        load_params(path, self.named_params())
+        return self._forget()
+
+    def _forget(self) -> Self:
+        """Forget gradients and caches, which belong to other params."""
+        for layer in self.layers():
             layer._cache = None
         self.zero_grads()
         return self

@@ -1,0 +1,121 @@
+"""Arrays in a file: written whole or not at all, read whole or not at all."""
+
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mha_numpy.dtypes import Array, float_dtype
+from mha_numpy.errors import ConfigError, FileError
+
+PathLike = str | os.PathLike[str]
+
+
+def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: bool = False) -> None:
+    """Write a .npz file; on any failure the file that was there before stays.
+
+    The arrays go to `path`.part in the same folder first, which takes the place of `path` in one
+    step of the file system, once the disk has it all.
+    """
+    path = Path(path)
+    part = path.with_name(path.name + ".part")
+    save = np.savez_compressed if compressed else np.savez
+    try:
+        try:
+            with part.open("wb") as file:
+                save(file, **arrays)  # type: ignore[arg-type]
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as reason:
+        raise FileError(
+            f"{path}: expected to write it; got {reason.strerror or reason}; what was there "
+            "before is untouched"
+        ) from reason
+
+
+def read_arrays(path: PathLike) -> dict[str, Array]:
+    """Read all arrays of a .npz file, whose checksums must be right; nothing in it is run."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return {
+                name.removesuffix(".npy"): np.load(io.BytesIO(file.read(name)), allow_pickle=False)
+                for name in file.namelist()
+            }
+    except OSError as reason:
+        raise FileError(f"{path}: expected a file; got {reason.strerror or reason}") from reason
+    except Exception as reason:  # whatever the readers make of foreign bytes
+        what = " ".join(str(reason).split()) or type(reason).__name__
+        raise FileError(
+            f"{path}: expected a whole .npz file of arrays; got a damaged or foreign one: {what}"
+        ) from reason
+
+
+def check_arrays(
+    path: PathLike,
+    found: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    *,
+    same_dtype: bool = False,
+) -> None:
+    """Raise a FileError unless the file has the expected names, with arrays of their shapes."""
+    wrong = []
+    if missing := [name for name in expected if name not in found]:
+        wrong.append(f"missing {_listed(missing)}")
+    if extra := [name for name in found if name not in expected]:
+        wrong.append(f"extra {_listed(extra)}")
+    for name in expected.keys() & found.keys():
+        ours, theirs = expected[name], found[name]
+        fits = theirs.shape == ours.shape and theirs.dtype.kind == "f"
+        if not fits or (same_dtype and theirs.dtype != ours.dtype):
+            wrong.append(f"{name} {_kind(theirs)} for {_kind(ours)}")
+    if wrong:
+        raise FileError(
+            f"{path}: expected {len(expected)} params with the model's names and shapes; "
+            f"got {'; '.join(wrong[:3])}{'; and more' if len(wrong) > 3 else ''}"
+        )
+
+
+def save_params(
+    path: PathLike, params: Iterable[tuple[str, Array]], dtype: npt.DTypeLike | None = None
+) -> None:
+    """Write named params, in another float dtype where one is given: small then, and compressed."""
+    arrays = dict(params)
+    if dtype is not None:
+        dtype = float_dtype(dtype)
+        for name, array in arrays.items():
+            try:
+                with np.errstate(over="raise"):
+                    arrays[name] = array.astype(dtype)
+            except FloatingPointError as reason:
+                raise ConfigError(
+                    f"dtype: expected one that holds the numbers of {name}, up to "
+                    f"{np.abs(array).max():.1e}; got {dtype}"
+                ) from reason
+    write_arrays(path, arrays, compressed=dtype is not None)
+
+
+def load_params(path: PathLike, params: Iterable[tuple[str, Array]]) -> None:
+    """Read named params into their own arrays and dtypes, all of them or none."""
+    expected = dict(params)
+    found = read_arrays(path)
+    check_arrays(path, found, expected)
+    for name, array in expected.items():
+        array[...] = found[name]
+
+
+def _kind(array: Array) -> str:
+    """Return shape and dtype."""
+    return f"{array.shape} of {array.dtype}"
+
+
+def _listed(names: list[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -1,0 +1,65 @@
+"""Clipping: a gradient that is too long keeps its direction."""
+
+import math
+
+import numpy as np
+
+from mha_numpy.checks import check_number
+from mha_numpy.nn import Layer
+
+
+def gradient_norm(layer: Layer) -> float:
+    """Return the length of all gradients as one vector: ``sqrt(sum of squares)``.
+
+    The squares are summed in float64, where those of float32 cannot overflow.
+
+    Examples
+    --------
+    >>> from mha_numpy.nn import LayerNorm
+    >>> layer = LayerNorm(2)
+    >>> layer.grads["gain"] = np.array([3.0, -4.0])
+    >>> gradient_norm(layer)
+    5.0
+    """
+    flat = [gradient.reshape(-1) for _, gradient in layer.named_grads()]
+    return math.sqrt(sum(float(np.einsum("i,i", g, g, dtype=np.float64)) for g in flat))
+
+
+def clip_gradients(layer: Layer, max_norm: float) -> float:
+    """Shorten all gradients by one factor, so that together they are no longer than `max_norm`.
+
+    Parameters
+    ----------
+    layer : Layer
+        With gradients; here and below.
+    max_norm : float
+        The greatest length that is left as it is.
+
+    Returns
+    -------
+    float
+        The length before, as `gradient_norm` gives it.
+
+    Raises
+    ------
+    ConfigError
+        `max_norm` is not a number > 0.
+
+    Notes
+    -----
+    Source: Pascanu et al. 2013, algorithm 1. PyTorch adds 1e-6 to the length that it divides by.
+
+    Examples
+    --------
+    >>> from mha_numpy.nn import LayerNorm
+    >>> layer = LayerNorm(2)
+    >>> layer.grads["gain"] = np.array([3.0, -4.0])
+    >>> clip_gradients(layer, 1.0), layer.grads["gain"]
+    (5.0, array([ 0.6, -0.8]))
+    """
+    max_norm = check_number("max_norm", max_norm, positive=True)
+    norm = gradient_norm(layer)
+    if norm > max_norm:
+        for part in layer.layers():
+            part.grads = {name: g * (max_norm / norm) for name, g in part.grads.items()}
+    return norm
