@@ -70,14 +70,14 @@ def check_arrays(
         wrong.append(f"missing {_listed(missing)}")
     if extra := [name for name in found if name not in expected]:
         wrong.append(f"extra {_listed(extra)}")
-    for name in expected.keys() & found.keys():
+    for name in [name for name in expected if name in found]:
         ours, theirs = expected[name], found[name]
         fits = theirs.shape == ours.shape and theirs.dtype.kind == "f"
         if not fits or (same_dtype and theirs.dtype != ours.dtype):
             wrong.append(f"{name} {_kind(theirs)} for {_kind(ours)}")
     if wrong:
         raise FileError(
-            f"{path}: expected {len(expected)} params with the model's names and shapes; "
+            f"{path}: expected {len(expected)} arrays with the layer's names and shapes; "
             f"got {'; '.join(wrong[:3])}{'; and more' if len(wrong) > 3 else ''}"
         )
 

@@ -132,9 +132,9 @@ def set_states(generators: list[np.random.Generator], states: list[Any]) -> None
 
 def _arrays_of(optimizer: Optimizer) -> dict[str, Array]:
     """Return all params, and what the optimizer remembers of each, by their names in the file."""
-    arrays = {}
-    for name, param in optimizer.layer.named_params():
-        arrays[f"params/{name}"] = param
+    params = dict(optimizer.layer.named_params())
+    arrays = {f"params/{name}": param for name, param in params.items()}
+    for name, param in params.items():
         for i, remembered in enumerate(optimizer.remembered(name, param)):
             arrays[f"memory/{name}/{i}"] = np.asarray(remembered)
     return arrays

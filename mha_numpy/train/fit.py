@@ -210,7 +210,8 @@ def fit(
     model.train()
     try:
         with closing(bar), held_interrupt() as is_interrupted:
-            measure_now()
+            if history.step == 0:
+                measure_now()
             for step in bar:
                 if stop is not None and stop(history):
                     break

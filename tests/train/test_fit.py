@@ -1,0 +1,163 @@
+import signal
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError, TrainingError
+from mha_numpy.nn import Dropout, Embedding, Layer, Linear
+from mha_numpy.train import IGNORED, SGD, Batch, fit, loss_and_gradients
+from tests.train.models import T, V, bytes_of, count_up, make_model, train
+
+
+def test_what_is_not_asked_teaches_nothing():
+    model = make_model().eval()
+    (ids,), targets = count_up(np.random.default_rng(0))
+    asked = np.where(np.arange(T) < 2, targets, IGNORED)
+    loss = loss_and_gradients(model, Batch((ids,), asked))
+    grads = dict(model.named_grads())
+    shorter = loss_and_gradients(model, Batch((ids[:, :2],), targets[:, :2]))
+    assert loss == pytest.approx(shorter)
+    for name, gradient in model.named_grads():
+        np.testing.assert_allclose(grads[name], gradient, atol=1e-14, err_msg=name)
+
+
+def test_it_learns_measures_and_stops():
+    model, seen = make_model(), []
+
+    def measure(model, step):
+        seen.append((step, any(layer.training for layer in model.layers())))
+        (ids,), targets = count_up(np.random.default_rng(1))
+        return {"right": (model(ids).argmax(-1) == targets).mean()}
+
+    history = train(
+        model, steps=400, measure=measure, measure_every=20,
+        stop=lambda history: history.measures[-1]["right"] == 1,
+    )  # fmt: skip
+    steps, right = history.curve("right")
+    assert right[0] < 0.5
+    assert right[-1] == 1 > right[-2]
+    assert history.step == steps[-1] < 400
+    assert list(steps) == list(range(0, history.step + 1, 20))
+    assert seen == [(step, False) for step in steps]
+    assert len(history.norms) == len(history.losses) == history.step
+    assert not any(layer.training for layer in model.layers())
+
+
+def test_the_last_step_is_measured_once():
+    for steps, expected in {5: [0, 3, 5], 6: [0, 3, 6]}.items():
+        history = train(
+            make_model(), steps=steps, measure=lambda *_: {"one": 1}, measure_every=3
+        )  # fmt: skip
+        assert [measure["step"] for measure in history.measures] == expected
+
+
+class Odd(Layer):
+    """Pass a gradient that is not finite, or, by chance, such an output."""
+
+    def __init__(self, *, forward=False):
+        super().__init__()
+        self.odd_forward = forward
+        self.rng = np.random.default_rng(0)
+
+    def forward(self, x):
+        return x * (np.inf if self.odd_forward and self.rng.random() > 0.8 else 1)
+
+    def backward(self, d_out):
+        return d_out * (1 if self.odd_forward else np.nan)
+
+
+class WithOdd(Layer):
+    """A model that is odd between two layers."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.embedding = Embedding(V, 3)
+        self.middle = [Dropout(0.5), Odd(**options)]
+        self.unembedding = Linear(3, V)
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for layer in self.middle:
+            x = layer(x)
+        return self.unembedding(x)
+
+    def backward(self, d_logits):
+        d_x = self.unembedding.backward(d_logits)
+        for layer in self.middle[::-1]:
+            d_x = layer.backward(d_x)
+        self.embedding.backward(d_x)
+
+
+def test_a_loss_that_is_not_finite_names_step_and_layer():
+    model = WithOdd(forward=True)
+    before = []
+
+    def draw_batch(rng):
+        before.append(bytes_of(model))
+        return count_up(rng)
+
+    with pytest.raises(
+        TrainingError, match=r"got loss nan, which began in the forward of middle\.1;"
+    ) as e:
+        train(model, draw_batch, steps=1000)
+    assert str(e.value).startswith(f"step {len(before)}: ")
+    assert len(before) > 1
+    assert bytes_of(model) == before[-1]
+    assert "forward" not in vars(model.embedding)  # nothing watches it any more
+    assert not model.training
+
+
+def test_a_gradient_that_is_not_finite_names_step_and_layer():
+    with pytest.raises(TrainingError, match=r"^step 1: .* norm nan, .* the backward of middle\.1;"):
+        train(WithOdd())
+
+
+def test_a_param_that_is_not_finite_is_named():
+    model = make_model()
+
+    def draw_batch(rng):
+        model.blocks[1].feed_forward.layer.params["b_in"][2] = -np.inf
+        return count_up(rng)
+
+    expected = r"the forward of blocks\.1\.feed_forward\.layer, whose b_in is not finite"
+    with pytest.raises(TrainingError, match=expected):
+        train(model, draw_batch)
+
+
+def test_ctrl_c_waits_for_the_step_and_leaves_a_checkpoint(tmp_path):
+    whole, model, path = make_model(), make_model(), tmp_path / "run.npz"
+    expected = train(whole)
+    drawn = []
+
+    def interrupted(rng):
+        drawn.append(1)
+        if len(drawn) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return count_up(rng)
+
+    with pytest.raises(KeyboardInterrupt, match="after step 5 of 12"):
+        train(model, interrupted, checkpoint=path)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    again = make_model()
+    assert train(again, checkpoint=path).losses == expected.losses
+    assert bytes_of(again) == bytes_of(whole)
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    def interrupted(rng):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+    with pytest.raises(KeyboardInterrupt):
+        train(make_model(), interrupted)
+
+
+def test_impossible_arguments_are_named():
+    model = make_model()
+    with pytest.raises(ConfigError, match="^optimizer: expected one of this model"):
+        train(model, optimizer=SGD(make_model(), 0.1))
+    with pytest.raises(ConfigError, match="^draw_batch: expected the Batch of"):
+        train(model, lambda rng: (1, 2))
+    with pytest.raises(ConfigError, match="^steps: expected an integer >= 0"):
+        fit(model, count_up, steps=-1, optimizer=SGD(model, 0.1))
