@@ -54,7 +54,7 @@ def where_it_began(model: Layer, run: Callable[[], object]) -> str:
 
     def look(name: str, layer: Layer, direction: str, result: Any) -> None:
         made = (result, list(layer.grads.values()) if direction == "backward" else None)
-        if not found and not is_finite(made):
+        if not is_finite(made):
             bad = [param for param, array in layer.params.items() if not is_finite(array)]
             reason = f", whose {bad[0]} is not finite" if bad else ""
             found.append(f"the {direction} of {name or type(layer).__name__}{reason}")

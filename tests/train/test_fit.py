@@ -22,7 +22,11 @@ def test_what_is_not_asked_teaches_nothing():
 
 
 def test_it_learns_measures_and_stops():
-    model, seen = make_model(), []
+    model, seen, in_training = make_model(), [], []
+
+    def draw_batch(rng):
+        in_training.append(model.training)
+        return count_up(rng)
 
     def measure(model, step):
         seen.append((step, any(layer.training for layer in model.layers())))
@@ -30,7 +34,7 @@ def test_it_learns_measures_and_stops():
         return {"right": (model(ids).argmax(-1) == targets).mean()}
 
     history = train(
-        model, steps=400, measure=measure, measure_every=20,
+        model, draw_batch, steps=400, measure=measure, measure_every=20,
         stop=lambda history: history.measures[-1]["right"] == 1,
     )  # fmt: skip
     steps, right = history.curve("right")
@@ -40,6 +44,7 @@ def test_it_learns_measures_and_stops():
     assert list(steps) == list(range(0, history.step + 1, 20))
     assert seen == [(step, False) for step in steps]
     assert len(history.norms) == len(history.losses) == history.step
+    assert all(in_training)
     assert not any(layer.training for layer in model.layers())
 
 
@@ -60,7 +65,7 @@ class Odd(Layer):
         self.rng = np.random.default_rng(0)
 
     def forward(self, x):
-        return x * (np.inf if self.odd_forward and self.rng.random() > 0.8 else 1)
+        return x * (np.inf if self.odd_forward and self.rng.random() > 0.9 else 1)
 
     def backward(self, d_out):
         return d_out * (1 if self.odd_forward else np.nan)
@@ -138,6 +143,7 @@ def test_ctrl_c_waits_for_the_step_and_leaves_a_checkpoint(tmp_path):
     with pytest.raises(KeyboardInterrupt, match="after step 5 of 12"):
         train(model, interrupted, checkpoint=path)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert path.exists()
     again = make_model()
     assert train(again, checkpoint=path).losses == expected.losses
     assert bytes_of(again) == bytes_of(whole)
