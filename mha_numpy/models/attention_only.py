@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from mha_numpy.checks import check_count
+from mha_numpy.checks import check_count, check_flag
 from mha_numpy.dtypes import Array
-from mha_numpy.nn import Embedding, Layer, LayerNorm, LearnedPositions, Linear, MultiHeadAttention
+from mha_numpy.nn import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
 from mha_numpy.nn.layer import make_rng
 
 
 class AttentionOnlyLM(Layer):
-    """Embedding, attention layers with residual connections, and nothing else.
+    """Embedding, attention layers with residual connections, unembedding, and nothing else.
 
-    Positions are added to what makes queries and keys, never to what is passed on: a head can
-    find a token by its place, and what it carries is the token.
+    Positions are added to what makes queries and keys, never to what is passed on: a head finds
+    a token by its content or its place, and what it carries away is content alone.
 
     Parameters
     ----------
@@ -22,6 +22,8 @@ class AttentionOnlyLM(Layer):
         The longest sequence.
     embed_dim, num_heads, num_layers : int
         D, H, L.
+    is_causal : bool
+        Whether a token sees only itself and what is before.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
         Seeds the params; default 0.
@@ -46,35 +48,33 @@ class AttentionOnlyLM(Layer):
         embed_dim: int = 64,
         num_heads: int = 4,
         num_layers: int = 2,
+        is_causal: bool = True,
         backend: str = "numpy",
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
         rng = make_rng(rng)
-        self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
-        self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
-        self.norms = [LayerNorm(embed_dim) for _ in range(check_count("num_layers", num_layers))]
+        self.is_causal = check_flag("is_causal", is_causal)
+        self.embedding = Embedding(vocab_size, embed_dim, std=1.0, rng=rng)
+        self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, rng=rng)
         self.attentions = [
             MultiHeadAttention(embed_dim, num_heads, bias=False, backend=backend, rng=rng)
-            for _ in self.norms
+            for _ in range(check_count("num_layers", num_layers))
         ]
-        self.norm = LayerNorm(embed_dim)
         self.unembedding = Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
 
     def forward(self, ids: Array) -> Array:
-        """Score what comes next after each token: (B, T) -> (B, T, V)."""
+        """Score the tokens that may stand for each token's answer: (B, T) -> (B, T, V)."""
         x = self.embedding(ids)
-        for norm, attention in zip(self.norms, self.attentions, strict=True):
-            normed = norm(x)
-            placed = self.positions(normed)
-            x = x + attention(placed, placed, normed, is_causal=True)
-        return self.unembedding(self.norm(x))
+        for attention in self.attentions:
+            placed = self.positions(x)
+            x = x + attention(placed, placed, x, is_causal=self.is_causal)
+        return self.unembedding(x)
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
-        d_x = self.norm.backward(self.unembedding.backward(d_logits))
-        for norm, attention in zip(self.norms[::-1], self.attentions[::-1], strict=True):
+        d_x = self.unembedding.backward(d_logits)
+        for attention in reversed(self.attentions):
             d_query, d_key, d_value = attention.backward(d_x)
-            d_normed = self.positions.backward(d_query + d_key) + d_value
-            d_x = d_x + norm.backward(d_normed)
+            d_x = d_x + self.positions.backward(d_query + d_key) + d_value
         self.embedding.backward(d_x)

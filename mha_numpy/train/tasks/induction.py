@@ -1,0 +1,55 @@
+"""Induction: say what followed the last time."""
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.train.batch import IGNORED, Batch
+
+
+class Induction:
+    """Segments of random tokens come back, and what comes back has to be said beforehand.
+
+    A sequence is made of segments of 4 to 10 tokens; each occurs two or three times, with up to
+    two other tokens before each occurrence. Tokens are drawn without being put back, so a token
+    that is there again belongs to a segment that has come back. Asked is every token of a second
+    or third occurrence but the first, which nobody can know.
+
+    Examples
+    --------
+    >>> task = Induction(vocab_size=32, num_tokens=48)
+    >>> (ids,), targets = task.draw_batch(np.random.default_rng(0), 64)
+    >>> ids.shape, bool((targets >= 0).mean() > 0.3)
+    ((64, 48), True)
+    """
+
+    def __init__(self, vocab_size: int = 32, num_tokens: int = 48) -> None:
+        self.vocab_size = vocab_size
+        self.num_tokens = num_tokens
+
+    def draw_batch(self, rng: np.random.Generator, size: int) -> Batch:
+        """Draw sequences, and what comes next where it comes back."""
+        drawn = [self._draw_sequence(rng) for _ in range(size)]
+        ids, comes_back = (np.stack(part) for part in zip(*drawn, strict=True))
+        targets = np.where(comes_back, ids, IGNORED)
+        # the target of a token is the next one
+        return Batch((ids[:, :-1],), targets[:, 1:])
+
+    def _draw_sequence(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw T + 1 tokens, and whether each could be known from those before it."""
+        T = self.num_tokens + 1
+        fresh = rng.permutation(self.vocab_size)
+        parts: list[Array] = []
+        known: list[Array] = []
+
+        def add(tokens: Array, is_known: bool) -> None:
+            parts.append(tokens)
+            known.append(np.arange(len(tokens)) > 0 if is_known else np.zeros(len(tokens), bool))
+
+        while sum(map(len, parts)) < T:
+            length, times = rng.integers(4, 11), rng.integers(2, 4)
+            segment, fresh = np.split(fresh, [length])
+            for i in range(times):
+                between, fresh = np.split(fresh, [rng.integers(3)])
+                add(between, is_known=False)
+                add(segment, is_known=i > 0)
+        return np.concatenate(parts)[:T], np.concatenate(known)[:T]
