@@ -109,6 +109,9 @@ def test_embedding():
     assert_close(out, [[[6, 7], [0, 1]], [[6, 7], [2, 3]]])
     d_out = np.array([[[1.0, 2.0], [3.0, 4.0]], [[10.0, 20.0], [5.0, 6.0]]])
     assert_close(embedding_backward(d_out, cache).d_table, [[3, 4], [5, 6], [0, 0], [11, 22]])
+    d_out[1, 1] = np.nan  # goes to its own row alone
+    d_table = embedding_backward(d_out, cache).d_table
+    assert_close(d_table, [[3, 4], [np.nan, np.nan], [0, 0], [11, 22]])
 
 
 def test_learned_positions():

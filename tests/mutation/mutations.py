@@ -175,6 +175,13 @@ MUTATIONS = [
     Mutation("a kernel given empty axes", "backends.py", {"or not (q.size and k.size and v.size)": ""}),
     Mutation("forward's backend whatever backward asks for", "attention.py",
              {"inputs.backend if backend is None else check_backend(backend)": "inputs.backend"}),
+    # layers
+    Mutation("residual: nothing flows past", "residual.py", {"return d_sum + d_x, *d_others": "return d_x, *d_others"}, "nn"),
+    Mutation("residual: dropout of the sum", "residual.py", {"return self.norm(x + self.dropout(self.layer(x, *others, **options)))":
+             "return self.norm(self.dropout(x + self.layer(x, *others, **options)))"}, "nn"),
+    Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "nn"),
+    Mutation("memory's mask forgotten", "blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "nn"),
+    Mutation("gradients replaced, not added", "layer.py", {"self.grads[name] + gradient if name in self.grads else gradient": "gradient"}, "nn"),
     # what stands around attention
     Mutation("centred over tokens", "layer_norm.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "blocks"),
     Mutation("variance divided by D - 1", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
@@ -200,10 +207,4 @@ MUTATIONS = [
     Mutation("cross-entropy: NaN from an ignored token", "cross_entropy.py", {"np.where(counted[..., None], d_logits, 0)": "counted[..., None] * d_logits"}, "blocks"),
     Mutation("cross-entropy: a mean whose gradient is a sum's", "cross_entropy.py", {"d_loss * share_of_each(counted, reduction), counted": "d_loss, counted"}, "blocks"),
     Mutation("feed-forward: gradient by the gate alone", "feed_forward.py", {"d_x = d_x + d_x_gate": "d_x = d_x_gate"}, "blocks"),
-    Mutation("residual: nothing flows past", "residual.py", {"return d_sum + d_x, *d_others": "return d_x, *d_others"}, "nn"),
-    Mutation("residual: dropout of the sum", "residual.py", {"return self.norm(x + self.dropout(self.layer(x, *others, **options)))":
-             "return self.norm(self.dropout(x + self.layer(x, *others, **options)))"}, "nn"),
-    Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "nn"),
-    Mutation("memory's mask forgotten", "blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "nn"),
-    Mutation("gradients replaced, not added", "layer.py", {"self.grads[name] + gradient if name in self.grads else gradient": "gradient"}, "nn"),
 ]  # fmt: skip
