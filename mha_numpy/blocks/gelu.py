@@ -91,8 +91,8 @@ def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCac
 
     Notes
     -----
-    A smooth ReLU. Exact, NumPy computes it slowly, for it has no erf; "tanh" is quick. Source:
-    Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
+    A smooth ReLU. NumPy has no erf, so that the exact form takes several times as long as "tanh".
+    Source: Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
     ``docs/blocks.md``.
 
     Examples

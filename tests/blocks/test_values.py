@@ -29,7 +29,7 @@ from mha_numpy.blocks import (
     swiglu_forward,
 )
 from mha_numpy.blocks.erf import erf
-from tests.compare import assert_close
+from tests.compare import Tolerance, assert_close
 
 
 def test_layer_norm():
@@ -77,10 +77,14 @@ def test_gelu():
     assert 0.0004 < off < 0.0005
 
 
-def test_erf_is_that_of_math():
-    x = np.linspace(-7, 7, 101)
-    assert_close(erf(x), [math.erf(t) for t in x], "exact")
-    assert erf(x.astype(np.float32)).dtype == np.float32
+def test_erf_is_that_of_math(rng):
+    x = np.concatenate([np.linspace(-7, 7, 1001), 2 * rng.normal(size=20000), [-0.0, 1e-300]])
+    for dtype in (np.float64, np.float32):
+        x = x.astype(dtype)
+        last_place = Tolerance(0, 2 * np.finfo(dtype).eps)
+        assert_close(erf(x), [math.erf(t) for t in x], last_place)
+        assert erf(x).dtype == dtype
+    assert_close(erf(np.array([-np.inf, np.inf, np.nan])), [-1, 1, np.nan], "exact")
 
 
 def test_swiglu():
