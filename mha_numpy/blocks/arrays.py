@@ -26,11 +26,13 @@ def as_gradient(
     d_out = as_float_array(name, d_out)
     if d_out.shape != shape:
         raise ShapeError(f"{name}: expected {shape}, as {name[2:]}; got {d_out.shape}")
-    return d_out.astype(np.result_type(dtype, d_out), copy=False)
+    return d_out.astype(np.result_type(dtype, d_out.dtype), copy=False)
 
 
 def check_width(x: Array, width: int, to_match: str) -> None:
-    """Raise a ShapeError unless the last axis of `x` is D = `width`."""
+    """Raise a ShapeError unless the last axis of `x` is D = `width`, and not empty."""
+    if width == 0:
+        raise ShapeError(f"gain: expected (D,) with D >= 1; got ({width},)")
     if x.ndim < 1 or x.shape[-1] != width:
         raise ShapeError(f"x: expected (..., D={width}) to match {to_match}; got {x.shape}")
 
@@ -42,6 +44,8 @@ def sum_over_tokens(per_token: Array) -> Array:
 
 def axes_of(x: Array, last: str = "D") -> str:
     """Name the axes of (..., D), as a recorder is shown them."""
+    if x.ndim == 0:
+        return ""
     leading = {1: "", 2: "T", 3: "B T", 4: "B H T"}
     names = leading.get(x.ndim, " ".join(f"N_{i}" for i in range(x.ndim - 1)))
     return f"{names} {last}".strip()
@@ -50,4 +54,6 @@ def axes_of(x: Array, last: str = "D") -> str:
 def sum_equation(product: str, x: Array) -> str:
     """Write the sum over every token of every sequence."""
     axes = tuple(range(x.ndim - 1))
-    return f"({product}).sum(axis={axes})" if axes else product
+    if not axes:
+        return product
+    return f"{product if product.isidentifier() else f'({product})'}.sum(axis={axes})"

@@ -36,8 +36,9 @@ def cross_entropy_steps(
     expected = (1 - label_smoothing) * at_target + label_smoothing / V
     expected = np.where(counted[..., None], expected, 0).astype(log_probs.dtype)
 
-    # 3. minus its mean log-probability
-    losses = -np.where(expected == 0, 0, expected * log_probs).sum(axis=-1)
+    # 3. minus its mean log-probability; what is not asked for may have probability 0
+    surprise = np.where(expected == 0, 0, -log_probs)
+    losses = (expected * surprise).sum(axis=-1)
     return CrossEntropySteps(log_probs, expected, losses)
 
 
@@ -51,7 +52,7 @@ def reduce_losses(losses: Array, counted: Array, reduction: str) -> Array:
 
 def share_of_each(counted: Array, reduction: str) -> float:
     """Return how much a token's loss counts: the mean is over the tokens that are not ignored."""
-    return 1 / max(counted.sum(), 1) if reduction == "mean" else 1.0
+    return 1 / max(int(counted.sum()), 1) if reduction == "mean" else 1.0
 
 
 def cross_entropy_steps_backward(
@@ -62,8 +63,8 @@ def cross_entropy_steps_backward(
     d_losses = np.broadcast_to(d_loss * share_of_each(counted, reduction), counted.shape)
 
     # 3. to 1. what softmax said, less what was asked for; an ignored token has no gradient
-    d_losses = np.where(counted, d_losses, 0)
-    return d_losses[..., None] * (np.exp(log_probs) - expected)
+    d_logits = d_losses[..., None] * (np.exp(log_probs) - expected)
+    return np.where(counted[..., None], d_logits, 0)
 
 
 class CrossEntropyCache(NamedTuple):
@@ -189,7 +190,7 @@ def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntr
     d_loss = as_gradient(d_loss, shape, log_probs.dtype, name="d_loss")
     d_logits = cross_entropy_steps_backward(d_loss, log_probs, expected, counted, reduction)
     if is_watched():
-        _record_backward(d_loss, d_logits, reduction)
+        _record_backward(d_loss, d_logits, counted, reduction)
     return CrossEntropyGrads(d_logits.astype(dtype, copy=False))
 
 
@@ -207,7 +208,8 @@ def _check_targets(
     counted = np.ones(targets.shape, bool)
     if ignore_index is not None:
         counted = targets != check_integer("ignore_index", ignore_index)
-    return check_ids("targets", np.where(counted, targets, 0), V), counted
+    advice = "; where nothing is asked, pass ignore_index=" if ignore_index is None else ""
+    return check_ids("targets", np.where(counted, targets, 0), V, advice), counted
 
 
 def _record(
@@ -222,18 +224,20 @@ def _record(
     step("log_probs", steps.log_probs, axes, f"{shifted} - {log_of_sum}")
     step("losses", steps.losses, tokens, "-(expected * log_probs).sum(axis=-1)")
     if reduction != "none":
-        constant("counted", counted, tokens)
         constant("share", share_of_each(counted, reduction))
         step("loss", np.asarray(loss), "", "losses.sum() * share")
 
 
-def _record_backward(d_loss: Array, d_logits: Array, reduction: str) -> None:
+def _record_backward(d_loss: Array, d_logits: Array, counted: Array, reduction: str) -> None:
     """Record backward's steps."""
-    axes = axes_of(d_logits, "V")
-    probs = "np.exp(log_probs) * expected.sum(axis=-1, keepdims=True)"  # 0 where ignored
+    tokens, of_each = axes_of(d_logits, ""), "np.exp(log_probs) - expected"
     if reduction == "none":
-        step("d_losses", d_loss, axes_of(d_logits, ""))
-        step("d_logits", d_logits, axes, f"d_losses[..., None] * ({probs} - expected)")
+        step("d_losses", d_loss, tokens)
+        equation = f"d_losses[..., None] * ({of_each})"
     else:
         step("d_loss", d_loss, "")
-        step("d_logits", d_logits, axes, f"d_loss * share * ({probs} - expected)")
+        equation = f"d_loss * share * ({of_each})"
+    if not counted.all():
+        constant("counted", counted, tokens)
+        equation = f"np.where(counted[..., None], {equation}, 0)"
+    step("d_logits", d_logits, axes_of(d_logits, "V"), equation)

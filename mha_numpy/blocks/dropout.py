@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.checks import check_broadcast, check_type
+from mha_numpy.core.shapes import broadcast_axes
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
 
@@ -69,7 +70,8 @@ def dropout_forward(x: Array, dropout_mask: Array) -> tuple[Array, DropoutCache]
     out = dropout_steps(x, dropout_mask)
     if is_watched():
         step("x", x, axes_of(x))
-        constant("dropout_mask", dropout_mask, axes_of(dropout_mask))
+        mask_axes = broadcast_axes(dropout_mask.shape, axes_of(x), x.shape)
+        constant("dropout_mask", dropout_mask, mask_axes)
         step("out", out, axes_of(x), "x * dropout_mask")
     return out.astype(dtype, copy=False), DropoutCache(dropout_mask, x.shape, dtype)
 

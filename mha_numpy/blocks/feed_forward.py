@@ -1,14 +1,17 @@
 """The feed-forward network of a transformer, forward and backward."""
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
+from mha_numpy.blocks.arrays import axes_of, check_width, sum_equation
 from mha_numpy.blocks.gelu import gelu_backward, gelu_forward
 from mha_numpy.blocks.relu import relu_backward, relu_forward
 from mha_numpy.blocks.swiglu import swiglu_backward, swiglu_forward
-from mha_numpy.checks import check_type
+from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
-from mha_numpy.dtypes import Array
+from mha_numpy.core.steps import constant, is_watched, renamed, step
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
 
 ACTIVATIONS: dict[str, tuple[Any, Any]] = {
@@ -28,6 +31,10 @@ class FeedForwardParams(NamedTuple):
     b_out: Array | None  # (D,)
     w_gate: Array | None = None  # (D, F): for "swiglu"
     b_gate: Array | None = None  # (F,)
+
+
+# in the order in which they are checked
+AXES = {"w_in": "D F", "b_in": "F", "w_out": "F D", "b_out": "D", "w_gate": "D F", "b_gate": "F"}
 
 
 class FeedForwardCache(NamedTuple):
@@ -88,22 +95,26 @@ def feed_forward_forward(
     >>> out.shape, out[0, 0]
     ((2, 5, 3), array([36., 36., 36.]))
     """
-    w_in, b_in, w_out, b_out, w_gate, b_gate = _check_params(params, activation)
+    x, params = _check_inputs(x, params, activation)
+    w_in, b_in, w_out, b_out, w_gate, b_gate = params
     activate, _ = ACTIVATIONS[activation]
     # 1. widen
     hidden, into = linear_forward(x, w_in, b_in, backend=backend)  # (..., F)
+    gate = gate_cache = None
+    if w_gate is not None:
+        gate, gate_cache = linear_forward(x, w_gate, b_gate, backend=backend)
+    if is_watched():
+        _record_widening(x, params, hidden, gate)
 
     # 2. activate
-    if w_gate is None:
-        gate = None
-        activated, activation_cache = activate(hidden)
-    else:
-        gate_input, gate = linear_forward(x, w_gate, b_gate, backend=backend)
-        activated, activation_cache = activate(gate_input, hidden)
+    with renamed(x="hidden", out="activated"):
+        activated, activation_cache = activate(hidden) if gate is None else activate(gate, hidden)
 
     # 3. narrow
     out, narrow = linear_forward(activated, w_out, b_out, backend=backend)
-    return out, FeedForwardCache(into, gate, activation, activation_cache, narrow)
+    if is_watched():
+        step("out", out, axes_of(x), "activated @ w_out" + _plus("b_out", b_out))
+    return out, FeedForwardCache(into, gate_cache, activation, activation_cache, narrow)
 
 
 def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardGrads:
@@ -142,22 +153,28 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
     # 3. out = activated @ w_out + b_out
     d_activated, d_w_out, d_b_out = linear_backward(d_out, cache.out)
 
-    # 2. activated = activate(hidden), or activate(gate_input, hidden)
-    d_hidden = activate_backward(d_activated, cache.activated)
+    # 2. activated = activate(hidden), or activate(gate, hidden)
+    if is_watched():
+        _record_narrowing(d_out, d_activated, d_w_out, d_b_out)
+    with renamed(x="hidden", out="activated"):
+        d_hidden = activate_backward(d_activated, cache.activated)
 
-    # 1. hidden = x @ w_in + b_in, and gate_input likewise
+    # 1. hidden = x @ w_in + b_in, and gate likewise
     d_x, d_w_in, d_b_in = linear_backward(d_hidden.d_x, cache.into)
     d_w_gate = d_b_gate = None
     if cache.gate is not None:
         d_x_gate, d_w_gate, d_b_gate = linear_backward(d_hidden.d_gate, cache.gate)
         d_x = d_x + d_x_gate
-    return FeedForwardGrads(
-        d_x, FeedForwardParams(d_w_in, d_b_in, d_w_out, d_b_out, d_w_gate, d_b_gate)
-    )
+    d_params = FeedForwardParams(d_w_in, d_b_in, d_w_out, d_b_out, d_w_gate, d_b_gate)
+    if is_watched():
+        _record_widening_backward(d_x, d_params)
+    return FeedForwardGrads(d_x, d_params)
 
 
-def _check_params(params: FeedForwardParams, activation: str) -> FeedForwardParams:
-    """Return the params; raise unless they have a gate where the activation wants one."""
+def _check_inputs(
+    x: Any, params: FeedForwardParams, activation: str
+) -> tuple[Array, FeedForwardParams]:
+    """Return x and params as arrays that fit; with a gate just where the activation wants one."""
     check_activation(activation)
     if not isinstance(params, FeedForwardParams):
         raise ConfigError(f"params: expected FeedForwardParams; got {describe(params)}")
@@ -167,7 +184,18 @@ def _check_params(params: FeedForwardParams, activation: str) -> FeedForwardPara
             f"w_gate: expected {expected} with activation={activation!r}; "
             f"got {describe(params.w_gate)}"
         )
-    return params
+    if params.w_gate is None and params.b_gate is not None:
+        raise ConfigError(f"b_gate: expected None without w_gate; got {describe(params.b_gate)}")
+    x, sizes = as_float_array("x", x), dict[str, int]()
+    arrays = dict[str, Any]()
+    for name, axes in AXES.items():
+        param = getattr(params, name)
+        if param is not None or name in ("w_in", "w_out"):
+            param = as_float_array(name, param)
+            check_shape(name, param, axes, sizes, to_match="w_in" if sizes else "")
+        arrays[name] = param
+    check_width(x, sizes["D"], f"w_in {arrays['w_in'].shape}")
+    return x, FeedForwardParams(**arrays)
 
 
 def check_activation(activation: Any) -> str:
@@ -177,3 +205,53 @@ def check_activation(activation: Any) -> str:
             f"activation: expected one of {tuple(ACTIVATIONS)}; got {describe(activation)}"
         )
     return activation
+
+
+def _plus(name: str, b: Array | None) -> str:
+    """Write the bias of a linear map, where there is one."""
+    return "" if b is None else f" + {name}"
+
+
+def _record_widening(
+    x: Array, params: FeedForwardParams, hidden: Array, gate: Array | None
+) -> None:
+    """Record the params and the linear maps before the activation."""
+    axes = axes_of(x, "F")
+    step("x", x, axes_of(x))
+    for name, param in params._asdict().items():
+        if param is not None:
+            constant(name, param, AXES[name])
+    if gate is not None:
+        step("gate", gate, axes, "x @ w_gate" + _plus("b_gate", params.b_gate))
+    step("hidden", hidden, axes, "x @ w_in" + _plus("b_in", params.b_in))
+
+
+def _record_narrowing(
+    d_out: Array, d_activated: Array, d_w_out: Array, d_b_out: Array | None
+) -> None:
+    """Record the way back through the last linear map."""
+    step("d_out", d_out, axes_of(d_out))
+    step("d_activated", d_activated, axes_of(d_out, "F"), "d_out @ w_out.T")
+    _record_map_backward("out", "activated", d_out, d_w_out, d_b_out)
+
+
+def _record_widening_backward(d_x: Array, d_params: FeedForwardParams) -> None:
+    """Record the way back through the linear maps before the activation."""
+    _record_map_backward("in", "x", d_x, d_params.w_in, d_params.b_in, "d_hidden")
+    by_gate = ""
+    if d_params.w_gate is not None:
+        _record_map_backward("gate", "x", d_x, d_params.w_gate, d_params.b_gate, "d_gate")
+        by_gate = " + d_gate @ w_gate.T"
+    step("d_x", d_x, axes_of(d_x), f"d_hidden @ w_in.T{by_gate}")
+
+
+def _record_map_backward(
+    letter: str, x: str, tokens: Array, d_w: Array, d_b: Array | None, d_mapped: str = "d_out"
+) -> None:
+    """Record the gradients of the params of one linear map."""
+    inputs, outputs = AXES[f"w_{letter}"].split()
+    rows = math.prod(tokens.shape[:-1])
+    product = f"{x}.reshape({rows}, {inputs}).T @ {d_mapped}.reshape({rows}, {outputs})"
+    step(f"d_w_{letter}", d_w, f"{inputs} {outputs}", product)
+    if d_b is not None:
+        step(f"d_b_{letter}", d_b, outputs, sum_equation(d_mapped, tokens))

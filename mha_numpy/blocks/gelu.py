@@ -28,7 +28,7 @@ def gelu_steps(x: Array, approximate: str) -> GeluSteps:
     """Let of each number pass the share of normally distributed numbers that lie below it."""
     # 1. share
     if approximate == "tanh":
-        share = (1 + np.tanh(SLOPE * (x + CUBIC * x**3))) / 2
+        share = (1 + np.tanh(SLOPE * x * (1 + CUBIC * x**2))) / 2
     else:
         share = (1 + erf(x / math.sqrt(2))) / 2
 
@@ -91,8 +91,8 @@ def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCac
 
     Notes
     -----
-    A smooth ReLU. Exact, NumPy computes it slowly, for it has no erf; "tanh" is quick. Source:
-    Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
+    A smooth ReLU. NumPy has no erf, so that the exact form takes several times as long as "tanh".
+    Source: Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
     ``docs/blocks.md``.
 
     Examples
@@ -158,7 +158,7 @@ def _record(x: Array, approximate: str, steps: GeluSteps) -> None:
     if approximate == "tanh":
         constant("slope", SLOPE)
         constant("cubic", CUBIC)
-        step("share", steps.share, axes, "(1 + np.tanh(slope * (x + cubic * x ** 3))) / 2")
+        step("share", steps.share, axes, "(1 + np.tanh(slope * x * (1 + cubic * x ** 2))) / 2")
     else:
         step("erf", 2 * steps.share - 1, axes)
         step("share", steps.share, axes, "(1 + erf) / 2")

@@ -95,7 +95,7 @@ def learned_positions_forward(
     if is_watched():
         step("x", x, axes_of(x))
         constant("table", table, "N D")
-        step("out", out, axes_of(x), f"x + table[{offset} + np.arange(T)]")
+        step("out", out, axes_of(x), f"x + table[{offset}:{offset + x.shape[-2]}]")
     cache = LearnedPositionsCache(offset, x.shape, table.shape, dtype, x.dtype)
     return out.astype(dtype, copy=False), cache
 
@@ -130,8 +130,7 @@ def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> Le
     if is_watched():
         step("d_out", d_out, axes_of(d_out))
         step("d_x", d_x, axes_of(d_out), "d_out")
-        row, first = "np.arange(N)[:, None]", cache.offset
-        place = f"({row} == {first} + np.arange(T))"
+        places = f"np.arange({cache.offset}, {cache.offset + d_out.shape[-2]})"
         summed = f"d_out.sum(axis={tuple(range(d_out.ndim - 2))})" if d_out.ndim > 2 else "d_out"
-        step("d_table", d_table, "N D", f"{place} @ {summed}")
+        step("d_table", d_table, "N D", f"(np.arange(N)[:, None] == {places}) @ {summed}")
     return LearnedPositionsGrads(*(d.astype(cache.dtype, copy=False) for d in (d_x, d_table)))

@@ -1,6 +1,7 @@
 """step(): names an array for whoever watches, and costs next to nothing when nobody does."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -79,6 +80,37 @@ def constant(name: str, value: Any, axes: str = "") -> None:
 def is_watched() -> bool:
     """Return whether a recorder is active: names and equations are made for it alone."""
     return _watcher.get() is not None
+
+
+@contextmanager
+def renamed(**names: str) -> Iterator[None]:
+    """Let what is recorded inside the block be called otherwise, gradients and equations too.
+
+    For what a composite calls: its own names are taken.
+    """
+    watcher = _watcher.get()
+    with watching(None if watcher is None else _Renaming(watcher, names)):
+        yield
+
+
+class _Renaming:
+    """Hands on what it is shown, under other names."""
+
+    def __init__(self, watcher: Watcher, names: Mapping[str, str]) -> None:
+        self.watcher = watcher
+        self.names = {p + old: p + new for old, new in names.items() for p in ("", "d_")}
+
+    def _in(self, equation: str) -> str:
+        """Rename in an equation, whose words are names."""
+        return re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), equation)
+
+    def record(self, name: str, array: Array, axes: str, equation: str) -> object:
+        """Hand on a step."""
+        return self.watcher.record(self._in(name), array, axes, self._in(equation))
+
+    def record_constant(self, name: str, array: Array, axes: str) -> object:
+        """Hand on a constant."""
+        return self.watcher.record_constant(self._in(name), array, axes)
 
 
 @contextmanager

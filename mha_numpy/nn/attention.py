@@ -250,8 +250,10 @@ class MultiHeadAttention(Layer):
 
     @property
     def weights(self) -> Array:
-        """The weights of the last forward, before dropout: (B, H, T_q, T_k)."""
-        return self.forward_cache.attention.weights
+        """The weights of the last forward, before dropout: (B, H, T_q, T_k); read-only."""
+        weights = self.forward_cache.attention.weights[...]
+        weights.flags.writeable = False
+        return weights
 
     def __repr__(self) -> str:
         shared = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")

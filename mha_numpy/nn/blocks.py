@@ -141,8 +141,10 @@ class TransformerBlock(Layer):
         """
         if (memory is None) == self.reads_memory:
             expected = "the encoder's output" if self.reads_memory else "None"
+            kind = type(self).__name__
+            article = "an" if kind.startswith("E") else "a"
             raise ConfigError(
-                f"memory: expected {expected} in a {type(self).__name__}; got {describe(memory)}"
+                f"memory: expected {expected} in {article} {kind}; got {describe(memory)}"
             )
         x = self.attention(x, mask=mask, is_causal=self.is_causal, kv_cache=kv_cache)
         if self.reads_memory:

@@ -54,8 +54,8 @@ class Dropout(Layer):
 
     def forward(self, x: Array) -> Array:
         """Multiply by 0 or ``1 / (1 - p)``: (...) -> (...)."""
-        self._cache = None
         if not self.training or self.dropout_p == 0:
+            self._cache = ()  # nothing is dropped
             return x
         x = as_float_array("x", x)
         dropout_mask = draw_dropout_mask(x.shape, self.dropout_p, self.rng, x.dtype)
@@ -64,4 +64,5 @@ class Dropout(Layer):
 
     def backward(self, d_out: Array) -> Array:
         """Return the gradient of `x`."""
-        return d_out if self._cache is None else dropout_backward(d_out, self._cache).d_x
+        cache = self.forward_cache
+        return dropout_backward(d_out, cache).d_x if cache else d_out

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mha_numpy.checking import gradcheck
 from mha_numpy.core import (
     MultiHeadParams,
     RopeOptions,
@@ -21,20 +20,9 @@ from mha_numpy.core import (
     softmax_forward,
 )
 from tests.backends import EACH_KERNEL
-from tests.compare import GRADIENT_ERRORS
 from tests.core.configurations import SEEDS, attention_configuration
+from tests.gradients import assert_gradients
 from tests.sweeps import sweep
-
-
-def assert_gradients(forward, backward, inputs, seed=0):
-    """Fail unless all gradients agree with both numeric derivatives."""
-    report = gradcheck(forward, backward, inputs, rng=seed)
-    assert report.note == "", report.note
-    for method in ("central", "complex step"):
-        errors = report.errors(method)
-        assert errors, f"no {method} rows"
-        assert max(errors.values()) <= GRADIENT_ERRORS[method], str(report)
-    assert report, str(report)
 
 
 def test_a_wrong_gradient_fails(rng):

@@ -59,7 +59,7 @@ def test_quoted_code_stands_in_the_source(page):
 
 def test_the_derivations_quote_code():
     quotes = {page.stem: len(blocks(page)) for page in PAGES}
-    for page in ("softmax", "attention", "multi-head", "grouped", "rope"):
+    for page in ("softmax", "attention", "multi-head", "grouped", "rope", "blocks"):
         assert quotes[page] >= 3, page
     assert not stands_in_source("d_scores = weights * d_weights")
 

@@ -1,4 +1,4 @@
-"""Known mistakes, each as an edit of the core's own source."""
+"""Known mistakes, each as an edit of the package's own source."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,17 @@ from mha_numpy.mistakes.edits import Edits
 
 
 class Mutation(NamedTuple):
-    """A mistake in core/`file`, as edits of what stands there exactly once."""
+    """A mistake in folder/file, as edits of what stands there exactly once."""
 
     mistake: str
     file: str
     edits: Edits
+    folder: str = "core"
+
+    @property
+    def path(self) -> str:
+        """Return where the file stands in the package."""
+        return f"{self.folder}/{self.file}"
 
 
 SCALE = "default_scale = 1 / math.sqrt(max(q.shape[-1], 1))"
@@ -169,4 +175,36 @@ MUTATIONS = [
     Mutation("a kernel given empty axes", "backends.py", {"or not (q.size and k.size and v.size)": ""}),
     Mutation("forward's backend whatever backward asks for", "attention.py",
              {"inputs.backend if backend is None else check_backend(backend)": "inputs.backend"}),
+    # layers
+    Mutation("residual: nothing flows past", "residual.py", {"return d_sum + d_x, *d_others": "return d_x, *d_others"}, "nn"),
+    Mutation("residual: dropout of the sum", "residual.py", {"return self.norm(x + self.dropout(self.layer(x, *others, **options)))":
+             "return self.norm(self.dropout(x + self.layer(x, *others, **options)))"}, "nn"),
+    Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "nn"),
+    Mutation("memory's mask forgotten", "blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "nn"),
+    Mutation("gradients replaced, not added", "layer.py", {"self.grads[name] + gradient if name in self.grads else gradient": "gradient"}, "nn"),
+    # what stands around attention
+    Mutation("centred over tokens", "layer_norm.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "blocks"),
+    Mutation("variance divided by D - 1", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
+             "np.sqrt((centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1 or 1) + eps)"}, "blocks"),
+    Mutation("eps beside the root", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
+             "(np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps)"}, "blocks"),
+    Mutation("the deviation held constant", "layer_norm.py", {"inverse_std * (d_x_hat - by_std)": "inverse_std * d_x_hat"}, "blocks"),
+    Mutation("the mean held constant", "layer_norm.py", {"d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)": "d_x = d_centred"}, "blocks"),
+    Mutation("gain forgotten in backward", "layer_norm.py", {"    d_x_hat = d_out * gain\n": "    d_x_hat = d_out\n"}, "blocks"),
+    Mutation("root mean square: a sum for the mean", "rms_norm.py", {"(d_x_hat * x_hat).mean(axis=-1": "(d_x_hat * x_hat).sum(axis=-1"}, "blocks"),
+    Mutation("params: mean over tokens", "arrays.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "blocks"),
+    Mutation("relu: a gradient at 0", "relu.py", {"np.where(x.real <= 0, 0, d_out)": "np.where(x.real < 0, 0, d_out)"}, "blocks"),
+    Mutation("gelu: its share held constant", "gelu.py", {"return d_x + d_share * slope": "return d_x"}, "blocks"),
+    Mutation("gelu: the density not scaled", "gelu.py", {"/ math.sqrt(8)": "/ 2"}, "blocks"),
+    Mutation("swiglu: slope of sigmoid for that of silu", "swiglu.py", {"d_gate = d_gate + d_share * share * (1 - share)":
+             "d_gate = d_share * share * (1 - share)"}, "blocks"),
+    Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "blocks"),
+    Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "blocks"),
+    Mutation("positions: backward without offset", "learned_positions.py", {"d_table[offset : offset + d_out.shape[-2]]": "d_table[: d_out.shape[-2]]"}, "blocks"),
+    Mutation("cross-entropy: nothing subtracted", "cross_entropy.py", {"shifted = logits - logits.real.max(axis=-1, keepdims=True)": "shifted = logits"}, "blocks"),
+    Mutation("cross-entropy: the mean counts ignored tokens", "cross_entropy.py", {"max(int(counted.sum()), 1)": "max(counted.size, 1)"}, "blocks"),
+    Mutation("cross-entropy: smoothing shared by the others", "cross_entropy.py", {"+ label_smoothing / V": "+ ~at_target * label_smoothing / max(V - 1, 1)"}, "blocks"),
+    Mutation("cross-entropy: NaN from an ignored token", "cross_entropy.py", {"np.where(counted[..., None], d_logits, 0)": "counted[..., None] * d_logits"}, "blocks"),
+    Mutation("cross-entropy: a mean whose gradient is a sum's", "cross_entropy.py", {"d_loss * share_of_each(counted, reduction), counted": "d_loss, counted"}, "blocks"),
+    Mutation("feed-forward: gradient by the gate alone", "feed_forward.py", {"d_x = d_x + d_x_gate": "d_x = d_x_gate"}, "blocks"),
 ]  # fmt: skip

@@ -1,8 +1,9 @@
-"""Apply each mutation to a copy of the package and run the core's tests on it until one fails.
+"""Apply each mutation to a copy of the package and run its folder's tests until one fails.
 
 ``python -m tests.mutation.runner`` prints a line for each. A forked child starts with NumPy and
 pytest loaded, so one mutation costs about a second. With ``--bank`` it is not the core's own tests
-that have to catch them, but the probes of the exercises, whose right answers owe the core nothing.
+that have to catch the core's mutations, but the probes of the exercises, whose right answers owe
+the core nothing.
 """
 
 import os
@@ -31,11 +32,17 @@ NEAREST = {
 }  # fmt: skip
 MACHINE_CODE = shutil.ignore_patterns("*.nbi", "*.nbc")  # of no use to those who run no kernel
 BANK = ["tests/exercises/test_core_by_the_bank.py"]
+OTHERS = {  # folders with few tests: all of them
+    "blocks": ("values", "cross_entropy", "every_pair"),
+    "nn": ("transformer_blocks", "pair_layers", "attention_layer"),
+}
 UNCHANGED = Mutation("nothing at all", "softmax.py", {})
 
 
 def suite_for(mutation: Mutation) -> list[str]:
-    """Return all test files of the core, the one nearest to the mutated file first."""
+    """Return all test files of the mutated file's folder, the nearest to the file first."""
+    if mutation.folder in OTHERS:
+        return [f"tests/{mutation.folder}/test_{name}.py" for name in OTHERS[mutation.folder]]
     stem = mutation.file.removesuffix(".py")
     nearest = NEAREST.get(stem, stem)
     return [f"tests/core/test_{name}.py" for name in sorted(NAMES, key=lambda n: n != nearest)]
@@ -46,7 +53,7 @@ def start(mutation: Mutation, suite: list[str], folder: str) -> int:
     for part in ("mha_numpy", "tests"):
         shutil.copytree(ROOT / part, Path(folder, part), ignore=MACHINE_CODE)
     shutil.copy(ROOT / "pyproject.toml", folder)
-    source = Path(folder, "mha_numpy", "core", mutation.file)
+    source = Path(folder, "mha_numpy", mutation.path)
     source.write_text(apply_edits(source.read_text(), mutation.edits))
     child = os.fork()
     if child == 0:
@@ -88,17 +95,22 @@ def main(arguments: list[str]) -> int:
     missed, by_bank = 0, "--bank" in arguments
     applicable = []
     for mutation in MUTATIONS:
+        if by_bank and mutation.folder != "core":
+            continue
         try:
-            apply_edits((ROOT / "mha_numpy" / "core" / mutation.file).read_text(), mutation.edits)
+            apply_edits((ROOT / "mha_numpy" / mutation.path).read_text(), mutation.edits)
             applicable.append(mutation)
         except ConfigError as error:
             print(f"MISSED  {mutation.mistake}: {error}")
             missed += 1
     # an unchanged copy passes all but the long test_gradients
     jobs = [(UNCHANGED, BANK if by_bank else suite_for(UNCHANGED)[:-1])]
+    for folder in () if by_bank else OTHERS:
+        unchanged = UNCHANGED._replace(file="__init__.py", folder=folder)
+        jobs.append((unchanged, suite_for(unchanged)))
     jobs += [(mutation, BANK if by_bank else suite_for(mutation)) for mutation in applicable]
     for mutation, code in outcomes(jobs):
-        expected = 0 if mutation is UNCHANGED else 1
+        expected = 1 if mutation.edits else 0
         verdict = "MISSED" if code != expected else "passes" if expected == 0 else "caught"
         print(
             f"{verdict}  {mutation.mistake}  ({mutation.file}, pytest exit code {code})", flush=True

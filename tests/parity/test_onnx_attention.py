@@ -1,33 +1,15 @@
-import functools
-import warnings
-
 import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
 
 import onnx
-from onnx.backend.test.case.node import collect_testcases
 
 from tests.compare import TOLERANCES, Tolerance, assert_close
 from tests.parity.onnx_adapter import Inputs, Outputs, run_attention
+from tests.parity.onnx_cases import cases_of, parts_of
 
 pytestmark = pytest.mark.usefixtures("backend")
-
-
-@functools.cache
-def attention_cases():
-    """Return ONNX's own test cases that consist of one Attention node, by name."""
-    with warnings.catch_warnings():
-        # ONNX computes the expected values of all operators, and some of them overflow or
-        # divide by zero on purpose; nothing of that is attention
-        warnings.simplefilter("ignore", RuntimeWarning)
-        cases = collect_testcases("Attention")
-    return {
-        case.name: case
-        for case in cases
-        if [node.op_type for node in case.model.graph.node] == ["Attention"]
-    }
 
 
 def by_name(names, present, arrays):
@@ -46,12 +28,10 @@ def tolerance_of(case, dtype):
     return TOLERANCES["bfloat16"] if dtype.name == "bfloat16" else own
 
 
-@pytest.mark.parametrize("name", attention_cases())
+@pytest.mark.parametrize("name", cases_of("Attention"))
 def test_case(name):
-    case = attention_cases()[name]
-    (node,) = case.model.graph.node
-    ((inputs, outputs),) = case.data_sets
-    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    case = cases_of("Attention")[name]
+    node, attributes, inputs, outputs = parts_of(case)
     expected = by_name(Outputs._fields, node.output, outputs)
     actual = run_attention(by_name(Inputs._fields, node.input, inputs), attributes, expected)
     for output, array in expected.items():
@@ -61,7 +41,7 @@ def test_case(name):
 
 
 def test_all_cases_of_all_opsets_were_found():
-    cases = attention_cases().values()
+    cases = cases_of("Attention").values()
     assert len(cases) >= 93
     assert {case.model.opset_import[0].version for case in cases} >= {23, 24, 25}
 
