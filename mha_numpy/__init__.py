@@ -49,9 +49,11 @@ from mha_numpy.errors import (
     BackendError,
     ConfigError,
     DTypeError,
+    FileError,
     MaskError,
     MhaError,
     ShapeError,
+    TrainingError,
 )
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tracing import trace
@@ -59,9 +61,9 @@ from mha_numpy.tracing import trace
 __version__ = "0.1.0"
 
 __all__ = [
-    "BackendError", "ConfigError", "DTypeError", "KVCache", "MaskError", "MhaError",
-    "MultiHeadAttention", "MultiHeadParams", "RopeOptions", "ShapeError", "alibi_bias",
-    "attention_backward", "attention_forward", "attention_stages", "causal_mask",
+    "BackendError", "ConfigError", "DTypeError", "FileError", "KVCache", "MaskError", "MhaError",
+    "MultiHeadAttention", "MultiHeadParams", "RopeOptions", "ShapeError", "TrainingError",
+    "alibi_bias", "attention_backward", "attention_forward", "attention_stages", "causal_mask",
     "combine_masks", "compare", "explain_mask", "gradcheck", "linear_backward",
     "linear_forward", "merge_heads", "multi_head_attention_backward",
     "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask",

@@ -171,6 +171,17 @@ class Layer:
         FileError
             There is no such file, it is damaged or foreign, or its names or shapes are not this
             layer's; the layer stays as it was.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from mha_numpy.nn import Linear
+        >>> layer = Linear(3, 4, rng=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     layer.save(f"{folder}/params.npz")
+        ...     other = Linear(3, 4, rng=2).load(f"{folder}/params.npz")
+        >>> bool((other.params["w"] == layer.params["w"]).all())
+        True
         """
         load_params(path, self.named_params())
         return self._forget()

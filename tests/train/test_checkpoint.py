@@ -14,7 +14,7 @@ from tests.train.models import bytes_of, make_model, train
 def long_run(path):
     print("ready", flush=True)
     train(
-        make_model().astype(np.float32), steps=150, checkpoint=path, checkpoint_every=2,
+        make_model().astype(np.float32), steps=90, checkpoint=path, checkpoint_every=2,
         measure=lambda model, step: {"third": 1 / 3}, measure_every=7,
     )  # fmt: skip
 
@@ -30,8 +30,8 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(tmp_path,
         run = subprocess.Popen([sys.executable, "-c", RUN, killed], stdout=subprocess.PIPE)
         with run:
             run.stdout.readline()
-            time.sleep(rng.uniform(0.05, 0.3))
-            if kills < 4:
+            time.sleep(rng.uniform(0.05, 0.2))
+            if kills < 3:
                 run.kill()
         if run.returncode == 0:
             break

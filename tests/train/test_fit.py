@@ -1,4 +1,7 @@
+import io
+import re
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -157,6 +160,33 @@ def test_a_second_ctrl_c_does_not_wait():
 
     with pytest.raises(KeyboardInterrupt):
         train(make_model(), interrupted)
+
+
+class Terminal(io.StringIO):
+    """A stderr that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_loss_and_speed_and_the_bar_ends_with_an_error(monkeypatch):
+    monkeypatch.setattr("mha_numpy.progress.PATIENCE", 0)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    model, drawn = make_model(), []
+
+    def draw_batch(rng):
+        drawn.append(1)
+        if len(drawn) == 5:
+            raise ValueError
+        return count_up(rng)
+
+    with pytest.raises(ValueError) as failure:  # it holds the frames, and so the bar
+        fit(model, draw_batch, steps=9, optimizer=SGD(model, 0.1))
+    assert re.search(r"training .*44%.* loss \d\.\d{3}, [\d,]+ tokens/s", sys.stderr.getvalue())
+    assert "\x1b[?25h" in sys.stderr.getvalue()  # the cursor is back
+    del failure
 
 
 def test_impossible_arguments_are_named():
