@@ -9,15 +9,19 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.families import (
     attention,
     attention_backward,
+    blocks,
     bridges,
     costs,
     gates,
     heads,
     layer,
     layer_backward,
+    loss,
     masks,
     memory,
+    norms,
     positions,
+    training,
 )
 from mha_numpy.mistakes.manners import MANNERS
 from mha_numpy.mistakes.mistake import Mistake
@@ -25,7 +29,7 @@ from mha_numpy.mistakes.piece import Piece
 
 FAMILIES = [
     heads, masks, attention, layer, attention_backward, layer_backward, gates, positions, memory,
-    bridges, costs,
+    bridges, costs, norms, blocks, loss, training,
 ]  # fmt: skip
 PIECES: dict[str, Piece] = {piece.name: piece for family in FAMILIES for piece in family.PIECES}
 MISTAKES: list[Mistake] = [mistake for family in FAMILIES for mistake in family.MISTAKES]
