@@ -24,8 +24,8 @@ def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
     """Repair an embedding's backward: return the gradient of its table.
 
     HIPS autograd, which differentiates NumPy programs, did this on the way back through an index
-    until issue #39 (2015), and so did PyTorch in 2017 (#1528). In a test with different indices it is
-    right.
+    until issue #39 (2015), and so did PyTorch in 2017 (#1528). A test with different indices finds
+    nothing.
 
     Forward was ``out = table[ids]``: each token took the row of its id.
 

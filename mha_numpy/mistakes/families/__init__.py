@@ -28,9 +28,22 @@ from mha_numpy.mistakes.mistake import Mistake
 from mha_numpy.mistakes.piece import Piece
 
 FAMILIES = [
-    heads, masks, attention, layer, attention_backward, layer_backward, gates, positions, memory,
-    bridges, costs, norms, blocks, loss, training,
-]  # fmt: skip
+    heads,
+    masks,
+    attention,
+    layer,
+    attention_backward,
+    layer_backward,
+    gates,
+    positions,
+    memory,
+    bridges,
+    costs,
+    norms,
+    blocks,
+    training,
+    loss,
+]  # fmt: skip; where two mistakes give the same numbers, the first of them is named first
 PIECES: dict[str, Piece] = {piece.name: piece for family in FAMILIES for piece in family.PIECES}
 MISTAKES: list[Mistake] = [mistake for family in FAMILIES for mistake in family.MISTAKES]
 BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MANNERS]}
