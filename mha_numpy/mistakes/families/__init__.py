@@ -27,23 +27,11 @@ from mha_numpy.mistakes.manners import MANNERS
 from mha_numpy.mistakes.mistake import Mistake
 from mha_numpy.mistakes.piece import Piece
 
+# where two mistakes give the same numbers, the first of them is named first
 FAMILIES = [
-    heads,
-    masks,
-    attention,
-    layer,
-    attention_backward,
-    layer_backward,
-    gates,
-    positions,
-    memory,
-    bridges,
-    costs,
-    norms,
-    blocks,
-    training,
-    loss,
-]  # fmt: skip; where two mistakes give the same numbers, the first of them is named first
+    heads, masks, attention, layer, attention_backward, layer_backward, gates, positions, memory,
+    bridges, costs, norms, blocks, training, loss,
+]  # fmt: skip
 PIECES: dict[str, Piece] = {piece.name: piece for family in FAMILIES for piece in family.PIECES}
 MISTAKES: list[Mistake] = [mistake for family in FAMILIES for mistake in family.MISTAKES]
 BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MANNERS]}
