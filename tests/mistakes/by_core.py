@@ -6,7 +6,8 @@ import numpy as np
 
 from mha_numpy import blocks, core
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
-from mha_numpy.nn import Dropout, Embedding, Linear, MultiHeadAttention
+from mha_numpy.nn import Dropout, Embedding, Layer, Linear, MultiHeadAttention
+from mha_numpy.train import optimizers
 
 BY_KERNELS = (  # take a backend
     "attention", "grouped_attention", "masked_attention", "online_attention", "multi_head",
@@ -236,55 +237,49 @@ def cross_entropy_backward(d_loss, logits, targets, ignored):
 
 
 def adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
-    """Correct the step's length, as the paper says below its algorithm 1, and eps with it."""
-    mean = mean + (1 - beta_1) * (gradient - mean)
-    square = square + (1 - beta_2) * (gradient * gradient - square)
-    root = np.sqrt(1 - beta_2**t)
-    length = learning_rate * root / (1 - beta_1**t)
-    return param - length * mean / (np.sqrt(square) + root * eps), mean, square
+    betas = beta_1, beta_2
+    return optimizers.adam_step(
+        param, gradient, mean, square, t, learning_rate=learning_rate, betas=betas, eps=eps
+    )
 
 
-class Model:
+class Model(Layer):
     """An embedding, dropout and a linear map, by the layers."""
 
     def __init__(self, table, w, b=None, p=0.0):
+        super().__init__()
         self.embedding, self.dropout = Embedding(*table.shape), Dropout(p)
         self.linear = Linear(*w.shape, bias=b is not None)
-        self.layers = (self.embedding, self.dropout, self.linear)
         self.embedding.params["table"] = table.copy()
         self.linear.params |= {"w": w.copy()} | ({} if b is None else {"b": b.copy()})
 
     @property
-    def params(self):
-        return [array for layer in self.layers for array in layer.params.values()]
+    def arrays(self):
+        return [array for _, array in self.named_params()]
 
     def evaluate(self, tokens):
-        x = self.embedding(tokens[:, :-1])
-        return blocks.cross_entropy_forward(self.linear(self.dropout(x)), tokens[:, 1:])
+        logits = self.linear(self.dropout(self.embedding(tokens[:, :-1])))
+        return blocks.cross_entropy_forward(logits, tokens[:, 1:])
 
-    def gradients(self, tokens):
-        """Return the loss, and the gradient of each param."""
-        for layer in self.layers:
-            layer.zero_grads()
+    def learn(self, tokens, optimizer):
+        """Return the loss before a step."""
+        self.zero_grads()
         loss, cache = self.evaluate(tokens)
-        d_out = blocks.cross_entropy_backward(np.array(1.0), cache).d_logits
-        for layer in reversed(self.layers):
-            d_out = layer.backward(d_out)
-        return loss, [array for layer in self.layers for array in layer.grads.values()]
+        d_logits = blocks.cross_entropy_backward(np.array(1.0), cache).d_logits
+        self.embedding.backward(self.dropout.backward(self.linear.backward(d_logits)))
+        optimizer.step()
+        return loss
 
 
 def train_steps(tokens, table, w, b, learning_rate):
-    model, losses = Model(table, w, b), []
-    for batch in tokens:
-        loss, gradients = model.gradients(batch)
-        losses.append(loss)
-        for param, gradient in zip(model.params, gradients, strict=True):
-            param -= learning_rate * gradient
-    return *model.params, np.array(losses)
+    model = Model(table, w, b)
+    optimizer = optimizers.SGD(model, learning_rate)
+    losses = [model.learn(batch, optimizer) for batch in tokens]
+    return *model.arrays, np.array(losses)
 
 
 class Kept:
-    """Draws what is kept, where a layer asks a generator for it."""
+    """Stands for the generator that dropout draws from, where it is given what is kept."""
 
     def __init__(self, keep):
         self.keep = keep
@@ -295,12 +290,8 @@ class Kept:
 
 def train_with_adam(tokens, held_out, keep, p, table, w, learning_rate):
     model = Model(table, w, p=p)
-    memory = [(0.0, 0.0)] * 2
-    for n, batch in enumerate(tokens):
-        model.dropout.rng = Kept(keep[n])
-        _, gradients = model.gradients(batch)
-        for i, (param, gradient) in enumerate(zip(model.params, gradients, strict=True)):
-            given = param, gradient, *memory[i], n + 1, learning_rate, 0.9, 0.99, 0.001
-            param[...], *memory[i] = adam_step(*given)
-    model.dropout.eval()
-    return *model.params, model.evaluate(held_out)[0]
+    optimizer = optimizers.Adam(model, learning_rate, betas=(0.9, 0.99), eps=0.001)
+    for batch, kept in zip(tokens, keep, strict=True):
+        model.dropout.rng = Kept(kept)
+        model.learn(batch, optimizer)
+    return *model.arrays, model.eval().evaluate(held_out)[0]
