@@ -17,7 +17,7 @@ random; *named*: the first alternative holds one of the two mistakes.
 
 The mistakes are edits of the right implementation, here and where `diagnose` asks: the page says
 how well they can be told apart, not that somebody's code makes them in just this way. Code that was
-written apart, with one bug each, are the exhibits of the museum: all twelve get their right name
+written apart, with one bug each, are the exhibits of the museum: all eighteen get their right name
 (`tests/exercises/test_catalogue.py`). How a check works: [exercises](exercises.md).
 
 """

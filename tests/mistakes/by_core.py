@@ -4,9 +4,10 @@ import sys
 
 import numpy as np
 
-from mha_numpy import core
+from mha_numpy import blocks, core
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
-from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.nn import Dropout, Embedding, Layer, Linear, MultiHeadAttention
+from mha_numpy.train import optimizers
 
 BY_KERNELS = (  # take a backend
     "attention", "grouped_attention", "masked_attention", "online_attention", "multi_head",
@@ -169,24 +170,6 @@ def head_importance(d_gated, heads):
     return np.abs(_gate_gradient(d_gated, heads, np.ones(heads.shape[:2]))).mean(axis=0)
 
 
-def layer_norm_backward(d_out, x, gain, eps):
-    """Differentiate layer norm one number at a time, by the complex step."""
-    inputs = {"x": x, "gain": gain, "bias": np.zeros_like(gain)}
-
-    def loss(x, gain, bias):
-        centred = x - x.mean(axis=-1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)
-        return (d_out * (centred / deviation * gain + bias)).sum()
-
-    grads = {name: np.zeros_like(array) for name, array in inputs.items()}
-    for name, array in inputs.items():
-        for index in np.ndindex(array.shape):
-            moved = array.astype(complex)
-            moved[index] += 1e-30j
-            grads[name][index] = loss(**(inputs | {name: moved})).imag / 1e-30
-    return tuple(grads.values())
-
-
 def cost_table(B, T, D, H, H_kv, d, itemsize):
     """Count by `mha_numpy.cost`, and measure the weights and the params of a real layer."""
     config = CONFIGURATIONS["gpt-2"]
@@ -215,3 +198,100 @@ def from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b):
 def to_gpt2(params):
     p = params
     return np.hstack([p.w_q, p.w_k, p.w_v]), np.hstack([p.b_q, p.b_k, p.b_v]), p.w_o, p.b_o
+
+
+def layer_norm(x, gain, bias, eps):
+    return blocks.layer_norm_forward(x, gain, bias, eps=eps)[0]
+
+
+def layer_norm_backward(d_out, x, gain, eps):
+    _, cache = blocks.layer_norm_forward(x, gain, np.zeros_like(gain), eps=eps)
+    return tuple(blocks.layer_norm_backward(d_out, cache))
+
+
+def rms_norm(x, gain, eps):
+    return blocks.rms_norm_forward(x, gain, eps=eps)[0]
+
+
+def gelu(x):
+    return blocks.gelu_forward(x, approximate="tanh")[0]
+
+
+def gelu_backward(d_out, x):
+    _, cache = blocks.gelu_forward(x, approximate="tanh")
+    return blocks.gelu_backward(d_out, cache).d_x
+
+
+def embedding_backward(d_out, ids, V):
+    _, cache = blocks.embedding_forward(ids, np.zeros((V, d_out.shape[-1])))
+    return blocks.embedding_backward(d_out, cache).d_table
+
+
+def cross_entropy(logits, targets, ignored):
+    return blocks.cross_entropy_forward(logits, targets, ignore_index=ignored)[0]
+
+
+def cross_entropy_backward(d_loss, logits, targets, ignored):
+    _, cache = blocks.cross_entropy_forward(logits, targets, ignore_index=ignored)
+    return blocks.cross_entropy_backward(np.asarray(d_loss), cache).d_logits
+
+
+def adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
+    betas = beta_1, beta_2
+    return optimizers.adam_step(
+        param, gradient, mean, square, t, learning_rate=learning_rate, betas=betas, eps=eps
+    )
+
+
+class Model(Layer):
+    """An embedding, dropout and a linear map, by the layers."""
+
+    def __init__(self, table, w, b=None, p=0.0):
+        super().__init__()
+        self.embedding, self.dropout = Embedding(*table.shape), Dropout(p)
+        self.linear = Linear(*w.shape, bias=b is not None)
+        self.embedding.params["table"] = table.copy()
+        self.linear.params |= {"w": w.copy()} | ({} if b is None else {"b": b.copy()})
+
+    @property
+    def arrays(self):
+        return [array for _, array in self.named_params()]
+
+    def evaluate(self, tokens):
+        logits = self.linear(self.dropout(self.embedding(tokens[:, :-1])))
+        return blocks.cross_entropy_forward(logits, tokens[:, 1:])
+
+    def learn(self, tokens, optimizer):
+        """Return the loss before a step."""
+        self.zero_grads()
+        loss, cache = self.evaluate(tokens)
+        d_logits = blocks.cross_entropy_backward(np.array(1.0), cache).d_logits
+        self.embedding.backward(self.dropout.backward(self.linear.backward(d_logits)))
+        optimizer.step()
+        return loss
+
+
+def train_steps(tokens, table, w, b, learning_rate):
+    model = Model(table, w, b)
+    optimizer = optimizers.SGD(model, learning_rate)
+    losses = [model.learn(batch, optimizer) for batch in tokens]
+    return *model.arrays, np.array(losses)
+
+
+class Kept:
+    """Stands for the generator that dropout draws from, where it is given what is kept."""
+
+    def __init__(self, keep):
+        self.keep = keep
+
+    def random(self, *_, **__):
+        return np.where(self.keep, 1.0, 0.0)
+
+
+def train_with_adam(tokens, held_out, keep, p, table, w, learning_rate):
+    model = Model(table, w, p=p)
+    optimizer = optimizers.Adam(model, learning_rate, betas=(0.9, 0.99), eps=0.001)
+    for batch, kept in zip(tokens, keep, strict=True):
+        model.dropout.rng = Kept(kept)
+        model.learn(batch, optimizer)
+    return *model.arrays, model.eval().evaluate(held_out)[0]

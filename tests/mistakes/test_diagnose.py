@@ -16,6 +16,7 @@ each_piece = pytest.mark.parametrize("piece", PIECES)
 SAME = [  # two names for one function
     {"-1e9 for -inf", "the mean in a row that sees nothing"},
     {"keys mixed instead of values", "values by w_k"},
+    {"sign of d_logits", "steps uphill"},
 ]
 FEWER_PROBES = {  # one of them fails where the other shows another number
     "multi_head_backward": {"heads left behind the tokens": "split without transpose"},

@@ -77,7 +77,7 @@ def tried(function, probe):
     try:
         with np.errstate(all="ignore"):
             return function(**probe)
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, NameError):  # one edit may name what another one makes
         return None
 
 

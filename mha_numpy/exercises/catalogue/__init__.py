@@ -4,6 +4,7 @@ from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.exercises.catalogue import (
     analysis,
     backward,
+    blocks,
     bridges,
     costs,
     forward,
@@ -12,13 +13,19 @@ from mha_numpy.exercises.catalogue import (
     heads,
     layer,
     layer_backward,
+    loss,
     masks,
     memory,
     museum_gradients,
     museum_heads,
+    museum_loops,
+    museum_losses,
     museum_masks,
     museum_nan,
+    museum_tokens,
+    norms,
     positions,
+    training,
 )
 from mha_numpy.exercises.catalogue.break_my_attention import break_my_attention
 from mha_numpy.exercises.exercise import Exercise
@@ -46,7 +53,6 @@ EXERCISES: list[Exercise] = [
     layer_backward.multi_head_backward,
     grouped_backward.sum_over_group,
     grouped_backward.grouped_backward,
-    layer_backward.layer_norm_backward,
     # positions, decoding, memory, importance, costs, other layouts
     positions.rope,
     positions.rope_backward,
@@ -58,6 +64,18 @@ EXERCISES: list[Exercise] = [
     costs.cost_table,
     bridges.from_gpt2,
     bridges.to_gpt2,
+    # what stands around attention, and training
+    norms.layer_norm,
+    norms.layer_norm_backward,
+    norms.rms_norm,
+    blocks.gelu,
+    blocks.gelu_backward,
+    blocks.embedding_backward,
+    loss.cross_entropy,
+    loss.cross_entropy_backward,
+    training.adam_step,
+    training.train_steps,
+    training.train_with_adam,
     # the museum: bugs that shipped
     museum_heads.split_heads,
     museum_heads.multi_head,
@@ -71,6 +89,12 @@ EXERCISES: list[Exercise] = [
     museum_gradients.softmax_backward,
     museum_gradients.attention_backward,
     museum_gradients.multi_head_backward,
+    museum_tokens.embedding_backward,
+    museum_tokens.cross_entropy,
+    museum_losses.train_steps,
+    museum_loops.train_steps,
+    museum_loops.train_with_adam,
+    museum_losses.train_with_adam,
     # tests of one's own
     break_my_attention,
 ]

@@ -1,4 +1,4 @@
-"""Backward passes of a layer's parts: the linear map, heads and branches, the whole, layer norm."""
+"""Backward passes of a layer's parts: the linear map, heads and branches, the whole."""
 
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
@@ -133,52 +133,5 @@ def multi_head_backward(
     d_params : MultiHeadParams
         Each gradient in the place of its array: w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o. A plain
         tuple in this order will do.
-    """
-    raise NotImplementedError
-
-
-@exercise(
-    "layer-norm-backward",
-    title="Back through layer norm",
-    difficulty=4,
-    minutes=40,
-    needs=("softmax-backward", "linear-backward"),
-    hints=Hints(
-        where="The last axis: a feature acts on all features of its token, by itself, by the mean "
-        "and by the variance. So count three ways, as softmax's row sum was a second one.",
-        question="Add 1 to all features of a token: what becomes of out? And if eps is 0 and you "
-        "double them? So with what two vectors must each row of d_x have the dot product 0?",
-        mistake="gradient through the variance left out",
-        fix="d_normed = d_out * gain; d_x = (d_normed - d_normed.mean(axis=-1, keepdims=True) - "
-        "normed * (d_normed * normed).mean(axis=-1, keepdims=True)) / np.sqrt(var + eps)",
-    ),
-)
-def layer_norm_backward(
-    d_out: Array, x: Array, gain: Array, eps: float
-) -> tuple[Array, Array, Array]:
-    """Return the gradients of layer norm's input, gain and bias.
-
-    Forward was, for every token on its own::
-
-        mean = x.mean(axis=-1, keepdims=True)
-        var = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
-        normed = (x - mean) / np.sqrt(var + eps)
-        out = normed * gain + bias
-
-    with one gain and one bias for all tokens of all sequences.
-
-    Parameters
-    ----------
-    d_out : (B, T, D)
-    x : (B, T, D)
-    gain : (D,)
-    eps : float
-        Above 0; not always small beside the variance.
-
-    Returns
-    -------
-    d_x : (B, T, D)
-    d_gain : (D,)
-    d_bias : (D,)
     """
     raise NotImplementedError

@@ -9,23 +9,28 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.families import (
     attention,
     attention_backward,
+    blocks,
     bridges,
     costs,
     gates,
     heads,
     layer,
     layer_backward,
+    loss,
     masks,
     memory,
+    norms,
     positions,
+    training,
 )
 from mha_numpy.mistakes.manners import MANNERS
 from mha_numpy.mistakes.mistake import Mistake
 from mha_numpy.mistakes.piece import Piece
 
+# where two mistakes give the same numbers, the first of them is named first
 FAMILIES = [
     heads, masks, attention, layer, attention_backward, layer_backward, gates, positions, memory,
-    bridges, costs,
+    bridges, costs, norms, blocks, training, loss,
 ]  # fmt: skip
 PIECES: dict[str, Piece] = {piece.name: piece for family in FAMILIES for piece in family.PIECES}
 MISTAKES: list[Mistake] = [mistake for family in FAMILIES for mistake in family.MISTAKES]

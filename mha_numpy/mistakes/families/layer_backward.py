@@ -1,11 +1,10 @@
-"""The way back through a layer: linear maps, branches, all of it, and layer norm."""
+"""The way back through a layer: linear maps, branches, all of it."""
 
 import numpy as np
 
 from mha_numpy.core import MultiHeadParams, multi_head_attention_forward, split_heads
 from mha_numpy.dtypes import Array
 from mha_numpy.mistakes.draws import causal_mask, draw_params, draw_self
-from mha_numpy.mistakes.edits import Edits
 from mha_numpy.mistakes.mistake import Mistake, for_each
 from mha_numpy.mistakes.piece import Inputs, Law, Piece, Slope
 from mha_numpy.mistakes.right.layer import run_layer
@@ -42,15 +41,6 @@ def _draw_backward(rng: np.random.Generator) -> list[Inputs]:
     return probes
 
 
-def _draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
-    """Draw what layer norm's backward gets, with an eps that matters."""
-    return [
-        {"d_out": rng.normal(size=shape), "x": 1 + rng.normal(size=shape),
-         "gain": rng.normal(size=shape[-1]), "eps": eps}
-        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
-    ]  # fmt: skip
-
-
 def _slope_of_linear(inputs: Inputs) -> Slope:
     """Differentiate the map, with a bias of 0."""
     x, w = inputs["x"], inputs["w"]
@@ -82,18 +72,6 @@ def _slope_of_layer(inputs: Inputs) -> Slope:
     return Slope(forward, {"x": saved.x, "params": inputs["params"]}, inputs["d_out"])
 
 
-def _slope_of_layer_norm(inputs: Inputs) -> Slope:
-    """Differentiate layer norm, with a bias of 0."""
-
-    def forward(x: Array, gain: Array, bias: Array) -> Array:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        variance = (centred**2).mean(axis=-1, keepdims=True)
-        return centred / np.sqrt(variance + inputs["eps"]) * gain + bias
-
-    x, gain = inputs["x"], inputs["gain"]
-    return Slope(forward, {"x": x, "gain": gain, "bias": np.zeros_like(gain)}, inputs["d_out"])
-
-
 PIECES = [
     Piece(
         "linear_backward",
@@ -120,24 +98,7 @@ PIECES = [
         ],
         slope=_slope_of_layer,
     ),
-    Piece(
-        "layer_norm_backward",
-        _draw_layer_norm,
-        laws=[
-            Law(
-                "d_x sums to 0 over the features, as moving all of them alike changes nothing",
-                lambda _, arrays: arrays["d_x"].sum(axis=-1),
-            )
-        ],
-        slope=_slope_of_layer_norm,
-    ),
 ]
-
-
-def _norm_over(axis: str) -> Edits:
-    """Take the means of layer norm, forward and backward, over other axes."""
-    means = ("x.mean", "(centred**2).mean", "d_x_hat.mean", "(d_x_hat * x_hat).mean")
-    return {f" {mean}(axis=-1": f" {mean}(axis={axis}" for mean in means}
 
 
 # fmt: off
@@ -188,39 +149,5 @@ MISTAKES = [
             {"@ params.w_k.T": "@ params.w_v.T", "@ params.w_v.T": "@ params.w_k.T"}),
     Mistake("w_q for all branches", "d_q, d_k and d_v all go back through w_q", "each goes back through its own w",
             {"@ params.w_k.T": "@ params.w_q.T", "@ params.w_v.T": "@ params.w_q.T"}),
-    Mistake("gradient through the mean left out", "d_x lacks the term of the mean: x moves the mean, too",
-            "subtract d_x_hat.mean(-1, keepdims=True)", {" - by_mean": ""}),
-    Mistake("gradient through the variance left out", "d_x lacks the term of the variance: x moves it, too",
-            "subtract x_hat * (d_x_hat * x_hat).mean(-1, keepdims=True)", {" - by_variance": ""}),
-    Mistake("norm: sums instead of means", "the two terms of d_x are sums over the features instead of means",
-            "mean(-1, keepdims=True) in both",
-            {"d_x_hat.mean(": "d_x_hat.sum(", "(d_x_hat * x_hat).mean(": "(d_x_hat * x_hat).sum("}),
-    Mistake("gain forgotten", "d_x lacks the gain", "d_x_hat = d_out * gain", {"d_out * gain": "d_out"}),
-    Mistake("1/std left out", "d_x lacks the factor 1 / sqrt(var + eps)", "multiply by 1 / np.sqrt(var + eps)",
-            {"inverse_std * (d_x_hat": "(d_x_hat"}),
-    Mistake("eps left out", "eps is not used", "1 / np.sqrt(var + eps)",
-            {"np.sqrt(variance + eps)": "np.sqrt(variance)"}),
-    Mistake("eps outside the root", "eps is added to the root, not under it", "1 / np.sqrt(var + eps)",
-            {"np.sqrt(variance + eps)": "(np.sqrt(variance) + eps)"}),
-    Mistake("variance by n - 1", "the variance is divided by n - 1 instead of n",
-            "var(-1, keepdims=True), with ddof=0",
-            {"(centred**2).mean(axis=-1, keepdims=True)": "(centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1)"}),
-    Mistake("norm over the tokens", "mean and variance are taken over the tokens", "axis=-1", _norm_over("-2")),
-    Mistake("norm over batch and tokens", "mean and variance are taken over batch and tokens, as batch norm does",
-            "axis=-1", _norm_over("(0, 1)")),
-    Mistake("d_gain made from x", "d_gain is made from x instead of x_hat", "(d_out * x_hat).sum(axis=(0, 1))",
-            {"(d_out * x_hat)": "(d_out * x)"}),
-    Mistake("d_gain of the last sequence alone", "d_gain is of the last sequence alone", "sum over the batch",
-            {").sum(axis=(0, 1))": ")[-1].sum(axis=0)"}),
-    Mistake("d_bias of the last sequence alone", "d_bias is of the last sequence alone", "sum over the batch",
-            {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out[-1].sum(axis=0)"}),
-    Mistake("d_gain over the batch alone", "d_gain is summed over the batch alone", "sum over batch and tokens",
-            {").sum(axis=(0, 1))": ").sum(axis=0)"}),
-    Mistake("d_bias over the batch alone", "d_bias is summed over the batch alone", "sum over batch and tokens",
-            {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out.sum(axis=0)"}),
-    Mistake("d_gain: mean", "d_gain is a mean over batch and tokens", "sum over both",
-            {").sum(axis=(0, 1))": ").mean(axis=(0, 1))"}),
-    Mistake("d_bias: mean", "d_bias is a mean over batch and tokens", "sum over both",
-            {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out.mean(axis=(0, 1))"}),
 ]
 # fmt: on
