@@ -171,6 +171,31 @@ class Numbers:
         read[:, 0] = START
         return Batch((source, read), np.where(target == PADDING, IGNORED, target))
 
+    def crossing(self, weights: Array, numbers: Sequence[int]) -> tuple[float, float]:
+        """Return how often the words that cross are read in the order in which they are written.
+
+        Parameters
+        ----------
+        weights : (B, H, T_q, T_k) float array
+            Of cross-attention, for ``batch_of(numbers)``.
+        numbers : B ints
+
+        Returns
+        -------
+        units, tens : float
+            Of the numbers that end in tens and units, such as 245: the share in which the step
+            that writes the units has more weight, summed over heads, on the source's units than
+            on its tens; and the share in which the step that writes the tens has it the other
+            way round.
+        """
+        units, tens = [], []
+        for of_number, n in zip(weights.sum(axis=1), numbers, strict=True):  # (T_q, T_k)
+            if n % 100 > 20 and n % 10:
+                T_q, T_k = len(german(n)), len(english(n))
+                units.append(of_number[T_q - 3, T_k - 1] > of_number[T_q - 3, T_k - 2])
+                tens.append(of_number[T_q - 1, T_k - 2] > of_number[T_q - 1, T_k - 1])
+        return float(np.mean(units)), float(np.mean(tens))
+
     def read(self, words: str) -> Array:
         """Return the ids (1, T_k) of English number words in a text.
 

@@ -1,0 +1,200 @@
+"""Writing with a trained model: one token after the other."""
+
+import numpy as np
+
+from mha_numpy.checks import check_count, check_number
+from mha_numpy.core import KVCache, softmax_forward
+from mha_numpy.dtypes import Array, as_integer_array
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.models.transformer_lm import TransformerLM
+from mha_numpy.models.translator import END, START, Translator, padding_of
+from mha_numpy.nn.layer import make_rng
+
+
+def generate(
+    model: TransformerLM,
+    ids: Array,
+    steps: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    rng: int | np.random.Generator = 0,
+) -> Array:
+    """Continue a text: draw each next token from what the model says.
+
+    Parameters
+    ----------
+    model : TransformerLM
+    ids : (B, T) int array
+        The beginnings, T >= 1.
+    steps : int
+        Number of tokens to write.
+    temperature : float
+        Logits are divided by it: below 1 likely tokens become likelier. 0 is greedy: always the
+        likeliest token.
+    top_k : int, optional
+        Draw from the k likeliest tokens alone.
+    top_p : float, optional
+        Draw from the likeliest tokens alone that together have at least this probability.
+    rng : int or numpy Generator
+        Draws.
+
+    Returns
+    -------
+    (B, T + steps) int array
+        The beginnings and what was written.
+
+    Raises
+    ------
+    ShapeError, ConfigError
+        `ids` is not of rank 2 or empty, or an option has an impossible value.
+
+    Notes
+    -----
+    A KV cache holds what was computed for earlier tokens, so that a step costs one token. When
+    the model's positions are used up, it goes on from the second half of the text before. Sources:
+    top-k: Fan et al. 2018; top-p: Holtzman et al. 2020, *The curious case of neural text
+    degeneration*, section 3.1.
+
+    Examples
+    --------
+    >>> model = TransformerLM(vocab_size=10, max_tokens=8, embed_dim=16, num_heads=2).eval()
+    >>> generate(model, np.array([[1, 2, 3]]), 4).shape
+    (1, 7)
+    """
+    ids = as_integer_array("ids", ids, "an integer array (B, T)")
+    if ids.ndim != 2 or ids.shape[1] == 0:
+        raise ShapeError(f"ids: expected (B, T) with T >= 1; got {ids.shape}")
+    check_count("steps", steps, least=0)
+    rng = make_rng(rng)
+    kv_caches: list[KVCache] = []
+    for _ in range(steps):
+        if not kv_caches or kv_caches[0].length == model.max_tokens:
+            kv_caches = [KVCache() for _ in model.blocks]
+            is_long = ids.shape[1] > model.max_tokens // 2
+            new = ids[:, -(model.max_tokens // 2) :] if is_long else ids
+        logits = model(new, kv_caches=kv_caches)[:, -1]  # (B, V)
+        new = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, rng=rng)[:, None]
+        ids = np.concatenate([ids, new], axis=1)
+    return ids
+
+
+def choose(
+    logits: Array,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    rng: int | np.random.Generator = 0,
+) -> Array:
+    """Choose a token for each row of logits, as `generate` explains.
+
+    Parameters
+    ----------
+    logits : (B, V) float array
+    temperature, top_k, top_p, rng
+        As for `generate`.
+
+    Returns
+    -------
+    (B,) int array
+
+    Raises
+    ------
+    ConfigError
+        An option has an impossible value; the message names it.
+
+    Examples
+    --------
+    >>> logits = np.log([[0.1, 0.6, 0.3]])
+    >>> choose(logits, temperature=0), choose(logits, top_k=1), choose(logits, top_p=0.5)
+    (array([1]), array([1]), array([1]))
+    """
+    if check_number("temperature", temperature) < 0:
+        raise ConfigError(f"temperature: expected a number >= 0; got {temperature}")
+    if top_k is not None:
+        check_count("top_k", top_k)
+    if top_p is not None and not 0 < check_number("top_p", top_p) <= 1:
+        raise ConfigError(f"top_p: expected 0 < p <= 1; got {top_p}")
+    if temperature == 0:
+        return logits.argmax(axis=-1)
+
+    order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), likeliest first
+    probs, _ = softmax_forward(np.take_along_axis(logits, order, -1) / temperature)
+    before = probs.cumsum(axis=-1) - probs  # of all that are likelier
+    kept = np.ones(probs.shape, bool)
+    if top_k is not None:
+        kept[:, top_k:] = False
+    if top_p is not None:
+        kept &= before < top_p
+    kept[:, 0] = True
+    probs = np.where(kept, probs, 0)
+    point = make_rng(rng).random((len(probs), 1)) * probs.sum(axis=-1, keepdims=True)
+    place = (probs.cumsum(axis=-1) <= point).sum(axis=-1, keepdims=True)
+    last = kept.sum(axis=-1, keepdims=True) - 1  # where rounding would go beyond
+    return np.take_along_axis(order, np.minimum(place, last), -1)[:, 0]
+
+
+def translate(
+    model: Translator, source: Array, *, max_tokens: int | None = None, beams: int = 1
+) -> Array:
+    """Write the target of one source, the likeliest that a search of this width finds.
+
+    Parameters
+    ----------
+    model : Translator
+    source : (1, T_k) int array
+    max_tokens : int, optional
+        The longest target, its end included; default as long as the model's positions reach.
+    beams : int
+        How many beginnings are kept after each step: 1 is greedy.
+
+    Returns
+    -------
+    (T_q,) int array
+        The target, its end included if it came in time.
+
+    Raises
+    ------
+    ShapeError, ConfigError
+        `source` is not (1, T_k), or a number is impossible.
+
+    Notes
+    -----
+    Compared is the sum of log-probabilities; a target that has ended takes no further part in the
+    search. Source: Sutskever et al. 2014, *Sequence to sequence learning*, section 3.2.
+
+    Examples
+    --------
+    >>> model = Translator(10, 12, max_tokens=8, embed_dim=16, num_heads=2).eval()
+    >>> bool(1 <= len(translate(model, np.array([[3, 4, 5]]), beams=3)) <= 8)
+    True
+    """
+    source = as_integer_array("source", source, "an integer array (1, T_k)")
+    if source.ndim != 2 or source.shape[0] != 1:
+        raise ShapeError(f"source: expected (1, T_k), one sequence; got {source.shape}")
+    check_count("beams", beams)
+    limit = model.max_tokens
+    longest = limit if max_tokens is None else min(check_count("max_tokens", max_tokens), limit)
+
+    memory, mask = model.encode(source), padding_of(source)
+    written = np.full((1, 1), START)  # (beams, 1 + steps)
+    sums = np.zeros(1)  # of log-probabilities, for each beam
+    best, best_sum = written[0], -np.inf
+    for _ in range(longest):
+        logits = model.decode(np.repeat(memory, len(written), axis=0), mask, written)[:, -1]
+        _, cache = softmax_forward(logits)
+        totals = sums[:, None] + logits - cache.lse[:, None]  # (beams, V)
+        chosen = np.argsort(-totals, axis=None, kind="stable")[:beams]
+        beam, token = np.unravel_index(chosen, totals.shape)
+        written = np.concatenate([written[beam], token[:, None]], axis=1)
+        sums = totals[beam, token]
+        has_ended = token == END
+        if has_ended.any() and sums[has_ended].max() > best_sum:
+            first = int(np.flatnonzero(has_ended)[0])  # the likeliest, as they are in order
+            best, best_sum = written[first], sums[first]
+        written, sums = written[~has_ended], sums[~has_ended]
+        if len(written) == 0 or sums.max() <= best_sum:
+            break  # every further token makes it less likely
+    return best[1:] if best_sum > -np.inf else written[0, 1:]
