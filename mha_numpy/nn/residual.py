@@ -49,7 +49,7 @@ class Residual(Layer):
     ) -> None:
         super().__init__()
         self.norm = norm
-        self.layer = layer
+        self.layer: Any = layer
         self.dropout = Dropout(dropout_p, rng=rng)
         self.norm_first = check_flag("norm_first", norm_first)
 

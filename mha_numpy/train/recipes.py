@@ -12,7 +12,7 @@ from mha_numpy.analysis import induction_score, previous_token_score
 from mha_numpy.blocks import cross_entropy_forward
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, did_you_mean
+from mha_numpy.errors import ConfigError, describe
 from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator
 from mha_numpy.nn import Layer
 from mha_numpy.train.batch import IGNORED
@@ -64,7 +64,8 @@ def _measure_reverse(model: AttentionOnlyLM, task: Reverse) -> dict[str, float]:
     (ids,), targets = task.draw_batch(np.random.default_rng(HELD_OUT_SEED), 256)
     right = share_right(model(ids), targets)
     weights = model.attentions[0].weights[:, 0]  # (B, T, T)
-    return {"right": right, "antidiagonal": weights[:, :, ::-1].diagonal(0, 1, 2).mean()}
+    antidiagonal = weights[:, :, ::-1].diagonal(axis1=1, axis2=2)
+    return {"right": right, "antidiagonal": float(antidiagonal.mean())}
 
 
 def _make_induction(task: Induction, **options: Any) -> AttentionOnlyLM:
@@ -80,15 +81,15 @@ def _measure_induction(model: AttentionOnlyLM, task: Induction) -> dict[str, flo
     for i, attention in enumerate(model.attentions):
         before = previous_token_score(attention.weights)
         copying = induction_score(attention.weights, ids, targets != IGNORED)
-        measured |= {f"previous token {i}.{h}": score for h, score in enumerate(before)}
-        measured |= {f"induction {i}.{h}": score for h, score in enumerate(copying)}
+        measured |= {f"previous token {i}.{h}": float(score) for h, score in enumerate(before)}
+        measured |= {f"induction {i}.{h}": float(score) for h, score in enumerate(copying)}
     return measured
 
 
 def _make_numbers(task: Numbers, **options: Any) -> Translator:
     return Translator(
         task.source_vocab_size, task.target_vocab_size, task.max_tokens,
-        embed_dim=32, num_heads=2, hidden_dim=64, activation="relu", dropout_p=0.05, **options,
+        embed_dim=32, num_heads=2, hidden_dim=64, activation="relu", dropout_p=0.02, **options,
     )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def _measure_numbers(model: Translator, task: Numbers) -> dict[str, float]:
     said = model(source, target).argmax(axis=-1)  # given what is right so far: as when it writes
     weights = model.decoder[0].cross_attention.layer.weights
     units, tens = task.crossing(weights, numbers)
-    right = ((said == targets) | (targets == IGNORED)).all(axis=1).mean()
+    right = float(((said == targets) | (targets == IGNORED)).all(axis=1).mean())
     return {"right": right, "units look at units": units, "tens look at tens": tens}
 
 
@@ -129,7 +130,7 @@ RECIPES = {
     "reverse": Recipe(Reverse, _make_reverse, _measure_reverse, 150, 64, 1e-2),
     "induction": Recipe(Induction, _make_induction, _measure_induction, 500, 64, 1e-2),
     "numbers": Recipe(
-        Numbers, _make_numbers, _measure_numbers, 650, 128, 6e-3, weight_decay=0.1, warm_up=0.3
+        Numbers, _make_numbers, _measure_numbers, 750, 128, 4e-3, weight_decay=0.1, warm_up=0.3
     ),
     "text": Recipe(_read_text, _make_text, _measure_text, 2000, 16, 3e-3, weight_decay=0.1),
 }
