@@ -139,11 +139,8 @@ RECIPES = {
 def find_recipe(name: str) -> Recipe:
     """Return a recipe by its name, or raise a ConfigError that lists all."""
     if not isinstance(name, str) or name not in RECIPES:
-        hint = did_you_mean(str(name), RECIPES)
-        raise ConfigError(
-            f"model: expected one of {', '.join(RECIPES)}; got {name!r}"
-            + (f"; {hint}" if hint else "")
-        )
+        known = ", ".join(RECIPES)
+        raise ConfigError(f"model: expected one of {known}; got {describe(name)}")
     return RECIPES[name]
 
 
