@@ -107,7 +107,7 @@ def _measure_numbers(model: Translator, task: Numbers) -> dict[str, float]:
 def _make_text(task: Text, **options: Any) -> TransformerLM:
     return TransformerLM(
         len(task.vocabulary), task.num_tokens,
-        embed_dim=64, num_heads=4, num_layers=2, activation="gelu_tanh", dropout_p=0.1, **options,
+        embed_dim=64, num_heads=4, num_layers=2, activation="gelu_tanh", **options,
     )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ RECIPES = {
     "numbers": Recipe(
         Numbers, _make_numbers, _measure_numbers, 750, 128, 4e-3, weight_decay=0.1, warm_up=0.3
     ),
-    "text": Recipe(_read_text, _make_text, _measure_text, 2000, 16, 3e-3, weight_decay=0.1),
+    "text": Recipe(_read_text, _make_text, _measure_text, 1500, 32, 1e-2, weight_decay=0.1),
 }
 
 

@@ -26,7 +26,7 @@ class Text:
     ('be to be', 'e to be ')
     """
 
-    def __init__(self, text: str, num_tokens: int = 128) -> None:
+    def __init__(self, text: str, num_tokens: int = 64) -> None:
         self.num_tokens = check_count("num_tokens", num_tokens)
         self.vocabulary = sorted(set(text))
         self._number_of = {character: i for i, character in enumerate(self.vocabulary)}
