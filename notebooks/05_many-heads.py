@@ -22,6 +22,7 @@ from mha_numpy import (
     MultiHeadAttention,
     MultiHeadParams,
     attention_forward,
+    causal_mask,
     compare,
     merge_heads,
     multi_head_attention_backward,
@@ -33,6 +34,8 @@ from mha_numpy import (
 from mha_numpy.draw import matrices, origin_film, shape_film, stepper, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
+from mha_numpy.train import load_trained
+from mha_numpy.train.recipes import share_right
 from mha_numpy.walk import tokenize
 
 # %% [markdown]
@@ -507,32 +510,65 @@ Table("How the loss changes when a head is switched off", titles, rows)
 # the mean *absolute* slope over samples: Michel et al. 2019, section 4.1. The exercise of notebook 14
 # derives the slope.)
 #
-# ## What is known about trained heads
+# ## Heads of a trained model
 #
-# Nobody assigns roles; a head becomes what the training loss makes of it. People have looked
-# and given names to what they saw:
+# So far all params were random. Nobody assigns roles: a head becomes what the training loss makes of it. Here is a
+# small model of two attention layers with four heads each. `mha-numpy train induction` trained it to continue
+# sequences in which parts come back; its params ship with the package. It reads a b c d a b c: what should follow?
+
+# %%
+trained = load_trained("induction")
+letters = list("abcdabc")
+ids = np.array([[5, 9, 2, 7, 5, 9, 2]])  # any seven of its 32 tokens, the first three twice
+letters[ids[0].tolist().index(trained.model(ids)[0, -1].argmax())]
+
+# %%
+first, second = (attention.weights for attention in trained.model.attentions)
+weights_by_head(first, letters, visible=causal_mask(7))
+
+# %%
+weights_by_head(second, letters, visible=causal_mask(7))
+
+# %% [markdown]
+# On this task, in this seed, head 0 of the first layer looks at the token before. In the second layer all four heads
+# do the same: the second a looks at the b that followed the first a. Notebook 15 shows how they came about.
 #
-# | kind | seen by |
-# |---|---|
-# | positional: the token before or after | Clark et al. 2019; Voita et al. 2019 |
-# | delimiter: [SEP], [CLS], stops and commas | Clark et al. 2019 |
-# | syntactic: a verb's object, a noun's determiner | Clark et al. 2019; Voita et al. 2019 |
-# | coreference: a mention and its antecedent | Clark et al. 2019 |
-# | rare tokens: the rarest word of the sentence | Voita et al. 2019 |
-# | induction: what followed last time (notebook 14, question 9) | Olsson et al. 2022 |
-# | semantic: related in meaning | the loosest name: little is measured head by head |
+# > **Predict first.** One head of the second layer is switched off, then all of them one after the other. When does
+# > the model stop copying?
+
+# %%
+(held_out,), targets = trained.task.draw_batch(np.random.default_rng(1), 256)
+
+
+def right_with(layer, gate):
+    """The share of right answers while the heads of one layer have these gates."""
+    attention = trained.model.attentions[layer]
+    attention.head_gate = np.array(gate)
+    right = share_right(trained.model(held_out), targets)
+    attention.head_gate = None
+    return f"{right:.1%}"
+
+
+ones = np.ones(4)
+rows = [
+    [f"head {h}", *(right_with(layer, ones - np.eye(4)[h]) for layer in (0, 1))] for h in range(4)
+]
+rows += [
+    [f"heads 0 to {h}", *(right_with(n, 1.0 * (np.arange(4) > h)) for n in (0, 1))]
+    for h in (1, 2, 3)
+]
+Table("Right answers without some heads of one layer", ["cut", "layer 0", "layer 1"], rows)
+
+# %% [markdown]
+# Four heads share one job in the second layer: any one of them can go, for the others do it too. So "this head can be
+# cut" does not say "this job is not needed". Published cuts are of this kind: Voita et al. 2019 removed 38 of 48
+# encoder heads of a translation model for 0.15 BLEU, and Michel et al. 2019 found cross-attention harder to prune.
 #
-# And they have switched heads off. Michel et al. 2019 removed them one at a time: of the 96 heads in
-# the encoder of a translation model, 8 made a significant difference, and half of these made the
-# translations *better* by their absence. Voita et al. 2019 let gates be learned: 38 of 48 encoder
-# heads of a translation model went, for 0.15 BLEU, and heads with a name were the last to go.
+# # Four cautions.
 #
-# Four cautions.
-#
-# - Most heads fit no name, and some fit several. Clark et al. 2019 read the much-used delimiters
-#   as a place to look when there is nothing to do, not as a source of meaning.
-# - "Syntax early, coreference in the middle, meaning late" is too neat. In the BERT of Clark et
-#   al. 2019 the best head for direct objects is in layer 8 of 12, the best for coreference in layer 5.
+# - In large models most heads fit no name, and at least nine in ten of GPT-2's heads do several things (Kissane et
+#   al. 2024). Names that people gave, such as positional, syntactic, coreference or delimiter heads, come from
+#   Clark et al. 2019 and Voita et al. 2019.
 # - **Weights are not explanations.** They say where a head looked, not what it took from there
 #   (that is $v$) nor what becomes of it: $w_o$ mixes the heads, the residual path carries the token
 #   around them, later layers change it again (Jain and Wallace 2019; for a defence with limits,

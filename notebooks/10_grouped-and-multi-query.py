@@ -40,9 +40,12 @@ from mha_numpy.draw import (
     matrices,
     shape_film,
     sharing_map,
+    weights_by_head,
 )
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
+from mha_numpy.train import load_trained
+from mha_numpy.train.recipes import share_right
 
 # %% [markdown]
 # ## Why share?
@@ -481,6 +484,46 @@ line_chart(
 #
 # "Training from scratch: multi-head" is not a rule either: Llama 3 was trained grouped from the
 # start (Grattafiori et al. 2024, section 3.2).
+#
+# ## A trained model loses its own keys
+#
+# Ainslie et al. 2023 make a grouped model of a multi-head one: each group shares the *mean* of its heads' `w_k` and
+# `w_v`, and then the model is trained a little more. How much is lost before that? Take a trained model of four heads
+# a layer that copies what comes back (`mha-numpy train induction`, notebook 15), and share in the second layer.
+
+
+# %%
+def share_keys(attention, H_kv):
+    """Let each group of a layer's heads share the mean of its key and value params."""
+    for name in ("w_k", "w_v"):
+        w = attention.params[name]  # (D, H * d)
+        groups = w.reshape(len(w), H_kv, attention.num_kv_heads // H_kv, attention.head_dim)
+        attention.params[name] = groups.mean(axis=2).reshape(len(w), -1)
+    attention.num_kv_heads = H_kv
+
+
+def draw(title):
+    """The weights of the second layer on a b c d a b c."""
+    model(np.array([[5, 9, 2, 7, 5, 9, 2]]))
+    names = [f"{title}, head {h}" for h in range(4)]
+    return weights_by_head(model.attentions[1].weights, list("abcdabc"), head_names=names)
+
+
+trained = load_trained("induction")
+model, (held_out, answers) = trained.model, trained.task.draw_batch(np.random.default_rng(1), 256)
+draw("H_kv = 4")
+
+# %%
+right = {4: share_right(model(*held_out), answers)}
+for shared in (2, 1):
+    share_keys(model.attentions[1], shared)
+    right[shared] = share_right(model(*held_out), answers)
+print({H_kv: f"{share:.1%}" for H_kv, share in right.items()})
+draw("H_kv = 1")
+
+# %% [markdown]
+# Each head's queries were trained to match its own keys. The mean of four keys fits none of them well: the share of
+# right answers falls, and only more training can bring it back.
 #
 # ## Exercise: share and sum
 #

@@ -37,6 +37,7 @@ from mha_numpy import (
 from mha_numpy.cost import CONFIGURATIONS
 from mha_numpy.draw import line_chart, matrices, weights_by_head
 from mha_numpy.exercises import check, hint
+from mha_numpy.train import load_trained
 from mha_numpy.walk import embed, tokenize
 
 rng = np.random.default_rng(0)
@@ -593,6 +594,22 @@ causal.attention.weights[0].argmax(axis=-1)  # (H, T): the key with most weight
 # %% [markdown]
 # At itself: the next token is hidden, so "same" and "next" (rows 1 and 2) now agree. Next-token
 # heads need attention that looks both ways, as in BERT.
+#
+# ## A positional head that was learned
+#
+# The model of `mha-numpy train reverse` read twelve digits and learned to say them backwards, with one head. Its
+# positions are a learned table, added to queries and keys alone. Nobody told it where to look.
+
+# %%
+trained = load_trained("reverse")
+digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
+said = trained.model(digits).argmax(axis=-1)[0]
+learned = trained.model.attentions[0].weights
+weights_by_head(learned, [f"says {d}" for d in said], [str(d) for d in digits[0]])
+
+# %% [markdown]
+# The antidiagonal is a positional head: whatever the digits are, place t looks at place 11 - t. On this task that is
+# all there is to learn; in a language model a head seldom has so pure a job.
 
 # %% [markdown]
 # ## Exercise: rotate, and rotate back

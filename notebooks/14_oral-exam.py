@@ -31,9 +31,11 @@ from mha_numpy import (
     split_heads,
 )
 from mha_numpy.cost import CONFIGURATIONS, count_flops, kv_cache_bytes
-from mha_numpy.draw import bar_chart, matrices, sharing_map, weights_by_head
+from mha_numpy.draw import bar_chart, line_chart, matrices, sharing_map, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
+from mha_numpy.train import load_trained, loss_and_gradients
+from mha_numpy.train.recipes import share_right
 
 rng = np.random.default_rng(0)
 
@@ -239,17 +241,15 @@ compare(written, out, name="out")
 # these are observations on trained models, not roles that anybody assigned. Weights say where a
 # head *reads*; what it does to the output also depends on values, `w_o` and later layers.
 #
-# Shown below: what a positional and a delimiter head look like, made by hand. More: notebooks 05
-# and 11.
+# Shown below: two heads that were trained, by `mha-numpy train induction`, on "a b c d a b c". On this task, in this
+# seed, one is positional, the other continues what came before. More: notebooks 05, 11 and 15.
 # </details>
 
 # %%
-tokens = ["[CLS]", "it", "was", "too", "tired"]
-position = np.eye(5)
-before = np.eye(5, k=-1)  # row t asks for position t - 1; row 0 asks for nothing
-delimiter = np.zeros((5, 5)) + position[0]  # every row asks for position 0
-made, _ = softmax_forward(9.0 * np.stack([before, delimiter]) @ position)
-weights_by_head(made, tokens, head_names=["positional", "delimiter"])
+trained = load_trained("induction")
+trained.model(np.array([[5, 9, 2, 7, 5, 9, 2]]))
+pair = np.stack([trained.model.attentions[i].weights[0, 0] for i in (0, 1)])
+weights_by_head(pair, list("abcdabc"), head_names=["layer 0: positional", "layer 1: induction"])
 
 # %% [markdown]
 # ## 9. What is an induction head, which circuit makes it, and why does it matter?
@@ -494,6 +494,35 @@ print(sum(a.size for a in w.values()), "params gated,", sum(a.size for a in kept
 compare(cut, gated, name="cut against gated")
 
 # %% [markdown]
+# How many may go in a model that you can measure? Cut the heads of the trained model of question 8 one after the
+# other, always the one with the least $|d\_gate|$, Michel's measure of importance, and look at the right answers.
+
+# %%
+layers = trained.model.attentions
+batch = trained.task.draw_batch(np.random.default_rng(1), 256)
+
+
+def importance(gates):
+    """The mean size of the loss's slope by each gate: (layer, head)."""
+    for attention, gate in zip(layers, gates, strict=True):
+        attention.head_gate = np.tile(gate, (256, 1))  # one for each sequence
+    loss_and_gradients(trained.model, batch)
+    return np.stack([np.abs(attention.d_head_gate).mean(axis=0) for attention in layers])
+
+
+gates, curve, cut = np.ones((2, 4)), [], []
+for _ in range(8):
+    sizes = np.where(gates == 1, importance(gates), np.inf)
+    curve.append(share_right(trained.model(*batch.inputs), batch.targets))
+    cut.append(f"{sizes.argmin() // 4}.{sizes.argmin() % 4}")
+    gates.flat[sizes.argmin()] = 0
+title = f"Cut in this order: {', '.join(cut)} (layer.head)"
+line_chart(range(8), {"right": np.array(curve)}, title=title, x_label="heads cut", y_label="share")
+
+# %% [markdown]
+# After training, on this task, some heads can go without a loss: several share one job. That does not show that
+# training did not need them.
+#
 # ## "DistilBERT removes heads", "BERT's KV cache", "Llama 2 is grouped", "Falcon is multi-query"
 #
 # <details><summary>Correction</summary>

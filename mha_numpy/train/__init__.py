@@ -1,4 +1,4 @@
-"""Training: batches, optimizers, schedules, and `fit`, which uses them."""
+"""Training: batches, optimizers, schedules, `fit`, which uses them, and four recipes."""
 
 from mha_numpy.train.batch import IGNORED, Batch
 from mha_numpy.train.checkpoint import load_checkpoint, save_checkpoint
@@ -6,10 +6,11 @@ from mha_numpy.train.clipping import clip_gradients, gradient_norm
 from mha_numpy.train.fit import fit, loss_and_gradients
 from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import SGD, Adam, AdamW, Optimizer, adam_step, sgd_step
+from mha_numpy.train.recipes import RECIPES, Recipe, Trained, load_trained, train_recipe
 from mha_numpy.train.schedules import constant, warm_up_cosine
 
 __all__ = [
-    "IGNORED", "SGD", "Adam", "AdamW", "Batch", "History", "Optimizer", "adam_step",
-    "clip_gradients", "constant", "fit", "gradient_norm", "load_checkpoint",
-    "loss_and_gradients", "save_checkpoint", "sgd_step", "warm_up_cosine",
+    "IGNORED", "RECIPES", "SGD", "Adam", "AdamW", "Batch", "History", "Optimizer", "Recipe",
+    "Trained", "adam_step", "clip_gradients", "constant", "fit", "gradient_norm", "load_checkpoint",
+    "load_trained", "loss_and_gradients", "save_checkpoint", "sgd_step", "train_recipe", "warm_up_cosine",
 ]  # fmt: skip
