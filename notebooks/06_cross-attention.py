@@ -132,7 +132,8 @@ trained = load_trained("numbers")
 (source, target), answers = trained.task.batch_of([345])
 trained.model(source, target)
 learned = trained.model.decoder[0].cross_attention.layer.weights
-weights_by_head(learned, trained.task.words(answers[0], GERMAN), trained.task.words(source[0]))
+written, read = trained.task.words(answers[0], GERMAN), trained.task.words(source[0])
+weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, seed 0.")
 
 # %% [markdown]
 # On this task, in this seed, the step that writes *fünf* looks at "five" and the step that writes *vierzig* at

@@ -505,8 +505,8 @@ def share_keys(attention, H_kv):
 def draw(title):
     """The weights of the second layer on a b c d a b c."""
     model(np.array([[5, 9, 2, 7, 5, 9, 2]]))
-    names = [f"{title}, head {h}" for h in range(4)]
-    return weights_by_head(model.attentions[1].weights, list("abcdabc"), head_names=names)
+    names, by = [f"{title}, head {h}" for h in range(4)], "Trained: mha-numpy train induction."
+    return weights_by_head(model.attentions[1].weights, list("abcdabc"), head_names=names, note=by)
 
 
 trained = load_trained("induction")

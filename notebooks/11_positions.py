@@ -605,7 +605,8 @@ trained = load_trained("reverse")
 digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
 said = trained.model(digits).argmax(axis=-1)[0]
 learned = trained.model.attentions[0].weights
-weights_by_head(learned, [f"says {d}" for d in said], [str(d) for d in digits[0]])
+rows, columns = [f"says {d}" for d in said], [str(d) for d in digits[0]]
+weights_by_head(learned, rows, columns, note="Trained: mha-numpy train reverse, seed 0.")
 
 # %% [markdown]
 # The antidiagonal is a positional head: whatever the digits are, place t looks at place 11 - t. On this task that is

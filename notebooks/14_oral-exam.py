@@ -249,7 +249,8 @@ compare(written, out, name="out")
 trained = load_trained("induction")
 trained.model(np.array([[5, 9, 2, 7, 5, 9, 2]]))
 pair = np.stack([trained.model.attentions[i].weights[0, 0] for i in (0, 1)])
-weights_by_head(pair, list("abcdabc"), head_names=["layer 0: positional", "layer 1: induction"])
+names, by = ["layer 0: positional", "layer 1: induction"], "Trained: mha-numpy train induction."
+weights_by_head(pair, list("abcdabc"), head_names=names, note=by)
 
 # %% [markdown]
 # ## 9. What is an induction head, which circuit makes it, and why does it matter?

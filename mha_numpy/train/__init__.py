@@ -11,6 +11,7 @@ from mha_numpy.train.schedules import constant, warm_up_cosine
 
 __all__ = [
     "IGNORED", "RECIPES", "SGD", "Adam", "AdamW", "Batch", "History", "Optimizer", "Recipe",
-    "Trained", "adam_step", "clip_gradients", "constant", "fit", "gradient_norm", "load_checkpoint",
-    "load_trained", "loss_and_gradients", "save_checkpoint", "sgd_step", "train_recipe", "warm_up_cosine",
+    "Trained", "adam_step", "clip_gradients", "constant", "fit", "gradient_norm",
+    "load_checkpoint", "load_trained", "loss_and_gradients", "save_checkpoint", "sgd_step",
+    "train_recipe", "warm_up_cosine",
 ]  # fmt: skip
