@@ -53,7 +53,8 @@ def generate(
     Notes
     -----
     A KV cache holds what was computed for earlier tokens, so that a step costs one token. When
-    the model's positions are used up, it goes on from the second half of the text before. Sources:
+    the model's positions are used up, it goes on from the last ones of the text, half as many as
+    there are positions. Sources:
     top-k: Fan et al. 2018; top-p: Holtzman et al. 2020, *The curious case of neural text
     degeneration*, section 3.1.
 
@@ -69,11 +70,12 @@ def generate(
     check_count("steps", steps, least=0)
     rng = make_rng(rng)
     kv_caches: list[KVCache] = []
+    kept = model.max_tokens  # of a text that is too long
     for _ in range(steps):
         if not kv_caches or kv_caches[0].length == model.max_tokens:
             kv_caches = [KVCache() for _ in model.blocks]
-            is_long = ids.shape[1] > model.max_tokens // 2
-            new = ids[:, -(model.max_tokens // 2) :] if is_long else ids
+            new = ids[:, -kept:]
+            kept = (model.max_tokens + 1) // 2
         logits = model(new, kv_caches=kv_caches)[:, -1]  # (B, V)
         new = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, rng=rng)[:, None]
         ids = np.concatenate([ids, new], axis=1)
