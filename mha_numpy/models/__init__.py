@@ -7,5 +7,6 @@ from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import Translator
 
 __all__ = [
-    "AttentionOnlyLM", "TransformerLM", "Translator", "choose", "generate", "induction_by_hand", "translate",
+    "AttentionOnlyLM", "TransformerLM", "Translator", "choose", "generate",
+    "induction_by_hand", "translate",
 ]  # fmt: skip
