@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_number
+from mha_numpy.checks import check_count, check_number, check_shape
 from mha_numpy.core import KVCache, softmax_forward
-from mha_numpy.dtypes import Array, as_integer_array
+from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import END, START, Translator, padding_of
@@ -104,8 +104,8 @@ def choose(
 
     Raises
     ------
-    ConfigError
-        An option has an impossible value; the message names it.
+    DTypeError, ShapeError, ConfigError
+        `logits` is no such array, or an option has an impossible value; the message names it.
 
     Examples
     --------
@@ -113,6 +113,8 @@ def choose(
     >>> choose(logits, temperature=0), choose(logits, top_k=1), choose(logits, top_p=0.5)
     (array([1]), array([1]), array([1]))
     """
+    logits = as_float_array("logits", logits)
+    check_shape("logits", logits, "B V", {})
     if check_number("temperature", temperature) < 0:
         raise ConfigError(f"temperature: expected a number >= 0; got {temperature}")
     if top_k is not None:
