@@ -85,6 +85,7 @@ def induction_score(weights: Array, ids: Array, counted: Array | None = None) ->
     after_copy = np.roll(same_before, 1, axis=2)  # (B, T, T): query, successor
     if counted is None:
         counted = same_before.any(axis=2)
+    counted = np.asarray(counted, bool)
     check_shape("counted", counted, "B T", {"B": B, "T": T}, to_match=f"weights {weights.shape}")
     on_pattern = (weights * after_copy[:, None]).sum(axis=3)  # (B, H, T)
     return on_pattern.transpose(0, 2, 1)[counted].mean(axis=0)

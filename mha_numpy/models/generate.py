@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_number
+from mha_numpy.checks import check_count, check_number, check_shape
 from mha_numpy.core import KVCache, softmax_forward
-from mha_numpy.dtypes import Array, as_integer_array
+from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import END, START, Translator, padding_of
@@ -53,7 +53,8 @@ def generate(
     Notes
     -----
     A KV cache holds what was computed for earlier tokens, so that a step costs one token. When
-    the model's positions are used up, it goes on from the second half of the text before. Sources:
+    the model's positions are used up, it goes on from the last ones of the text, half as many as
+    there are positions. Sources:
     top-k: Fan et al. 2018; top-p: Holtzman et al. 2020, *The curious case of neural text
     degeneration*, section 3.1.
 
@@ -69,11 +70,12 @@ def generate(
     check_count("steps", steps, least=0)
     rng = make_rng(rng)
     kv_caches: list[KVCache] = []
+    kept = model.max_tokens  # of a text that is too long
     for _ in range(steps):
         if not kv_caches or kv_caches[0].length == model.max_tokens:
             kv_caches = [KVCache() for _ in model.blocks]
-            is_long = ids.shape[1] > model.max_tokens // 2
-            new = ids[:, -(model.max_tokens // 2) :] if is_long else ids
+            new = ids[:, -kept:]
+            kept = (model.max_tokens + 1) // 2
         logits = model(new, kv_caches=kv_caches)[:, -1]  # (B, V)
         new = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, rng=rng)[:, None]
         ids = np.concatenate([ids, new], axis=1)
@@ -102,8 +104,8 @@ def choose(
 
     Raises
     ------
-    ConfigError
-        An option has an impossible value; the message names it.
+    DTypeError, ShapeError, ConfigError
+        `logits` is no such array, or an option has an impossible value; the message names it.
 
     Examples
     --------
@@ -111,6 +113,8 @@ def choose(
     >>> choose(logits, temperature=0), choose(logits, top_k=1), choose(logits, top_p=0.5)
     (array([1]), array([1]), array([1]))
     """
+    logits = as_float_array("logits", logits)
+    check_shape("logits", logits, "B V", {})
     if check_number("temperature", temperature) < 0:
         raise ConfigError(f"temperature: expected a number >= 0; got {temperature}")
     if top_k is not None:

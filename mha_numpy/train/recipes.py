@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.analysis import induction_score, previous_token_score
+from mha_numpy.analysis.patterns import induction_score, previous_token_score
 from mha_numpy.blocks import cross_entropy_forward
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError
 from mha_numpy.train.batch import IGNORED, Batch
 
 
@@ -14,6 +16,13 @@ class Induction:
     that is there again belongs to a segment that has come back. Asked is every token of a second
     or third occurrence but the first, which nobody can know.
 
+    Parameters
+    ----------
+    vocab_size : int
+        V.
+    num_tokens : int
+        T, at most 1.5 V: the tokens of longer sequences would run out.
+
     Examples
     --------
     >>> task = Induction(vocab_size=32, num_tokens=48)
@@ -23,8 +32,13 @@ class Induction:
     """
 
     def __init__(self, vocab_size: int = 32, num_tokens: int = 48) -> None:
-        self.vocab_size = vocab_size
-        self.num_tokens = num_tokens
+        self.vocab_size = check_count("vocab_size", vocab_size)
+        self.num_tokens = check_count("num_tokens", num_tokens)
+        if 2 * num_tokens > 3 * vocab_size:
+            raise ConfigError(
+                f"num_tokens: expected at most {3 * vocab_size // 2}, 1.5 times "
+                f"vocab_size={vocab_size}, as no token is drawn twice; got {num_tokens}"
+            )
 
     def draw_batch(self, rng: np.random.Generator, size: int) -> Batch:
         """Draw sequences, and what comes next where it comes back."""
@@ -48,6 +62,8 @@ class Induction:
         while sum(map(len, parts)) < T:
             length, times = rng.integers(4, 11), rng.integers(2, 4)
             segment, fresh = np.split(fresh, [length])
+            if len(segment) == 0:
+                return self._draw_sequence(rng)  # all tokens are used up, which is rare
             for i in range(times):
                 between, fresh = np.split(fresh, [rng.integers(3)])
                 add(between, is_known=False)

@@ -75,7 +75,7 @@ GERMAN_TENS = [
 ENGLISH = (*MARKS, *ENGLISH_SMALL, *ENGLISH_TENS, "hundred", "thousand")
 GERMAN = (*MARKS, *GERMAN_SMALL, "ein", *GERMAN_TENS, "und", "hundert", "tausend")
 LARGEST = 999_999
-HELD_OUT = 89  # every 89th number is never trained on
+HELD_OUT = 89  # every 89th number is never trained on; 0 is, for no other number has its word
 
 
 def english(n: int) -> list[str]:
@@ -112,13 +112,12 @@ def german(n: int) -> list[str]:
         return [*_short_one(units), "und", tens] if units else [tens]
     if n < 1000:
         return [*_short_one(n // 100), "hundert", *_unless_zero(german, n % 100)]
-    thousands = _short_one(n // 1000) if n // 1000 == 1 else german(n // 1000)
-    return [*thousands, "tausend", *_unless_zero(german, n % 1000)]
+    return [*_short_one(n // 1000), "tausend", *_unless_zero(german, n % 1000)]
 
 
 def _short_one(n: int) -> list[str]:
-    """Write a digit before another word: one is "ein" there."""
-    return ["ein"] if n == 1 else german(n)
+    """Write a number before another word: a one at its end is "ein" there."""
+    return ["ein" if word == "eins" else word for word in german(n)]
 
 
 def _unless_zero(write: Callable[[int], list[str]], n: int) -> list[str]:
@@ -136,8 +135,9 @@ def _check_number(n: int) -> int:
 class Numbers:
     """English number words are read, German ones have to be written.
 
-    Half of the numbers are drawn from 0 to 999,999 alike, half with any number of digits alike.
-    Every 89th number is held out: it is never drawn.
+    Half of the numbers are drawn from 0 to 999,999 alike, half with any number of digits alike; in
+    a quarter of all, each digit becomes 0 by half a chance, so that round numbers are learned too.
+    Every 89th number but 0 is held out: it is never drawn.
 
     Examples
     --------
@@ -155,12 +155,15 @@ class Numbers:
         digits = rng.integers(1, 7, size)
         below = np.where(rng.random(size) < 0.5, LARGEST + 1, 10**digits)
         numbers = rng.integers(below)
-        numbers[numbers % HELD_OUT == 0] += 1
+        places = 10 ** np.arange(6)
+        becomes_zero = (rng.random((size, 1)) < 0.25) & (rng.random((size, 6)) < 0.5)
+        numbers -= (numbers[:, None] // places % 10 * places * becomes_zero).sum(axis=1)
+        numbers[_is_held_out(numbers)] += 1
         return self.batch_of(numbers.tolist())
 
     def draw_held_out(self, rng: np.random.Generator, size: int) -> list[int]:
         """Draw different numbers that are held out."""
-        drawn = rng.choice(LARGEST // HELD_OUT + 1, size, replace=False)
+        drawn = 1 + rng.choice(LARGEST // HELD_OUT, size, replace=False)
         return (drawn * HELD_OUT).tolist()
 
     def batch_of(self, numbers: Sequence[int]) -> Batch:
@@ -218,6 +221,11 @@ class Numbers:
     def words(self, ids: Array, vocabulary: Sequence[str] = ENGLISH) -> list[str]:
         """Return the words that ids stand for, without padding."""
         return [vocabulary[i] for i in ids if i > PADDING]
+
+
+def _is_held_out(numbers: Array) -> Array:
+    """Return which numbers are never trained on."""
+    return (numbers > 0) & (numbers % HELD_OUT == 0)
 
 
 def _as_ids(sentences: list[list[str]], vocabulary: Sequence[str]) -> Array:

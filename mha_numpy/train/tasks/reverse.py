@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mha_numpy.checks import check_count
 from mha_numpy.train.batch import Batch
 
 
@@ -22,7 +23,7 @@ class Reverse:
     vocab_size = 10
 
     def __init__(self, num_tokens: int = 12) -> None:
-        self.num_tokens = num_tokens
+        self.num_tokens = check_count("num_tokens", num_tokens)
 
     def draw_batch(self, rng: np.random.Generator, size: int) -> Batch:
         """Draw sequences and their reverses."""

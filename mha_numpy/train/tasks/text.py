@@ -23,7 +23,7 @@ class Text:
     >>> task = Text("to be or not to be " * 20, num_tokens=8)
     >>> (ids,), targets = task.draw_batch(np.random.default_rng(0), 1)
     >>> task.decode(ids[0]), task.decode(targets[0])
-    ('be to be', 'e to be ')
+    (' to be o', 'to be or')
     """
 
     def __init__(self, text: str, num_tokens: int = 64) -> None:

@@ -1,0 +1,115 @@
+"""Cuts: what a model can do without a head."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from mha_numpy.checks import check_integer, check_shape
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ConfigError
+from mha_numpy.nn import MultiHeadAttention
+
+
+@contextmanager
+def cut_heads(
+    layer: MultiHeadAttention, heads: int | Sequence[int], *, means: Array | None = None
+) -> Iterator[None]:
+    """Cut heads off while a `with` block runs; afterwards the layer is as it was.
+
+    A head that is cut writes 0, by its gate, or with `means` the same vector for every token. A
+    cut by 0 also takes away what the layers behind are used to, whatever the tokens are; a cut by
+    the mean takes away only what the head says about these tokens.
+
+    Parameters
+    ----------
+    layer : MultiHeadAttention
+    heads : int or ints
+        Numbers from 0 to H - 1.
+    means : (H, d_v) float array, optional
+        Of `mean_heads`: what each head gives on the average.
+
+    Raises
+    ------
+    ConfigError, DTypeError, ShapeError
+        There is no such head, or `means` is no such array.
+
+    Notes
+    -----
+    The mean of head h, times its rows of w_o, is added to b_o. Other heads may take over the work
+    of one that is cut, so that the loss of the model is a lower bound, roughly, of what the head
+    does. Sources: cut by 0: Michel et al. 2019, *Are sixteen heads really better than one?*,
+    section 3; by the mean: Wang et al. 2022, *Interpretability in the wild*, section 2.
+
+    Examples
+    --------
+    >>> layer = MultiHeadAttention(embed_dim=8, num_heads=2)
+    >>> x = np.random.default_rng(0).normal(size=(3, 5, 8))
+    >>> whole, means = layer(x), mean_heads(layer)
+    >>> with cut_heads(layer, [0, 1]):
+    ...     without = layer(x)
+    >>> with cut_heads(layer, [0, 1], means=means):
+    ...     on_average = layer(x)
+    >>> bool((without == 0).all()), np.allclose(on_average, whole.mean(axis=(0, 1)))
+    (True, True)
+    >>> bool((layer(x) == whole).all())
+    True
+    """
+    H, params = layer.num_heads, layer.params
+    cut = [check_integer("heads", h) for h in np.atleast_1d(np.asarray(heads, object))]
+    if not all(0 <= h < H for h in cut):
+        raise ConfigError(f"heads: expected numbers from 0 to {H - 1}; got {heads}")
+    gate_before, b_o_before = layer.head_gate, params.get("b_o")
+
+    w_o = params["w_o"]
+    gate = np.ones(H, w_o.dtype) if gate_before is None else gate_before.copy()
+    gate[..., cut] = 0
+    if means is not None:
+        means = as_float_array("means", means)
+        check_shape("means", means, "H d_v", {"H": H, "d_v": layer.value_dim}, to_match="the layer")
+        is_cut = np.isin(np.arange(H), cut)[:, None]
+        from_means = np.where(is_cut, means, 0).reshape(-1) @ w_o  # (D,)
+        b_o = from_means if b_o_before is None else b_o_before + from_means
+    layer.head_gate = gate
+    try:
+        if means is not None:
+            params["b_o"] = b_o.astype(w_o.dtype, copy=False)
+        yield
+    finally:
+        layer.head_gate = gate_before
+        params.pop("b_o", None)
+        if b_o_before is not None:
+            params["b_o"] = b_o_before
+
+
+def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array:
+    """Return what each head gave on the average of the last forward.
+
+    Parameters
+    ----------
+    layer : MultiHeadAttention
+    counted : (B, T_q) bool array, optional
+        Which tokens count; default all.
+
+    Returns
+    -------
+    (H, d_v) array
+        Before the gate and w_o.
+
+    Raises
+    ------
+    MhaError, ShapeError
+        There was no forward before it, or `counted` has not its shape.
+
+    Examples
+    --------
+    >>> layer = MultiHeadAttention(embed_dim=8, num_heads=2)
+    >>> _ = layer(np.ones((3, 5, 8)))
+    >>> mean_heads(layer).shape
+    (2, 4)
+    """
+    heads = layer.forward_cache.attention.heads  # (B, H, T_q, d_v)
+    B, _, T_q, _ = heads.shape
+    counted = np.ones((B, T_q), bool) if counted is None else np.asarray(counted, bool)
+    check_shape("counted", counted, "B T_q", {"B": B, "T_q": T_q}, to_match="the last forward")
+    return heads.swapaxes(1, 2)[counted].mean(axis=0)

@@ -1,0 +1,167 @@
+"""Writing: with a cache as without, by the right probabilities, the best that a search finds."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.models import TransformerLM, Translator, choose, generate, translate
+from mha_numpy.models.translator import END, START
+from tests.compare import assert_close
+from tests.gradients import randomize
+
+V, N = 7, 6
+TARGET_V, LONGEST = 5, 3
+PROBS = np.array([0.1, 0.5, 0.05, 0.35])
+
+
+def language_model(N=N):
+    model = TransformerLM(V, N, embed_dim=8, num_heads=2, num_kv_heads=1)
+    return randomize(model, np.random.default_rng(4)).eval()
+
+
+def write_without_cache(model, ids, steps, choose_next):
+    """Write by the full forward, over the longest context that has positions."""
+    first = max(0, ids.shape[1] - model.max_tokens)
+    for _ in range(steps):
+        if ids.shape[1] - first > model.max_tokens:
+            first = ids.shape[1] - (model.max_tokens + 1) // 2
+        new = choose_next(model(ids[:, first:])[:, -1])
+        ids = np.concatenate([ids, new[:, None]], axis=1)
+    return ids
+
+
+@pytest.mark.parametrize("T", [1, 4, N, N + 3])
+def test_greedy_takes_the_likeliest_also_when_positions_are_used_up(T):
+    model, ids = language_model(), np.random.default_rng(0).integers(V, size=(3, T))
+    expected = write_without_cache(model, ids, 3 * N, lambda logits: logits.argmax(axis=-1))
+    assert len(np.unique(expected[:, T:])) > 2
+    assert np.array_equal(generate(model, ids, 3 * N, temperature=0), expected)
+
+
+@pytest.mark.parametrize("N", [1, 5])
+def test_drawing_with_a_cache_is_drawing_without(N):
+    model, ids = language_model(N), np.array([[1, 5, 2, 0]])
+    rng, options = np.random.default_rng(8), {"temperature": 2.0, "top_k": 5, "top_p": 0.9}
+    expected = write_without_cache(
+        model, ids, 20, lambda logits: choose(logits, rng=rng, **options)
+    )  # fmt: skip
+    assert np.array_equal(generate(model, ids, 20, rng=8, **options), expected)
+    assert not np.array_equal(generate(model, ids, 20, rng=9, **options), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, PROBS),
+        ({"temperature": 0.5}, PROBS**2),
+        ({"temperature": 1e-3}, [0, 1, 0, 0]),
+        ({"temperature": 0}, [0, 1, 0, 0]),
+        ({"top_k": 1}, [0, 1, 0, 0]),
+        ({"top_k": 3}, [0.1, 0.5, 0, 0.35]),
+        ({"top_k": 9, "top_p": 1}, PROBS),
+        ({"top_p": 0.49}, [0, 1, 0, 0]),
+        ({"top_p": 0.51}, [0, 0.5, 0, 0.35]),
+        ({"top_p": 0.86}, [0.1, 0.5, 0, 0.35]),
+        ({"top_k": 3, "top_p": 0.6}, [0, 0.5, 0, 0.35]),
+        ({"top_k": 2, "top_p": 0.9}, [0, 0.5, 0, 0.35]),
+        ({"top_p": 0.9, "temperature": 0.5}, [0, 0.5**2, 0, 0.35**2]),
+    ],
+)
+def test_tokens_are_drawn_by_their_probability(options, expected):
+    logits = np.log(PROBS) + 3.0
+    drawn = choose(np.tile(logits, (100_000, 1)), rng=1, **options)
+    shares = np.bincount(drawn, minlength=len(PROBS)) / len(drawn)
+    expected = np.array(expected) / np.sum(expected)
+    assert not shares[expected == 0].any()
+    np.testing.assert_allclose(shares, expected, atol=0.006)  # 4 standard deviations
+
+
+def test_each_row_is_drawn_by_itself():
+    drawn = choose(np.log(np.tile([[0.9, 0.1], [0.2, 0.8]], (20_000, 1))), rng=2).reshape(-1, 2)
+    np.testing.assert_allclose(drawn.mean(axis=0), [0.1, 0.8], atol=0.012)
+    assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": -1}, "temperature: expected a number >= 0; got -1"),
+        ({"temperature": "hot"}, "temperature: expected a finite number"),
+        ({"top_k": 0}, "top_k: expected an integer >= 1"),
+        ({"top_p": 0}, "top_p: expected 0 < p <= 1; got 0"),
+        ({"top_p": 1.5}, "top_p: expected 0 < p <= 1; got 1.5"),
+    ],
+)
+def test_impossible_options_are_named(options, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        generate(language_model(), np.array([[1]]), 1, **options)
+
+
+def test_impossible_inputs_are_named():
+    for ids in (np.array([1, 2]), np.zeros((2, 0), int)):
+        with pytest.raises(ShapeError, match=r"^ids: expected \(B, T\) with T >= 1"):
+            generate(language_model(), ids, 1)
+    with pytest.raises(ConfigError, match="^ids: expected an integer array"):
+        generate(language_model(), np.ones((1, 2)), 1)
+    with pytest.raises(ShapeError, match=r"^logits: expected \(B, V\); got \(4,\)"):
+        choose(PROBS)
+    with pytest.raises(ShapeError, match=r"^source: expected \(1, T_k\), one sequence"):
+        translate(translator(0), np.array([[3], [4]]))
+    with pytest.raises(ConfigError, match="^beams: expected an integer >= 1"):
+        translate(translator(0), np.array([[3]]), beams=0)
+
+
+def translator(seed):
+    model = Translator(6, TARGET_V, 4, embed_dim=8, num_heads=2, num_layers=1)
+    return randomize(model, np.random.default_rng(seed)).eval()
+
+
+SOURCE = np.array([[3, 5, 4]])
+SEEDS = range(14)
+
+
+def log_prob(model, target):
+    """Return the log-probability of a target, by one forward over all of it."""
+    logits = model(SOURCE, np.array([[START, *target[:-1]]]))[0]
+    log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return log_probs[np.arange(len(target)), list(target)].sum()
+
+
+def test_one_beam_is_greedy():
+    ends = set()
+    for seed in SEEDS:
+        model, expected = translator(seed), [START]
+        while len(expected) <= LONGEST and END not in expected:
+            expected.append(int(model(SOURCE, np.array([expected]))[0, -1].argmax()))
+        ends.add(expected[-1] == END)
+        assert list(translate(model, SOURCE, max_tokens=LONGEST)) == expected[1:]
+    assert ends == {True, False}
+
+
+def test_a_search_as_wide_as_all_finds_the_likeliest_target():
+    others = [token for token in range(TARGET_V) if token != END]
+    whole = [
+        (*body, END) for length in range(LONGEST) for body in product(others, repeat=length)
+    ]  # fmt: skip
+    lengths, gains = set(), []
+    for seed in (*SEEDS[:4], 13):
+        model = translator(seed)
+        best = max(whole, key=lambda target: log_prob(model, target))
+        found = translate(model, SOURCE, max_tokens=LONGEST, beams=TARGET_V**LONGEST)
+        assert tuple(found) == best
+        lengths.add(len(best))
+        greedy = translate(model, SOURCE, max_tokens=LONGEST)
+        if greedy[-1] == END:
+            gains.append(log_prob(model, best) - log_prob(model, greedy))
+    assert lengths >= {1, 2}
+    assert min(gains) >= 0
+    assert max(gains) > 0.1
+
+
+def test_padding_of_the_source_changes_no_translation():
+    padded = np.pad(SOURCE, ((0, 0), (0, 1)))
+    for seed in SEEDS:
+        model = translator(seed)
+        assert_close(translate(model, padded, beams=2), translate(model, SOURCE, beams=2))
