@@ -67,7 +67,7 @@ def _walk(options: argparse.Namespace) -> int:
     if options.save:
         check_folder(options.save, force=options.force)
     seen = walk(
-        options.text, file=options.input, heads=options.heads, kv_heads=options.kv_heads,
+        options.text, model=options.model, file=options.input, heads=options.heads, kv_heads=options.kv_heads,
         dim=options.dim, causal=options.causal, cross=options.cross, dtype=options.dtype,
         seed=options.seed,
     )  # fmt: skip

@@ -49,9 +49,11 @@ def _walk(commands: Commands) -> None:
     # fmt: off
     add = parser.add_argument
     add("text", nargs="?", help="the sentence")
+    add("--model", metavar="NAME",
+        help="a trained model: induction, numbers, reverse or text (default: random params)")
     add("--input", type=Path, metavar="FILE",
         help="a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence")
-    add("--heads", type=int, default=4, metavar="H", help="query heads (default 4)")
+    add("--heads", type=int, metavar="H", help="query heads (default 4)")
     add("--kv-heads", type=int, metavar="H_KV",
         help="key/value heads, a divisor of the heads (default: as many)")
     add("--dim", type=int, metavar="D", help="width of a token's vector (default 16)")
@@ -59,7 +61,7 @@ def _walk(commands: Commands) -> None:
     add("--cross", metavar="TEXT", help="another sentence, for keys and values")
     add("--dtype", default="float64", help="float16, float32 or float64 (default)")
     add("--seed", type=int, default=0,
-        help="seeds vectors, params and the upstream gradient (default 0)")
+        help="seeds the upstream gradient, and random vectors and params (default 0)")
     add("--save", type=Path, metavar="DIR",
         help="write pictures (PNG, SVG) and the trace (JSON) there")
     add("--force", action="store_true", help="let --save overwrite files")

@@ -39,6 +39,8 @@ def weights_by_head(
     visible: Array | None = None,
     sequence: int = 0,
     head_names: Sequence[str] | None = None,
+    query_name: str = "queries",
+    key_name: str = "keys",
     note: str = "",
 ) -> Picture:
     """Draw who attends to whom: one heatmap for each head, queries down and keys across.
@@ -57,6 +59,8 @@ def weights_by_head(
         Which sequence of the batch.
     head_names : H strings, optional
         What stands above each heatmap; default "head 0", "head 1", ...
+    query_name, key_name : str
+        What stands at the axes.
     note : str
         A sentence under the heading, such as "Random params: nothing here is trained.".
 
@@ -92,6 +96,8 @@ def weights_by_head(
     weights, seen, batch = _check_weights(weights, visible, sequence)
     H, T_q, T_k = weights.shape
     rows, keys = _check_labels(query_labels, key_labels, T_q, T_k)
+    query_name = check_text("query_name", query_name)
+    key_name = check_text("key_name", key_name)
     names = [f"head {h}" for h in range(H)] if head_names is None else list(map(str, head_names))
     if len(names) != H:
         raise ConfigError(f"head_names: expected H={H} of them; got {len(names)}")
@@ -126,6 +132,8 @@ def weights_by_head(
             parse_math=False,
         )  # fmt: skip
         _paint(ax, weights[head], None if seen is None else seen[head], head, cell)
+        ax.set_xlabel(key_name, fontsize=8, color=MUTED, labelpad=2, parse_math=False)
+        ax.set_ylabel(query_name, fontsize=8, color=MUTED, labelpad=4, parse_math=False)
         label_cells(ax, row_labels, column_labels, is_turned=True)
     shades = np.linspace(0, 1, 256)
     strips = np.stack([fade(head_color(head))(shades) for head in range(min(H, 8))])
@@ -211,8 +219,6 @@ def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float)
     _mark_blind(ax, blind, T_k, cell)
     ax.set_label(f"head {head}")
     ax.set(xlim=(0, T_k), ylim=(T_q, 0))
-    ax.set_xlabel("keys", fontsize=8, color=MUTED, labelpad=2)
-    ax.set_ylabel("queries", fontsize=8, color=MUTED, labelpad=4)
     ax.spines[:].set(edgecolor=head_color(head), linewidth=1.2)
 
 

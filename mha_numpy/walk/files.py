@@ -13,7 +13,6 @@ from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.walk.result import Walk
 
 PICTURES = ("shape-film", "shape-film-backward", "weights")
-RANDOM = "Random params: nothing here is trained."
 LARGEST = 1e100  # of a number in a file: beyond it, squares overflow
 FILES = [f"{stem}.{kind}" for stem in PICTURES for kind in ("png", "svg")] + ["trace.json"]
 
@@ -78,15 +77,22 @@ def save(seen: Walk, folder: Path) -> list[Path]:
     from mha_numpy.draw import save_figure, shape_film, weights_by_head
 
     figures = {
-        "shape-film": shape_film(seen.trace, columns=6, note=RANDOM),
-        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6, note=RANDOM),
+        "shape-film": shape_film(seen.trace, columns=6, note=seen.note),
+        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6, note=seen.note),
         "weights": weights_by_head(
-            seen.weights, seen.tokens, seen.source_tokens, visible=seen.visible, note=RANDOM
-        ),
+            seen.weights,
+            seen.tokens,
+            seen.source_tokens,
+            visible=seen.visible,
+            query_name=seen.query_name,
+            key_name=seen.key_name,
+            note=seen.note,
+        ),  # fmt: skip
     }
     described = {
         "tokens": seen.tokens,
         "source_tokens": seen.source_tokens,
+        "model": seen.model,
         "layer": repr(seen.layer),
         "is_causal": seen.is_causal,
         "sizes": seen.trace.sizes,

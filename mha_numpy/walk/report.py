@@ -9,9 +9,11 @@ from mha_numpy.walk.result import Walk
 def sections(seen: Walk) -> Iterator[Table | str]:
     """Yield the parts of the report in order: lines of text, and tables."""
     yield _summary(seen)
-    yield _tokens("tokens", seen.tokens)
-    if seen.is_cross:
-        yield _tokens("source", seen.source_tokens)
+    is_named = seen.is_trained and seen.source_tokens is not seen.tokens
+    yield _tokens(seen.query_name if is_named else "tokens", seen.tokens)
+    if seen.source_tokens is not seen.tokens:
+        yield _tokens(seen.key_name if is_named else "source", seen.source_tokens)
+    yield from seen.said
     yield _titled("FORWARD: from [B, T, D] to [B, H, T, d_h] and back", seen, backward=False)
     yield attention_table(seen)
     yield _titled("BACKWARD: the same way, last step to first", seen, backward=True)
@@ -47,11 +49,7 @@ def _summary(seen: Walk) -> str:
         f"{axis}={sizes[axis]}" for axis in ("B", "T_q", "T_k", "D", "H", "H_kv", "d_k", "d_v")
     )
     dtype = seen.trace.steps[0].array.dtype
-    return (
-        f"{kind}, {dtype}: {dims}\n{seen.layer}\n"
-        f"nothing here is trained: params, upstream gradient and the vectors of words are random\n"
-        f"(seed {seen.seed}), and the weights show how attention works, not what it learns"
-    )
+    return f"{kind}, {dtype}: {dims}\n{seen.layer}\n{seen.about}"
 
 
 def _tokens(title: str, tokens: list[str]) -> str:

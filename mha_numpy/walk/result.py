@@ -1,28 +1,43 @@
-"""What a walk returns: the layer, its trace and weights, the report on its gradients."""
+"""What a walk goes through, and what it has seen: a layer, its trace and weights, its gradients."""
 
 from dataclasses import dataclass
 
 from mha_numpy.checking import GradcheckReport
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.tables import Table
 from mha_numpy.tracing import Trace
 
 
-@dataclass(frozen=True)
-class Walk:
-    """What a walk has seen."""
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One attention layer, what flows into it, and what is said about both."""
 
     layer: MultiHeadAttention
-    tokens: list[str]  # T_q query tokens
-    source_tokens: list[str]  # T_k key tokens; the same list in self-attention
+    inputs: dict[str, Array]  # x_q; x_k and x_v where they are not those before them
+    tokens: list[str]  # T_q: what each query stands for
+    source_tokens: list[str]  # T_k: what each key stands for; often the same list
+    is_cross: bool  # whether keys and values come from another sequence
     is_causal: bool
     seed: int  # of everything that is random
+    model: str | None = None  # the trained model that the layer is of; None: random params
+    about: str  # which params and inputs these are
+    note: str  # the same in a line, for pictures
+    query_name: str = "queries"  # on the axes of pictures
+    key_name: str = "keys"
+    said: tuple[str | Table, ...] = ()  # by the trained model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk(Setting):
+    """What a walk has seen."""
+
     trace: Trace  # every step, forward and backward
     weights: Array  # (B, H, T_q, T_k)
     visible: Array | None  # bool, broadcasts to the weights; None: nothing is hidden
     report: GradcheckReport
 
     @property
-    def is_cross(self) -> bool:
-        """Whether keys and values come from another sentence."""
-        return self.source_tokens is not self.tokens
+    def is_trained(self) -> bool:
+        """Whether the params are those of a trained model."""
+        return self.model is not None

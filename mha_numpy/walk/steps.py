@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +14,9 @@ from mha_numpy.core import (
     multi_head_attention_forward,
 )
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tracing import trace
-from mha_numpy.walk.files import read_input
-from mha_numpy.walk.result import Walk
-from mha_numpy.walk.tokens import embed, tokenize
+from mha_numpy.walk.result import Setting, Walk
+from mha_numpy.walk.untrained import random_setting
 
 DTYPES = ("float16", "float32", "float64")
 
@@ -25,8 +24,9 @@ DTYPES = ("float16", "float32", "float64")
 def walk(
     text: str | None = None,
     *,
+    model: str | None = None,
     file: str | Path | None = None,
-    heads: int = 4,
+    heads: int | None = None,
     kv_heads: int | None = None,
     dim: int | None = None,
     causal: bool = False,
@@ -36,14 +36,19 @@ def walk(
 ) -> Walk:
     """Run multi-head attention on a sentence, forward and backward, and check every gradient.
 
+    The params are random, or those of a model that has learned.
+
     Parameters
     ----------
     text : str, optional
-        The sentence; its tokens get vectors from `seed`.
+        The sentence; its tokens get vectors from `seed`, or from the trained model.
+    model : {"reverse", "induction", "numbers", "text"}, optional
+        A trained model: one of its attention layers is shown, with what flows into it when the
+        model reads the text, and what the model says. It goes with `dtype` and `seed` alone.
     file : path, optional
         Instead of `text`: a .npy or .npz file with a (T, D) or (B, T, D) array of one's own.
     heads, kv_heads : int
-        Query heads, and key/value heads if fewer.
+        Query heads, default 4, and key/value heads if fewer.
     dim : int, optional
         D; default 16, or what the file has.
     causal : bool
@@ -53,7 +58,7 @@ def walk(
     dtype : {"float64", "float32", "float16"}
         Of the two passes that are shown; gradients are checked in float64.
     seed : int
-        Seeds the vectors, the params and the upstream gradient.
+        Seeds the upstream gradient; without `model` the vectors and the params, too.
 
     Returns
     -------
@@ -62,71 +67,64 @@ def walk(
     Raises
     ------
     ConfigError
-        An argument has an impossible value; the message names it.
+        An argument has an impossible value, or does not go with another; the message names it.
 
     Examples
     --------
     >>> seen = walk("to be or not to be", heads=2, dim=8)
     >>> seen.weights.shape, bool(seen.report)
     ((1, 2, 6, 6), True)
+    >>> walk("3 1 4 1 5 9 2 6 5 3 5 8", model="reverse").said
+    ('the model says: 8 5 3 5 6 2 9 5 1 4 1 3',)
     """
-    if (text is None) == (file is None):
-        raise ConfigError("text: expected a sentence, or else --input FILE; one of the two")
     if dtype not in DTYPES:
         raise ConfigError(f"dtype: expected one of {', '.join(DTYPES)}; got {describe(dtype)}")
     check_count("seed", seed, least=0)
-    if file is not None:
-        x_q = read_input(Path(file), dim)
-        tokens = [f"t{t}" for t in range(x_q.shape[1])]
-    else:
-        tokens = tokenize(text or "")
-        x_q = embed(tokens, 16 if dim is None else dim, seed=seed)[None]
-    B, _, D = x_q.shape
-    source_tokens = tokens if cross is None else tokenize(cross, name="cross")
-    x_k = None if cross is None else np.stack([embed(source_tokens, D, seed=seed)] * B)
-    layer = _layer(D, heads, kv_heads, seed)
+    random: dict[str, Any] = {
+        "file": file, "heads": heads, "kv_heads": kv_heads, "dim": dim, "causal": causal,
+        "cross": cross,
+    }  # fmt: skip
+    if model is None:
+        if (text is None) == (file is None):
+            raise ConfigError("text: expected a sentence, or else --input FILE; one of the two")
+        return _go(random_setting(text, seed=seed, **random), dtype)
+    given = [name for name, value in random.items() if value not in (None, False)]
+    if given:
+        raise ConfigError(
+            f"{given[0]}: expected none with model={model!r}, whose layer and inputs are trained"
+        )
+    from mha_numpy.train.recipes import load_trained
+    from mha_numpy.walk.trained import trained_setting
 
+    return _go(trained_setting(load_trained(model), text, seed=seed), dtype)
+
+
+def _go(setting: Setting, dtype: str) -> Walk:
+    """Check the gradients of a layer, and run it forward and backward under a trace."""
+    layer, seed = setting.layer, setting.seed
     forward = partial(
         multi_head_attention_forward,
-        num_heads=layer.num_heads, num_kv_heads=layer.num_kv_heads, is_causal=causal,
+        num_heads=layer.num_heads, num_kv_heads=layer.num_kv_heads, is_causal=setting.is_causal,
     )  # fmt: skip
-    params = MultiHeadParams(**layer.params)
-    inputs = {"x_q": x_q, "params": params}
-    if x_k is not None:
-        inputs = {"x_q": x_q, "x_k": x_k, "params": params}
+    params = {name: layer.params.get(name) for name in MultiHeadParams._fields}
+    x_q = setting.inputs["x_q"]
     is_short = x_q.shape[1] <= 64  # else every forward pass takes long: check less of each array
     report = gradcheck(
-        forward, multi_head_attention_backward, inputs, rng=seed,
+        forward, multi_head_attention_backward,
+        {**setting.inputs, "params": MultiHeadParams(**params)}, rng=seed,
         max_full=1024 if is_short else 16, samples=64 if is_short else 8, directions=4,
     )  # fmt: skip
 
-    narrow = {name: array.astype(dtype) for name, array in layer.params.items()}
+    narrow = {n: None if array is None else array.astype(dtype) for n, array in params.items()}
     d_out = np.random.default_rng(seed).normal(size=x_q.shape).astype(dtype)
     with trace() as recorded:
         _, cache = forward(
-            x_q.astype(dtype),
-            None if x_k is None else x_k.astype(dtype),
+            **{name: x.astype(dtype) for name, x in setting.inputs.items()},
             params=MultiHeadParams(**narrow),
         )
         multi_head_attention_backward(d_out, cache)
     attention = cache.attention
     return Walk(
-        layer, tokens, source_tokens, causal, seed, recorded, attention.weights,
-        attention.inputs.visible, report,
+        **vars(setting), trace=recorded, weights=attention.weights,
+        visible=attention.inputs.visible, report=report,
     )  # fmt: skip
-
-
-def _layer(D: int, heads: int, kv_heads: int | None, seed: int) -> MultiHeadAttention:
-    """Return a layer with random biases too: zeros would hide mistakes in their gradients."""
-    heads = check_count("heads", heads)
-    kv_heads = heads if kv_heads is None else check_count("kv_heads", kv_heads)
-    if D % heads:
-        raise ConfigError(f"heads: expected a divisor of dim={D}; got {heads}")
-    if heads % kv_heads:
-        raise ConfigError(f"kv_heads: expected a divisor of heads={heads}; got {kv_heads}")
-    rng = np.random.default_rng(seed)
-    layer = MultiHeadAttention(D, heads, kv_heads, rng=rng)
-    for name, array in layer.params.items():
-        if name.startswith("b_"):
-            layer.params[name] = 0.1 * rng.normal(size=array.shape)
-    return layer
