@@ -67,9 +67,9 @@ def _walk(options: argparse.Namespace) -> int:
     if options.save:
         check_folder(options.save, force=options.force)
     seen = walk(
-        options.text, model=options.model, file=options.input, heads=options.heads, kv_heads=options.kv_heads,
-        dim=options.dim, causal=options.causal, cross=options.cross, dtype=options.dtype,
-        seed=options.seed,
+        options.text, model=options.model, file=options.input, heads=options.heads,
+        kv_heads=options.kv_heads, dim=options.dim, causal=options.causal, cross=options.cross,
+        dtype=options.dtype, seed=options.seed,
     )  # fmt: skip
     # saved before anything is printed: a reader such as head may leave early
     saved = save(seen, options.save) if options.save else []

@@ -106,22 +106,20 @@ def _go(setting: Setting, dtype: str) -> Walk:
         multi_head_attention_forward,
         num_heads=layer.num_heads, num_kv_heads=layer.num_kv_heads, is_causal=setting.is_causal,
     )  # fmt: skip
-    params = {name: layer.params.get(name) for name in MultiHeadParams._fields}
+    params = MultiHeadParams._make(layer.params.get(name) for name in MultiHeadParams._fields)
     x_q = setting.inputs["x_q"]
     is_short = x_q.shape[1] <= 64  # else every forward pass takes long: check less of each array
     report = gradcheck(
         forward, multi_head_attention_backward,
-        {**setting.inputs, "params": MultiHeadParams(**params)}, rng=seed,
+        {**setting.inputs, "params": params}, rng=seed,
         max_full=1024 if is_short else 16, samples=64 if is_short else 8, directions=4,
     )  # fmt: skip
 
-    narrow = {n: None if array is None else array.astype(dtype) for n, array in params.items()}
+    narrow = [None if array is None else array.astype(dtype) for array in params]
+    inputs: Any = {name: x.astype(dtype) for name, x in setting.inputs.items()}
     d_out = np.random.default_rng(seed).normal(size=x_q.shape).astype(dtype)
     with trace() as recorded:
-        _, cache = forward(
-            **{name: x.astype(dtype) for name, x in setting.inputs.items()},
-            params=MultiHeadParams(**narrow),
-        )
+        _, cache = forward(**inputs, params=MultiHeadParams._make(narrow))
         multi_head_attention_backward(d_out, cache)
     attention = cache.attention
     return Walk(
