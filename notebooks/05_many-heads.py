@@ -34,8 +34,7 @@ from mha_numpy import (
 from mha_numpy.draw import matrices, origin_film, shape_film, stepper, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.train import load_trained
-from mha_numpy.train.recipes import share_right
+from mha_numpy.train import load_trained, share_right
 from mha_numpy.walk import tokenize
 
 # %% [markdown]

@@ -41,7 +41,7 @@ from mha_numpy.core import step
 from mha_numpy.draw import matrices, shape_film, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.train import load_trained
-from mha_numpy.train.tasks.numbers import GERMAN
+from mha_numpy.train.tasks import GERMAN
 
 np.set_printoptions(precision=3, suppress=True)
 

@@ -44,8 +44,7 @@ from mha_numpy.draw import (
 )
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.train import load_trained
-from mha_numpy.train.recipes import share_right
+from mha_numpy.train import load_trained, share_right
 
 # %% [markdown]
 # ## Why share?

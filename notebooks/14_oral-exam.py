@@ -34,8 +34,7 @@ from mha_numpy.cost import CONFIGURATIONS, count_flops, kv_cache_bytes
 from mha_numpy.draw import bar_chart, line_chart, matrices, sharing_map, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.train import load_trained, loss_and_gradients
-from mha_numpy.train.recipes import share_right
+from mha_numpy.train import load_trained, loss_and_gradients, share_right
 
 rng = np.random.default_rng(0)
 

@@ -6,12 +6,19 @@ from mha_numpy.train.clipping import clip_gradients, gradient_norm
 from mha_numpy.train.fit import fit, loss_and_gradients
 from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import SGD, Adam, AdamW, Optimizer, adam_step, sgd_step
-from mha_numpy.train.recipes import RECIPES, Recipe, Trained, load_trained, train_recipe
+from mha_numpy.train.recipes import (
+    RECIPES,
+    Recipe,
+    Trained,
+    load_trained,
+    share_right,
+    train_recipe,
+)
 from mha_numpy.train.schedules import constant, warm_up_cosine
 
 __all__ = [
     "IGNORED", "RECIPES", "SGD", "Adam", "AdamW", "Batch", "History", "Optimizer", "Recipe",
     "Trained", "adam_step", "clip_gradients", "constant", "fit", "gradient_norm",
     "load_checkpoint", "load_trained", "loss_and_gradients", "save_checkpoint", "sgd_step",
-    "train_recipe", "warm_up_cosine",
+    "share_right", "train_recipe", "warm_up_cosine",
 ]  # fmt: skip
