@@ -119,7 +119,7 @@ def alignment(model, n):
     return model.decoder[0].cross_attention.layer.weights[0]
 
 
-words = german(245) + ["<end>"]
+words = [*german(245), "<end>"]
 weights_by_head(alignment(grown.model, 245), words, english(245))
 
 # %% [markdown]
