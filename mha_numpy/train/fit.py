@@ -54,8 +54,8 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
     >>> from mha_numpy.models import AttentionOnlyLM
     >>> model = AttentionOnlyLM(vocab_size=8, max_tokens=4)
     >>> ids = np.array([[1, 2, 3, 4]])
-    >>> round(loss_and_gradients(model, Batch((ids,), ids)), 1)  # log(8) = 2.1: no knowledge yet
-    2.2
+    >>> round(loss_and_gradients(model, Batch((ids,), ids)), 1)  # to guess would cost log(8) = 2.1
+    3.0
     """
     # 1. forward
     model.zero_grads()

