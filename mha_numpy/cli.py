@@ -80,6 +80,36 @@ def _walk(options: argparse.Namespace) -> int:
     return 0 if seen.report else 1
 
 
+def _train(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.train.recipes.train_recipe` and print what was measured."""
+    from mha_numpy.tables import Table
+    from mha_numpy.train.recipes import train_recipe
+
+    check_count("seed", options.seed, least=0)
+    text, start = None, perf_counter()
+    if options.file is not None:
+        try:
+            text = options.file.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise ConfigError(f"file: cannot read {options.file}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"file: expected text in UTF-8 in {options.file}") from error
+    try:
+        trained = train_recipe(
+            options.name, text=text, seed=options.seed, steps=options.steps,
+            backend=options.backend, checkpoint=options.checkpoint,
+        )  # fmt: skip
+    except KeyboardInterrupt as stop:
+        kept = options.checkpoint is not None and options.checkpoint.exists()
+        advice = f"the same command goes on from {options.checkpoint}" if kept else "nothing kept"
+        print(f"mha-numpy train: {str(stop) or 'interrupted'}; {advice}", file=sys.stderr)
+        return 130
+    measured = {**trained.history.measures[-1], "seconds": perf_counter() - start}
+    rows = [[name, f"{number:.4g}"] for name, number in measured.items()]
+    show(Table(f"{options.name}, trained with seed {options.seed}", ["measured", "value"], rows))
+    return 0
+
+
 def _bench(options: argparse.Namespace) -> int:
     """Run `mha_numpy.bench.benchmark` and print what it found."""
     from mha_numpy.bench import Settings, benchmark
@@ -263,7 +293,7 @@ def _compile(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "walk": _walk, "bench": _bench, "cost": _cost, "lab": _lab, "exercises": _exercises,
+    "walk": _walk, "train": _train, "bench": _bench, "cost": _cost, "lab": _lab, "exercises": _exercises,
     "check": _check, "hint": _hint, "mistakes": _mistakes, "audit-tests": _audit_tests,
     "compile": _compile,
 }  # fmt: skip

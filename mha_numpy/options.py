@@ -68,6 +68,26 @@ def _walk(commands: Commands) -> None:
     # fmt: on
 
 
+def _train(commands: Commands) -> None:
+    """Define `mha-numpy train`."""
+    parser = commands.add_parser(
+        "train",
+        help="train a small model: induction, numbers, reverse or text",
+        description="Train one of four small models, and print what was measured at the end.",
+        epilog="example: mha-numpy train text my-book.txt --checkpoint run.npz",
+    )
+    # fmt: off
+    add = parser.add_argument
+    add("name", metavar="NAME", help="induction, numbers, reverse or text")
+    add("file", nargs="?", type=Path, metavar="FILE", help="for text: a text of yours, in UTF-8")
+    add("--seed", type=int, default=0, help="of params, dropout and batches (default 0)")
+    add("--steps", type=int, metavar="N", help="default what the recipe says")
+    add("--backend", default="numba", help="numpy, loops or numba (default)")
+    add("--checkpoint", type=Path, metavar="FILE",
+        help="keep the state there; go on from it if it is there already")
+    # fmt: on
+
+
 def _bench(commands: Commands) -> None:
     """Define `mha-numpy bench`."""
     parser = commands.add_parser(
@@ -248,6 +268,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _walk(commands)
+    _train(commands)
     _bench(commands)
     _cost(commands)
     _lab(commands)
