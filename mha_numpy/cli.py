@@ -293,7 +293,7 @@ def _compile(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "walk": _walk, "train": _train, "bench": _bench, "cost": _cost, "lab": _lab, "exercises": _exercises,
-    "check": _check, "hint": _hint, "mistakes": _mistakes, "audit-tests": _audit_tests,
-    "compile": _compile,
+    "walk": _walk, "train": _train, "bench": _bench, "cost": _cost, "lab": _lab,
+    "exercises": _exercises, "check": _check, "hint": _hint, "mistakes": _mistakes,
+    "audit-tests": _audit_tests, "compile": _compile,
 }  # fmt: skip

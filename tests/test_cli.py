@@ -189,6 +189,10 @@ class TestWrongUse:
             (["walk", "--input", "good.npy", "--dim", "8"], "dim: expected none, or D=4"),
             (["walk", "a b", *SMALL, "--save", "file"], "save: cannot write to file: File exists"),
             (["walk", "a", "b"], "unrecognized arguments: b (a sentence needs quotes around it)"),
+            (["train", "text", "two.npz"], "file: expected text in UTF-8 in two.npz"),
+            (["train", "text", "missing"], "file: cannot read missing: No such file"),
+            (["train", "text", "file"], "text: expected more than 650 characters"),
+            (["train", "reverse", "file"], "text: expected none with 'reverse'"),
             (["bench", "4,12,128,64"], "4,12,128,64 (write a shape as --only 4,12,128,64)"),
             (["walk", "a b", "--colour"], "unrecognized arguments: --colour"),
             (["wlak", "a b"], "mha-numpy: there is no command 'wlak'; did you mean 'walk'?"),
@@ -216,6 +220,13 @@ class TestWrongUse:
         result = run("walk", "a b", "--heads", "5")
         assert (result.returncode, result.stdout) == (2, "")
         assert result.stderr == "mha-numpy walk: heads: expected a divisor of dim=16; got 5\n"
+
+
+def test_train_prints_what_was_measured(capsys):
+    assert cli.main(["train", "reverse", "--steps", "2", "--backend", "numpy"]) == 0
+    measured = dict(line.split() for line in capsys.readouterr().out.splitlines()[3:-1])
+    assert measured["step"] == "2"
+    assert 0 < float(measured["right"]) < 0.5
 
 
 def test_help_and_version():
