@@ -81,9 +81,12 @@ def _walk(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.train.recipes.train_recipe` and print what was measured."""
-    from mha_numpy.tables import Table
-    from mha_numpy.train.recipes import train_recipe
+    """Run `mha_numpy.train.train_recipe` and print what was measured."""
+    from mha_numpy.train import train_recipe
+    from mha_numpy.train.report import check_folder, save, sections
+
+    if options.save:
+        check_folder(options.save, force=options.force)
 
     check_count("seed", options.seed, least=0)
     text, start = None, perf_counter()
@@ -104,9 +107,12 @@ def _train(options: argparse.Namespace) -> int:
         advice = f"the same command goes on from {options.checkpoint}" if kept else "nothing kept"
         print(f"mha-numpy train: {str(stop) or 'interrupted'}; {advice}", file=sys.stderr)
         return 130
-    measured = {**trained.history.measures[-1], "seconds": perf_counter() - start}
-    rows = [[name, f"{number:.4g}"] for name, number in measured.items()]
-    show(Table(f"{options.name}, trained with seed {options.seed}", ["measured", "value"], rows))
+    seconds = perf_counter() - start
+    saved = save(trained, options.save) if options.save else []
+    for section in sections(trained, seconds):
+        show(section)
+    for path in saved:
+        print(f"wrote {path}")
     return 0
 
 

@@ -85,6 +85,9 @@ def _train(commands: Commands) -> None:
     add("--backend", default="numba", help="numpy, loops or numba (default)")
     add("--checkpoint", type=Path, metavar="FILE",
         help="keep the state there; go on from it if it is there already")
+    add("--save", type=Path, metavar="DIR",
+        help="write the params (.npz), and pictures of the loss and of what was measured")
+    add("--force", action="store_true", help="let --save overwrite files")
     # fmt: on
 
 

@@ -569,8 +569,9 @@ Table("Right answers without some heads of one layer", ["cut", "layer 0", "layer
 # # Four cautions.
 #
 # - In large models most heads fit no name, and at least nine in ten of GPT-2's heads do several things (Kissane et
-#   al. 2024). Names that people gave, such as positional, syntactic, coreference or delimiter heads, come from
-#   Clark et al. 2019 and Voita et al. 2019.
+#   al. 2024). Names that people gave come from Clark et al. 2019 and Voita et al. 2019: positional heads (the
+#   token before or after), delimiter heads (stops and commas), syntactic heads (a verb's object), coreference heads,
+#   heads for rare tokens. "Semantic" is the loosest name: little is measured head by head.
 # - **Weights are not explanations.** They say where a head looked, not what it took from there
 #   (that is $v$) nor what becomes of it: $w_o$ mixes the heads, the residual path carries the token
 #   around them, later layers change it again (Jain and Wallace 2019; for a defence with limits,
