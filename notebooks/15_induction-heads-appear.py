@@ -51,7 +51,8 @@ print("after: ", learned.model(digits).argmax(axis=-1)[0])
 # %%
 both = [model.attentions[0].weights[0, 0] for model in (untrained, learned.model)]
 names = ["before: random params", "after 150 steps"]
-weights_by_head(np.stack(both), list(map(str, digits[0])), head_names=names)
+note = "One head, twice."
+weights_by_head(np.stack(both), list(map(str, digits[0])), head_names=names, note=note)
 
 # %% [markdown]
 # The antidiagonal. Nobody wrote it: there is no rule about places in the model. There is a loss, and the gradient
@@ -140,9 +141,10 @@ title = "The loss, mean of 10 steps"
 line_chart(np.arange(10, 301, 10), lines, title=title, x_label="steps", y_label="nats")
 
 # %% [markdown]
-# With two layers there is a plateau, and then a **drop**: in about 40 of the 300 steps the loss falls by more than half of
-# what it ever falls. One layer, with the same steps, goes down a slope and stays far above. (It learns something else: a letter
-# that was there before is likelier than one that was not.)
+# With two layers there is a plateau, and then a **drop**: in about 40 of the 300 steps the loss falls by more than
+# half of what it ever falls. One layer, with the same steps, goes down a slope and stays far above. (It learns
+# something else: letters that were there before get most of the probability, but
+# which of them is next it cannot say.)
 #
 # What happened in the drop?
 
@@ -154,9 +156,10 @@ title = "Two layers: scores of the heads"
 line_chart(steps, lines, title=title, x_label="steps", y_label="share")
 
 # %% [markdown]
-# All of them rise together. That is what the circuit lets us expect. A head that asks for notes gets no gradient worth having
-# while nobody writes notes, and notes are worth nothing while nobody asks. Each makes the other useful, and so
-# progress is slow at first and fast once both have begun.
+# The induction scores of layer 1 and the previous-token score of a head of layer 0 rise in the same steps, as the
+# circuit lets us expect. Asking for notes is worth little while nobody writes any,
+# and notes are worth little while nobody asks. Each makes the other useful: progress is slow at first, and fast once
+# both have begun.
 #
 # > **Try it.** Call `train(2, seed=1)`. Which head of the first layer takes the job now?
 #
@@ -188,8 +191,8 @@ weights_by_head(second, list("abcdabc"), head_names=[f"head 1.{h}" for h in rang
 # ## Who feeds whom
 #
 # Does the second layer really read what the first has noted? Cut a head of layer 0 off, and measure the induction
-# score of each head of layer 1. A cut by 0 lets the head write zeros. That is a vector that the layer behind has never
-# seen. The milder cut is by the *mean*: the head writes its average, the same for every token.
+# score of each head of layer 1. A cut by 0 lets the head write zeros. That is a vector that the layer behind has
+# never seen. The milder cut is by the *mean*: the head writes its average, the same for every token.
 
 # %%
 (ids,), targets = Induction().draw_batch(np.random.default_rng(2), 128)
@@ -205,8 +208,8 @@ rows, columns = [f"without 0.{h}" for h in range(4)], [f"1.{h}" for h in range(4
 matrices({"induction score": np.stack(left)}, row_labels=rows, column_labels=columns)
 
 # %% [markdown]
-# Without head 0.0 all four lose their way; without one of the others none does. So on this task, in this seed, 0.0 feeds
-# all four heads of layer 1.
+# Without head 0.0 all four lose their way; without one of the others none does. So on this task, in this seed, 0.0
+# feeds all four heads of layer 1.
 #
 # ## Copying, seen to fail
 #
@@ -230,9 +233,9 @@ shares = np.array([right_without(*cut) for cut in cuts.values()])
 matrices({"right": shares}, row_labels=list(cuts), column_labels=["by 0", "by mean"])
 
 # %% [markdown]
-# Without 0.0 nearly nothing is copied. Without any single head of layer 1 nothing is lost, and even one of the four is
-# enough. Without all four, all is lost. So a head whose cut does no harm may still do the job: others do it too, or
-# take it over. What a cut costs is a lower bound, roughly, of what the head does. Here both kinds of cut agree; in
+# Without 0.0 nearly nothing is copied. Without any single head of layer 1 nothing is lost, and even one of the four
+# is enough. Without all four, all is lost. So a head whose cut does no harm may still do the job: others do it too,
+# or take it over. What a cut costs is a lower bound, roughly, of what the head does. Here both kinds of cut agree; in
 # larger models they need not.
 #
 # The answers themselves, for twelve letters that come twice:
@@ -247,8 +250,8 @@ with cut_heads(model.attentions[0], 0, means=means[0]):
 # %% [markdown]
 # ## The circuit by hand
 #
-# If the story is true, two heads that are *set* to do just this must copy as well. `induction_by_hand` has two layers of
-# one head. Every param is 0 but for a few blocks of ones, each with its reason. Nothing in it is trained.
+# If the story is true, two heads that are *set* to do just this must copy as well. `induction_by_hand` has two layers
+# of one head. Every param is 0 but for a few blocks of ones, each with its reason. Nothing in it is trained.
 
 # %%
 by_hand = induction_by_hand()
@@ -257,17 +260,18 @@ model(abc), by_hand(abc)
 pairs = [(by_hand, 0, 0), (model, 0, 0), (by_hand, 1, 0), (model, 1, 3)]
 names = ["0.0 by hand", "0.0 learned", "1.0 by hand", "1.3 learned"]
 found = [each.attentions[layer].weights[0, head] for each, layer, head in pairs]
-weights_by_head(np.stack(found), list("abcdabc"), head_names=names)
+note = "Two heads set by hand, and two learned ones."
+weights_by_head(np.stack(found), list("abcdabc"), head_names=names, note=note)
 
 # %% [markdown]
 # The lower layers are the same. In the upper ones the rows that copy are the same; in the first four rows nothing is
-# asked, and by hand the weight is spread, while the learned head found places of its own. What a head does where nothing
-# depends on it is left to chance.
+# asked, and by hand the weight is spread, while the learned head found places of its own. What a head does where
+# nothing depends on it is left to chance.
 #
 # ## Where it looks, and what it takes
 #
-# Weights say where a head looks, not what it takes from there. What it takes is weight times value, and a value may be
-# short. So we draw each weight times the length of the value that it brings, after `w_o` (Kobayashi et al. 2020).
+# Weights say where a head looks, not what it takes from there. What it takes is weight times value, and a value may
+# be short. So we draw each weight times the length of the value that it brings, after `w_o` (Kobayashi et al. 2020).
 #
 # > **Predict first.** Heads 0.0 and 0.3 look at nearly the same tokens. Yet without 0.0 the model fails, and without
 # > 0.3 it does not. What may differ?
@@ -281,8 +285,8 @@ weights_by_head(layer.weights[0, [0, 3]], list("abcdabc"), head_names=["head 0.0
 matrices({f"weight times norm, 0.{h}": brought[h] for h in (0, 3)}, row_labels=list("abcdabc"))
 
 # %% [markdown]
-# Head 0.3 looks, and brings a sixth or less of what 0.0 brings. Two pictures of weights can be alike while the heads are not:
-# weights show where a head reads, and not why, nor how much comes of it.
+# Head 0.3 looks, and brings a sixth or less of what 0.0 brings. Two pictures of weights can be alike while the heads
+# are not: weights show where a head reads, and not why, nor how much comes of it.
 #
 # ## What this says of large models
 #
@@ -295,8 +299,8 @@ matrices({f"weight times norm, 0.{h}": brought[h] for h in (0, 3)}, row_labels=l
 # Backward says in which direction. The optimizer says how far, and all models here were trained with Adam. Write its
 # step. The check compares the param, and also what you hand to the next step.
 #
-# More of this kind in `mha-numpy exercises`: `embedding-backward`, where gradients end; `train-with-adam`, the whole loop;
-# `museum-token-twice` and `museum-step-counter`, two bugs that shipped.
+# More of this kind in `mha-numpy exercises`: `embedding-backward`, where gradients end; `train-with-adam`, the whole
+# loop; `museum-token-twice` and `museum-step-counter`, two bugs that shipped.
 
 
 # %% tags=["exercise"]
@@ -319,8 +323,8 @@ check("adam-step", my_adam_step)
 # ## Summary
 #
 # - A head gets its job from the loss alone: one head reversed digits after some 30 steps.
-# - An induction circuit has two parts: a head that notes the token before, and a head that asks who noted the present one.
-#   Each makes the other useful; so both come together, and the loss drops.
+# - An induction circuit has two parts: a head that notes the token before, and a head that asks who noted the present
+#   one. Each makes the other useful; so both come together, and the loss drops.
 # - On this task, in this seed, one head of layer 0 feeds four heads of layer 1 that share one job.
 # - Cut by 0 and by the mean. A cut without harm does not show that a head does nothing.
 # - Draw weights times the norm of values beside weights.
@@ -328,10 +332,10 @@ check("adam-step", my_adam_step)
 # **In the code:** `mha_numpy/train` (recipes and tasks), `mha_numpy/analysis` (scores and cuts),
 # `mha_numpy/models/by_hand.py`.
 #
-# **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*; Olsson et al. 2022, *In-context
-# Learning and Induction Heads*; Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Kobayashi et al. 2020,
-# *Attention Is Not Only a Weight*; Sanford et al. 2024, *One-layer Transformers Fail to Solve the Induction Heads Task*;
-# Singh et al. 2024, *What Needs to Go Right for an Induction Head?*; Yin and Steinhardt 2025, *Which Attention Heads
-# Matter for In-context Learning?*; Kingma and Ba 2015, *Adam*.
+# **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*; Olsson et al. 2022,
+# *In-context Learning and Induction Heads*; Michel et al. 2019, *Are Sixteen Heads Really Better than One?*;
+# Kobayashi et al. 2020, *Attention Is Not Only a Weight*; Sanford et al. 2024, *One-layer Transformers Fail to Solve
+# the Induction Heads Task*; Singh et al. 2024, *What Needs to Go Right for an Induction Head?*; Yin and Steinhardt
+# 2025, *Which Attention Heads Matter for In-context Learning?*; Kingma and Ba 2015, *Adam*.
 #
 # **Next:** [16, translating numbers](16_translating-numbers.ipynb).

@@ -39,8 +39,8 @@ for n in (45, 17, 245, 90_021):
     print(f"{n:>6}  {' '.join(english(n)):34} {' '.join(german(n))}")
 
 # %% [markdown]
-# Seventeen is one word in both. In 245, *five* and *forty* change places, and an *und* comes between them that has no English
-# word at all.
+# Seventeen is one word in both. In 245, *five* and *forty* change places, and an *und* comes between them that has no
+# English word at all.
 #
 # ## Who reads what
 #
@@ -68,8 +68,9 @@ for which, ids, words in (("source", source, ENGLISH), ("reads", target, GERMAN)
 print("says    ", [GERMAN[i] for i in targets[1]])
 
 # %% [markdown]
-# 45 is shorter than 245 and is filled up. In the source the filling is id 0, and a mask hides it from every query. In the
-# targets it is `IGNORED`, -100: there nothing is asked, and nothing may be learned. The exercise below is about that.
+# 45 is shorter than 245 and is filled up. In the source the filling is id 0, and a mask hides it from every query. In
+# the targets it is `IGNORED`, -100: there nothing is asked, and nothing may be learned. The exercise below is about
+# that.
 #
 # ## A hundred steps
 #
@@ -107,8 +108,8 @@ print("shipped:        ", say(grown.model, your_number))
 # %% [markdown]
 # ## Where it looks while it writes
 #
-# > **Predict first.** A row of the picture is the word that the decoder writes at this step. In which column is the weight of
-# > *fünf*, of *vierzig*, of *und*?
+# > **Predict first.** A row of the picture is the word that the decoder writes at this step. In which column is the
+# > weight of *fünf*, of *vierzig*, of *und*?
 
 
 # %%
@@ -123,8 +124,8 @@ words = [*german(245), "<end>"]
 weights_by_head(alignment(grown.model, 245), words, english(245))
 
 # %% [markdown]
-# The cross is there: the row *fünf* looks at *five*, and the row *vierzig* looks back at *forty*. *Und* has no word of its
-# own, so where it looks is not set by the task. The same holds for *<end>*.
+# The cross is there: the row *fünf* looks at *five*, and the row *vierzig* looks back at *forty*. *Und* has no word
+# of its own, so where it looks is not set by the task. The same holds for *<end>*.
 #
 # Was it there from the start? Here is the mean of both heads at three ages:
 
@@ -133,14 +134,16 @@ options = {"embed_dim": 32, "num_heads": 2, "hidden_dim": 64, "activation": "rel
 newborn = Translator(len(ENGLISH), len(GERMAN), task.max_tokens, **options)
 ages = {"random params": newborn, "100 steps": young.model, "shipped": grown.model}
 means = np.stack([alignment(model, 245).mean(axis=0) for model in ages.values()])
-weights_by_head(means, words, english(245), head_names=list(ages))
+note = "The mean of both heads, at three ages."
+weights_by_head(means, words, english(245), head_names=list(ages), note=note)
 
 # %% [markdown]
 # ## Measured, not shown
 #
 # One picture proves nothing. So we take 2,000 numbers, and only such as the training never drew: every 89th number
-# was *held out*. The share of right answers counts a number only if all its words are right. *Units look at units* is the
-# share of numbers with a crossing in which the step that writes the units has more weight on the units than on the tens.
+# was *held out*. The share of right answers counts a number only if all its words are right. *Units look at units* is
+# the share of numbers with a crossing in which the step that writes the units has more weight on the units than on
+# the tens.
 
 # %%
 numbers = task.draw_held_out(np.random.default_rng(1), 2000)
@@ -172,6 +175,8 @@ for n in wrong[:3]:
     print(f"{n:>7}  {say(grown.model, ' '.join(english(n)))[:-6]}, not {' '.join(german(n))}")
 
 # %% [markdown]
+# Where it errs, it takes *ein* for *eins* or the reverse: the one word here whose German form depends on what follows.
+#
 # And it always answers. It has learned which words follow which, and not what a number is:
 
 # %%
@@ -181,22 +186,23 @@ for text in ("five forty", "hundred hundred hundred", "seven and seven and seven
 # %% [markdown]
 # ## Greedy, and with beams
 #
-# While it writes, the decoder reads its *own* words. A wrong word stays, and all later words stand on it. Greedy writing takes the
-# likeliest word at each step. A *beam search* keeps the likeliest few beginnings, and may find a whole that is
-# likelier although its first word was not.
+# While it writes, the decoder reads its *own* words. A wrong word stays, and all later words stand on it. Greedy
+# writing takes the likeliest word at each step. A *beam search* keeps the likeliest few beginnings, and may find a
+# whole that is likelier although its first word was not.
 #
-# First one step after the other, after 100 steps of training: a row is named by the word that was just read, and shows
-# how likely each next word is.
+# First one step after the other, after 100 steps of training: a row is named by the word that was just read, and
+# shows how likely each next word is.
 
 # %%
 (one, read), said = task.batch_of([245])
 probs, _ = softmax_forward(young.model(one, read)[0])  # (T_q, V)
-likely = np.unique(np.argsort(-probs, axis=-1)[:, :3])  # in the first three at some step
+likely = np.unique(np.argsort(-probs, axis=-1)[:, :2])  # first or second at some step
 rows, columns = task.words(read[0], GERMAN), [GERMAN[i] for i in likely]
 matrices({"p(next word)": probs[:, likely]}, row_labels=rows, column_labels=columns)
 
 # %% [markdown]
-# > **Predict first.** Which of the two models gains by beams: the young one, which often hesitates, or the shipped one?
+# > **Predict first.** Which of the two models gains by beams: the young one, which often hesitates, or the shipped
+# > one?
 
 # %%
 some = numbers[:40]
@@ -212,8 +218,8 @@ rows = [[age, *(share_right(ages[age], beams) for beams in (1, 4))] for age in l
 Table("40 held-out numbers, right to the last word", ["params", "greedy", "4 beams"], rows)
 
 # %% [markdown]
-# A likelier whole need not be a righter one: beams search for what the *model* finds likely. Where it is sure and right, greedy
-# and beams agree.
+# A likelier whole need not be a righter one: beams search for what the *model* finds likely. Where it is sure and
+# right, greedy and beams agree.
 #
 # ## Which heads are needed
 #
@@ -236,15 +242,15 @@ columns = ["head 0", "head 1", "both"]
 matrices({"right without": found}, row_labels=list(layers), column_labels=columns)
 
 # %% [markdown]
-# Without cross-attention nothing is right. Of its two heads either may go at little cost, for on this task, in this
-# seed, both do the same job. The self-attentions cost little too: the words of a number stand in a fixed order, and the
-# other blocks get by. That was measured after training, on this task; it does not show that training did not need them.
+# Without cross-attention nothing is right. Of its two heads either may go at little cost: on this task, in this seed,
+# both do much the same. The self-attentions cost less: the words of a number stand in a fixed order, and most numbers
+# can do without. That was measured after training, on this task; it does not show that training did not need them.
 #
 # ## Exercise: back through cross-entropy
 #
-# Backward begins with the logits: what softmax says, less what was asked. Here some targets are ignored, as padding is. They
-# must give no gradient, and they do not count in the mean. The check compares numbers, then differentiates the loss
-# numerically.
+# Backward begins with the logits: what softmax says, less what was asked. Here some targets are ignored, as padding
+# is. They must give no gradient, and they do not count in the mean. The check compares numbers, then differentiates
+# the loss numerically.
 #
 # More of this kind in `mha-numpy exercises`: `cross-entropy`, the loss itself; `museum-mean-of-means`, a bug that
 # shipped; and two norms that stand in such blocks, `layer-norm` and `rms-norm`.
@@ -271,8 +277,8 @@ check("cross-entropy-backward", my_cross_entropy_backward)
 #
 # - The encoder reads the source once; each place of the decoder asks it through cross-attention.
 # - In training the decoder reads the right words, moved by one; while it writes, its own.
-# - The alignment crosses where the words cross. Nobody gave it; the loss did. On words that have no partner the weights
-#   are not bound.
+# - The alignment crosses where the words cross. Nobody gave it; the loss did. On words that have no partner the
+#   weights are not bound.
 # - Say what a model can do as a share of what was held out, beside what chance gives.
 # - Beams find what the model finds likely, which need not be right.
 #
@@ -280,8 +286,8 @@ check("cross-entropy-backward", my_cross_entropy_backward)
 # `mha_numpy/train/tasks/numbers.py`.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3; Bahdanau et al. 2015, *Neural Machine
-# Translation by Jointly Learning to Align and Translate*; Sutskever et al. 2014, *Sequence to Sequence Learning with Neural
-# Networks*, for beams; Koehn and Knowles 2017, *Six Challenges for Neural Machine Translation*, for weights that are no
-# alignment.
+# Translation by Jointly Learning to Align and Translate*; Sutskever et al. 2014, *Sequence to Sequence Learning with
+# Neural Networks*, for beams; Koehn and Knowles 2017, *Six Challenges for Neural Machine Translation*, for weights
+# that are no alignment.
 #
 # **Next:** [17, a language model on a text of your own](17_a-text-of-your-own.ipynb).

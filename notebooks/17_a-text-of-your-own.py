@@ -48,8 +48,8 @@ print(task.decode(task.held_out[:200]))
 # %% [markdown]
 # ## Counting
 #
-# How often does *h* follow *t*? Count all pairs, divide each row by its sum, and you have a model: a *bigram* table. It takes two lines.
-# (The counts begin at 1/10, so that a pair that was never seen is not impossible.)
+# How often does *h* follow *t*? Count all pairs, divide each row by its sum, and you have a model: a *bigram* table.
+# It takes two lines. (The counts begin at 1/10, so that a pair that was never seen is not impossible.)
 
 # %%
 counts = np.full((V, V), 0.1)
@@ -62,13 +62,14 @@ matrices(
 )
 
 # %% [markdown]
-# After *q* comes *u*, and the table is sure of it. After a blank it knows little: it has forgotten which word was there.
+# After *q* comes *u*, and the table is sure of it. After a blank it knows little: it has forgotten which word was
+# there.
 #
-# The loss of a guess is $-\log p$ of the character that really came, in nats; smaller is better. Its mean over the held-out text is what we
-# compare.
+# The loss of a guess is $-\log p$ of the character that really came, in nats; smaller is better. Its mean over the
+# held-out text is what we compare.
 #
-# > **Predict first.** What is the loss of a model that finds all characters equally likely? And how many nats do you expect the
-# > counts to save?
+# > **Predict first.** What is the loss of a model that finds all characters equally likely? And how many nats do you
+# > expect the counts to save?
 
 # %%
 alone = counts.sum(axis=0) / counts.sum()
@@ -114,8 +115,8 @@ losses["shipped, on what it has read"] = loss_of(model, seen, seen_targets)
 bar_chart(losses, title="Loss", unit="nats for each character")
 
 # %% [markdown]
-# The last two bars differ: the model knows the text that it was trained on better than the rest of the same book. With
-# a text this small that is no surprise. It is why only held-out text counts.
+# The last two bars differ: the model knows the text that it was trained on better than the rest of the same book.
+# With a text this small that is no surprise. It is why only held-out text counts.
 #
 # ## Where it is sure
 #
@@ -132,14 +133,14 @@ labels = list(sentence.replace(" ", "·")[1:])
 matrices({"p of this character": compared}, row_labels=["pairs", "model"], column_labels=labels)
 
 # %% [markdown]
-# (A dot is a blank.) Within a word the model mostly grows surer; at the first letter of a word it hesitates, for many words are
-# possible there. The table of pairs looks at one character, and so it cannot grow surer.
+# (A dot is a blank.) Within a word the model mostly grows surer; at the first letter of a word it hesitates, for many
+# words are possible there. The table of pairs looks at one character, and so it cannot grow surer.
 #
 # ## Writing
 #
 # To write, draw a character from the probabilities, append it, and go on. The **temperature** divides the logits
-# before softmax: below 1 the likely ones become likelier, above 1 all come closer together. At 0 the likeliest is always
-# taken.
+# before softmax: below 1 the likely ones become likelier, above 1 all come closer together. At 0 the likeliest is
+# always taken.
 
 # %%
 logits = model(ids)[:, -1]
@@ -161,14 +162,16 @@ for temperature in (0, 0.5, 1, 2):
     print(f"temperature {temperature}: {write(model, 'The captain ', temperature=temperature)}\n")
 
 # %% [markdown]
-# Cold text repeats itself, hot text falls apart. Between them the model makes words that look like English, and some of
-# them are. It has learned spelling and a little of what follows what, from one small text. It has not learned what a whale is.
+# Cold text repeats itself, hot text falls apart. Between them the model makes words that look like English, and some
+# of them are. It has learned spelling and a little of what follows what, from one small text. It has not learned what
+# a whale is.
 #
-# **Top-k** draws from the k likeliest characters alone. **Top-p** draws from the likeliest that together have at least
-# probability p: few where the model is sure, many where it is not. Both cut off the long tail of unlikely characters, one of
-# which is drawn every now and then and spoils what follows.
+# **Top-k** draws from the k likeliest characters alone. **Top-p** draws from the likeliest that together have at
+# least probability p: few where the model is sure, many where it is not. Both cut off the long tail of unlikely
+# characters, one of which is drawn every now and then and spoils what follows.
 #
-# > **Predict first.** How many characters does top-p 0.9 leave at the first letter of a word, and how many in the middle of one?
+# > **Predict first.** How many characters does top-p 0.9 leave at the first letter of a word, and how many in the
+# > middle of one?
 
 # %%
 sorted_probs = -np.sort(-probs[0], axis=-1)
@@ -198,8 +201,8 @@ names = [f"head 1.{h}" for h in range(4)]
 weights_by_head(layers[1].weights, labels, visible=causal_mask(len(phrase)), head_names=names)
 
 # %% [markdown]
-# One phrase is an anecdote. So we measure on held-out text: how much of each head's weight lies on the character before, how
-# much on what followed an earlier copy, and what the loss costs if the head is cut by its mean.
+# One phrase is an anecdote. So we measure on held-out text: how much of each head's weight lies on the character
+# before, how much on what followed an earlier copy, and what the loss costs if the head is cut by its mean.
 
 # %%
 whole = loss_of(model, held_out, targets)
@@ -215,9 +218,9 @@ columns = ["previous", "induction", "nats by cut"]
 matrices({"heads": table}, row_labels=names, column_labels=columns)
 
 # %% [markdown]
-# On this text, in this seed, head 0.1 looks at the character before nearly always, and its cut costs most. The other heads of
-# the first layer look near, less sharply, and each of their cuts costs much too. Cuts in the second layer cost little one by one; that is
-# a lower bound, roughly, for the others may do the same.
+# On this text, in this seed, head 0.1 looks at the character before nearly always, and its cut costs most. The other
+# heads of the first layer look near, less sharply, and each of their cuts costs much too. Cuts in the second layer
+# cost little one by one; that is a lower bound, roughly, for the others may do the same.
 #
 # No head has a high induction score. In notebook 15 copying was all that was asked. Here it hardly pays:
 # in 64 characters of a novel little comes back for long. A head becomes what the loss makes of it.
@@ -230,8 +233,8 @@ matrices({"heads": table}, row_labels=names, column_labels=columns)
 # mha-numpy train text my-text.txt
 # ```
 #
-# Or here. The next cell takes the source of one file of this package for its text; put yours in its place. Eighty steps are
-# a beginning: 1,500 are the recipe's.
+# Or here. The next cell takes the source of one file of this package for its text; put yours in its place. Eighty
+# steps are a beginning: 1,500 are the recipe's.
 
 # %%
 my_text = inspect.getsource(inspect.getmodule(attention_forward))  # or open(...).read()
@@ -240,8 +243,8 @@ beginning = own.task.encode(my_text[:20])[None]
 print(own.task.decode(generate(own.model, beginning, 240, temperature=0.7)[0]))
 
 # %% [markdown]
-# After eighty steps it writes indentation, brackets and pieces of words. Compare its held-out loss with counts of pairs of
-# *your* text before you call it good.
+# After eighty steps it writes indentation, brackets and pieces of words. Compare its held-out loss with counts of
+# pairs of *your* text before you call it good.
 #
 # ## Exercise: a training loop
 #
@@ -281,6 +284,6 @@ check("train-steps", my_train_steps)
 # **In the code:** `mha_numpy/models/transformer_lm.py`, `generate` and `choose` in `mha_numpy/models/generate.py`,
 # `mha_numpy/train/tasks/text.py`.
 #
-# **Reference:** Shannon 1948, *A Mathematical Theory of Communication*, section 3, for texts written by counts; Radford et
-# al. 2019, *Language Models are Unsupervised Multitask Learners*; Fan et al. 2018, *Hierarchical Neural Story
-# Generation*, for top-k; Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, for top-p.
+# **Reference:** Shannon 1948, *A Mathematical Theory of Communication*, section 3, for texts written by counts;
+# Radford et al. 2019, *Language Models are Unsupervised Multitask Learners*; Fan et al. 2018, *Hierarchical Neural
+# Story Generation*, for top-k; Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, for top-p.
