@@ -17,14 +17,16 @@ from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import BLOCK, divide_up, like_scratch
 from mha_numpy.kernels.product import multiply
 from mha_numpy.kernels.rows import add_rows, copy_rows
-from mha_numpy.kernels.scratch import first_aligned, new_pools, take_tile
-from mha_numpy.kernels.simd import as_written
+from mha_numpy.kernels.scratch import ALIGNMENT, first_aligned, new_pools, take_tile
+from mha_numpy.kernels.simd import as_written, lanes
 from mha_numpy.kernels.transpose import transpose
 
 Array = npt.NDArray[Any]
 
-DEPTH = 2 * BLOCK  # rows of a strip, which stays in the first-level cache
+DEPTH = BLOCK  # rows of a strip: BLOCK columns of it stay in the first-level cache
+WIDTH = 4 * BLOCK  # columns of a strip, which meet the same rows of a
 HEIGHT = 4 * BLOCK  # rows of a that meet a strip before the next one
+ITEMS = 4  # for each thread, where there is enough work for that many
 
 
 def linear(x: Array, w: Array, b: Array | None) -> Array:
@@ -51,51 +53,64 @@ def multiply_add(
 ) -> None:
     """Fill c with start + a @ b, and sums with the sums of b's columns; all of one dtype."""
     (M, K), N = a.shape, b.shape[1]
-    threads = count_threads(M * K * N)
-    pools = new_pools(threads, BLOCK * (2 * DEPTH + HEIGHT + BLOCK), a.dtype)
+    threads, height, width = count_threads(M * K * N), HEIGHT, min(N, WIDTH)
+    while height > BLOCK and -(-M // height) * -(-N // width) < ITEMS * threads:
+        height //= 2
+    pools = new_pools(threads, pool_numbers(height, width), a.dtype)
     row = np.zeros((1, N), c.dtype) if start is None else start.reshape(1, N)
     sums = np.empty((0, N), c.dtype) if sums is None else sums.reshape(1, N)
-    compiled(a.dtype)(threads, (a, b, row, c, sums, pools))
+    compiled(a.dtype)(threads, (a, b, row, c, sums, height, width, pools))
+
+
+def pool_numbers(height: int, width: int) -> int:
+    """Return how many numbers the tiles of a thread hold at most."""
+    columns = width + ALIGNMENT // 2  # two Vectors of float32 more
+    return (DEPTH + height + BLOCK) * columns + DEPTH * BLOCK
 
 
 @lru_cache
 def compiled(dtype: np.dtype[Any]) -> Any:
     """Compile the product for float32 or float64, or load it from disk."""
-    number = from_dtype(dtype)
+    number, size = from_dtype(dtype), types.intp
     given = types.Array(number, 2, "A", readonly=True, aligned=False)
     made = types.Array(number, 2, "C")
-    return parallel(multiply_strips, types.Tuple((given, given, given, made, made, made)))
+    return parallel(multiply_strips, types.Tuple((given, given, given, made, made, size, size, made)))
 
 
 @inner
 def multiply_strips(thread, threads, arguments):
-    """Compute every `threads`-th part of c: a strip of columns, as high as HEIGHT."""
+    """Compute every `threads`-th part of c, of `height` rows and `width` columns."""
     as_written()
     a, b, start = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
-    c, sums, pool = like_scratch(arguments[3]), like_scratch(arguments[4]), arguments[5][thread]
+    c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
+    height, width, pool = arguments[5], arguments[6], arguments[7][thread]
     (M, K), N = a.shape, b.shape[1]
-    strip, at = take_tile(pool, first_aligned(pool), DEPTH, BLOCK)
-    turned, at = take_tile(pool, at, DEPTH, BLOCK)
-    result, at = take_tile(pool, at, HEIGHT, BLOCK)
-    square, at = take_tile(pool, at, BLOCK, BLOCK)
-    strips = divide_up(N, BLOCK)
-    for item in range(thread, divide_up(M, HEIGHT) * strips, threads):
-        i, j = item // strips * HEIGHT, item % strips * BLOCK
-        part = c[i : i + HEIGHT, j : j + BLOCK]
+    # one Vector more than needed, or rows of a power of two would share their places in the cache
+    strip, at = take_tile(pool, first_aligned(pool), DEPTH, width + 1)
+    result, at = take_tile(pool, at, height, width + 1)
+    square, at = take_tile(pool, at, divide_up(width, lanes(pool)) * lanes(pool), BLOCK)
+    rows, at = take_tile(pool, at, DEPTH, BLOCK)
+    strips = divide_up(N, width)
+    for item in range(thread, divide_up(M, height) * strips, threads):
+        i, j = item // strips * height, item % strips * width
+        part = c[i : i + height, j : j + width]
         for r in range(part.shape[0]):
-            copy_rows(result[r : r + 1], start[:, j : j + BLOCK])
+            copy_rows(result[r : r + 1], start[:, j : j + width])
         for k in range(0, K, DEPTH):
-            columns = b[k : k + DEPTH, j : j + BLOCK]
+            columns = b[k : k + DEPTH, j : j + width]
             load_strip(strip, columns, square)
-            if i < len(sums):  # the first rows of a, where sums are wanted
+            if i < len(sums):  # where sums are wanted, the first rows of a add them up
                 for r in range(columns.shape[0]):
-                    add_rows(sums[:, j : j + BLOCK], strip[r : r + 1])
+                    add_rows(sums[:, j : j + width], strip[r : r + 1])
             for r in range(0, part.shape[0], BLOCK):
-                rows = a[i + r : min(i + r + BLOCK, M), k : k + DEPTH]
-                if rows.strides[1] != rows.itemsize:  # many numbers apart, they get in each other's way
-                    copy_rows(turned, rows.T)
-                    rows = turned[: rows.shape[1], : rows.shape[0]].T
-                multiply(result[r : r + rows.shape[0]], rows, strip[: rows.shape[1]], beta=1.0)
+                block = a[i + r : min(i + r + BLOCK, M), k : k + DEPTH]
+                if block.strides[1] != block.itemsize:
+                    # what lies side by side in memory shall do so in scratch
+                    copy_rows(rows, block.T)
+                    block = rows[: block.shape[1], : block.shape[0]].T
+                whole = divide_up(part.shape[1], lanes(pool)) * lanes(pool)
+                tile = result[r : r + block.shape[0], :whole]
+                multiply(tile, block, strip[: block.shape[1], :whole], beta=1.0)
         copy_rows(part, result[: part.shape[0], : part.shape[1]])
 
 
@@ -104,7 +119,6 @@ def load_strip(strip, columns, square):
     """Copy columns of b; turned over on the way, where it is not their rows that are contiguous."""
     if columns.strides[1] == columns.itemsize:
         copy_rows(strip, columns)
-        return
-    for k in range(0, columns.shape[0], BLOCK):
-        copy_rows(square, columns[k : k + BLOCK].T)
-        transpose(strip[k : k + BLOCK], square)
+    else:
+        copy_rows(square, columns.T)
+        transpose(strip, square)
