@@ -56,7 +56,7 @@ def multiply_add(
     threads, height, width = count_threads(M * K * N), HEIGHT, min(N, WIDTH)
     while height > BLOCK and -(-M // height) * -(-N // width) < ITEMS * threads:
         height //= 2
-    pools = new_pools(threads, pool_numbers(height, width), a.dtype)
+    pools = new_pools(threads, pool_numbers(height, width), a.dtype, np.empty)
     row = np.zeros((1, N), c.dtype) if start is None else start.reshape(1, N)
     sums = np.empty((0, N), c.dtype) if sums is None else sums.reshape(1, N)
     compiled(a.dtype)(threads, (a, b, row, c, sums, height, width, pools))

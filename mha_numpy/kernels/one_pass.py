@@ -121,7 +121,7 @@ def run(kernel: Any, *arrays: Array, options: Sequence[float] = (0,)) -> None:
     """Run a kernel on arrays (..., D), of which the last were made here for it to fill."""
     keep_freed_memory()
     dtype = arrays[0].dtype
-    rows = [np.require(x, requirements="CA").reshape(-1, x.shape[-1] if x.ndim else 1) for x in arrays]
+    rows = [np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1) for x in arrays]
     rows += [np.empty((0, 0), dtype)] * (NUM_ARRAYS - 1 - len(rows))
     threads = count_threads(COST * arrays[0].size)
     compiled(kernel, dtype)(threads, (np.array([options], dtype), *rows))
@@ -130,7 +130,8 @@ def run(kernel: Any, *arrays: Array, options: Sequence[float] = (0,)) -> None:
 @lru_cache
 def compiled(kernel: Any, dtype: np.dtype[Any]) -> Any:
     """Compile a kernel for float32 or float64, or load it from disk."""
-    return parallel(kernel, types.UniTuple(types.Array(from_dtype(dtype), 2, "C"), NUM_ARRAYS))
+    array = types.Array(from_dtype(dtype), 2, "C", aligned=False)
+    return parallel(kernel, types.UniTuple(array, NUM_ARRAYS))
 
 
 # --- kernels --------------------------------------------------------------------------------------
