@@ -68,9 +68,7 @@ class SwigluGrads(NamedTuple):
     d_x: Array  # (..., F)
 
 
-def swiglu_forward(
-    gate: Array, x: Array, *, backend: str = "numpy"
-) -> tuple[Array, SwigluCache]:
+def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Array, SwigluCache]:
     """Let a gate decide how much of each feature passes: ``out = gate * sigmoid(gate) * x``.
 
     Parameters

@@ -32,9 +32,7 @@ def check_backend(backend: Any) -> str:
     return backend
 
 
-def find_kernels(
-    modules: dict[str, str], backend: str, *arrays: Array | None
-) -> ModuleType | None:
+def find_kernels(modules: dict[str, str], backend: str, *arrays: Array | None) -> ModuleType | None:
     """Return the module that holds a backend's kernels, or None where the equations compute.
 
     The equations also compute what the kernels do not cover: dtypes other than float32 and float64

@@ -74,7 +74,9 @@ def compiled(dtype: np.dtype[Any]) -> Any:
     number, size = from_dtype(dtype), types.intp
     given = types.Array(number, 2, "A", readonly=True, aligned=False)
     made = types.Array(number, 2, "C")
-    return parallel(multiply_strips, types.Tuple((given, given, given, made, made, size, size, made)))
+    return parallel(
+        multiply_strips, types.Tuple((given, given, given, made, made, size, size, made))
+    )
 
 
 @inner

@@ -62,7 +62,11 @@ def gelu_backward(d_out: Array, x: Array, share: Array, approximate: str) -> Arr
 
 def swiglu(gate: Array, x: Array) -> tuple[Array, Array, Array]:
     """Return the share of the gate that passes, its SiLU, and the output."""
-    share, silu, out = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    share, silu, out = (
+        np.empty(x.shape, x.dtype),
+        np.empty(x.shape, x.dtype),
+        np.empty(x.shape, x.dtype),
+    )
     run(swiglu_rows, gate, x, share, silu, out)
     return share, silu, out
 
@@ -81,7 +85,11 @@ def norm(
 ) -> tuple[Array, Array, Array]:
     """Return 1 / std (or 1 / rms, where it does not centre) of each token, x_hat and out."""
     bias = np.zeros_like(gain) if bias is None else bias
-    inverse, x_hat, out = np.empty((*x.shape[:-1], 1), x.dtype), np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    inverse, x_hat, out = (
+        np.empty((*x.shape[:-1], 1), x.dtype),
+        np.empty(x.shape, x.dtype),
+        np.empty(x.shape, x.dtype),
+    )
     run(norm_rows, x, gain, bias, inverse, x_hat, out, options=[eps, centres])
     return inverse, x_hat, out
 
@@ -91,7 +99,8 @@ def norm_backward(
 ) -> tuple[Array, Array, Array]:
     """Return d_x, d_gain and d_bias."""
     d_x = np.empty(x_hat.shape, x_hat.dtype)
-    sums = np.zeros((2, -(-d_x.size // d_x.shape[-1] // ROWS), d_x.shape[-1]), d_x.dtype)
+    tokens = x_hat.size // len(gain)
+    sums = np.zeros((2, -(-tokens // ROWS), len(gain)), x_hat.dtype)
     run(norm_rows_backward, d_out, x_hat, inverse, gain, d_x, *sums, options=[centres])
     d_gain, d_bias = sums.sum(axis=1)
     return d_x, d_gain, d_bias
@@ -109,12 +118,13 @@ def adam(
     weight_decay: float,
 ) -> tuple[Array, Array, Array]:
     """Return param, mean and square after step t."""
-    made = tuple(np.empty(param.shape, param.dtype) for _ in range(3))
+    new_param, new_mean, new_square = (np.empty(param.shape, param.dtype) for _ in range(3))
     (beta_1, beta_2), shrink = betas, 1 - learning_rate * weight_decay
-    options = (beta_1, 1 - beta_1, beta_2, 1 - beta_2, 1 - beta_1**t, 1 - beta_2**t)
-    options += (shrink, learning_rate, eps)
+    options = [beta_1, 1 - beta_1, beta_2, 1 - beta_2, 1 - beta_1**t, 1 - beta_2**t]
+    options += [shrink, learning_rate, eps]
+    made = new_param, new_mean, new_square
     run(adam_rows, param, gradient, mean, square, *made, options=options)
-    return made
+    return new_param, new_mean, new_square
 
 
 def run(kernel: Any, *arrays: Array, options: Sequence[float] = (0,)) -> None:
@@ -218,7 +228,7 @@ def swiglu_rows(thread, threads, arguments):
 def swiglu_rows_backward(thread, threads, arguments):
     """Fill d_gate and d_x."""
     apart()
-    _, d_out, gate, x, share, silu, d_gate, d_x = arguments
+    _, d_out, _, x, share, silu, d_gate, d_x = arguments
     number = x.dtype.type
     for r in rows_of(thread, threads, x):
         for c in range(x.shape[1]):
@@ -284,3 +294,9 @@ def adam_rows(thread, threads, arguments):
             new_square[r, c] = beta_2 * square[r, c] + rest_2 * g * g
             step = new_mean[r, c] / by_mean / (np.sqrt(new_square[r, c] / by_square) + eps)
             new_param[r, c] = shrink * param[r, c] - rate * step
+
+
+KERNELS = (
+    relu_rows, relu_rows_backward, gelu_rows, gelu_rows_backward, swiglu_rows,
+    swiglu_rows_backward, norm_rows, norm_rows_backward, adam_rows,
+)  # fmt: skip

@@ -45,9 +45,7 @@ class LayerNorm(Layer):
     def forward(self, x: Array) -> Array:
         """Normalise each token: (..., D) -> (..., D)."""
         gain, bias = self.params["gain"], self.params.get("bias")
-        out, self._cache = layer_norm_forward(
-            x, gain, bias, eps=self.eps, backend=self.backend
-        )
+        out, self._cache = layer_norm_forward(x, gain, bias, eps=self.eps, backend=self.backend)
         return out
 
     def backward(self, d_out: Array) -> Array:
