@@ -39,6 +39,8 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
     function.compile(types.none(size, size, arguments))
     compiled = function.overloads[size, size, arguments]
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    # starts numba's pool, which a parallel loop loaded from disk inside of another function needs
+    get_num_threads()
     run_with = run.compile(types.none(size, size, arguments))
 
     def in_each(threads: int, given: tuple[Any, ...]) -> None:
