@@ -100,7 +100,9 @@ def linear_forward(
     if b is not None:
         check_shape("b", b, "O", sizes, to_match=f"w {w.shape}")
     dtype = result_dtype(x, w, b)
-    x, w = (array.astype(compute_dtype(dtype), copy=False) for array in (x, w))
+    inner = compute_dtype(dtype)
+    x, w = x.astype(inner, copy=False), w.astype(inner, copy=False)
+    b = None if b is None else b.astype(inner, copy=False)
     kernels = find_kernels(LINEAR_KERNELS, backend, x, w, b)
     out = linear_steps(x, w, b) if kernels is None else kernels.linear(x, w, b)
     return out.astype(dtype, copy=False), LinearCache(x, w, b is not None, dtype, backend)
