@@ -107,7 +107,7 @@ def _bench(commands: Commands) -> None:
     add("--against", metavar="NAMES",
         help="some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)")
     add("--only", default="", metavar="SUBSTRING",
-        help="only measurements with this in their name: a shape such as 4,12,128,64, layer, "
+        help="only measurements with this in their name: a shape such as 4,12,128,64, layer, LM, "
         "import, compile, memory, scaling, error")
     add("--threads", type=int, metavar="N", help="for every library (default: one a core)")
     add("--seconds", type=float, default=2.0, metavar="S",

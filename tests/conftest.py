@@ -5,9 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mha_numpy import attention_forward, linear_forward
+from mha_numpy import attention_forward, blocks, linear_forward
 from mha_numpy.nn import MultiHeadAttention
 from tests.backends import EACH_BACKEND
+
+PAIRS = [
+    getattr(blocks, f"{name}_forward")
+    for name in ("relu", "gelu", "swiglu", "layer_norm", "rms_norm", "feed_forward")
+]
 
 
 def is_by_kernel(item):
@@ -47,8 +52,8 @@ def rng():
 
 @pytest.fixture(params=EACH_BACKEND)
 def backend(request, monkeypatch):
-    """Run a test by each backend, as the default of all that attends."""
-    for function in (attention_forward, linear_forward, MultiHeadAttention.__init__):
+    """Run a test by each backend, as the default of all that has one."""
+    for function in (attention_forward, linear_forward, *PAIRS, MultiHeadAttention.__init__):
         monkeypatch.setitem(function.__kwdefaults__, "backend", request.param)
     return request.param
 

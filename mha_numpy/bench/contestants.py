@@ -14,6 +14,7 @@ from mha_numpy.bench.adapters import (
     torch_attention,
     torch_layer,
 )
+from mha_numpy.bench.training import our_training, torch_training
 
 Adapter = Callable[..., Ready]  # of (drawn, case, threads)
 
@@ -26,6 +27,7 @@ class Contestant(NamedTuple):
     install: str  # how
     attention: Adapter
     layer: Adapter | None = None
+    training: Adapter | None = None
     has_backward: bool = True
 
     @property
@@ -38,14 +40,15 @@ def _ours(label: str, backend: str, packages: tuple[str, ...] = ()) -> Contestan
     """Return one of our own backends."""
     attention: Any = partial(our_attention, backend)
     layer: Any = partial(our_layer, backend)
-    return Contestant(label, packages, "pip install numba", attention, layer)
+    training: Any = partial(our_training, backend)
+    return Contestant(label, packages, "pip install numba", attention, layer, training)
 
 
 CONTESTANTS = {
     "torch": Contestant(
         "PyTorch", ("torch",),
         "pip install torch --index-url https://download.pytorch.org/whl/cpu",
-        torch_attention, torch_layer,
+        torch_attention, torch_layer, torch_training,
     ),
     "jax": Contestant("JAX", ("jax",), "pip install jax", jax_attention),
     "onnxruntime": Contestant(

@@ -17,7 +17,7 @@ import numpy as np
 
 from mha_numpy.bench.adapters import Ready, our_attention
 from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.problems import Case, Drawn, LayerProblem, Problem, parse
+from mha_numpy.bench.problems import Case, Drawn, Problem, parse
 from mha_numpy.bench.timing import take_turn, timed
 from mha_numpy.dtypes import Array
 
@@ -30,9 +30,9 @@ CAUSAL = FORWARD_BACKWARD._replace(is_causal=True)
 def ready(who: str, shape: str, case: Case, threads: int) -> Ready:
     """Make a problem ready for a contestant; the last one stays ready."""
     problem, contestant = parse(shape), CONTESTANTS[who]
-    adapter = contestant.layer if isinstance(problem, LayerProblem) else contestant.attention
+    adapter = getattr(contestant, problem.kind)
     if adapter is None:
-        raise ValueError(f"{who} has no layer")
+        raise ValueError(f"{who} has no {problem.kind}")
     return adapter(problem.draw(case), case, threads)
 
 

@@ -15,7 +15,7 @@ from mha_numpy.bench.figures import (
     scaling,
 )
 from mha_numpy.bench.machine import describe_machine
-from mha_numpy.bench.problems import SHAPES, SHORT, LayerProblem, parse
+from mha_numpy.bench.problems import SHAPES, SHORT, parse
 from mha_numpy.bench.results import Cell, Fact, Results, Settings
 from mha_numpy.bench.worker import MeasurementError
 from mha_numpy.errors import ConfigError
@@ -96,7 +96,7 @@ def plan(settings: Settings) -> Iterator[Task]:
         if settings.quick and problem.multiply_adds > SHORT:
             continue
         for other in others:
-            if CONTESTANTS[other].layer or not isinstance(problem, LayerProblem):
+            if getattr(CONTESTANTS[other], problem.kind):
                 yield task(shape, other, compare, shape, other)
     modules = [x for other in others for x in CONTESTANTS[other].packages[:1]]
     for module in dict.fromkeys(["mha_numpy", *modules]):

@@ -11,6 +11,7 @@ from mha_numpy.errors import ConfigError, describe
 SHAPES = (
     "2,4,16,16", "4,12,128,64", "1,12,1024,64", "1,8,4096,64", "1,32/8,1024,128",
     "4,8,128,512,64", "8,32/8,1,4096,128", "layer 4,128,768,12", "layer 1,1024,768,12",
+    "TransformerLM 8,256,256,8,4,96", "AttentionOnlyLM 64,48,64,4,2,32",
 )  # fmt: skip
 SHORT = 2 * 10**8  # fewer take milliseconds, even in plain NumPy
 
@@ -24,15 +25,20 @@ class Case(NamedTuple):
     --------
     >>> Case().name, Case(backward=True, is_causal=True).name, Case(mask="padding").name
     ('fwd', 'fwd+bwd causal', 'fwd padding')
+    >>> Case(backward=True, updates=True).name
+    'training step'
     """
 
     backward: bool = False
     is_causal: bool = False
     mask: Mask | None = None  # "padding" (B, 1, 1, T_k), "full" (B, 1, T_q, T_k)
+    updates: bool = False  # a loss comes between, and an optimizer after
 
     @property
     def name(self) -> str:
         """The heading of this case's column."""
+        if self.updates:
+            return "training step"
         words = ["fwd+bwd" if self.backward else "fwd"]
         if self.is_causal:
             words.append("causal")
@@ -60,6 +66,14 @@ class LayerDrawn(NamedTuple):
     num_heads: int
 
 
+class TrainingDrawn(NamedTuple):
+    """The tokens of one batch."""
+
+    problem: "TrainingProblem"
+    ids: Array  # (B, T)
+    targets: Array  # (B, T)
+
+
 class Problem(NamedTuple):
     """Sizes of attention, written ``B,H[/H_kv],T_q[,T_k],d``."""
 
@@ -69,6 +83,11 @@ class Problem(NamedTuple):
     T_q: int
     T_k: int
     d: int
+
+    @property
+    def kind(self) -> str:
+        """What a contestant needs for it."""
+        return "attention"
 
     @property
     def multiply_adds(self) -> int:
@@ -109,6 +128,11 @@ class LayerProblem(NamedTuple):
     H: int
 
     @property
+    def kind(self) -> str:
+        """What a contestant needs for it."""
+        return "layer"
+
+    @property
     def multiply_adds(self) -> int:
         """Those of the projections and of ``q k^T``."""
         return self.B * self.T * self.D * (4 * self.D + self.T)
@@ -128,17 +152,49 @@ class LayerProblem(NamedTuple):
         return LayerDrawn(_normal(rng, B, T, D), params, _normal(rng, B, T, D), H)
 
 
-def parse(name: str) -> Problem | LayerProblem:
+class TrainingProblem(NamedTuple):
+    """A model of `mha_numpy.models` and its sizes, written ``NAME B,T,D,H,L,V``."""
+
+    model: str
+    B: int
+    T: int
+    D: int
+    H: int
+    L: int
+    V: int
+
+    @property
+    def kind(self) -> str:
+        """What a contestant needs for it."""
+        return "training"
+
+    @property
+    def multiply_adds(self) -> int:
+        """Those of the layers' projections and of ``q k^T``, forward."""
+        return self.L * LayerProblem(*self[1:5]).multiply_adds
+
+    def cases(self, *, masks: bool = False) -> list[Case]:
+        """Return the one that there is."""
+        return [Case(backward=True, updates=True)]
+
+    def draw(self, case: Case, *, seed: int = 0) -> TrainingDrawn:
+        """Return random tokens."""
+        tokens = np.random.default_rng(seed).integers(self.V, size=(2, self.B, self.T))
+        return TrainingDrawn(self, *tokens)
+
+
+def parse(name: str) -> Problem | LayerProblem | TrainingProblem:
     """Read sizes as they are written in tables.
 
     Parameters
     ----------
     name : str
-        ``B,H[/H_kv],T_q[,T_k],d`` for attention, ``layer B,T,D,H`` for a whole layer.
+        ``B,H[/H_kv],T_q[,T_k],d`` for attention, ``layer B,T,D,H`` for a whole layer,
+        ``TransformerLM B,T,D,H,L,V`` or ``AttentionOnlyLM B,T,D,H,L,V`` for a training step.
 
     Returns
     -------
-    Problem or LayerProblem
+    Problem, LayerProblem or TrainingProblem
 
     Raises
     ------
@@ -157,13 +213,18 @@ def parse(name: str) -> Problem | LayerProblem:
         layer = LayerProblem(*map(int, found.groups()))
         if layer.D % layer.H == 0:
             return layer
+    if found := re.fullmatch(f"(TransformerLM|AttentionOnlyLM) {','.join([n] * 6)}", name):
+        training = TrainingProblem(found[1], *map(int, found.groups()[1:]))
+        if training.D % training.H == 0:
+            return training
     if found := re.fullmatch(f"{n},{n}(?:/{n})?,{n}(?:,{n})?,{n}", name):
         B, H, H_kv, T_q, T_k, d = found.groups()
         problem = Problem(int(B), int(H), int(H_kv or H), int(T_q), int(T_k or T_q), int(d))
         if problem.H % problem.H_kv == 0:
             return problem
     raise ConfigError(
-        f"shape: expected B,H[/H_kv],T_q[,T_k],d or layer B,T,D,H; got {describe(name)}"
+        "shape: expected B,H[/H_kv],T_q[,T_k],d or layer B,T,D,H or MODEL B,T,D,H,L,V; "
+        f"got {describe(name)}"
     )
 
 

@@ -69,7 +69,7 @@ def feed_forward_forward(
         Its `w_gate` is given for "swiglu" and for nothing else.
     activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
     backend : {"numpy", "loops", "numba"}
-        Who multiplies, as `linear_forward` explains.
+        Who computes, in all parts and in backward too.
 
     Returns
     -------
@@ -108,7 +108,8 @@ def feed_forward_forward(
 
     # 2. activate
     with renamed(x="hidden", out="activated"):
-        activated, activation_cache = activate(hidden) if gate is None else activate(gate, hidden)
+        inputs = (hidden,) if gate is None else (gate, hidden)
+        activated, activation_cache = activate(*inputs, backend=backend)
 
     # 3. narrow
     out, narrow = linear_forward(activated, w_out, b_out, backend=backend)

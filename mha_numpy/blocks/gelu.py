@@ -8,6 +8,7 @@ import numpy as np
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.blocks.erf import erf, erf_slope
 from mha_numpy.checks import check_type
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
@@ -59,6 +60,7 @@ class GeluCache(NamedTuple):
     share: Array
     approximate: str
     dtype: np.dtype[Any]
+    backend: str
 
 
 class GeluGrads(NamedTuple):
@@ -67,7 +69,9 @@ class GeluGrads(NamedTuple):
     d_x: Array
 
 
-def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCache]:
+def gelu_forward(
+    x: Array, *, approximate: str = "none", backend: str = "numpy"
+) -> tuple[Array, GeluCache]:
     """Multiply each number by the probability that a normal one is smaller.
 
     ``out = x * (1 + erf(x / sqrt(2))) / 2``; with ``approximate="tanh"``
@@ -78,6 +82,8 @@ def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCac
     x : float array of any shape
     approximate : {"none", "tanh"}
         GPT-2 was trained with "tanh", BERT with "none"; they differ by at most 0.0005.
+    backend : {"numpy", "loops", "numba"}
+        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -86,8 +92,8 @@ def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCac
 
     Raises
     ------
-    DTypeError, ConfigError
-        `x` is not a float array, or there is no such approximation.
+    DTypeError, ConfigError, BackendError
+        `x` is not a float array, or there is no such approximation or backend.
 
     Notes
     -----
@@ -107,10 +113,11 @@ def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCac
             f"approximate: expected one of {APPROXIMATIONS}; got {describe(approximate)}"
         )
     dtype, (x,) = as_computed(x=x)
-    steps = gelu_steps(x, approximate)
+    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
+    share, out = (gelu_steps if kernels is None else kernels.gelu)(x, approximate)
     if is_watched():
-        _record(x, approximate, steps)
-    return steps.out.astype(dtype, copy=False), GeluCache(x, steps.share, approximate, dtype)
+        _record(x, approximate, share, out)
+    return out.astype(dtype, copy=False), GeluCache(x, share, approximate, dtype, backend)
 
 
 def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
@@ -143,26 +150,28 @@ def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
     array([-0.0833,  0.5   ,  1.0833])
     """
     check_type("cache", cache, GeluCache, "gelu_forward")
-    x, share, approximate, dtype = cache
+    x, share, approximate, dtype, backend = cache
     d_out = as_gradient(d_out, x.shape, x.dtype)
-    d_x = gelu_steps_backward(d_out, x, share, approximate)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x)
+    steps_backward = gelu_steps_backward if kernels is None else kernels.gelu_backward
+    d_x = steps_backward(d_out, x, share, approximate)
     if is_watched():
         _record_backward(d_out, d_x, approximate)
     return GeluGrads(d_x.astype(dtype, copy=False))
 
 
-def _record(x: Array, approximate: str, steps: GeluSteps) -> None:
+def _record(x: Array, approximate: str, share: Array, out: Array) -> None:
     """Record forward's steps; erf, which NumPy has not, is recorded as an input."""
     axes = axes_of(x, "F")
     step("x", x, axes)
     if approximate == "tanh":
         constant("slope", SLOPE)
         constant("cubic", CUBIC)
-        step("share", steps.share, axes, "(1 + np.tanh(slope * x * (1 + cubic * x ** 2))) / 2")
+        step("share", share, axes, "(1 + np.tanh(slope * x * (1 + cubic * x ** 2))) / 2")
     else:
-        step("erf", 2 * steps.share - 1, axes)
-        step("share", steps.share, axes, "(1 + erf) / 2")
-    step("out", steps.out, axes, "x * share")
+        step("erf", 2 * share - 1, axes)
+        step("share", share, axes, "(1 + erf) / 2")
+    step("out", out, axes, "x * share")
 
 
 def _record_backward(d_out: Array, d_x: Array, approximate: str) -> None:

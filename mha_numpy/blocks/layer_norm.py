@@ -13,6 +13,7 @@ from mha_numpy.blocks.arrays import (
     sum_over_tokens,
 )
 from mha_numpy.checks import check_number, check_shape, check_type
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
 
@@ -66,6 +67,7 @@ class LayerNormCache(NamedTuple):
     gain: Array  # (D,)
     has_bias: bool
     dtype: np.dtype[Any]
+    backend: str
 
 
 class LayerNormGrads(NamedTuple):
@@ -77,7 +79,12 @@ class LayerNormGrads(NamedTuple):
 
 
 def layer_norm_forward(
-    x: Array, gain: Array, bias: Array | None = None, *, eps: float = 1e-5
+    x: Array,
+    gain: Array,
+    bias: Array | None = None,
+    *,
+    eps: float = 1e-5,
+    backend: str = "numpy",
 ) -> tuple[Array, LayerNormCache]:
     """Give each token mean 0 and variance 1, then scale and shift each feature.
 
@@ -92,6 +99,8 @@ def layer_norm_forward(
     bias : (D,) float array, optional
     eps : float
         > 0; keeps a constant token from being divided by 0.
+    backend : {"numpy", "loops", "numba"}
+        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -100,8 +109,9 @@ def layer_norm_forward(
 
     Raises
     ------
-    DTypeError, ShapeError, ConfigError
-        An argument is not a float array, the sizes do not match, or `eps` is not positive.
+    DTypeError, ShapeError, ConfigError, BackendError
+        An argument is not a float array, the sizes do not match, `eps` is not positive, or there
+        is no such backend.
 
     Notes
     -----
@@ -123,11 +133,16 @@ def layer_norm_forward(
     check_width(x, sizes["D"], f"gain {gain.shape}")
     eps = check_number("eps", eps, positive=True)
 
-    steps = layer_norm_steps(x, gain, bias, eps)
-    if is_watched():
-        _record(x, gain, bias, eps, steps)
-    cache = LayerNormCache(steps.x_hat, steps.inverse_std, gain, bias is not None, dtype)
-    return steps.out.astype(dtype, copy=False), cache
+    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
+    if kernels is None:
+        steps = layer_norm_steps(x, gain, bias, eps)
+        _, inverse_std, x_hat, out = steps
+        if is_watched():
+            _record(x, gain, bias, eps, steps)
+    else:
+        inverse_std, x_hat, out = kernels.norm(x, gain, bias, eps, centres=True)
+    cache = LayerNormCache(x_hat, inverse_std, gain, bias is not None, dtype, backend)
+    return out.astype(dtype, copy=False), cache
 
 
 def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
@@ -163,9 +178,13 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     (True, array([1., 1., 1.]))
     """
     check_type("cache", cache, LayerNormCache, "layer_norm_forward")
-    x_hat, inverse_std, gain, has_bias, dtype = cache
+    x_hat, inverse_std, gain, has_bias, dtype, backend = cache
     d_out = as_gradient(d_out, x_hat.shape, x_hat.dtype)
-    d_x, d_gain, d_bias = layer_norm_steps_backward(d_out, x_hat, inverse_std, gain)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x_hat)
+    if kernels is None:
+        d_x, d_gain, d_bias = layer_norm_steps_backward(d_out, x_hat, inverse_std, gain)
+    else:
+        d_x, d_gain, d_bias = kernels.norm_backward(d_out, x_hat, inverse_std, gain, centres=True)
     if is_watched():
         _record_backward(d_out, d_x, d_gain, d_bias if has_bias else None)
     d_x, d_gain, d_bias = (d.astype(dtype, copy=False) for d in (d_x, d_gain, d_bias))

@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.checks import check_type
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array
 
@@ -27,6 +28,7 @@ class ReluCache(NamedTuple):
 
     x: Array
     dtype: np.dtype[Any]
+    backend: str
 
 
 class ReluGrads(NamedTuple):
@@ -35,12 +37,14 @@ class ReluGrads(NamedTuple):
     d_x: Array
 
 
-def relu_forward(x: Array) -> tuple[Array, ReluCache]:
+def relu_forward(x: Array, *, backend: str = "numpy") -> tuple[Array, ReluCache]:
     """Replace every negative number by 0: ``out = max(x, 0)``.
 
     Parameters
     ----------
     x : float array of any shape
+    backend : {"numpy", "loops", "numba"}
+        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -49,8 +53,8 @@ def relu_forward(x: Array) -> tuple[Array, ReluCache]:
 
     Raises
     ------
-    DTypeError
-        `x` is not a float array.
+    DTypeError, ConfigError, BackendError
+        `x` is not a float array, or there is no such backend.
 
     Notes
     -----
@@ -63,11 +67,12 @@ def relu_forward(x: Array) -> tuple[Array, ReluCache]:
     array([0., 0., 3.])
     """
     dtype, (x,) = as_computed(x=x)
-    out = relu_steps(x)
+    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
+    out = (relu_steps if kernels is None else kernels.relu)(x)
     if is_watched():
         step("x", x, axes_of(x, "F"))
         step("out", out, axes_of(x, "F"), "np.maximum(x, 0)")
-    return out.astype(dtype, copy=False), ReluCache(x, dtype)
+    return out.astype(dtype, copy=False), ReluCache(x, dtype, backend)
 
 
 def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
@@ -95,9 +100,10 @@ def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
     array([0., 0., 7.])
     """
     check_type("cache", cache, ReluCache, "relu_forward")
-    x, dtype = cache
+    x, dtype, backend = cache
     d_out = as_gradient(d_out, x.shape, x.dtype)
-    d_x = relu_steps_backward(d_out, x)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x)
+    d_x = (relu_steps_backward if kernels is None else kernels.relu_backward)(d_out, x)
     if is_watched():
         step("d_out", d_out, axes_of(x, "F"))
         step("d_x", d_x, axes_of(x, "F"), "np.where(x > 0, d_out, 0)")

@@ -13,6 +13,7 @@ from mha_numpy.blocks.arrays import (
     sum_over_tokens,
 )
 from mha_numpy.checks import check_number, check_shape, check_type
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
 
@@ -57,6 +58,7 @@ class RMSNormCache(NamedTuple):
     inverse_rms: Array  # (..., 1)
     gain: Array  # (D,)
     dtype: np.dtype[Any]
+    backend: str
 
 
 class RMSNormGrads(NamedTuple):
@@ -66,7 +68,9 @@ class RMSNormGrads(NamedTuple):
     d_gain: Array  # (D,)
 
 
-def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array, RMSNormCache]:
+def rms_norm_forward(
+    x: Array, gain: Array, *, eps: float = 1e-6, backend: str = "numpy"
+) -> tuple[Array, RMSNormCache]:
     """Give each token mean square 1, then scale each feature.
 
     ``out = x / sqrt(mean(x^2) + eps) * gain``, the mean over the D features of each token alone.
@@ -78,6 +82,8 @@ def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array
     gain : (D,) float array
     eps : float
         > 0; keeps a token of zeros from being divided by 0.
+    backend : {"numpy", "loops", "numba"}
+        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -86,8 +92,9 @@ def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array
 
     Raises
     ------
-    DTypeError, ShapeError, ConfigError
-        An argument is not a float array, the sizes do not match, or `eps` is not positive.
+    DTypeError, ShapeError, ConfigError, BackendError
+        An argument is not a float array, the sizes do not match, `eps` is not positive, or there
+        is no such backend.
 
     Notes
     -----
@@ -105,11 +112,15 @@ def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array
     check_width(x, len(gain), f"gain {gain.shape}")
     eps = check_number("eps", eps, positive=True)
 
-    steps = rms_norm_steps(x, gain, eps)
-    if is_watched():
-        _record(x, gain, eps, steps)
-    cache = RMSNormCache(steps.x_hat, steps.inverse_rms, gain, dtype)
-    return steps.out.astype(dtype, copy=False), cache
+    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
+    if kernels is None:
+        inverse_rms, x_hat, out = steps = rms_norm_steps(x, gain, eps)
+        if is_watched():
+            _record(x, gain, eps, steps)
+    else:
+        inverse_rms, x_hat, out = kernels.norm(x, gain, None, eps, centres=False)
+    cache = RMSNormCache(x_hat, inverse_rms, gain, dtype, backend)
+    return out.astype(dtype, copy=False), cache
 
 
 def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
@@ -144,9 +155,13 @@ def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
     True
     """
     check_type("cache", cache, RMSNormCache, "rms_norm_forward")
-    x_hat, inverse_rms, gain, dtype = cache
+    x_hat, inverse_rms, gain, dtype, backend = cache
     d_out = as_gradient(d_out, x_hat.shape, x_hat.dtype)
-    d_x, d_gain = rms_norm_steps_backward(d_out, x_hat, inverse_rms, gain)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x_hat)
+    if kernels is None:
+        d_x, d_gain = rms_norm_steps_backward(d_out, x_hat, inverse_rms, gain)
+    else:
+        d_x, d_gain, _ = kernels.norm_backward(d_out, x_hat, inverse_rms, gain, centres=False)
     if is_watched():
         _record_backward(d_out, d_x, d_gain)
     return RMSNormGrads(d_x.astype(dtype, copy=False), d_gain.astype(dtype, copy=False))

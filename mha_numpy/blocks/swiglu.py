@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.checks import check_type
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
@@ -57,6 +58,7 @@ class SwigluCache(NamedTuple):
     share: Array  # (..., F)
     silu: Array  # (..., F)
     dtype: np.dtype[Any]
+    backend: str
 
 
 class SwigluGrads(NamedTuple):
@@ -66,13 +68,15 @@ class SwigluGrads(NamedTuple):
     d_x: Array  # (..., F)
 
 
-def swiglu_forward(gate: Array, x: Array) -> tuple[Array, SwigluCache]:
+def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Array, SwigluCache]:
     """Let a gate decide how much of each feature passes: ``out = gate * sigmoid(gate) * x``.
 
     Parameters
     ----------
     gate, x : (..., F) float arrays of one shape
         Two linear maps of the same tokens; `feed_forward_forward` computes them.
+    backend : {"numpy", "loops", "numba"}
+        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -81,8 +85,8 @@ def swiglu_forward(gate: Array, x: Array) -> tuple[Array, SwigluCache]:
 
     Raises
     ------
-    DTypeError, ShapeError
-        An argument is not a float array, or the shapes differ.
+    DTypeError, ShapeError, ConfigError, BackendError
+        An argument is not a float array, the shapes differ, or there is no such backend.
 
     Notes
     -----
@@ -98,16 +102,17 @@ def swiglu_forward(gate: Array, x: Array) -> tuple[Array, SwigluCache]:
     dtype, (gate, x) = as_computed(gate=gate, x=x)
     if gate.shape != x.shape:
         raise ShapeError(f"x: expected {gate.shape}, as gate; got {x.shape}")
-    steps = swiglu_steps(gate, x)
+    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), gate, x)
+    share, silu, out = (swiglu_steps if kernels is None else kernels.swiglu)(gate, x)
     if is_watched():
         axes = axes_of(x, "F")
         step("gate", gate, axes)
         step("x", x, axes)
-        step("share", steps.share, axes, "1 / (1 + np.exp(-gate))")
-        step("silu", steps.silu, axes, "gate * share")
-        step("out", steps.out, axes, "silu * x")
-    cache = SwigluCache(gate, x, steps.share, steps.silu, dtype)
-    return steps.out.astype(dtype, copy=False), cache
+        step("share", share, axes, "1 / (1 + np.exp(-gate))")
+        step("silu", silu, axes, "gate * share")
+        step("out", out, axes, "silu * x")
+    cache = SwigluCache(gate, x, share, silu, dtype, backend)
+    return out.astype(dtype, copy=False), cache
 
 
 def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
@@ -142,9 +147,11 @@ def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
     SwigluGrads(d_gate=array([1.]), d_x=array([0.]))
     """
     check_type("cache", cache, SwigluCache, "swiglu_forward")
-    gate, x, share, silu, dtype = cache
+    gate, x, share, silu, dtype, backend = cache
     d_out = as_gradient(d_out, x.shape, x.dtype)
-    d_gate, d_x = swiglu_steps_backward(d_out, gate, x, share, silu)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x)
+    steps_backward = swiglu_steps_backward if kernels is None else kernels.swiglu_backward
+    d_gate, d_x = steps_backward(d_out, gate, x, share, silu)
     if is_watched():
         axes = axes_of(x, "F")
         step("d_out", d_out, axes)

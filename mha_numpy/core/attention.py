@@ -19,7 +19,13 @@ from mha_numpy.core.attention_types import (
     AttentionSteps,
     AttentionStepsBackward,
 )
-from mha_numpy.core.backends import check_backend, find_kernels, kernel_backward, kernel_forward
+from mha_numpy.core.backends import (
+    KERNELS,
+    check_backend,
+    find_kernels,
+    kernel_backward,
+    kernel_forward,
+)
 from mha_numpy.core.foreign import refuse
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
@@ -237,7 +243,7 @@ def attention_forward(
         backend=backend,
     )  # fmt: skip
     steps = None
-    kernels = find_kernels(inputs.backend, inputs)
+    kernels = find_kernels(KERNELS, inputs.backend, inputs.q, inputs.k, inputs.v)
     if kernels is None:
         steps = attention_steps(inputs)
         heads, lse, cells = steps.heads, steps.lse, _cells_of(inputs, steps)
@@ -294,7 +300,7 @@ def attention_backward(
     backend = inputs.backend if backend is None else check_backend(backend)
     d_gated = _check_d_out(d_out, inputs, heads)
     d_heads, d_head_gate = gate_heads_backward(d_gated, heads, inputs.head_gate, lse)
-    kernels = find_kernels(backend, inputs)
+    kernels = find_kernels(KERNELS, backend, inputs.q, inputs.k, inputs.v)
     if kernels is None:
         cells = cache.find_cells()
         steps = attention_steps_backward(d_heads, cells, inputs)

@@ -1,4 +1,4 @@
-"""Backends: who computes steps 1 to 6 of attention and large products; the one door to kernels."""
+"""Backends: who computes the equations; the one door to kernels."""
 
 import functools
 import importlib
@@ -13,8 +13,10 @@ from mha_numpy.core.steps import is_watched
 from mha_numpy.dtypes import LARGEST, Array
 from mha_numpy.errors import BackendError, ConfigError, describe
 
-KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}
-MATMUL_KERNELS = {"numba": "mha_numpy.kernels.matmul"}
+# where there are no loops to read, NumPy's line is as easy to read, and quicker than a loop
+KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}  # attention
+LINEAR_KERNELS = {"numba": "mha_numpy.kernels.matmul"}
+ONE_PASS_KERNELS = {"numba": "mha_numpy.kernels.one_pass"}  # activations, norms, Adam
 BACKENDS = ("numpy", *KERNELS)
 COVERED = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -30,29 +32,20 @@ def check_backend(backend: Any) -> str:
     return backend
 
 
-def find_kernels(backend: str, inputs: AttentionInputs) -> ModuleType | None:
-    """Return the module that holds a backend's kernels, or None where the reference computes.
+def find_kernels(modules: dict[str, str], backend: str, *arrays: Array | None) -> ModuleType | None:
+    """Return the module that holds a backend's kernels, or None where the equations compute.
 
-    The reference also computes what the kernels do not cover: dtypes other than float32 and
-    float64 (longdouble; complex in a gradient check), and empty axes; and whatever a recorder
-    watches, for a kernel has no steps to show.
+    The equations also compute what the kernels do not cover: dtypes other than float32 and float64
+    (longdouble; complex in a gradient check), two dtypes at once, and empty axes; and whatever a
+    recorder watches, for a kernel has no steps to show.
     """
-    q, k, v = inputs.q, inputs.k, inputs.v
-    if backend == "numpy" or q.dtype not in COVERED or not (q.size and k.size and v.size):
+    if backend not in modules or is_watched():
         return None
-    return None if is_watched() else _load(backend, KERNELS[backend])
-
-
-def matmul(a: Array, b: Array, backend: str) -> Array:
-    """Return ``a @ b``: (..., K), (K, N) -> (..., N); by tiles where the backend has them.
-
-    "loops" has none: NumPy's product is as easy to read, and quicker than a loop.
-    """
-    is_covered = a.dtype == b.dtype in COVERED and a.size and b.size
-    if backend not in MATMUL_KERNELS or not is_covered:
-        return a @ b
-    product = _load(backend, MATMUL_KERNELS[backend]).matmul(a.reshape(-1, len(b)), b)
-    return product.reshape(*a.shape[:-1], b.shape[1])
+    given = [x for x in arrays if x is not None]
+    is_covered = given[0].dtype in COVERED and {x.dtype for x in given} == {given[0].dtype}
+    if not is_covered or not all(x.size for x in given):
+        return None
+    return _load(backend, modules[backend])
 
 
 @functools.cache

@@ -6,21 +6,21 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.checks import check_shape, check_type
-from mha_numpy.core.backends import check_backend, matmul
+from mha_numpy.core.backends import LINEAR_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 
 
-def linear_steps(x: Array, w: Array, b: Array | None, backend: str) -> Array:
+def linear_steps(x: Array, w: Array, b: Array | None) -> Array:
     """Map (..., I) to (..., O)."""
     # 1. multiply
-    product = matmul(x, w, backend)  # (..., O)
+    product = x @ w  # (..., O)
     # 2. add
     return product if b is None else product + b
 
 
 def linear_steps_backward(
-    d_out: Array, x: Array, w: Array, has_bias: bool, backend: str
+    d_out: Array, x: Array, w: Array, has_bias: bool
 ) -> tuple[Array, Array, Array | None]:
     """Pull the gradient (..., O) back to x (..., I), w (I, O) and b (O,).
 
@@ -32,8 +32,8 @@ def linear_steps_backward(
     # 2. out = product + b
     d_b = d_out_rows.sum(axis=0) if has_bias else None
     # 1. product = x @ w
-    d_w = matmul(x.reshape(rows, w.shape[0]).T, d_out_rows, backend)
-    d_x = matmul(d_out, w.T, backend)
+    d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows
+    d_x = d_out @ w.T
     return d_x, d_w, d_b
 
 
@@ -68,7 +68,7 @@ def linear_forward(
         Inputs by outputs. PyTorch stores the transpose.
     b : (O,) float array, optional
     backend : {"numpy", "loops", "numba"}
-        Who multiplies, in backward too: NumPy; "loops" leaves it to NumPy; or the kernels' tiles.
+        Who computes, in backward too: NumPy; "loops" leaves it to NumPy; or the kernels' tiles.
 
     Returns
     -------
@@ -100,8 +100,11 @@ def linear_forward(
     if b is not None:
         check_shape("b", b, "O", sizes, to_match=f"w {w.shape}")
     dtype = result_dtype(x, w, b)
-    x, w = (array.astype(compute_dtype(dtype), copy=False) for array in (x, w))
-    out = linear_steps(x, w, b, backend)
+    inner = compute_dtype(dtype)
+    x, w = x.astype(inner, copy=False), w.astype(inner, copy=False)
+    b = None if b is None else b.astype(inner, copy=False)
+    kernels = find_kernels(LINEAR_KERNELS, backend, x, w, b)
+    out = linear_steps(x, w, b) if kernels is None else kernels.linear(x, w, b)
     return out.astype(dtype, copy=False), LinearCache(x, w, b is not None, dtype, backend)
 
 
@@ -144,5 +147,7 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
         expected = (*x.shape[:-1], w.shape[1])
         raise ShapeError(f"d_out: expected (..., O) = {expected}, as out; got {d_out.shape}")
     d_out = d_out.astype(np.result_type(x, d_out), copy=False)
-    grads = LinearGrads._make(linear_steps_backward(d_out, x, w, cache.has_bias, cache.backend))
+    kernels = find_kernels(LINEAR_KERNELS, cache.backend, d_out, x, w)
+    steps_backward = linear_steps_backward if kernels is None else kernels.linear_backward
+    grads = steps_backward(d_out, x, w, cache.has_bias)
     return LinearGrads._make(g if g is None else g.astype(cache.dtype, copy=False) for g in grads)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mha_numpy.kernels import loops, matmul, tiled
+from mha_numpy.kernels import loops, matmul, one_pass, tiled
 from mha_numpy.kernels.compile import NOTICE
 
 
@@ -14,6 +14,8 @@ def compile_all() -> Iterator[str]:
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
         tiled.compiled(dtype)
         matmul.compiled(dtype)
+        for kernel in one_pass.KERNELS:
+            one_pass.compiled(kernel, dtype)
         yield f"numba, {dtype}"
         for function in (loops.forward, loops.backward):
             loops.compiled(function, dtype)

@@ -11,6 +11,8 @@ import numba
 from numba.core import event
 from numba.core.caching import IndexDataCacheFile
 
+REGROUP = {"reassoc", "contract"}  # sums in the processor's order; NaN and inf still count
+
 _PACKAGE = Path(__file__).parent
 # machine code holds parts of several files: a change in any of them makes all of it stale
 _SOURCES = hashlib.sha256(b"".join(f.read_bytes() for f in sorted(_PACKAGE.glob("*.py"))))
@@ -40,18 +42,21 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return dispatcher
 
 
-def inner(function: Callable[..., Any] | None = None, *, in_place: bool = False) -> Any:
+def inner(
+    function: Callable[..., Any] | None = None, *, in_place: bool = False, regroup: bool = False
+) -> Any:
     """Compile a function that only compiled functions call: ``@inner``.
 
     Nothing in it is allocated or kept, so references are not counted; Python cannot call it.
     ``@inner(in_place=True)`` puts its code where it is called, which spares copying a large tuple
-    of arguments.
+    of arguments; with ``@inner(regroup=True)`` sums are taken in the processor's order.
     """
     if function is None:
-        return lambda function: inner(function, in_place=in_place)
+        return lambda function: inner(function, in_place=in_place, regroup=regroup)
     return jit(
-        function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=in_place
-    )
+        function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=in_place,
+        fastmath=REGROUP if regroup else False,
+    )  # fmt: skip
 
 
 class _Notice(event.Listener):

@@ -1,4 +1,4 @@
-"""exp for a Vector: a power of two, made of bits, times a polynomial.
+"""exp for a Vector or a number: a power of two, made of bits, times a polynomial.
 
 ``e^x = 2^n * 2^f`` with ``n = round(x * log2(e))`` and ``f`` the rest, between -1/2 and 1/2.
 Source of the method: Muller, *Elementary Functions*, 3rd ed., chapter 11.
@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.polynomial import chebyshev
 
-from mha_numpy.kernels.simd import emit_multiply_add, emit_splat
+from mha_numpy.kernels.simd import emit_constant, emit_multiply_add
 
 
 class _Format(NamedTuple):
@@ -43,10 +43,10 @@ FORMATS = {
 
 def _emit_powers(builder: Any, x: Any, dtype: types.Float) -> tuple[Any, Any]:
     """Return 2^n and 2^f - 1 with e^x = 2^n * 2^f."""
-    format_, lanes = FORMATS[dtype], x.type.count
+    format_ = FORMATS[dtype]
 
     def constant(value: float) -> Any:
-        return emit_splat(builder, ir.Constant(x.type.element, value), lanes)
+        return emit_constant(x.type, value)
 
     # adding 1.5 * 2^fraction_bits leaves no room for a fraction: the sum is rounded to an integer,
     # n + largest_exponent in the lowest bits, which are the exponent of 2^n when shifted there
@@ -57,8 +57,10 @@ def _emit_powers(builder: Any, x: Any, dtype: types.Float) -> tuple[Any, Any]:
     rest = constant(format_.polynomial[0])
     for coefficient in format_.polynomial[1:]:
         rest = emit_multiply_add(builder, rest, f, constant(coefficient))
-    word = ir.VectorType(ir.IntType(dtype.bitwidth), lanes)
-    shift = ir.Constant(word, [format_.fraction_bits] * lanes)
+    word = ir.IntType(dtype.bitwidth)
+    if isinstance(x.type, ir.VectorType):
+        word = ir.VectorType(word, x.type.count)
+    shift = emit_constant(word, format_.fraction_bits)
     power = builder.bitcast(builder.shl(builder.bitcast(shifted, word), shift), x.type)
     return power, builder.fmul(rest, f)
 
@@ -66,14 +68,14 @@ def _emit_powers(builder: Any, x: Any, dtype: types.Float) -> tuple[Any, Any]:
 @intrinsic
 def exp(typingctx, vector):
     """Return e^x for x <= 0, lane by lane; 0 where it would be subnormal; NaN stays NaN."""
+    dtype = getattr(vector, "dtype", vector)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         (x,) = args
-        power, rest = _emit_powers(builder, x, vector.dtype)
+        power, rest = _emit_powers(builder, x, dtype)
         result = emit_multiply_add(builder, power, rest, power)
-        least = (1 - FORMATS[vector.dtype].largest_exponent) * np.log(2)
-        least = emit_splat(builder, ir.Constant(x.type.element, float(least)), vector.lanes)
-        zero = ir.Constant(x.type, [0.0] * vector.lanes)
+        least = emit_constant(x.type, (1 - FORMATS[dtype].largest_exponent) * math.log(2))
+        zero = emit_constant(x.type, 0.0)
         return builder.select(builder.fcmp_ordered("<", x, least), zero, result)
 
     return vector(vector), codegen
@@ -82,16 +84,17 @@ def exp(typingctx, vector):
 @intrinsic
 def tanh(typingctx, vector):
     """Return tanh(x) = (e^2x - 1) / (e^2x + 1), lane by lane; NaN stays NaN."""
+    dtype = getattr(vector, "dtype", vector)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         def constant(value: float) -> Any:
-            return emit_splat(builder, ir.Constant(args[0].type.element, value), vector.lanes)
+            return emit_constant(args[0].type, value)
 
         # beyond 20 it is 1 to the last bit
         x = builder.fmul(args[0], constant(2.0))
         for bound, beyond in ((40.0, ">"), (-40.0, "<")):
             x = builder.select(builder.fcmp_ordered(beyond, x, constant(bound)), constant(bound), x)
-        power, rest = _emit_powers(builder, x, vector.dtype)
+        power, rest = _emit_powers(builder, x, dtype)
         less_one = builder.fsub(power, constant(1.0))
         less_one = emit_multiply_add(builder, power, rest, less_one)  # e^2x - 1, without loss
         return builder.fdiv(less_one, builder.fadd(less_one, constant(2.0)))

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 from numba import config, from_dtype, get_num_threads, types
 
-from mha_numpy.kernels.compile import jit
+from mha_numpy.kernels.compile import REGROUP, jit
 from mha_numpy.kernels.host import LEAST_WORK
-
-REGROUP = {"reassoc", "contract"}  # sums in the processor's order; NaN and inf still count
 
 
 @jit(fastmath=REGROUP)

@@ -1,4 +1,4 @@
-"""Products of whole matrices, c = a @ b, by the product for tiles.
+"""Products of whole matrices, c = a @ b, by the product for tiles; and the linear map made of them.
 
 A strip of b's columns is copied into scratch, where it is aligned and turned over if need be; it
 then meets some blocks of a's rows. NumPy has such a product from a library whose idle threads wait
@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import from_dtype, types
 
 from mha_numpy.kernels.compile import inner
@@ -16,56 +17,103 @@ from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import BLOCK, divide_up, like_scratch
 from mha_numpy.kernels.product import multiply
 from mha_numpy.kernels.rows import add_rows, copy_rows
-from mha_numpy.kernels.scratch import first_aligned, new_pools, take_tile
-from mha_numpy.kernels.simd import as_written
+from mha_numpy.kernels.scratch import ALIGNMENT, first_aligned, new_pools, take_tile
+from mha_numpy.kernels.simd import as_written, lanes
 from mha_numpy.kernels.transpose import transpose
 
-DEPTH = 512  # rows of a strip: with what it meets, it stays in the second-level cache
+Array = npt.NDArray[Any]
+
+DEPTH = BLOCK  # rows of a strip: BLOCK columns of it stay in the first-level cache
+WIDTH = 4 * BLOCK  # columns of a strip, which meet the same rows of a
 HEIGHT = 4 * BLOCK  # rows of a that meet a strip before the next one
+ITEMS = 4  # for each thread, where there is enough work for that many
 
 
-def matmul(a: Any, b: Any) -> Any:
-    """Return a @ b: (M, K), (K, N) -> (M, N), all of one dtype."""
+def linear(x: Array, w: Array, b: Array | None) -> Array:
+    """Return x @ w + b: (..., I), (I, O), (O,) -> (..., O)."""
+    c = np.empty((x.size // len(w), w.shape[1]), x.dtype)
+    multiply_add(c, x.reshape(-1, len(w)), w, start=b)
+    return c.reshape(*x.shape[:-1], w.shape[1])
+
+
+def linear_backward(
+    d_out: Array, x: Array, w: Array, has_bias: bool
+) -> tuple[Array, Array, Array | None]:
+    """Return d_x, d_w and d_b."""
+    d_out_rows = d_out.reshape(-1, w.shape[1])
+    d_x, d_w = np.empty(x.shape, x.dtype), np.empty_like(w, order="C")
+    d_b = np.zeros(w.shape[1], w.dtype) if has_bias else None
+    multiply_add(d_w, x.reshape(-1, len(w)).T, d_out_rows, sums=d_b)
+    multiply_add(d_x.reshape(-1, len(w)), d_out_rows, w.T)
+    return d_x, d_w, d_b
+
+
+def multiply_add(
+    c: Array, a: Array, b: Array, *, start: Array | None = None, sums: Array | None = None
+) -> None:
+    """Fill c with start + a @ b, and sums with the sums of b's columns; all of one dtype."""
     (M, K), N = a.shape, b.shape[1]
-    c = np.empty((M, N), a.dtype)
-    threads = count_threads(M * K * N)
-    pools = new_pools(threads, BLOCK * (min(K, DEPTH) + 2 * BLOCK), a.dtype)  # strip and square
-    compiled(a.dtype)(threads, (a, b, c, pools))
-    return c
+    threads, height, width = count_threads(M * K * N), HEIGHT, min(N, WIDTH)
+    while height > BLOCK and -(-M // height) * -(-N // width) < ITEMS * threads:
+        height //= 2
+    pools = new_pools(threads, pool_numbers(height, width), a.dtype, np.empty)
+    row = np.zeros((1, N), c.dtype) if start is None else start.reshape(1, N)
+    sums = np.empty((0, N), c.dtype) if sums is None else sums.reshape(1, N)
+    compiled(a.dtype)(threads, (a, b, row, c, sums, height, width, pools))
+
+
+def pool_numbers(height: int, width: int) -> int:
+    """Return how many numbers the tiles of a thread hold at most."""
+    columns = width + ALIGNMENT // 2  # two Vectors of float32 more
+    return (DEPTH + height + BLOCK) * columns + DEPTH * BLOCK
 
 
 @lru_cache
 def compiled(dtype: np.dtype[Any]) -> Any:
     """Compile the product for float32 or float64, or load it from disk."""
-    number = from_dtype(dtype)
+    number, size = from_dtype(dtype), types.intp
     given = types.Array(number, 2, "A", readonly=True, aligned=False)
     made = types.Array(number, 2, "C")
-    return parallel(multiply_strips, types.Tuple((given, given, made, made)))
+    return parallel(
+        multiply_strips, types.Tuple((given, given, given, made, made, size, size, made))
+    )
 
 
 @inner
 def multiply_strips(thread, threads, arguments):
-    """Compute every `threads`-th part of c: a strip of columns, as high as HEIGHT."""
+    """Compute every `threads`-th part of c, of `height` rows and `width` columns."""
     as_written()
-    a, b, c = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
+    a, b, start = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
+    c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
+    height, width, pool = arguments[5], arguments[6], arguments[7][thread]
     (M, K), N = a.shape, b.shape[1]
-    pool = arguments[3][thread]
-    depth, strips = min(K, DEPTH), divide_up(N, BLOCK)
-    strip, at = take_tile(pool, first_aligned(pool), divide_up(depth, BLOCK) * BLOCK, BLOCK)
-    square, at = take_tile(pool, at, BLOCK, BLOCK)
-    for item in range(thread, divide_up(M, HEIGHT) * strips, threads):
-        i, j = item // strips * HEIGHT, item % strips * BLOCK
-        for k in range(0, K, depth):
-            load_strip(strip, b[k : k + depth, j : j + BLOCK], square)
-            for r in range(i, min(i + HEIGHT, M), BLOCK):
-                rows = a[r : r + BLOCK, k : k + depth]
-                multiply(square[: rows.shape[0]], rows, strip[: rows.shape[1]], beta=0.0)
-                part = c[r : r + rows.shape[0], j : j + BLOCK]
-                result = square[: rows.shape[0], : part.shape[1]]
-                if k == 0:
-                    copy_rows(part, result)
-                else:
-                    add_rows(part, result)
+    # one Vector more than needed, or rows of a power of two would share their places in the cache
+    strip, at = take_tile(pool, first_aligned(pool), DEPTH, width + 1)
+    result, at = take_tile(pool, at, height, width + 1)
+    square, at = take_tile(pool, at, divide_up(width, lanes(pool)) * lanes(pool), BLOCK)
+    rows, at = take_tile(pool, at, DEPTH, BLOCK)
+    strips = divide_up(N, width)
+    for item in range(thread, divide_up(M, height) * strips, threads):
+        i, j = item // strips * height, item % strips * width
+        part = c[i : i + height, j : j + width]
+        for r in range(part.shape[0]):
+            copy_rows(result[r : r + 1], start[:, j : j + width])
+        for k in range(0, K, DEPTH):
+            columns = b[k : k + DEPTH, j : j + width]
+            load_strip(strip, columns, square)
+            if i < len(sums):  # where sums are wanted, the first rows of a add them up
+                for r in range(columns.shape[0]):
+                    add_rows(sums[:, j : j + width], strip[r : r + 1])
+            for r in range(0, part.shape[0], BLOCK):
+                block = a[i + r : min(i + r + BLOCK, M), k : k + DEPTH]
+                if block.strides[1] != block.itemsize:
+                    # what lies side by side in memory shall do so in scratch
+                    copy_rows(rows, block.T)
+                    block = rows[: block.shape[1], : block.shape[0]].T
+                whole = divide_up(part.shape[1], lanes(pool)) * lanes(pool)
+                tile = result[r : r + block.shape[0], :whole]
+                multiply(tile, block, strip[: block.shape[1], :whole], beta=1.0)
+        copy_rows(part, result[: part.shape[0], : part.shape[1]])
 
 
 @inner
@@ -73,7 +121,6 @@ def load_strip(strip, columns, square):
     """Copy columns of b; turned over on the way, where it is not their rows that are contiguous."""
     if columns.strides[1] == columns.itemsize:
         copy_rows(strip, columns)
-        return
-    for k in range(0, columns.shape[0], BLOCK):
-        copy_rows(square, columns[k : k + BLOCK].T)
-        transpose(strip[k : k + BLOCK], square)
+    else:
+        copy_rows(square, columns.T)
+        transpose(strip, square)

@@ -10,7 +10,9 @@ from contextlib import nullcontext
 from threading import Lock
 from typing import Any
 
+from llvmlite import ir
 from numba import config, get_num_threads, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mha_numpy.errors import BackendError
@@ -37,43 +39,80 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
     function.compile(types.none(size, size, arguments))
     compiled = function.overloads[size, size, arguments]
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-    call_in_each = run.compile(types.none(size, size, arguments))
+    # starts numba's pool, which a parallel loop loaded from disk inside of another function needs
+    get_num_threads()
+    run_with = run.compile(types.none(size, size, arguments))
 
     def in_each(threads: int, given: tuple[Any, ...]) -> None:
         with one_at_a_time if threads > 1 else nullcontext():
-            call_in_each(address, threads, given)
+            run_with(address, threads, given)
 
     return in_each
 
 
-@jit(parallel=True)
+@jit
 def run(address, threads, arguments):
     """Call ``function(thread, threads, arguments)`` in each of the threads."""
-    failures = 0
-    if threads == 1:
-        failures += call(address, 0, threads, arguments)
-    else:
-        for thread in prange(threads):
-            failures += call(address, thread, threads, arguments)
-    if failures > 0:  # raised here: what is raised in another thread gets lost
+    if call_in_each(threads, *packed(address, arguments)) > 0:
+        # raised here: what is raised in another thread gets lost
         raise RuntimeError(
             "a kernel failed: a pool of scratch is too small, or an index is out of bounds"
         )
 
 
+@jit(parallel=True)
+def call_in_each(threads, caller, packet):
+    """Call ``caller(thread, threads, packet)`` in each of the threads; return how many failed."""
+    failures = 0
+    if threads == 1:
+        failures += call(caller, 0, threads, packet)
+    else:
+        for thread in prange(threads):
+            failures += call(caller, thread, threads, packet)
+    return failures
+
+
+CALLER = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * 3)
+
+
 @intrinsic
-def call(typingctx, address, thread, threads, arguments):
-    """Call the compiled function at this address; return 1 if it raised an error, else 0."""
-    signature = types.intp(types.intp, types.intp, types.intp, arguments)
+def packed(typingctx, address, arguments):
+    """Return the address of a function of (thread, threads, packet), and of such a packet.
+
+    Every type of arguments has a type of packet, which holds them and the address that they are
+    for; but the numbers that are returned have one type, and the parallel loop is compiled once.
+    """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        taken = sig.args[1:]
+        packet_type = ir.LiteralStructType([arg.type for arg in args])
+        packet = cgutils.alloca_once_value(builder, cgutils.pack_struct(builder, args))
+        caller = ir.Function(builder.module, CALLER, builder.module.get_unique_name("caller"))
+        caller.linkage = "internal"
+        inside = ir.IRBuilder(caller.append_basic_block())
+        thread, threads, given = caller.args
+        given = inside.load(inside.inttoptr(given, packet_type.as_pointer()))
+        address, arguments = cgutils.unpack_tuple(inside, given, 2)
+        taken = (types.intp, types.intp, sig.args[1])
         function_type = context.call_conv.get_function_type(types.none, taken)
-        function = builder.inttoptr(args[0], function_type.as_pointer())
-        status, _ = context.call_conv.call_function(builder, function, types.none, taken, args[1:])
-        return builder.zext(status.is_error, context.get_value_type(types.intp))
+        status, _ = context.call_conv.call_function(
+            inside, inside.inttoptr(address, function_type.as_pointer()), types.none, taken,
+            (thread, threads, arguments),
+        )  # fmt: skip
+        inside.ret(inside.zext(status.is_error, CALLER.return_type))
+        found = [builder.ptrtoint(x, ir.IntType(64)) for x in (caller, packet)]
+        return context.make_tuple(builder, sig.return_type, found)
 
-    return signature, codegen
+    return types.UniTuple(types.intp, 2)(types.intp, arguments), codegen
+
+
+@intrinsic
+def call(typingctx, caller, thread, threads, packet):
+    """Call the function at this address; return 1 if it raised an error, else 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.call(builder.inttoptr(args[0], CALLER.as_pointer()), args[1:])
+
+    return types.intp(types.intp, types.intp, types.intp, types.intp), codegen
 
 
 def count_threads(work: int) -> int:

@@ -20,10 +20,12 @@ from mha_numpy.kernels.simd import emit_pointer, lanes
 ALIGNMENT = HOST.register_bytes
 
 
-def new_pools(threads: int, numbers: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def new_pools(
+    threads: int, numbers: int, dtype: np.dtype[Any], make: Any = np.zeros
+) -> npt.NDArray[Any]:
     """Return a pool of zeros for each thread: room for its tiles and two blocks of words."""
     keep_freed_memory()
-    return np.zeros((threads, numbers + (ALIGNMENT + 16 * BLOCK) // dtype.itemsize), dtype)
+    return make((threads, numbers + (ALIGNMENT + 16 * BLOCK) // dtype.itemsize), dtype)
 
 
 @cache

@@ -54,6 +54,11 @@ def emit_splat(builder: Any, number: Any, lanes: int) -> Any:
     return builder.shuffle_vector(first, undefined, zeros)
 
 
+def emit_constant(ty: Any, value: float) -> Any:
+    """Return a constant number, or a register with it in every lane."""
+    return ir.Constant(ty, [value] * ty.count if isinstance(ty, ir.VectorType) else value)
+
+
 def emit_vector(context: Any, builder: Any, value: Any, ty: types.Type, vector: Vector) -> Any:
     """Return a Vector as it is, and a number as a Vector."""
     if isinstance(ty, Vector):
@@ -63,11 +68,13 @@ def emit_vector(context: Any, builder: Any, value: Any, ty: types.Type, vector: 
 
 def emit_multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Compute a * b + c, rounded once where the processor has an instruction for it."""
-    bits = 32 if isinstance(a.type.element, ir.FloatType) else 64
+    lanes, lane = (
+        (f"v{a.type.count}", a.type.element) if isinstance(a.type, ir.VectorType) else ("", a.type)
+    )
     function = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(a.type, [a.type] * 3),
-        f"llvm.fmuladd.v{a.type.count}f{bits}",
+        f"llvm.fmuladd.{lanes}f{32 if isinstance(lane, ir.FloatType) else 64}",
     )
     return builder.call(function, [a, b, c])
 
@@ -134,6 +141,22 @@ def as_written(typingctx):
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.function.attributes.add("optsize")
+        return context.get_dummy_value()
+
+    return types.none(), codegen
+
+
+@intrinsic
+def apart(typingctx):
+    """Promise LLVM that no two arrays of the calling function share memory.
+
+    Then it can make loops over single numbers work on registers full of them.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        for argument in builder.function.args:
+            if isinstance(argument.type, ir.PointerType):
+                argument.add_attribute("noalias")
         return context.get_dummy_value()
 
     return types.none(), codegen

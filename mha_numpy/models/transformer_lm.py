@@ -68,7 +68,7 @@ class TransformerLM(Layer):
             )
             for _ in range(check_count("num_layers", num_layers))
         ]
-        self.norm = make_norm(block_options.get("norm", "layer"), embed_dim)
+        self.norm = make_norm(block_options.get("norm", "layer"), embed_dim, backend)
         self.unembedding = Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
 
     def forward(self, ids: Array, *, kv_caches: Sequence[KVCache] | None = None) -> Array:

@@ -71,7 +71,7 @@ class Translator(Layer):
         shared = {"backend": backend, "rng": rng, **block_options}
 
         def norm() -> Layer:
-            return make_norm(block_options.get("norm", "layer"), embed_dim)
+            return make_norm(block_options.get("norm", "layer"), embed_dim, backend)
 
         self.max_tokens = max_tokens
         self.source_embedding = Embedding(source_vocab_size, embed_dim, std=1.0, rng=rng)

@@ -16,11 +16,11 @@ from mha_numpy.nn.residual import Residual
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
-def make_norm(norm: str, embed_dim: int) -> Layer:
+def make_norm(norm: str, embed_dim: int, backend: str = "numpy") -> Layer:
     """Return a normalisation by its name, or raise a ConfigError."""
     if not isinstance(norm, str) or norm not in NORMS:
         raise ConfigError(f"norm: expected one of {tuple(NORMS)}; got {describe(norm)}")
-    return NORMS[norm](embed_dim)
+    return NORMS[norm](embed_dim, backend=backend)
 
 
 class TransformerBlock(Layer):
@@ -96,7 +96,7 @@ class TransformerBlock(Layer):
 
         def residual(layer: Layer) -> Residual:
             return Residual(
-                layer, make_norm(norm, embed_dim),
+                layer, make_norm(norm, embed_dim, backend),
                 norm_first=norm_first, dropout_p=dropout_p, rng=rng,
             )  # fmt: skip
 

@@ -9,6 +9,7 @@ from mha_numpy.blocks import (
     rms_norm_forward,
 )
 from mha_numpy.checks import check_count, check_flag, check_number
+from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.nn.layer import Layer
 
@@ -23,6 +24,7 @@ class LayerNorm(Layer):
     eps : float
     bias : bool
         Whether there is a bias.
+    backend : {"numpy", "loops", "numba"}
 
     Examples
     --------
@@ -30,17 +32,20 @@ class LayerNorm(Layer):
     array([[-1.,  1.]])
     """
 
-    def __init__(self, embed_dim: int, *, eps: float = 1e-5, bias: bool = True) -> None:
+    def __init__(
+        self, embed_dim: int, *, eps: float = 1e-5, bias: bool = True, backend: str = "numpy"
+    ) -> None:
         super().__init__()
         self.params["gain"] = np.ones(check_count("embed_dim", embed_dim))
         if check_flag("bias", bias):
             self.params["bias"] = np.zeros(embed_dim)
         self.eps = check_number("eps", eps, positive=True)
+        self.backend = check_backend(backend)
 
     def forward(self, x: Array) -> Array:
         """Normalise each token: (..., D) -> (..., D)."""
         gain, bias = self.params["gain"], self.params.get("bias")
-        out, self._cache = layer_norm_forward(x, gain, bias, eps=self.eps)
+        out, self._cache = layer_norm_forward(x, gain, bias, eps=self.eps, backend=self.backend)
         return out
 
     def backward(self, d_out: Array) -> Array:
@@ -59,6 +64,7 @@ class RMSNorm(Layer):
     embed_dim : int
         D.
     eps : float
+    backend : {"numpy", "loops", "numba"}
 
     Examples
     --------
@@ -66,14 +72,17 @@ class RMSNorm(Layer):
     array([[ 0.849, -1.131]])
     """
 
-    def __init__(self, embed_dim: int, *, eps: float = 1e-6) -> None:
+    def __init__(self, embed_dim: int, *, eps: float = 1e-6, backend: str = "numpy") -> None:
         super().__init__()
         self.params["gain"] = np.ones(check_count("embed_dim", embed_dim))
         self.eps = check_number("eps", eps, positive=True)
+        self.backend = check_backend(backend)
 
     def forward(self, x: Array) -> Array:
         """Normalise each token: (..., D) -> (..., D)."""
-        out, self._cache = rms_norm_forward(x, self.params["gain"], eps=self.eps)
+        out, self._cache = rms_norm_forward(
+            x, self.params["gain"], eps=self.eps, backend=self.backend
+        )
         return out
 
     def backward(self, d_out: Array) -> Array:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mha_numpy.checks import check_number
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.nn import Layer
@@ -56,6 +57,7 @@ def adam_step(
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 0.0,
+    backend: str = "numpy",
 ) -> tuple[Array, Array, Array]:
     """Step by the running mean of the gradient over the root of that of its square.
 
@@ -77,6 +79,8 @@ def adam_step(
     weight_decay : float
         The param first shrinks by ``learning_rate * weight_decay`` of itself, apart from the
         gradient: AdamW.
+    backend : {"numpy", "loops", "numba"}
+        Who computes: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -96,6 +100,11 @@ def adam_step(
     >>> print(param.round(4))  # the first step has the same length whatever the gradient's size
     [-0.1  0.1]
     """
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, param, gradient, mean, square)
+    if kernels is not None:
+        return kernels.adam(
+            param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay
+        )
     beta_1, beta_2 = betas
     # 1. running mean of the gradient, and of its square
     mean = beta_1 * mean + (1 - beta_1) * gradient
@@ -208,6 +217,7 @@ class Adam(Optimizer):
     betas : (float, float)
         Each 0 <= beta < 1.
     eps : float
+    backend : {"numpy", "loops", "numba"}
 
     Raises
     ------
@@ -231,12 +241,14 @@ class Adam(Optimizer):
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        backend: str = "numpy",
     ) -> None:
         super().__init__(layer, learning_rate)
         beta_1, beta_2 = betas
         self.betas = _check_share("betas", beta_1), _check_share("betas", beta_2)
         self.eps = check_number("eps", eps, positive=True)
         self.weight_decay = 0.0
+        self.backend = check_backend(backend)
 
     def start(self, param: Array) -> tuple[Array, ...]:
         """Return a mean and a square of 0."""
@@ -250,6 +262,7 @@ class Adam(Optimizer):
         return adam_step(
             param, gradient, mean, square, self.t, learning_rate=learning_rate,
             betas=self.betas, eps=self.eps, weight_decay=self.weight_decay,
+            backend=self.backend,
         )  # fmt: skip
 
 
@@ -266,6 +279,7 @@ class AdamW(Adam):
     eps : float
     weight_decay : float
         At least 0. All params decay, those of norms and biases too.
+    backend : {"numpy", "loops", "numba"}
 
     Raises
     ------
@@ -289,8 +303,9 @@ class AdamW(Adam):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
+        backend: str = "numpy",
     ) -> None:
-        super().__init__(layer, learning_rate, betas=betas, eps=eps)
+        super().__init__(layer, learning_rate, betas=betas, eps=eps, backend=backend)
         self.weight_decay = check_number("weight_decay", weight_decay)
         if self.weight_decay < 0:
             raise ConfigError(f"weight_decay: expected a number >= 0; got {weight_decay}")

@@ -6,6 +6,7 @@ import pytest
 from mha_numpy.bench.adapters import our_attention, our_layer
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.problems import Case, parse
+from mha_numpy.bench.training import our_training
 from tests.compare import Tolerance, assert_close
 
 SHAPES = ("2,6,9,16", "2,6/3,9,16", "2,6/3,5,7,16", "2,6/3,1,7,16")
@@ -56,6 +57,20 @@ def test_layer(contestant, case):
     names = names if case.backward else names[:1]
     for name, array, reference in zip(names, actual, expected, strict=True):
         assert_close(array, reference, Tolerance(1e-5, 1e-5), name=name)
+
+
+@pytest.mark.parametrize("model", ["TransformerLM", "AttentionOnlyLM"])
+def test_training(contestant, model):
+    """Two steps, so that the second shows what the first has learned."""
+    if contestant.training is None:
+        pytest.skip("no training")
+    problem = parse(f"{model} 3,5,12,2,2,7")
+    (case,) = problem.cases()
+    drawn = problem.draw(case)
+    ours, other = our_training("numpy", drawn, case, 1), contestant.training(drawn, case, 1)
+    for _ in range(2):
+        for array, reference in zip(run(other), run(ours), strict=True):
+            assert_close(array, reference, Tolerance(1e-4, 1e-6))
 
 
 def test_a_call_can_be_repeated(contestant):

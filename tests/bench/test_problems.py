@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from mha_numpy.bench.problems import SHAPES, Case, LayerProblem, Problem, parse
+from mha_numpy.bench.problems import (
+    SHAPES,
+    Case,
+    LayerProblem,
+    Problem,
+    TrainingProblem,
+    parse,
+)
 from mha_numpy.errors import ConfigError
 
 
@@ -13,6 +20,7 @@ from mha_numpy.errors import ConfigError
         ("4,8,128,512,64", Problem(4, 8, 8, 128, 512, 64)),
         ("8,32/8,1,4096,128", Problem(8, 32, 8, 1, 4096, 128)),
         ("layer 1,1024,768,12", LayerProblem(1, 1024, 768, 12)),
+        ("TransformerLM 8,4,6,2,1,9", TrainingProblem("TransformerLM", 8, 4, 6, 2, 1, 9)),
     ],
 )
 def test_parse(name, expected):
@@ -23,7 +31,7 @@ def test_parse(name, expected):
     "name",
     [
         "", "4", "1,2,3", "1,2,3,4,5,6", "1,6/4,8,8", "0,2,3,4", "1, 2,3,4", "-1,2,3,4",
-        "layer 1,2,10,3",
+        "layer 1,2,10,3", "TransformerLM 8,4,6,4,1,9", "GPT 8,4,6,2,1,9",
     ],
 )  # fmt: skip
 def test_what_is_no_shape(name):
@@ -43,6 +51,7 @@ def test_cases():
     ]  # fmt: skip
     assert names("8,32/8,1,4096,128", True) == ["fwd", "fwd padding"]
     assert names("layer 4,128,768,12", True) == ["fwd", "fwd+bwd"]
+    assert names("TransformerLM 8,4,6,2,1,9", True) == ["training step"]
 
 
 def test_drawn_arrays():
@@ -79,4 +88,4 @@ def test_layer_arrays():
 
 
 def test_the_shapes_that_are_measured_are_written_well():
-    assert len({parse(shape) for shape in SHAPES}) == len(SHAPES) == 9
+    assert len({parse(shape) for shape in SHAPES}) == len(SHAPES) == 11

@@ -9,6 +9,7 @@ from tests.blocks.pairs import PAIRS, D
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
 
+pytestmark = pytest.mark.usefixtures("backend")
 each_pair = pytest.mark.parametrize("name", PAIRS)
 each_that_maps_tokens = pytest.mark.parametrize("name", [n for n in PAIRS if PAIRS[n].maps_tokens])
 RANKS = [(), (4,), (2, 3), (2, 1, 3), (1, 2, 1, 3)]
@@ -48,7 +49,7 @@ def test_a_dtype_is_kept_and_close_to_float64(name, dtype):
     exact_out, exact_grads, _ = run(pair, np.random.default_rng(0), tokens)
     assert {out.dtype, *(g.dtype for g in grads.values())} == {np.dtype(dtype)}
     # inputs and upstream gradient are rounded, too
-    allowed = 8 * float(np.finfo(dtype).eps)
+    allowed = 10 * float(np.finfo(dtype).eps)
     grads, exact_grads = grads | {"out": out}, exact_grads | {"out": exact_out}
     for part, exact in exact_grads.items():
         actual = grads[part]

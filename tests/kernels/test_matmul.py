@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from mha_numpy.kernels import parallel
-from mha_numpy.kernels.matmul import DEPTH, HEIGHT, matmul
+from mha_numpy.kernels.matmul import DEPTH, HEIGHT, WIDTH, linear, linear_backward, multiply_add
 from tests.compare import Tolerance, assert_close
 from tests.kernels.drivers import by_dtype
+
+
+def matmul(a, b):
+    c = np.empty((len(a), b.shape[1]), a.dtype)
+    multiply_add(c, a, b)
+    return c
 
 
 def assert_product(a, b):
@@ -38,8 +44,28 @@ def test_every_size(rng, dtype):
 
 @by_dtype
 def test_beyond_one_strip(rng, dtype):
-    for M, K, N in [(HEIGHT + 1, 70, 130), (2 * HEIGHT + 70, 3, 65), (66, 2 * DEPTH + 9, 70)]:
+    shapes = [(HEIGHT + 1, 70, 130), (2 * HEIGHT + 70, 3, 65), (66, 2 * DEPTH + 9, WIDTH + 70)]
+    for M, K, N in shapes:
         assert_product(random_matrix(rng, dtype, M, K), random_matrix(rng, dtype, K, N))
+
+
+@by_dtype
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_the_linear_map(rng, dtype, has_bias):
+    """Whole numbers, so that nothing is rounded; more tokens and features than one strip has."""
+    x, w, b, d_out = (
+        rng.integers(-4, 5, size=shape).astype(dtype)
+        for shape in [(2, 150, 70), (70, WIDTH + 9), WIDTH + 9, (2, 150, WIDTH + 9)]
+    )
+    out = linear(x, w, b if has_bias else None)
+    assert_close(out, x @ w + has_bias * b, "exact")
+    d_x, d_w, d_b = linear_backward(d_out, x, w, has_bias)
+    assert_close(d_x, d_out @ w.T, "exact")
+    assert_close(d_w, np.einsum("bti,bto->io", x, d_out), "exact")
+    if has_bias:
+        assert_close(d_b, d_out.sum(axis=(0, 1)), "exact")
+    else:
+        assert d_b is None
 
 
 LAYOUTS = {

@@ -55,7 +55,7 @@ MUTATIONS = [
         "heads merged in another order", "shapes.py",
         {"return by_token.reshape(B, T, H * d)": "return by_token[:, :, ::-1].reshape(B, T, H * d)"},
     ),
-    Mutation("w transposed", "linear.py", {"matmul(x, w, backend)": "matmul(x, w.T, backend)"}),
+    Mutation("w transposed", "linear.py", {"product = x @ w": "product = x @ w.T"}),
     Mutation(
         "k reshaped, not transposed", "attention.py",
         {"scores = scale * shared_matmul(q, k.swapaxes(-1, -2))":

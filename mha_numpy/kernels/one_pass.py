@@ -1,0 +1,302 @@
+"""Activations, norms and Adam's step, forward and backward: each number is read and written once.
+
+NumPy goes through memory once for every operation; here a row passes once, and all that is
+computed of it is computed while it lies in the cache. The loops are written for single numbers,
+and LLVM makes them work on a register full. Names and equations are those of `mha_numpy.blocks`.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import from_dtype, types
+
+from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.exponential import exp, tanh
+from mha_numpy.kernels.parallel import count_threads, parallel
+from mha_numpy.kernels.problem import divide_up
+from mha_numpy.kernels.scratch import keep_freed_memory
+from mha_numpy.kernels.simd import apart
+
+Array = npt.NDArray[Any]
+
+ROWS = 64  # whose sums are taken together: the same for any number of threads
+NUM_ARRAYS = 8  # of every kernel, so that all have one type; those not needed are empty
+COST = 32  # a number here takes about as long as this many products
+SLOPE, CUBIC = math.sqrt(2 / math.pi), 0.044715  # of GELU by tanh
+
+
+# --- what Python does before and after ------------------------------------------------------------
+
+
+def relu(x: Array) -> Array:
+    """Return the output."""
+    out = np.empty(x.shape, x.dtype)
+    run(relu_rows, x, out)
+    return out
+
+
+def relu_backward(d_out: Array, x: Array) -> Array:
+    """Return d_x."""
+    d_x = np.empty(x.shape, x.dtype)
+    run(relu_rows_backward, d_out, x, d_x)
+    return d_x
+
+
+def gelu(x: Array, approximate: str) -> tuple[Array, Array]:
+    """Return the share of each number that passes, and the output."""
+    share, out = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    run(gelu_rows, x, share, out, options=[approximate == "tanh"])
+    return share, out
+
+
+def gelu_backward(d_out: Array, x: Array, share: Array, approximate: str) -> Array:
+    """Return d_x."""
+    d_x = np.empty(x.shape, x.dtype)
+    run(gelu_rows_backward, d_out, x, share, d_x, options=[approximate == "tanh"])
+    return d_x
+
+
+def swiglu(gate: Array, x: Array) -> tuple[Array, Array, Array]:
+    """Return the share of the gate that passes, its SiLU, and the output."""
+    share, silu, out = (
+        np.empty(x.shape, x.dtype),
+        np.empty(x.shape, x.dtype),
+        np.empty(x.shape, x.dtype),
+    )
+    run(swiglu_rows, gate, x, share, silu, out)
+    return share, silu, out
+
+
+def swiglu_backward(
+    d_out: Array, gate: Array, x: Array, share: Array, silu: Array
+) -> tuple[Array, Array]:
+    """Return d_gate and d_x."""
+    d_gate, d_x = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    run(swiglu_rows_backward, d_out, gate, x, share, silu, d_gate, d_x)
+    return d_gate, d_x
+
+
+def norm(
+    x: Array, gain: Array, bias: Array | None, eps: float, *, centres: bool
+) -> tuple[Array, Array, Array]:
+    """Return 1 / std (or 1 / rms, where it does not centre) of each token, x_hat and out."""
+    bias = np.zeros_like(gain) if bias is None else bias
+    inverse, x_hat, out = (
+        np.empty((*x.shape[:-1], 1), x.dtype),
+        np.empty(x.shape, x.dtype),
+        np.empty(x.shape, x.dtype),
+    )
+    run(norm_rows, x, gain, bias, inverse, x_hat, out, options=[eps, centres])
+    return inverse, x_hat, out
+
+
+def norm_backward(
+    d_out: Array, x_hat: Array, inverse: Array, gain: Array, *, centres: bool
+) -> tuple[Array, Array, Array]:
+    """Return d_x, d_gain and d_bias."""
+    d_x = np.empty(x_hat.shape, x_hat.dtype)
+    tokens = x_hat.size // len(gain)
+    sums = np.zeros((2, -(-tokens // ROWS), len(gain)), x_hat.dtype)
+    run(norm_rows_backward, d_out, x_hat, inverse, gain, d_x, *sums, options=[centres])
+    d_gain, d_bias = sums.sum(axis=1)
+    return d_x, d_gain, d_bias
+
+
+def adam(
+    param: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    t: int,
+    learning_rate: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float,
+) -> tuple[Array, Array, Array]:
+    """Return param, mean and square after step t."""
+    new_param, new_mean, new_square = (np.empty(param.shape, param.dtype) for _ in range(3))
+    (beta_1, beta_2), shrink = betas, 1 - learning_rate * weight_decay
+    options = [beta_1, 1 - beta_1, beta_2, 1 - beta_2, 1 - beta_1**t, 1 - beta_2**t]
+    options += [shrink, learning_rate, eps]
+    made = new_param, new_mean, new_square
+    run(adam_rows, param, gradient, mean, square, *made, options=options)
+    return new_param, new_mean, new_square
+
+
+def run(kernel: Any, *arrays: Array, options: Sequence[float] = (0,)) -> None:
+    """Run a kernel on arrays (..., D), of which the last were made here for it to fill."""
+    keep_freed_memory()
+    dtype = arrays[0].dtype
+    rows = [np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1) for x in arrays]
+    rows += [np.empty((0, 0), dtype)] * (NUM_ARRAYS - 1 - len(rows))
+    threads = count_threads(COST * arrays[0].size)
+    compiled(kernel, dtype)(threads, (np.array([options], dtype), *rows))
+
+
+@lru_cache
+def compiled(kernel: Any, dtype: np.dtype[Any]) -> Any:
+    """Compile a kernel for float32 or float64, or load it from disk."""
+    array = types.Array(from_dtype(dtype), 2, "C", aligned=False)
+    return parallel(kernel, types.UniTuple(array, NUM_ARRAYS))
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+@inner
+def rows_of(thread, threads, x):
+    """Return the rows of x that are a thread's: a share of them all, side by side."""
+    share = divide_up(len(x), threads)
+    return range(thread * share, min((thread + 1) * share, len(x)))
+
+
+@inner(regroup=True)
+def relu_rows(thread, threads, arguments):
+    """Fill out."""
+    apart()
+    _, x, out = arguments[:3]
+    for r in rows_of(thread, threads, x):
+        for c in range(x.shape[1]):
+            out[r, c] = x.dtype.type(0) if x[r, c] <= 0 else x[r, c]
+
+
+@inner(regroup=True)
+def relu_rows_backward(thread, threads, arguments):
+    """Fill d_x."""
+    apart()
+    _, d_out, x, d_x = arguments[:4]
+    for r in rows_of(thread, threads, x):
+        for c in range(x.shape[1]):
+            d_x[r, c] = x.dtype.type(0) if x[r, c] <= 0 else d_out[r, c]
+
+
+@inner(regroup=True)
+def gelu_rows(thread, threads, arguments):
+    """Fill share and out."""
+    apart()
+    options, x, share, out = arguments[:4]
+    number = x.dtype.type
+    for r in rows_of(thread, threads, x):
+        if options[0, 0]:
+            for c in range(x.shape[1]):
+                at = number(SLOPE) * x[r, c] * (number(1) + number(CUBIC) * x[r, c] * x[r, c])
+                share[r, c] = number(0.5) + number(0.5) * tanh(at)
+                out[r, c] = x[r, c] * share[r, c]
+        else:
+            for c in range(x.shape[1]):
+                at = x[r, c] * number(math.sqrt(0.5))
+                share[r, c] = number(0.5) + number(0.5) * math.erf(at)
+                out[r, c] = x[r, c] * share[r, c]
+
+
+@inner(regroup=True)
+def gelu_rows_backward(thread, threads, arguments):
+    """Fill d_x."""
+    apart()
+    options, d_out, x, share, d_x = arguments[:5]
+    number = x.dtype.type
+    for r in rows_of(thread, threads, x):
+        if options[0, 0]:
+            for c in range(x.shape[1]):
+                at = number(SLOPE) + number(3 * SLOPE * CUBIC) * x[r, c] * x[r, c]
+                slope = number(2) * share[r, c] * (number(1) - share[r, c]) * at
+                d_x[r, c] = d_out[r, c] * (share[r, c] + x[r, c] * slope)
+        else:
+            for c in range(x.shape[1]):
+                slope = exp(number(-0.5) * x[r, c] * x[r, c]) * number(1 / math.sqrt(2 * math.pi))
+                d_x[r, c] = d_out[r, c] * (share[r, c] + x[r, c] * slope)
+
+
+@inner(regroup=True)
+def swiglu_rows(thread, threads, arguments):
+    """Fill share, silu and out."""
+    apart()
+    _, gate, x, share, silu, out = arguments[:6]
+    number = x.dtype.type
+    for r in rows_of(thread, threads, x):
+        for c in range(x.shape[1]):
+            share[r, c] = number(0.5) + number(0.5) * tanh(number(0.5) * gate[r, c])
+            silu[r, c] = gate[r, c] * share[r, c]
+            out[r, c] = silu[r, c] * x[r, c]
+
+
+@inner(regroup=True)
+def swiglu_rows_backward(thread, threads, arguments):
+    """Fill d_gate and d_x."""
+    apart()
+    _, d_out, _, x, share, silu, d_gate, d_x = arguments
+    number = x.dtype.type
+    for r in rows_of(thread, threads, x):
+        for c in range(x.shape[1]):
+            slope = share[r, c] + silu[r, c] * (number(1) - share[r, c])
+            d_gate[r, c] = d_out[r, c] * x[r, c] * slope
+            d_x[r, c] = d_out[r, c] * silu[r, c]
+
+
+@inner(regroup=True)
+def norm_rows(thread, threads, arguments):
+    """Fill inverse, x_hat and out."""
+    apart()
+    options, x, gain, bias, inverse, x_hat, out = arguments[:7]
+    number = x.dtype.type
+    D, eps, centres = number(x.shape[1]), options[0, 0], options[0, 1]
+    for r in rows_of(thread, threads, x):
+        mean = squares = number(0)
+        for c in range(x.shape[1]):
+            mean += x[r, c]
+        mean = mean / D if centres else number(0)
+        for c in range(x.shape[1]):
+            squares += (x[r, c] - mean) * (x[r, c] - mean)
+        factor = number(1) / np.sqrt(squares / D + eps)
+        for c in range(x.shape[1]):
+            x_hat[r, c] = (x[r, c] - mean) * factor
+            out[r, c] = x_hat[r, c] * gain[0, c] + bias[0, c]
+        inverse[r, 0] = factor
+
+
+@inner(regroup=True)
+def norm_rows_backward(thread, threads, arguments):
+    """Fill d_x, and add to the sums of each block."""
+    apart()
+    options, d_out, x_hat, inverse, gain, d_x, d_gain, d_bias = arguments
+    number = d_x.dtype.type
+    D, centres = number(d_x.shape[1]), options[0, 0]
+    for block in range(thread, len(d_gain), threads):
+        for r in range(block * ROWS, min((block + 1) * ROWS, len(d_x))):
+            by_mean = by_size = number(0)
+            for c in range(d_x.shape[1]):
+                d_gain[block, c] += d_out[r, c] * x_hat[r, c]
+                d_bias[block, c] += d_out[r, c]
+                by_mean += d_out[r, c] * gain[0, c]
+                by_size += d_out[r, c] * gain[0, c] * x_hat[r, c]
+            by_mean, by_size = by_mean / D if centres else number(0), by_size / D
+            for c in range(d_x.shape[1]):
+                d_x_hat = d_out[r, c] * gain[0, c]
+                d_x[r, c] = inverse[r, 0] * (d_x_hat - by_mean - x_hat[r, c] * by_size)
+
+
+@inner(regroup=True)
+def adam_rows(thread, threads, arguments):
+    """Fill new_param, new_mean and new_square."""
+    apart()
+    options, param, gradient, mean, square, new_param, new_mean, new_square = arguments
+    beta_1, rest_1, beta_2, rest_2 = options[0, 0], options[0, 1], options[0, 2], options[0, 3]
+    by_mean, by_square, shrink = options[0, 4], options[0, 5], options[0, 6]
+    rate, eps = options[0, 7], options[0, 8]
+    for r in rows_of(thread, threads, param):
+        for c in range(param.shape[1]):
+            g = gradient[r, c]
+            new_mean[r, c] = beta_1 * mean[r, c] + rest_1 * g
+            new_square[r, c] = beta_2 * square[r, c] + rest_2 * g * g
+            step = new_mean[r, c] / by_mean / (np.sqrt(new_square[r, c] / by_square) + eps)
+            new_param[r, c] = shrink * param[r, c] - rate * step
+
+
+KERNELS = (
+    relu_rows, relu_rows_backward, gelu_rows, gelu_rows_backward, swiglu_rows,
+    swiglu_rows_backward, norm_rows, norm_rows_backward, adam_rows,
+)  # fmt: skip

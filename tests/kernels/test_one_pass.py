@@ -1,0 +1,109 @@
+"""What is done in one pass against the equations in float64; `tests/blocks` has the gradients."""
+
+import numba
+import numpy as np
+import pytest
+
+from mha_numpy import blocks
+from mha_numpy.kernels import parallel
+from mha_numpy.kernels.one_pass import ROWS
+from mha_numpy.train.optimizers import adam_step
+from tests.compare import Tolerance, assert_close
+from tests.kernels.drivers import DTYPES, by_dtype
+from tests.kernels.test_matmul import LAYOUTS
+
+D = 33  # no multiple of any register
+PAIRS = {
+    "relu": (blocks.relu_forward, blocks.relu_backward, {}),
+    "gelu": (blocks.gelu_forward, blocks.gelu_backward, {}),
+    "gelu by tanh": (blocks.gelu_forward, blocks.gelu_backward, {"approximate": "tanh"}),
+    "swiglu": (blocks.swiglu_forward, blocks.swiglu_backward, {}),
+    "layer norm": (blocks.layer_norm_forward, blocks.layer_norm_backward, {"eps": 0.1}),
+    "rms norm": (blocks.rms_norm_forward, blocks.rms_norm_backward, {"eps": 0.1}),
+}
+NUM_PARAMS = {"layer norm": 2, "rms norm": 1}
+each_pair = pytest.mark.parametrize("name", PAIRS)
+
+
+def draw(name, dtype, tokens=2 * ROWS + 5):
+    """Return inputs and the upstream gradient, the same in every dtype."""
+    rng = np.random.default_rng(0)
+    shapes = [(tokens, D)] * (2 if name == "swiglu" else 1) + [D] * NUM_PARAMS.get(name, 0)
+    drawn = [3 * rng.normal(size=shape) for shape in [*shapes, (tokens, D)]]
+    return [x.astype(np.float32).astype(dtype) for x in drawn]
+
+
+def run(name, arrays, backend):
+    """Return the output, what forward keeps, and the gradients."""
+    forward, backward, options = PAIRS[name]
+    *inputs, d_out = arrays
+    out, cache = forward(*inputs, **options, backend=backend)
+    kept = [x for x in cache if isinstance(x, np.ndarray)]
+    return [out, *kept, *(x for x in backward(d_out, cache) if x is not None)]
+
+
+def assert_twins(name, arrays, dtype):
+    """Fail unless the kernel gives what the equations give in float64."""
+    expected = run(name, [x.astype(np.float64) for x in arrays], "numpy")
+    for array, other in zip(run(name, arrays, "numba"), expected, strict=True):
+        assert array.dtype == dtype
+        assert_close(array, other, np.dtype(dtype).name)
+
+
+@each_pair
+@by_dtype
+def test_is_what_the_equations_are(name, dtype):
+    assert_twins(name, draw(name, dtype), dtype)
+
+
+@each_pair
+@pytest.mark.parametrize("layout", [x for x in LAYOUTS if "for all" not in x])
+def test_every_layout(name, layout):
+    arrays = [LAYOUTS[layout](x) if x.ndim == 2 else x for x in draw(name, np.float32, 7)]
+    before = [x.copy() for x in arrays]
+    assert_twins(name, arrays, np.float32)
+    for array, copy in zip(arrays, before, strict=True):
+        assert_close(array, copy, "exact")
+
+
+@each_pair
+@by_dtype
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # inf - inf: NumPy says so
+def test_poison_goes_where_it_goes_by_the_equations(name, dtype, poison):
+    for poisoned in (0, -1):
+        arrays = draw(name, dtype, 5)
+        arrays[poisoned][3, 17] = poison
+        pairs = zip(run(name, arrays, "numba"), run(name, arrays, "numpy"), strict=True)
+        for array, expected in pairs:
+            odd = ~np.isfinite(expected)
+            assert np.array_equal(~np.isfinite(array), odd)
+            tame = ~odd & (np.abs(expected) < 1e3)
+            assert_close(array[tame], expected[tame], Tolerance(1e-5, 1e-5))
+
+
+@each_pair
+def test_bitwise_the_same_for_any_number_of_threads(name, monkeypatch):
+    monkeypatch.setattr(parallel, "LEAST_WORK", 0)
+    found = set()
+    for threads in range(1, numba.get_num_threads() + 1):
+        numba.set_num_threads(threads)
+        found |= {b"".join(x.tobytes() for x in run(name, draw(name, np.float32), "numba"))}
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (70, 33), (2, 3, 5)])
+def test_adam(rng, dtype, shape):
+    param, gradient, mean = (np.asarray(rng.normal(size=shape)) for _ in range(3))
+    square = np.asarray(rng.random(shape) + 0.1)
+    options = {"learning_rate": 0.3, "betas": (0.8, 0.95), "eps": 0.2, "weight_decay": 0.4}
+    given = [x.astype(dtype) for x in (param, gradient, mean, square)]
+    before = [x.copy() for x in given]
+    found = adam_step(*given, 3, **options, backend="numba")
+    expected = adam_step(*(x.astype(np.float64) for x in given), 3, **options)
+    for array, other in zip(found, expected, strict=True):
+        assert array.dtype == dtype
+        assert_close(array, other, np.dtype(dtype).name)
+    for array, copy in zip(given, before, strict=True):
+        assert_close(array, copy, "exact")
