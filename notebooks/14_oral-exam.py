@@ -598,3 +598,5 @@ check("head-gates", my_d_head_gate)
 # al. 2019, *What Does BERT Look At?*; Sanh et al. 2019, *DistilBERT*; Olsson et al. 2022,
 # *In-context Learning and Induction Heads*; Ainslie et al. 2023, *GQA*; Shazeer 2019, *Fast
 # Transformer Decoding*.
+#
+# **Next:** [15, induction heads appear](15_induction-heads-appear.ipynb).
