@@ -16,7 +16,7 @@ from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import BLOCK, divide_up, like_scratch
 from mha_numpy.kernels.product import multiply
-from mha_numpy.kernels.rows import add_rows, copy_rows
+from mha_numpy.kernels.rows import add_sums, copy_rows, repeat_row
 from mha_numpy.kernels.scratch import ALIGNMENT, first_aligned, new_pools, take_tile
 from mha_numpy.kernels.simd import as_written, lanes
 from mha_numpy.kernels.transpose import transpose
@@ -96,14 +96,12 @@ def multiply_strips(thread, threads, arguments):
     for item in range(thread, divide_up(M, height) * strips, threads):
         i, j = item // strips * height, item % strips * width
         part = c[i : i + height, j : j + width]
-        for r in range(part.shape[0]):
-            copy_rows(result[r : r + 1], start[:, j : j + width])
+        repeat_row(result[: part.shape[0]], start[:, j : j + width])
         for k in range(0, K, DEPTH):
             columns = b[k : k + DEPTH, j : j + width]
             load_strip(strip, columns, square)
             if i < len(sums):  # where sums are wanted, the first rows of a add them up
-                for r in range(columns.shape[0]):
-                    add_rows(sums[:, j : j + width], strip[r : r + 1])
+                add_sums(sums[:, j : j + width], strip[: columns.shape[0]])
             for r in range(0, part.shape[0], BLOCK):
                 block = a[i + r : min(i + r + BLOCK, M), k : k + DEPTH]
                 if block.strides[1] != block.itemsize:
