@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import cli
+from mha_numpy.train import report
 from mha_numpy.walk.files import FILES
 
 SMALL = ("--dim", "4")  # a quick walk: each param is checked
@@ -224,9 +225,17 @@ class TestWrongUse:
 
 def test_train_prints_what_was_measured(capsys):
     assert cli.main(["train", "reverse", "--steps", "2", "--backend", "numpy"]) == 0
-    measured = dict(line.split() for line in capsys.readouterr().out.splitlines()[3:-1])
-    assert measured["step"] == "2"
+    measured = dict(line.split() for line in capsys.readouterr().out.splitlines()[3:] if line)
+    assert measured["steps"] == "2"
     assert 0 < float(measured["right"]) < 0.5
+
+
+def test_train_saves_params_and_pictures(tmp_path, capsys):
+    train = ["train", "reverse", "--steps", "2", "--backend", "numpy", "--save", str(tmp_path)]
+    assert cli.main(train) == 0
+    assert {path.name for path in tmp_path.iterdir()} == set(report.FILES)
+    assert cli.main(train) == 2
+    assert "already holds params.npz; add --force" in capsys.readouterr().err
 
 
 def test_help_and_version():

@@ -42,7 +42,7 @@ def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
     >>> with TemporaryDirectory() as folder:
     ...     first, again = copy_notebooks(folder), copy_notebooks(folder)
     >>> first.written[0].name, len(first.kept), len(again.written), len(again.kept)
-    ('00_shapes-are-strides.ipynb', 0, 0, 15)
+    ('00_shapes-are-strides.ipynb', 0, 0, 18)
     """
     folder = Path(folder)
     copies = Copies([], [])

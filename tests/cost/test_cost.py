@@ -67,9 +67,16 @@ def counted(monkeypatch):
 
         return wrapped
 
-    for module, name in [(linear, "matmul"), (attention, "shared_matmul"),
-                         (attention, "summed_matmul")]:  # fmt: skip
-        monkeypatch.setattr(module, name, counting(getattr(module, name)))
+    for name in ("shared_matmul", "summed_matmul"):
+        monkeypatch.setattr(attention, name, counting(getattr(attention, name)))
+    monkeypatch.setattr(linear, "linear_steps", counting(linear.linear_steps))
+    backward = linear.linear_steps_backward
+
+    def two_products(d_out, x, w, has_bias):
+        counted.extend([2 * d_out.size * w.shape[0], 2 * x.size * w.shape[1]])
+        return backward(d_out, x, w, has_bias)
+
+    monkeypatch.setattr(linear, "linear_steps_backward", two_products)
     return counted
 
 

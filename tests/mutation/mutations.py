@@ -26,7 +26,7 @@ MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
 D_Q = "d_q = scale * shared_matmul(d_scores, k, visible)"
 D_K = "d_k = scale * summed_matmul(d_scores.swapaxes(-1, -2), q, leading, visible_T)"
 D_V = "summed_matmul(dropped.swapaxes(-1, -2), d_heads, leading, visible_T)"
-D_W = "d_w = matmul(x.reshape(rows, w.shape[0]).T, d_out_rows, backend)"
+D_W = "d_w = x.reshape(rows, w.shape[0]).T @ d_out_rows"
 D_B = "d_b = d_out_rows.sum(axis=0) if has_bias else None"
 GROUP_SUM = "group_heads(product, leading[1]).sum(axis=2)"
 TOTAL = "powers.sum(axis=-1, keepdims=True)"
@@ -55,7 +55,7 @@ MUTATIONS = [
         "heads merged in another order", "shapes.py",
         {"return by_token.reshape(B, T, H * d)": "return by_token[:, :, ::-1].reshape(B, T, H * d)"},
     ),
-    Mutation("w transposed", "linear.py", {"product = x @ w": "product = x @ w.T"}),
+    Mutation("w transposed", "linear.py", {"product = x @ w  #": "product = x @ w.T  #"}),
     Mutation(
         "k reshaped, not transposed", "attention.py",
         {"scores = scale * shared_matmul(q, k.swapaxes(-1, -2))":
@@ -132,8 +132,8 @@ MUTATIONS = [
     Mutation("d_w of the last sequence alone", "linear.py", {D_W: "d_w = x[-1:].reshape(-1, w.shape[0]).T"
              " @ d_out[-1:].reshape(-1, w.shape[1])"}),
     Mutation("d_w: mean over rows", "linear.py", {D_W: D_W + " / max(rows, 1)"}),
-    Mutation("d_w transposed", "linear.py", {D_W: D_W + ".T"}),
-    Mutation("d_x by w, not by its transpose", "linear.py", {"matmul(d_out, w.T, backend)": "matmul(d_out, w, backend)"}),
+    Mutation("d_w transposed", "linear.py", {D_W: D_W.replace("= ", "= (") + ").T"}),
+    Mutation("d_x by w, not by its transpose", "linear.py", {"d_x = d_out @ w.T": "d_x = d_out @ w"}),
     Mutation("d_b over one axis", "linear.py", {D_B: "d_b = d_out.sum(axis=0) if has_bias else None"}),
     Mutation("d_b: mean", "linear.py", {D_B: D_B.replace("sum", "mean")}),
     Mutation("d_b: zero", "linear.py", {D_B: "d_b = 0 * w[0] if has_bias else None"}),
@@ -171,8 +171,8 @@ MUTATIONS = [
              "offsets = q_offset.repeat(B)[:B]"}),
     Mutation("dropout mask and bias swapped", "backends.py", {'"bias": inputs.bias, "dropout_mask": inputs.dropout_mask': '"bias": inputs.dropout_mask, "dropout_mask": inputs.bias'}),
     Mutation("a kernel's bias gradient not summed", "backends.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
-    Mutation("a kernel given what it does not cover", "backends.py", {"q.dtype not in COVERED or": "False or"}),
-    Mutation("a kernel given empty axes", "backends.py", {"or not (q.size and k.size and v.size)": ""}),
+    Mutation("a kernel given what it does not cover", "backends.py", {"if not is_covered or not": "if not"}),
+    Mutation("a kernel given empty axes", "backends.py", {" or not all(x.size for x in given)": ""}),
     Mutation("forward's backend whatever backward asks for", "attention.py",
              {"inputs.backend if backend is None else check_backend(backend)": "inputs.backend"}),
     # layers

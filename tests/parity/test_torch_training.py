@@ -24,20 +24,17 @@ class AttentionOnlyTwin(torch.nn.Module):
         super().__init__()
         self.embedding = torch.nn.Embedding(V, D)
         self.positions = torch.nn.Embedding(T, D)
-        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(D) for _ in range(L)])
         self.attentions = torch.nn.ModuleList(
             [torch.nn.MultiheadAttention(D, H, bias=False, batch_first=True) for _ in range(L)]
         )
-        self.norm = torch.nn.LayerNorm(D)
         self.unembedding = torch.nn.Linear(D, V, bias=False)
 
     def forward(self, ids):
         x = self.embedding(ids)
-        for norm, attention in zip(self.norms, self.attentions, strict=True):
-            normed = norm(x)
-            placed = normed + self.positions.weight
-            x = x + attention(placed, placed, normed, attn_mask=later(T), is_causal=True)[0]
-        return self.unembedding(self.norm(x))
+        for attention in self.attentions:
+            placed = x + self.positions.weight
+            x = x + attention(placed, placed, x, attn_mask=later(T), is_causal=True)[0]
+        return self.unembedding(x)
 
 
 class TransformerTwin(torch.nn.Module):
