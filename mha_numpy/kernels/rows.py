@@ -36,7 +36,7 @@ def copy_rows(target, source):
 
 @inner
 def repeat_row(target, row):
-    """Do ``target[:, :columns] = row`` for a row (1, columns); what is contiguous is copied fast."""
+    """Do ``target[:, :columns] = row`` for a row (1, columns); quickly where it is contiguous."""
     whole = row.shape[1] - row.shape[1] % lanes(target)
     if row.strides[1] != row.itemsize:
         whole = 0

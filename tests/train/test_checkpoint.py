@@ -22,6 +22,7 @@ def long_run(path):
 RUN = "import sys; from tests.train.test_checkpoint import long_run; long_run(sys.argv[1])"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(tmp_path, rng):
     whole, killed = tmp_path / "whole.npz", tmp_path / "killed.npz"
     long_run(whole)

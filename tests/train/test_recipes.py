@@ -113,6 +113,7 @@ def test_impossible_arguments_are_named():
         train_recipe("reverse", steps=0)
 
 
+@pytest.mark.slow
 def test_a_text_of_ones_own_is_learned():
     trained = train_recipe("text", text="to be or not to be " * 100, steps=1, backend="numpy")
     assert [measure["step"] for measure in trained.history.measures] == [0, 1]
