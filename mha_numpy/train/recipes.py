@@ -199,7 +199,9 @@ def train_recipe(
         model,
         lambda rng: task.draw_batch(rng, recipe.batch_size),
         steps=steps,
-        optimizer=AdamW(model, recipe.learning_rate, weight_decay=recipe.weight_decay),
+        optimizer=AdamW(
+            model, recipe.learning_rate, weight_decay=recipe.weight_decay, backend=backend
+        ),
         schedule=warm_up_cosine(steps, int(recipe.warm_up * steps)),
         max_norm=1.0,
         rng=seed,
