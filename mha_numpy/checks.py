@@ -1,6 +1,9 @@
-"""Checks of arguments: counts, numbers, flags, caches, and shapes by the names of their axes."""
+"""Checks of arguments: counts, numbers, words, caches, files, shapes by the names of their axes."""
 
 import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +47,28 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise ConfigError(f"{name}: expected True or False; got {describe(value)}")
     return bool(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of these words, or raise a ConfigError that lists them."""
+    words = tuple(choices)
+    if not isinstance(value, str) or value not in words:
+        raise ConfigError(f"{name}: expected one of {words}; got {describe(value)}")
+    return value
+
+
+def check_share(name: str, value: Any, *, symbol: str = "") -> float:
+    """Return `value` as a float that is at least 0 and below 1, or raise a ConfigError."""
+    if not 0 <= check_number(name, value) < 1:
+        raise ConfigError(f"{name}: expected 0 <= {symbol or name} < 1; got {value}")
+    return float(value)
+
+
+def check_absent(folder: Path, names: Iterable[str], *, force: bool) -> None:
+    """Raise a ConfigError where files of these names would be overwritten."""
+    taken = [name for name in names if os.path.lexists(folder / name)]
+    if taken and not force:
+        raise ConfigError(f"save: {folder} already holds {taken[0]}; add --force to overwrite")
 
 
 def check_type(name: str, value: Any, expected: type, source: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
-from mha_numpy.checks import check_count
+from mha_numpy.checks import check_absent, check_count
 from mha_numpy.errors import BackendError, ConfigError, MhaError
 from mha_numpy.options import make_parser
 from mha_numpy.tables import show
@@ -61,11 +61,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _walk(options: argparse.Namespace) -> int:
     """Run `mha_numpy.walk.walk` and print what it saw."""
     from mha_numpy.walk import walk
-    from mha_numpy.walk.files import check_folder, save
+    from mha_numpy.walk.files import FILES, save
     from mha_numpy.walk.report import sections
 
     if options.save:
-        check_folder(options.save, force=options.force)
+        check_absent(options.save, FILES, force=options.force)
     seen = walk(
         options.text, model=options.model, file=options.input, heads=options.heads,
         kv_heads=options.kv_heads, dim=options.dim, causal=options.causal, cross=options.cross,
@@ -83,10 +83,10 @@ def _walk(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     """Run `mha_numpy.train.train_recipe` and print what was measured."""
     from mha_numpy.train import train_recipe
-    from mha_numpy.train.report import check_folder, save, sections
+    from mha_numpy.train.report import FILES, save, sections
 
     if options.save:
-        check_folder(options.save, force=options.force)
+        check_absent(options.save, FILES, force=options.force)
 
     check_count("seed", options.seed, least=0)
     text, start = None, perf_counter()

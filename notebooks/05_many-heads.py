@@ -31,6 +31,7 @@ from mha_numpy import (
     split_heads,
     trace,
 )
+from mha_numpy.analysis import cut_heads
 from mha_numpy.draw import matrices, origin_film, shape_film, stepper, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
@@ -541,23 +542,15 @@ weights_by_head(second, letters, visible=causal_mask(7), note=by)
 (held_out,), targets = trained.task.draw_batch(np.random.default_rng(1), 256)
 
 
-def right_with(layer, gate):
-    """The share of right answers while the heads of one layer have these gates."""
-    attention = trained.model.attentions[layer]
-    attention.head_gate = np.array(gate)
-    right = share_right(trained.model(held_out), targets)
-    attention.head_gate = None
-    return f"{right:.1%}"
+def right_without(heads, layer):
+    """The share of right answers while some heads of one layer are cut."""
+    with cut_heads(trained.model.attentions[layer], heads):
+        return f"{share_right(trained.model(held_out), targets):.1%}"
 
 
-ones = np.ones(4)
-rows = [
-    [f"head {h}", *(right_with(layer, ones - np.eye(4)[h]) for layer in (0, 1))] for h in range(4)
-]
-rows += [
-    [f"heads 0 to {h}", *(right_with(n, 1.0 * (np.arange(4) > h)) for n in (0, 1))]
-    for h in (1, 2, 3)
-]
+cuts = {f"head {h}": h for h in range(4)}
+cuts |= {f"heads 0 to {last}": range(last + 1) for last in (1, 2, 3)}
+rows = [[name, *(right_without(heads, layer) for layer in (0, 1))] for name, heads in cuts.items()]
 Table("Right answers without some heads of one layer", ["cut", "layer 0", "layer 1"], rows)
 
 # %% [markdown]

@@ -30,11 +30,12 @@ from mha_numpy import (
     softmax_forward,
     split_heads,
 )
+from mha_numpy.analysis import head_importance
 from mha_numpy.cost import CONFIGURATIONS, count_flops, kv_cache_bytes
 from mha_numpy.draw import bar_chart, line_chart, matrices, sharing_map, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.tables import Table
-from mha_numpy.train import load_trained, loss_and_gradients, share_right
+from mha_numpy.train import load_trained, share_right
 
 rng = np.random.default_rng(0)
 
@@ -500,22 +501,14 @@ compare(cut, gated, name="cut against gated")
 # %%
 layers = trained.model.attentions
 batch = trained.task.draw_batch(np.random.default_rng(1), 256)
-
-
-def importance(gates):
-    """The mean size of the loss's slope by each gate: (layer, head)."""
-    for attention, gate in zip(layers, gates, strict=True):
-        attention.head_gate = np.tile(gate, (256, 1))  # one for each sequence
-    loss_and_gradients(trained.model, batch)
-    return np.stack([np.abs(attention.d_head_gate).mean(axis=0) for attention in layers])
-
-
 gates, curve, cut = np.ones((2, 4)), [], []
 for _ in range(8):
-    sizes = np.where(gates == 1, importance(gates), np.inf)
     curve.append(share_right(trained.model(*batch.inputs), batch.targets))
-    cut.append(f"{sizes.argmin() // 4}.{sizes.argmin() % 4}")
-    gates.flat[sizes.argmin()] = 0
+    sizes = np.stack(list(head_importance(trained.model, batch).values()))  # (layer, head)
+    layer, head = np.unravel_index(np.where(gates == 1, sizes, np.inf).argmin(), gates.shape)
+    cut.append(f"{layer}.{head}")
+    gates[layer, head] = 0
+    layers[layer].head_gate = gates[layer]
 title = f"Cut in this order: {', '.join(cut)} (layer.head)"
 line_chart(range(8), {"right": np.array(curve)}, title=title, x_label="heads cut", y_label="share")
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.blocks.embedding import check_ids
-from mha_numpy.checks import check_integer, check_number, check_type
+from mha_numpy.checks import check_choice, check_integer, check_number, check_type
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array, as_integer_array
-from mha_numpy.errors import ConfigError, ShapeError, describe
+from mha_numpy.errors import ConfigError, ShapeError
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -143,8 +143,7 @@ def cross_entropy_forward(
     label_smoothing = check_number("label_smoothing", label_smoothing)
     if not 0 <= label_smoothing <= 1:
         raise ConfigError(f"label_smoothing: expected 0 to 1; got {label_smoothing}")
-    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
-        raise ConfigError(f"reduction: expected one of {REDUCTIONS}; got {describe(reduction)}")
+    check_choice("reduction", reduction, REDUCTIONS)
 
     steps = cross_entropy_steps(logits, targets, counted, label_smoothing)
     loss = reduce_losses(steps.losses, counted, reduction)

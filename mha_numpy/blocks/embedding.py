@@ -4,13 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.blocks.arrays import as_computed, as_gradient
+from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array, as_integer_array
 from mha_numpy.errors import ConfigError
-
-ID_AXES = {0: "", 1: "T", 2: "B T"}
 
 
 def embedding_steps(ids: Array, table: Array) -> Array:
@@ -84,10 +82,9 @@ def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
     ids = check_ids("ids", ids, sizes["V"])
     out = embedding_steps(ids, table)
     if is_watched():
-        axes = ID_AXES.get(ids.ndim, " ".join(f"N_{i}" for i in range(ids.ndim)))
-        step("ids", ids, axes)
+        step("ids", ids, axes_of(out, ""))
         constant("table", table, "V D")
-        step("out", out, f"{axes} D".strip(), "table[ids]")
+        step("out", out, axes_of(out), "table[ids]")
     return out.astype(dtype, copy=False), EmbeddingCache(ids, table.shape, dtype, table.dtype)
 
 
@@ -122,8 +119,7 @@ def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
     d_out = as_gradient(d_out, (*ids.shape, shape[1]), inner)
     d_table = embedding_steps_backward(d_out, ids, shape)
     if is_watched():
-        axes = ID_AXES.get(ids.ndim, " ".join(f"N_{i}" for i in range(ids.ndim)))
-        step("d_out", d_out, f"{axes} D".strip())
+        step("d_out", d_out, axes_of(d_out))
         rows = "d_out" if ids.ndim == 1 else f"d_out.reshape({ids.size}, D)"
         one_hot = f"(np.arange(V)[:, None] == ids.reshape(1, {ids.size}))"
         step("d_table", d_table, "V D", f"{one_hot} @ {rows}")

@@ -8,7 +8,7 @@ from mha_numpy.blocks.arrays import axes_of, check_width, sum_equation
 from mha_numpy.blocks.gelu import gelu_backward, gelu_forward
 from mha_numpy.blocks.relu import relu_backward, relu_forward
 from mha_numpy.blocks.swiglu import swiglu_backward, swiglu_forward
-from mha_numpy.checks import check_shape, check_type
+from mha_numpy.checks import check_choice, check_shape, check_type
 from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
 from mha_numpy.core.steps import constant, is_watched, renamed, step
 from mha_numpy.dtypes import Array, as_float_array
@@ -176,7 +176,7 @@ def _check_inputs(
     x: Any, params: FeedForwardParams, activation: str
 ) -> tuple[Array, FeedForwardParams]:
     """Return x and params as arrays that fit; with a gate just where the activation wants one."""
-    check_activation(activation)
+    check_choice("activation", activation, ACTIVATIONS)
     if not isinstance(params, FeedForwardParams):
         raise ConfigError(f"params: expected FeedForwardParams; got {describe(params)}")
     if (params.w_gate is None) == (activation == "swiglu"):
@@ -197,15 +197,6 @@ def _check_inputs(
         arrays[name] = param
     check_width(x, sizes["D"], f"w_in {arrays['w_in'].shape}")
     return x, FeedForwardParams(**arrays)
-
-
-def check_activation(activation: Any) -> str:
-    """Return the name of an activation, or raise a ConfigError."""
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise ConfigError(
-            f"activation: expected one of {tuple(ACTIVATIONS)}; got {describe(activation)}"
-        )
-    return activation
 
 
 def _plus(name: str, b: Array | None) -> str:

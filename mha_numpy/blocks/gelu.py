@@ -7,11 +7,10 @@ import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.blocks.erf import erf, erf_slope
-from mha_numpy.checks import check_type
+from mha_numpy.checks import check_choice, check_type
 from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, describe
 
 APPROXIMATIONS = ("none", "tanh")
 CUBIC = 0.044715
@@ -108,10 +107,7 @@ def gelu_forward(
     >>> gelu_forward(np.array([-1.0, 0.0, 1.0]), approximate="tanh")[0].round(4)
     array([-0.1588,  0.    ,  0.8412])
     """
-    if not isinstance(approximate, str) or approximate not in APPROXIMATIONS:
-        raise ConfigError(
-            f"approximate: expected one of {APPROXIMATIONS}; got {describe(approximate)}"
-        )
+    check_choice("approximate", approximate, APPROXIMATIONS)
     dtype, (x,) = as_computed(x=x)
     kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
     share, out = (gelu_steps if kernels is None else kernels.gelu)(x, approximate)

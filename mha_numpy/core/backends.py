@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.checks import check_choice
 from mha_numpy.core.attention_types import AttentionInputs
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.core.steps import is_watched
 from mha_numpy.dtypes import LARGEST, Array
-from mha_numpy.errors import BackendError, ConfigError, describe
+from mha_numpy.errors import BackendError
 
 # where there are no loops to read, NumPy's line is as easy to read, and quicker than a loop
 KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}  # attention
@@ -27,9 +28,7 @@ DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
 
 def check_backend(backend: Any) -> str:
     """Return the name of a backend, or raise a ConfigError."""
-    if not isinstance(backend, str) or backend not in BACKENDS:
-        raise ConfigError(f"backend: expected one of {BACKENDS}; got {describe(backend)}")
-    return backend
+    return check_choice("backend", backend, BACKENDS)
 
 
 def find_kernels(modules: dict[str, str], backend: str, *arrays: Array | None) -> ModuleType | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.checks import check_choice
 from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
@@ -18,9 +19,7 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 def make_norm(norm: str, embed_dim: int, backend: str = "numpy") -> Layer:
     """Return a normalisation by its name, or raise a ConfigError."""
-    if not isinstance(norm, str) or norm not in NORMS:
-        raise ConfigError(f"norm: expected one of {tuple(NORMS)}; got {describe(norm)}")
-    return NORMS[norm](embed_dim, backend=backend)
+    return NORMS[check_choice("norm", norm, NORMS)](embed_dim, backend=backend)
 
 
 class TransformerBlock(Layer):

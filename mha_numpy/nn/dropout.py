@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.blocks import dropout_backward, dropout_forward
-from mha_numpy.checks import check_number
+from mha_numpy.checks import check_share
 from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError
 from mha_numpy.nn.layer import Layer, make_rng
 
 
@@ -22,10 +21,7 @@ def draw_dropout_mask(
 
 def check_dropout_p(p: Any) -> float:
     """Return the share of numbers to drop, or raise a ConfigError."""
-    p = check_number("dropout_p", p)
-    if not 0 <= p < 1:
-        raise ConfigError(f"dropout_p: expected 0 <= p < 1; got {p}")
-    return p
+    return check_share("dropout_p", p, symbol="p")
 
 
 class Dropout(Layer):

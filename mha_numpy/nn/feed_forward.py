@@ -3,8 +3,8 @@
 import numpy as np
 
 from mha_numpy.blocks import FeedForwardParams, feed_forward_backward, feed_forward_forward
-from mha_numpy.blocks.feed_forward import check_activation
-from mha_numpy.checks import check_count, check_flag
+from mha_numpy.blocks.feed_forward import ACTIVATIONS
+from mha_numpy.checks import check_choice, check_count, check_flag
 from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.nn.layer import Layer, make_rng
@@ -51,7 +51,7 @@ class FeedForward(Layer):
         super().__init__()
         D = check_count("embed_dim", embed_dim)
         F = 4 * D if hidden_dim is None else check_count("hidden_dim", hidden_dim)
-        self.activation = check_activation(activation)
+        self.activation = check_choice("activation", activation, ACTIVATIONS)
         self.backend = check_backend(backend)
         shapes = {"in": (D, F), "out": (F, D)}
         if activation == "swiglu":

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mha_numpy.checks import check_number
+from mha_numpy.checks import check_number, check_share
 from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
@@ -191,7 +191,7 @@ class SGD(Optimizer):
 
     def __init__(self, layer: Layer, learning_rate: float, *, momentum: float = 0.0) -> None:
         super().__init__(layer, learning_rate)
-        self.momentum = _check_share("momentum", momentum)
+        self.momentum = check_share("momentum", momentum)
 
     def start(self, param: Array) -> tuple[Array, ...]:
         """Return a velocity of 0."""
@@ -245,7 +245,7 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(layer, learning_rate)
         beta_1, beta_2 = betas
-        self.betas = _check_share("betas", beta_1), _check_share("betas", beta_2)
+        self.betas = check_share("betas", beta_1), check_share("betas", beta_2)
         self.eps = check_number("eps", eps, positive=True)
         self.weight_decay = 0.0
         self.backend = check_backend(backend)
@@ -309,10 +309,3 @@ class AdamW(Adam):
         self.weight_decay = check_number("weight_decay", weight_decay)
         if self.weight_decay < 0:
             raise ConfigError(f"weight_decay: expected a number >= 0; got {weight_decay}")
-
-
-def _check_share(name: str, value: float) -> float:
-    """Return a number of which the running mean keeps a share, or raise a ConfigError."""
-    if not 0 <= check_number(name, value) < 1:
-        raise ConfigError(f"{name}: expected 0 <= {name} < 1; got {value}")
-    return float(value)

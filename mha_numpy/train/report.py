@@ -53,13 +53,6 @@ def _lines(history: History) -> dict[str, Array]:
     return lines
 
 
-def check_folder(folder: Path, *, force: bool) -> None:
-    """Raise a ConfigError where `save` would overwrite something."""
-    taken = [name for name in FILES if (folder / name).exists()]
-    if taken and not force:
-        raise ConfigError(f"save: {folder} already holds {taken[0]}; add --force to overwrite")
-
-
 def save(trained: Trained, folder: Path) -> list[Path]:
     """Write the params in float16, and pictures of the loss and of what was measured.
 

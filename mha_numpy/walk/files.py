@@ -1,7 +1,6 @@
 """The walk's files: a user's own array in, pictures and JSON out."""
 
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -57,13 +56,6 @@ def _one_array(loaded: Any, path: Path) -> Array:
     if "x" not in names and len(names) != 1:
         raise ConfigError(f"input: expected one array or one named x in {path}; got {names}")
     return np.asarray(loaded["x" if "x" in names else names[0]])
-
-
-def check_folder(folder: Path, *, force: bool) -> None:
-    """Raise a ConfigError where `save` would overwrite something."""
-    taken = [name for name in FILES if os.path.lexists(folder / name)]
-    if taken and not force:
-        raise ConfigError(f"save: {folder} already holds {taken[0]}; add --force to overwrite")
 
 
 def save(seen: Walk, folder: Path) -> list[Path]:

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.core import softmax_forward
-from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.models import generate, translate
+from mha_numpy.models.translator import START
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
 from mha_numpy.train.recipes import Trained
-from mha_numpy.train.tasks.numbers import GERMAN, START
+from mha_numpy.train.tasks.numbers import GERMAN
 from mha_numpy.walk.result import Setting
 from mha_numpy.walk.tokens import tokenize
 
@@ -21,9 +21,7 @@ TEMPERATURE = 0.8  # of what is written
 SHOWN = str.maketrans({" ": "\u2423", "\n": "\u21b5"})  # blanks that can be seen
 
 
-def trained_setting(
-    trained: Trained, text: str | None, *, seed: int = 0, command: str | None = None
-) -> Setting:
+def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Setting:
     """Let a trained model read a text, and return the layer that tells most about it.
 
     Parameters
@@ -34,8 +32,6 @@ def trained_setting(
         Reverse: digits. Text: the beginning of a text.
     seed : int
         Draws what is written after a text.
-    command : str, optional
-        What trained the model; default ``mha-numpy train NAME``, with seed 0.
 
     Returns
     -------
@@ -62,7 +58,7 @@ def trained_setting(
         inputs["x_k"] = cache.project_k.x
     if cache.is_given[1]:
         inputs["x_v"] = cache.project_v.x
-    command = f"mha-numpy train {trained.name}, seed 0" if command is None else command
+    command = f"mha-numpy train {trained.name}, seed 0"
     return Setting(
         layer=layer,
         inputs=inputs,
@@ -90,7 +86,7 @@ def _read_induction(
             f"got {len(words)}, {len(known)} of them different"
         )
     ids = np.array([[known.index(word) for word in words]])
-    probs = _probabilities(trained.model(ids)[0, -1])
+    probs, _ = softmax_forward(trained.model(ids)[0, -1])
     told = dict(zip(known, probs, strict=False))
     if len(known) < V:
         told["another word"] = probs[len(known) :].sum()
@@ -167,11 +163,6 @@ def _alike(tokens: list[str], said: tuple[str | Table, ...], *, is_causal: bool)
         "tokens": tokens, "source_tokens": tokens, "is_cross": False, "is_causal": is_causal,
         "said": said,
     }  # fmt: skip
-
-
-def _probabilities(logits: Array) -> Array:
-    """Return the softmax of one row."""
-    return softmax_forward(logits)[0]
 
 
 READERS = {

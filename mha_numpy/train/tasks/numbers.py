@@ -11,66 +11,27 @@ import numpy as np
 from mha_numpy.checks import check_integer
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
+from mha_numpy.models.translator import END, PADDING, START
 from mha_numpy.train.batch import IGNORED, Batch
 
-PADDING, START, END = 0, 1, 2  # ids that are no words, as in Translator
-MARKS = ("<padding>", "<start>", "<end>")
+MARKS = ("<padding>", "<start>", "<end>")  # of ids that are no words: PADDING, START, END
 
 ENGLISH_SMALL = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
     "nineteen",
-]
-ENGLISH_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+]  # fmt: skip
+ENGLISH_TENS = [
+    "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
+]  # fmt: skip
 GERMAN_SMALL = [
-    "null",
-    "eins",
-    "zwei",
-    "drei",
-    "vier",
-    "fünf",
-    "sechs",
-    "sieben",
-    "acht",
-    "neun",
-    "zehn",
-    "elf",
-    "zwölf",
-    "dreizehn",
-    "vierzehn",
-    "fünfzehn",
-    "sechzehn",
-    "siebzehn",
-    "achtzehn",
+    "null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn",
+    "elf", "zwölf", "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn",
     "neunzehn",
-]
+]  # fmt: skip
 GERMAN_TENS = [
-    "zwanzig",
-    "dreißig",
-    "vierzig",
-    "fünfzig",
-    "sechzig",
-    "siebzig",
-    "achtzig",
-    "neunzig",
-]
+    "zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig",
+]  # fmt: skip
 
 ENGLISH = (*MARKS, *ENGLISH_SMALL, *ENGLISH_TENS, "hundred", "thousand")
 GERMAN = (*MARKS, *GERMAN_SMALL, "ein", *GERMAN_TENS, "und", "hundert", "tausend")
