@@ -88,20 +88,22 @@ def check_shape(
     """
     names = axes.split()
     known = [size_of(axis, sizes) for axis in names]
-    fits = array.ndim == len(names) and all(
-        size in (None, actual) for size, actual in zip(known, array.shape, strict=True)
-    )
-    if not fits:
+    if len(names) != array.ndim or any(
+        size not in (None, actual) for size, actual in zip(known, array.shape, strict=True)
+    ):
         parts = [axis if n is None else f"{axis}={n}" for axis, n in zip(names, known, strict=True)]
         expected = ", ".join(parts) + ("," if len(parts) == 1 else "")
         reason = f" to match {to_match}" if to_match else ""
         raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
-    pairs = zip(names, array.shape, strict=True)
-    sizes.update({axis: actual for axis, actual in pairs if axis.isidentifier()})
+    for axis, actual in zip(names, array.shape, strict=True):
+        if axis.isidentifier():
+            sizes[axis] = actual
 
 
 def size_of(axis: str, sizes: dict[str, int]) -> int | None:
     """Return the size of an axis such as "T_q", "H*d_k" or "1"; None where it is not known yet."""
+    if axis.isidentifier():
+        return sizes.get(axis)
     factors = [int(f) if f.isdigit() else sizes.get(f) for f in axis.split("*")]
     return None if None in factors else math.prod(f for f in factors if f is not None)
 

@@ -1,6 +1,10 @@
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
+
+# pytest-xdist has one process a core: a thread that waits must not keep another's core busy
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import pytest
