@@ -95,9 +95,8 @@ def check_shape(
         expected = ", ".join(parts) + ("," if len(parts) == 1 else "")
         reason = f" to match {to_match}" if to_match else ""
         raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
-    for axis, actual in zip(names, array.shape, strict=True):
-        if axis.isidentifier():
-            sizes[axis] = actual
+    pairs = zip(names, array.shape, strict=True)
+    sizes.update({axis: actual for axis, actual in pairs if axis.isidentifier()})
 
 
 def size_of(axis: str, sizes: dict[str, int]) -> int | None:

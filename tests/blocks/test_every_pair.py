@@ -32,7 +32,11 @@ def arrays(tree):
 
 @pytest.mark.parametrize(
     ("name", "tokens"),
-    [(name, tokens) for name in PAIRS for tokens in RANKS[PAIRS[name].least_rank :]],
+    [
+        pytest.param(name, tokens, marks=() if tokens == (2, 3) else pytest.mark.slow)
+        for name in PAIRS
+        for tokens in RANKS[PAIRS[name].least_rank :]
+    ],
 )
 def test_gradients(name, tokens, rng):
     forward, inputs = PAIRS[name].ready(rng, tokens)

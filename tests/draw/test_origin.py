@@ -10,6 +10,7 @@ from mha_numpy.draw import fade, head_color, origin_film
 from mha_numpy.draw.origin import PALEST
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from tests.draw.helpers import assert_nothing_overlaps, texts_of
+from tests.sweeps import sweep
 
 
 def ramp(*shape):
@@ -168,7 +169,7 @@ FILMS = {
 }
 
 
-@pytest.mark.parametrize("name", FILMS)
+@pytest.mark.parametrize("name", sweep(FILMS, 3))
 def test_no_text_overlaps_or_is_cut_and_numbers_fit_their_cells(name):
     film = FILMS[name]()
     assert_nothing_overlaps(film)

@@ -13,6 +13,7 @@ import pytest
 from mha_numpy.checking.trees import children, leaves, replaced
 from mha_numpy.exercises import EXERCISES, Limits, judge
 from mha_numpy.mistakes import PIECES, make, right_answers
+from tests.sweeps import sweep
 
 FOLDER = Path(__file__).parent / "right"
 SOLUTIONS = {
@@ -20,7 +21,6 @@ SOLUTIONS = {
     for path in sorted(FOLDER.glob("[a-z]*.py"))
 }
 PATIENT = Limits(seconds=60.0)
-SLOW = {("online_attention", "by_scalar_loops")}  # while memory is traced
 OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
 RNG = np.random.default_rng(0)
 HAS_PARTS = [piece for piece in PIECES if children(right_answers(piece)[0]) is not None]
@@ -31,15 +31,19 @@ def assert_passes(piece, function):
     assert verdict.passed, f"\n{verdict}"
 
 
-def case(piece, solution):
-    name = solution.__name__
-    marks = pytest.mark.slow if (piece, name) in SLOW else ()
-    return pytest.param(piece, solution, id=f"{piece}-{name}", marks=marks)
+def cases(piece):
+    """Return the solutions of a piece as parameters; those after the first two are slow."""
+    return [
+        pytest.param(
+            piece, solution,
+            id=f"{piece}-{solution.__name__}", marks=pytest.mark.slow if number > 1 else (),
+        )
+        for number, solution in enumerate(SOLUTIONS[piece])
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("piece", "solution"),
-    [case(piece, solution) for piece, solutions in SOLUTIONS.items() for solution in solutions],
+    ("piece", "solution"), [case for piece in SOLUTIONS for case in cases(piece)]
 )
 def test_a_right_solution_passes(piece, solution):
     assert_passes(piece, solution)
@@ -123,7 +127,7 @@ def rebuilt(answer, build):
     return build({name: rebuilt(part, build) for name, part in parts.items()})
 
 
-@pytest.mark.parametrize("piece", HAS_PARTS)
+@pytest.mark.parametrize("piece", sweep(HAS_PARTS, 5))
 @pytest.mark.parametrize(
     "build", [lists, dicts_in_another_order_and_spelling, named_tuples_in_another_order]
 )

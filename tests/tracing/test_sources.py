@@ -18,6 +18,7 @@ from mha_numpy.core import (
 from mha_numpy.errors import ConfigError
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tracing import trace
+from tests.sweeps import sweep
 
 # pairwise different, as far as a head may be
 B, H, H_KV, T_Q, T_K, D, KDIM, VDIM, D_K, D_V, D_OUT = 2, 4, 2, 3, 5, 7, 6, 9, 8, 1, 10
@@ -124,6 +125,7 @@ def test_self_attention(rng):
     assert_changes_as_derived(run_multi_head, arrays, {}, exactly=in_general)
 
 
+@pytest.mark.slow
 def test_cross_attention(rng):
     arrays = {
         "x_q": rng.normal(size=(B, T_Q, D)), "x_k": rng.normal(size=(B, T_K, KDIM)),
@@ -133,11 +135,7 @@ def test_cross_attention(rng):
     assert_changes_as_derived(run_multi_head, arrays, {}, exactly=in_general)
 
 
-@pytest.mark.parametrize(
-    "rope",
-    [None]
-    + [pytest.param(r, marks=pytest.mark.slow) for r in (RopeOptions(), RopeOptions(rotary_dim=4))],
-)
+@pytest.mark.parametrize("rope", sweep([None, RopeOptions(), RopeOptions(rotary_dim=4)], 0))
 def test_nothing_else_changes_where_much_is_zero(rng, rope):
     """A hidden cell has a weight of exactly 0, and position 0 turns by no angle."""
     arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),

@@ -80,6 +80,7 @@ def test_numbers_are_shipped():
             assert trained.task.words(said, GERMAN) == [*german(n), "<end>"]
 
 
+@pytest.mark.slow
 def test_a_language_model_is_shipped():
     trained = load_trained("text")
     model, task = trained.model, trained.task
