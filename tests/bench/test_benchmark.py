@@ -224,6 +224,7 @@ def test_a_backend_that_cannot_run(monkeypatch):
 class TestCommand:
     QUICK = ("bench", "--ours", "numpy", "--against", "numpy", "--quick", "--seconds", "0.1")
 
+    @pytest.mark.slow
     def test_from_end_to_end(self, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         page = tmp_path / "page.md"
@@ -300,6 +301,7 @@ class TestCommand:
         assert "import" in printed.out  # what was measured is not lost
 
     @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+    @pytest.mark.slow
     def test_who_is_terminated_leaves_no_process_behind(self):
         command = [sys.executable, "-m", "mha_numpy", "bench", "--only", "2,4,16,16"]
         options = ["--ours", "numpy", "--against", "numpy", "--seconds", "60"]

@@ -8,6 +8,7 @@ from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from tests.blocks.pairs import PAIRS, D
 from tests.compare import assert_close
 from tests.gradients import assert_gradients
+from tests.sweeps import sweep
 
 pytestmark = pytest.mark.usefixtures("backend")
 each_pair = pytest.mark.parametrize("name", PAIRS)
@@ -73,7 +74,7 @@ def test_mixed_floats_promote(name, rng):
 
 
 @each_pair
-@pytest.mark.parametrize("tokens", [(0,), (2, 0), (0, 3)])
+@pytest.mark.parametrize("tokens", sweep([(2, 0), (0,), (0, 3)], 1))
 def test_empty_axes(name, tokens, rng):
     pair = PAIRS[name]
     out, grads, inputs = run(pair, rng, tokens)

@@ -528,6 +528,7 @@ def test_what_heatmaps_cannot_show_is_an_error():
 # files and notebooks
 
 
+@pytest.mark.slow
 def test_files_are_the_same_bytes_each_time_and_carry_the_alt_text(tmp_path):
     cells = np.random.default_rng(1).normal(size=(2, 30, 30))
     t = steps_of(("scores", cells, "H T_q T_k"))

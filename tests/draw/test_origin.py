@@ -126,7 +126,13 @@ SENTENCES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("first", "array", "sentence"), SENTENCES)
+@pytest.mark.parametrize(
+    ("first", "array", "sentence"),
+    [
+        pytest.param(*each, marks=pytest.mark.slow if n % 3 else ())
+        for n, each in enumerate(SENTENCES)
+    ],
+)
 def test_the_sentence_says_what_was_measured(first, array, sentence):
     film = origin_film({"x": first, "a": array}, 2)
     assert sentence_of(film, 1) == sentence

@@ -239,6 +239,7 @@ WAYS = {
 
 
 class TestAiming:
+    @pytest.mark.slow
     def test_every_way(self, tmp_path):
         write(tmp_path, "def split_heads(x, num_heads):\n    raise NotImplementedError", "mine.py")
         for way, text in WAYS.items():
@@ -322,6 +323,7 @@ class TestHarm:
         found = audit(f"import os, time\n{good}\ndef test_bad():\n    {harm}", seconds=1)
         assert found.rejected_right == [("test_bad", error)]
 
+    @pytest.mark.slow
     def test_nothing_is_printed_or_left_and_options_of_others_do_not_count(
         self, audit, tmp_path, capfd, monkeypatch
     ):

@@ -459,6 +459,7 @@ class TestMemory:
             "shape (1000000, 1000000) and data type float64 (line"
         )
 
+    @pytest.mark.slow
     def test_many_small_pieces(self):
         result = script("""
             def hog(step):
@@ -729,6 +730,7 @@ class TestThisProcess:
         """)
         assert (result.stdout, result.stderr) == ("first\nlast\n", "")
 
+    @pytest.mark.slow
     def test_the_child_ends_even_if_we_are_killed(self):
         with let_go():
             result = script(
@@ -792,6 +794,7 @@ class TestThisProcess:
         monkeypatch.setattr(os, "fork", fork)
         assert answer_of(double)[0] == 2
 
+    @pytest.mark.slow
     def test_in_a_thread(self):
         with ThreadPoolExecutor(9) as pool:
             found = list(pool.map(lambda n: answer_of(double, [{"x": n}]), range(50)))

@@ -9,6 +9,7 @@ from mha_numpy.mistakes import BANK, MANNERS, PIECES, fingerprints, make, right_
 from tests.sweeps import sweep
 
 OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
+some_pieces = pytest.mark.parametrize("piece", sweep(PIECES, 12))
 
 
 def assert_named(piece, name):
@@ -17,7 +18,7 @@ def assert_named(piece, name):
     assert BANK[name].verdict in " ".join(verdict.remarks.values()), f"{name}\n{verdict}"
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@some_pieces
 def test_a_mistake_is_rejected_and_named(piece):
     assert_named(piece, list(fingerprints(piece))[-1])
 
@@ -35,7 +36,7 @@ def has_floats(tree):
     )
 
 
-@pytest.mark.parametrize("piece", sweep(PIECES, 12))
+@some_pieces
 @pytest.mark.parametrize("manner", [manner.name for manner in MANNERS])
 def test_manners_are_named(piece, manner):
     function = make(piece, [manner])

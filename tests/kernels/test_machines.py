@@ -55,7 +55,7 @@ THREADS = {
     "workqueue": {"NUMBA_THREADING_LAYER": "workqueue"},
 }
 
-by_layer = pytest.mark.parametrize("layer", sweep(["workqueue", "default"], 1))
+by_layer = pytest.mark.parametrize("layer", sweep(["workqueue", "default"], 0))
 
 
 @pytest.mark.slow
@@ -191,6 +191,7 @@ class TestDisk:
             assert printed == ["1 0", "1 0"]
             assert notice == ""
 
+    @pytest.mark.slow
     def test_beside_the_source(self, copy):
         environment = {"NUMBA_CACHE_DIR": ""}
         run(*COMPILE_TWO, folder=copy.parent, **environment)

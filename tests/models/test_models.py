@@ -40,9 +40,8 @@ def test_gradients_of_a_language_model(name, rng):
     assert_layer_gradients(language_model(name, rng), {}, IDS)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, pytest.param({"norm_first": False, "dropout_p": 0.2}, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"norm_first": False, "dropout_p": 0.2}])
 def test_gradients_of_a_translator(options, rng):
     assert_layer_gradients(translator(rng, **options), {}, SOURCE, TARGET)
 

@@ -119,6 +119,7 @@ def in_general(step_name, seed):
     return seed not in ("b_k", "b_v") and step_name not in ("d_b_k", "d_b_v")
 
 
+@pytest.mark.slow
 def test_self_attention(rng):
     arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
               "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip

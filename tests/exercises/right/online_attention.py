@@ -93,9 +93,9 @@ def by_rescaling_only_where_needed(q, k, v, block):
 
 
 RIGHT = [
-    by_scalar_loops,
     by_two_passes_with_lse,
     by_keeping_all_partial_sums,
     by_recursion_by_halves,
     by_rescaling_only_where_needed,
+    by_scalar_loops,
 ]
