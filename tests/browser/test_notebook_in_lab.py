@@ -16,7 +16,7 @@ pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: pip insta
 nbformat = pytest.importorskip("nbformat.v4", reason="nbformat is not installed")
 pytestmark = pytest.mark.slow
 
-NOTEBOOK = "05_many-heads.ipynb"  # with the stepper
+NOTEBOOK = "03_many-heads.ipynb"  # with the stepper
 CONFIG = """
 c.LabApp.expose_app_in_browser = True
 c.IdentityProvider.token = ""

@@ -31,7 +31,7 @@ def test_every_place_is_there(place):
 
 
 def test_a_place_that_is_not_there_is_found():
-    known = "[05](../notebooks/05_many-heads.ipynb) Summary"
+    known = "[05](../notebooks/03_many-heads.ipynb) Summary"
     assert is_there(known)
     assert not is_there(known.replace("Summary", "Sumary"))
     assert not is_there(known.replace("[05]", "[06]"))

@@ -12,7 +12,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("scores",),
     hints=Hints(
         where="The scores are a matrix product with a number before it: docs/attention.md, "
-        'Backward, step 1; notebook 02, "The scale in backward".',
+        'Backward, step 1; notebook 06, "The scale in backward".',
         question="Take one query and two keys. The query is used in both scores: by what was it "
         "multiplied in each? So which two vectors make up its gradient, with which factors?",
         mistake="scale left out of backward",
@@ -48,7 +48,7 @@ def scores_backward(d_scores: Array, q: Array, k: Array) -> tuple[Array, Array]:
     needs=("softmax",),
     hints=Hints(
         where="A score appears in every weight of its row, as they share one sum: docs/softmax.md, "
-        'Backward; notebook 07, "Multiplying without building".',
+        'Backward; notebook 11, "Multiplying without building".',
         question="If all weights of a row get the same upstream gradient, what must d_scores be? "
         "(They sum to 1 whatever you do.)",
         mistake="row sum left out",
@@ -120,7 +120,7 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
     needs=("attention", "scores-backward", "softmax-backward"),
     hints=Hints(
         where="Three lines forward, so three steps back, the last line first: docs/attention.md, "
-        'Backward, steps 6, 4 and 1; notebook 08, "Forward and backward side by side".',
+        'Backward, steps 6, 4 and 1; notebook 12, "Forward and backward side by side".',
         question="heads = weights @ v is a product of (T_q, T_k) and (T_k, d_v), and d_heads is "
         "(T_q, d_v). With T_q = 2, T_k = 3, d_v = 4, which products have the shapes of weights and "
         "of v? What is left then is softmax and scores, whose backward you know.",
@@ -169,7 +169,7 @@ def attention_backward(
     needs=("attention-backward", "softmax-with-lse"),
     hints=Hints(
         where="One number a row brings the row of weights back, and the row sum of softmax's "
-        "backward hides in what you are given: docs/softmax.md, lse; notebook 08, "
+        "backward hides in what you are given: docs/softmax.md, lse; notebook 12, "
         '"Backward without stored weights".',
         question="Softmax's backward needs, for each query, the sum over the keys of "
         "weights * d_weights, and d_weights = d_heads @ v.T. Write the sum out with all indices "

@@ -11,7 +11,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=5,
     hints=Hints(
         where="Eq. 1 of Vaswani et al. 2017, what stands inside softmax; of arrays of rank 4, "
-        'NumPy multiplies the matrices of the last two axes. Notebook 02, "Divide by what?".',
+        'NumPy multiplies the matrices of the last two axes. Notebook 06, "Divide by what?".',
         question="A query and a key of d_k = 64 numbers each, independent, mean 0, variance 1: "
         "what is the standard deviation of their dot product? What must you divide by to make it "
         "1?",
@@ -86,7 +86,7 @@ def softmax(scores: Array, mask: Array | None) -> Array:
     needs=("softmax",),
     hints=Hints(
         where="The sum that your softmax divides by: is it the sum of exp(scores)? "
-        'docs/softmax.md, lse; notebook 03, "lse: the log of the sum".',
+        'docs/softmax.md, lse; notebook 07, "lse: the log of the sum".',
         question="Two scores of 1000: their sum of exp(scores - 1000) is 2. What is the log of "
         "exp(1000) + exp(1000), and how do you get it from 2?",
         mistake="lse without the maximum",
@@ -125,7 +125,7 @@ def softmax_with_lse(scores: Array, mask: Array | None) -> tuple[Array, Array]:
     needs=("scores", "softmax"),
     hints=Hints(
         where="Eq. 1 of Vaswani et al. 2017, from the inside out, with the shape written beside "
-        'each step. Notebook 01, "All queries at once".',
+        'each step. Notebook 02, "All queries at once".',
         question="Two queries and three keys: what shape have the weights? Which numbers of them "
         "make one mean of the values, and must therefore sum to 1?",
         mistake="softmax over queries",

@@ -11,7 +11,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=5,
     hints=Hints(
         where="The last axis of x holds two things, head and column of the head; in the result the "
-        'heads stand second. Notebook 00, "Splitting into heads".',
+        'heads stand second. Notebook 09, "Splitting into heads".',
         question="One sequence of two tokens, [1, 2, 3, 4] and [5, 6, 7, 8], and two heads: which "
         "four numbers must head 0 hold? Which does x.reshape(1, 2, 2, 2)[0, 0] hold?",
         mistake="split without transpose",
@@ -45,7 +45,7 @@ def split_heads(x: Array, num_heads: int) -> Array:
     needs=("split-heads",),
     hints=Hints(
         where="A reshape can join axes that are neighbours; of B, H, T, d, head and column are to "
-        "be joined. Notebook 00 shows merging right and wrong.",
+        "be joined. Notebook 09 shows merging right and wrong.",
         question="Two heads of width 1 with two tokens, heads[0] = [[[1], [2]], [[3], [4]]]: which "
         "two numbers belong to token 0? Which does heads.reshape(1, 2, 2)[0, 0] hold?",
         mistake="merge without transpose",

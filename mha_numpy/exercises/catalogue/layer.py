@@ -13,7 +13,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("split-heads", "merge-heads", "attention"),
     hints=Hints(
         where="Section 3.2.2 of Vaswani et al. 2017; docs/multi-head.md has the shape after every "
-        'step. Notebook 05, "Seven shapes, all numbers in view".',
+        'step. Notebook 03, "Seven shapes, all numbers in view".',
         question="D = 6 and two heads of width 3: which columns of w_q does head 1 read? After "
         "attending, head 1's numbers of token 0 lie at heads[b, 1, 0]: in which columns of merged "
         "must they be?",
@@ -62,7 +62,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     needs=("multi-head",),
     hints=Hints(
         where="Three products with two inputs: the width of each input says which params fit it. "
-        'Notebook 06, "One asks, the other answers".',
+        'Notebook 14, "One asks, the other answers".',
         question="A text of 4 words is translated from one of 7: how many rows must the output "
         "have, and how many columns the weights? Which of q, k, v have 4 rows?",
         mistake="queries from the source",

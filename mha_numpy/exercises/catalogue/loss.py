@@ -12,7 +12,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("softmax",),
     hints=Hints(
         where="log and softmax are one step: write log(exp(a) / sum of exp(b)) as a difference. "
-        "Then the mean: over which tokens? Notebook 03 for large scores.",
+        "Then the mean: over which tokens? Notebook 07 for large scores.",
         question="Logits are (1000, 3), and the target is the second. What is the loss? What is "
         "softmax here, and what its log?",
         mistake="log of a probability that became 0",

@@ -11,7 +11,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=15,
     hints=Hints(
         where="Positions of queries along one axis, of keys along another, lengths along a third: "
-        'notebook 04, "How a shape meets the scores" and "Causal with more keys than queries".',
+        'notebook 08, "How a shape meets the scores" and "Causal with more keys than queries".',
         question="T_q = 2, T_k = 5, q_offset = 3, left = 1, no padding: at which position does "
         "each query stand, and which two keys does it see?",
         mistake="causal, strict",

@@ -61,7 +61,7 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     minutes=5,
     needs=("split-heads",),
     hints=Hints(
-        where="The right shape says nothing about where the numbers went: notebook 00.",
+        where="The right shape says nothing about where the numbers went: notebook 09.",
         question="Take one sequence of two tokens, (1, 2, 3, 4) and (5, 6, 7, 8), and two heads. "
         "Of how many tokens does head 0 hold numbers afterwards?",
         mistake="split without transpose",

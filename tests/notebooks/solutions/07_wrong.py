@@ -1,3 +1,10 @@
-def my_softmax_backward(d_weights, weights):
-    mean = (d_weights * weights).sum(axis=-2, keepdims=True)  # over the queries
-    return weights * (d_weights - mean)
+def my_softmax_with_lse(scores, mask):
+    if mask is None:
+        mask = np.ones(scores.shape, dtype=bool)
+    sees_any = mask.any(axis=-1, keepdims=True)
+    masked = np.where(mask, scores, -np.inf)
+    largest = masked.max()  # one for all rows
+    powers = np.exp(masked - largest)
+    total = np.where(sees_any, powers.sum(axis=-1, keepdims=True), 1)
+    lse = np.where(sees_any, largest + np.log(total), -np.inf)[..., 0]
+    return powers / total, lse

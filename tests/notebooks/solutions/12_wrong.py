@@ -1,11 +1,6 @@
-def my_online_attention(q, k, v, block):
-    total, head = 0.0, 0.0
-    largest = np.full((len(q), 1), -np.inf)
-    for start in range(0, len(k), block):
-        scores = q @ k[start : start + block].T / np.sqrt(q.shape[-1])
-        before = largest
-        largest = np.maximum(before, scores.max(axis=-1, keepdims=True))
-        factor, powers = np.exp(before - largest), np.exp(scores - largest)
-        total = total * factor + powers.sum(axis=-1, keepdims=True)
-        head = head + powers @ v[start : start + block]  # not corrected
-    return head / total
+def my_attention_backward(d_heads, q, k, v, weights):
+    scale = 1 / np.sqrt(q.shape[-1])
+    d_weights = d_heads @ v.swapaxes(-1, -2)
+    d_v = weights.swapaxes(-1, -2) @ d_heads
+    d_scores = weights * (1 - weights) * d_weights  # the diagonal of softmax's Jacobian only
+    return scale * d_scores @ k, scale * d_scores.swapaxes(-1, -2) @ q, d_v

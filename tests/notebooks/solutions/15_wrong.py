@@ -1,5 +1,13 @@
-def my_adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
-    mean = beta_1 * mean + (1 - beta_1) * gradient
-    square = beta_2 * square + (1 - beta_2) * gradient**2
-    mean, square = mean / (1 - beta_1**t), square / (1 - beta_2**t)  # and so for the next step
-    return param - learning_rate * mean / (np.sqrt(square) + eps), mean, square
+def my_grouped_attention(q, k, v):
+    B, H, T_q, d = q.shape
+    H_kv = k.shape[1]
+    in_groups = q.reshape(B, H // H_kv, H_kv, T_q, d)  # the groups tiled
+    scores = in_groups @ k[:, None].swapaxes(-1, -2) / np.sqrt(d)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    heads = powers / powers.sum(axis=-1, keepdims=True) @ v[:, None]
+    return heads.reshape(B, H, T_q, v.shape[-1])
+
+
+def my_sum_over_group(d_per_query_head, num_kv_heads):
+    B, H, T_k, d = d_per_query_head.shape
+    return d_per_query_head.reshape(B, H // num_kv_heads, num_kv_heads, T_k, d).sum(axis=1)
