@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -247,6 +249,24 @@ def test_help_and_version():
 def test_a_terminal_that_knows_only_ascii():
     result = run("walk", "les \u00e9l\u00e8ves", *SMALL, env={"PYTHONIOENCODING": "ascii"})
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_training_with_a_checkpoint_from_which_it_goes_on(tmp_path):
+    checkpoint = tmp_path / "run.npz"
+    command = ["train", "reverse", "--steps", "100000", "--backend", "numpy",
+               "--checkpoint", str(checkpoint)]  # fmt: skip
+    training = subprocess.Popen(
+        [sys.executable, "-m", "mha_numpy", *command], stderr=subprocess.PIPE, text=True
+    )
+    while not checkpoint.exists():  # written after 100 steps
+        assert training.poll() is None
+        time.sleep(0.05)
+    training.send_signal(signal.SIGINT)
+    _, errors = training.communicate(timeout=60)
+    assert training.returncode == 130
+    assert "stopped after step" in errors
+    assert f"the same command goes on from {checkpoint}" in errors
 
 
 @pytest.mark.slow

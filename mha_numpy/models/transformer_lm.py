@@ -8,6 +8,7 @@ import numpy as np
 from mha_numpy.checks import check_count
 from mha_numpy.core import KVCache
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError
 from mha_numpy.nn import DecoderBlock, Embedding, Layer, LearnedPositions, Linear
 from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
@@ -76,6 +77,11 @@ class TransformerLM(Layer):
 
         With `kv_caches`, one for each block, `ids` holds new tokens alone; without backward.
         """
+        if kv_caches is not None and len(kv_caches) != len(self.blocks):
+            raise ConfigError(
+                f"kv_caches: expected one for each of the {len(self.blocks)} blocks; "
+                f"got {len(kv_caches)}"
+            )
         x = self.positions(self.embedding(ids), offset=kv_caches[0].length if kv_caches else 0)
         for i, block in enumerate(self.blocks):
             x = block(x, kv_cache=kv_caches[i] if kv_caches else None)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.errors import ConfigError
 from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator
 from tests.compare import assert_close
 from tests.gradients import assert_layer_gradients, randomize
@@ -88,6 +89,8 @@ def test_padding_of_the_source_changes_nothing(rng):
 def test_decoding_equals_the_full_forward(name, rng):
     model = language_model(name, rng)
     kv_caches = [KVCache() for _ in model.blocks]
+    with pytest.raises(ConfigError, match="kv_caches: expected one for each of the 2 blocks; got"):
+        model(IDS, kv_caches=kv_caches[:1])
     parts = [model(IDS[:, a:b], kv_caches=kv_caches) for a, b in ((0, 3), (3, 4), (4, 5))]
     assert_close(np.concatenate(parts, axis=1), model(IDS))
 
