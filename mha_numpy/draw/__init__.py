@@ -7,13 +7,14 @@ from mha_numpy.draw.film import shape_film
 from mha_numpy.draw.heads import weights_by_head
 from mha_numpy.draw.line_chart import line_chart
 from mha_numpy.draw.matrices import matrices
+from mha_numpy.draw.moving_film import animate
 from mha_numpy.draw.origin import origin_film
 from mha_numpy.draw.save import Picture, save_figure
 from mha_numpy.draw.sharing import sharing_map
 from mha_numpy.draw.stepper import Stepper, stepper
 
 __all__ = [
-    "Picture", "Stepper", "backward_film", "bar_chart", "fade", "group_color", "head_color",
-    "line_chart", "matrices", "origin_film", "save_figure", "shape_film",
+    "Picture", "Stepper", "animate", "backward_film", "bar_chart", "fade", "group_color",
+    "head_color", "line_chart", "matrices", "origin_film", "save_figure", "shape_film",
     "sharing_map", "stepper", "weights_by_head",
 ]  # fmt: skip
