@@ -1,5 +1,6 @@
 """Pictures of what was computed; the only package that imports matplotlib."""
 
+from mha_numpy.draw.arrows import arrows
 from mha_numpy.draw.backward_film import backward_film
 from mha_numpy.draw.bar_chart import bar_chart
 from mha_numpy.draw.colors import fade, group_color, head_color
@@ -14,7 +15,7 @@ from mha_numpy.draw.sharing import sharing_map
 from mha_numpy.draw.stepper import Stepper, stepper
 
 __all__ = [
-    "Picture", "Stepper", "animate", "backward_film", "bar_chart", "fade", "group_color",
+    "Picture", "Stepper", "animate", "arrows", "backward_film", "bar_chart", "fade", "group_color",
     "head_color", "line_chart", "matrices", "origin_film", "save_figure", "shape_film",
     "sharing_map", "stepper", "weights_by_head",
 ]  # fmt: skip
