@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from mha_numpy.palette import PALETTE
+from mha_numpy.paper import ON_PAPER, PAPER
 
 __all__ = ["Table", "plain", "show"]
 
@@ -90,7 +91,8 @@ class Table(NamedTuple):
         return self.to_html()
 
     def _html_parts(self) -> Iterator[str]:
-        yield '<table style="border-collapse:collapse;background:#ffffff">'
+        yield f'{ON_PAPER}<table class="{PAPER}" '
+        yield 'style="border-collapse:collapse;background:#ffffff">'
         yield (
             '<caption style="text-align:left;font-weight:bold;color:#1a1a1a;background:#ffffff">'
             f"{escape(self.title)}</caption>"
