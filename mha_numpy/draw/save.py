@@ -9,6 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.paper import ON_PAPER, PAPER
 
 DPI = 150
 
@@ -31,7 +32,7 @@ class Picture(Figure):
         png = BytesIO()
         self.savefig(png, format="png", dpi=DPI)
         return (
-            f'<img alt="{escape(str(self.get_label()))}" '
+            f'{ON_PAPER}<img class="{PAPER}" alt="{escape(str(self.get_label()))}" '
             f'style="width:{self.get_figwidth() * 96:.0f}px;max-width:100%;background:#ffffff" '
             f'src="data:image/png;base64,{b64encode(png.getvalue()).decode()}">'
         )
