@@ -12,7 +12,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("linear-backward",),
     hints=Hints(
         where="One gate scales a whole head, in all sequences: docs/attention.md, Backward, step "
-        '7; notebook 03, "How much does a head matter?".',
+        '7; notebook 10, "How much does a head matter?".',
         question="A head is (3, 5), its gate 1, the upstream gradient (10, 1). If the gate grows "
         "by 0.1, by how much do both numbers grow, and how much the loss?",
         mistake="gate gradient of the last sequence alone",
@@ -45,7 +45,7 @@ def d_head_gate(d_gated: Array, heads: Array) -> Array:
     needs=("head-gates",),
     hints=Hints(
         where="As for the gate's gradient, but look at which axis is still there when the absolute "
-        "value is taken: Michel et al. 2019, section 4.1; notebook 03, "
+        "value is taken: Michel et al. 2019, section 4.1; notebook 10, "
         '"How much does a head matter?".',
         question="A head helps sequence 0 (gradient -3) and hurts sequence 1 (gradient 3). What is "
         "the gradient over both, and does the head matter?",

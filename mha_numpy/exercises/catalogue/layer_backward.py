@@ -51,7 +51,7 @@ def linear_backward(d_out: Array, x: Array, w: Array) -> tuple[Array, Array, Arr
     needs=("merge-heads", "linear-backward"),
     hints=Hints(
         where="In self-attention one x is read three times: docs/multi-head.md, Backward of split "
-        'and merge; notebook 13, "Three branches".',
+        'and merge; notebook 04, "One x, used three times".',
         question="y = 2 x and z = 5 x, and the loss grows with y at rate 10 and with z at rate 1. "
         "At which rate does it grow with x?",
         mistake="branch of v forgotten",

@@ -1,0 +1,298 @@
+# %% [markdown]
+# # 10 · Cutting heads
+#
+# Take a trained model, switch one of its heads off, and measure again. Sometimes everything is lost, and sometimes
+# nothing. This notebook asks what a head adds, how much it matters, and what such a cut can tell.
+#
+# **What you can do afterwards:** switch any head off in two ways, estimate its importance from one backward pass, and
+# say what neither of the two proves.
+
+# %%
+import numpy as np
+
+from mha_numpy import compare, merge_heads, multi_head_attention_forward, split_heads, trace
+from mha_numpy.draw import line_chart, matrices, weights_by_head
+from mha_numpy.exercises import check, hint
+from mha_numpy.train import load_trained, share_right
+
+# %% [markdown]
+# ## Heads of a trained model
+#
+# `mha-numpy train induction` trained two attention layers with four heads each. They continue letters that come back:
+# a b c d a b c, and then d. Its params ship with the package. All that follows is said of this task and this seed.
+
+# %%
+trained = load_trained("induction")
+model, letters = trained.model, list("abcdabc")
+model(np.array([[0, 1, 2, 3, 0, 1, 2]]))
+first, second = (attention.weights[0, [0, 1]] for attention in model.attentions)
+names = ["layer 0, head 0", "layer 0, head 1", "layer 1, head 0", "layer 1, head 1"]
+note = "Trained: mha-numpy train induction, seed 0. Two of four heads of each layer."
+weights_by_head(np.concatenate([first, second]), letters, head_names=names, note=note)
+
+# %% [markdown]
+# Head 0 of layer 0 looks at the token before. In layer 1 the last two rows look at what
+# followed the same letter. Nobody
+# assigned these roles: a head becomes what the training loss makes of it. Notebook 18 shows how they came about.
+#
+# > **Predict first.** One head is cut, then all of one layer. When does the model stop copying?
+
+# %%
+from mha_numpy.analysis import cut_heads, mean_heads
+
+(ids,), targets = trained.task.draw_batch(np.random.default_rng(1), 64)
+
+
+def right_without(layer, heads):
+    """The share of right answers while heads are cut: by 0, and by their mean."""
+    model(ids)
+    means = mean_heads(model.attentions[layer])
+    shares = []
+    for cut_to in (None, means):
+        with cut_heads(model.attentions[layer], heads, means=cut_to):
+            shares.append(share_right(model(ids), targets))
+    return shares
+
+
+cuts = {"nothing": (0, []), **{f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)}}
+cuts |= {"three of layer 1": (1, [0, 1, 2]), "all of layer 1": (1, range(4))}
+found = np.array([right_without(*cut) for cut in cuts.values()])
+matrices({"right without": found}, row_labels=list(cuts), column_labels=["by 0", "by mean"])
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Without head 0.0 most answers are wrong. No other single head is missed. In layer 1 even three can go, and only
+# without all four nothing is copied: four heads share one job.
+#
+# </details>
+#
+# ## The output is a sum over heads
+#
+# Why can a head be taken out at all? A row of `merged` is the heads' pieces side by side, so its product with $w_o$
+# falls into H parts. With $w_o^h$ the h-th block of **rows**:
+#
+# $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\, w_o + b_o
+# = \sum_{h=1}^{H} \mathrm{head}_h\, w_o^h + b_o$$
+#
+# We take random params, and sizes that all differ: 3 heads, D = 10, $d_k = 4$, $d_v = 6$, with biases.
+
+# %%
+from mha_numpy import MultiHeadParams
+
+B, T, D, H, d_k, d_v = 2, 5, 10, 3, 4, 6
+rng = np.random.default_rng(7)
+x = rng.normal(size=(B, T, D))
+inner = {"q": H * d_k, "k": H * d_k, "v": H * d_v}
+arrays = {f"w_{s}": rng.normal(size=(D, n)) / np.sqrt(D) for s, n in inner.items()}
+arrays |= {f"b_{s}": rng.normal(size=n) for s, n in inner.items()}
+arrays |= {"w_o": rng.normal(size=(H * d_v, D)) / np.sqrt(d_v), "b_o": rng.normal(size=D)}
+params = MultiHeadParams(**arrays)
+with trace() as t:
+    out, _ = multi_head_attention_forward(x, params=params, num_heads=H)
+shares = t["heads"] @ params.w_o.reshape(H, d_v, D)  # (B, H, T, D): what each head adds
+compare(shares.sum(axis=1) + params.b_o, out, name="sum over heads")
+
+# %%
+matrices(
+    {f"head {h}'s share": shares[0, h] for h in range(H)} | {"out": out[0]},
+    title="Random params: each head writes into all D columns; out is their sum and b_o",
+)
+
+# %% [markdown]
+# So there are two ways to say it. The code joins the pieces and multiplies once. But **each head reads the tokens and
+# adds something to every one of them**. In `merged` every head has columns of its own. In `out`, after `w_o`, all
+# heads write into all columns: this is what $w_o$ is for.
+#
+# A sum has no order. Put the column blocks of $w_q$, $w_k$, $w_v$ and the row blocks of $w_o$ in another order, and
+# the output stays: "head 3" of a model is a mere label.
+#
+# ## Switching a head off
+#
+# `head_gate` multiplies each head by a number $g_h$, usually 1. With $g_h = 0$ the head's share is gone:
+#
+# $$\mathrm{out} = \sum_h g_h\,\mathrm{head}_h\, w_o^h + b_o$$
+#
+# If a head stays switched off, its params can go, too. That is *pruning*: head 1's columns of $w_q$, $w_k$, $w_v$,
+# and its rows of $w_o$.
+
+# %%
+gate = np.array([1.0, 0.0, 1.0])
+without_1, _ = multi_head_attention_forward(x, params=params, num_heads=H, head_gate=gate)
+head_1 = {"q": slice(d_k, 2 * d_k), "k": slice(d_k, 2 * d_k), "v": slice(d_v, 2 * d_v)}
+smaller = {"w_o": np.delete(params.w_o, head_1["v"], axis=0)}
+for s, its in head_1.items():
+    smaller |= {name: np.delete(arrays[name], its, axis=-1) for name in (f"w_{s}", f"b_{s}")}
+fewer = params._replace(**smaller)
+pruned, _ = multi_head_attention_forward(x, params=fewer, num_heads=2)
+compare({"gate": out - without_1, "pruned": pruned}, {"gate": shares[:, 1], "pruned": without_1})
+
+# %% [markdown]
+# A cut by 0 has a flaw. The layers behind are used to a vector from this head, and zeros may be something that they
+# have never met. The milder cut is by the *mean*: the head writes its average, the same for every token. Then only
+# what it says about *these* tokens is lost. Above, both cuts agree; in larger models they need not.
+#
+# ## How much does a head matter?
+#
+# To cut every head of a large model one by one takes a forward pass for each. A cheaper measure is a gradient. How
+# does the loss change with a gate? Since $\mathrm{gated}_h = g_h\,\mathrm{head}_h$, the slope is
+#
+# $$\frac{\partial L}{\partial g_h} = \sum \overline{\mathrm{gated}}_h \cdot \mathrm{head}_h ,$$
+#
+# summed over tokens and features, where the bar marks the gradient of the loss. One backward pass gives it for all
+# heads. Michel et al. 2019 (section 4.1) take its absolute value, averaged over the sequences, as the head's importance.
+#
+# > **Predict first.** Head 0.0 is the one without which all is lost. Will it have by far the largest importance?
+
+# %%
+from mha_numpy.analysis import head_importance
+from mha_numpy.blocks import cross_entropy_forward
+from mha_numpy.train import IGNORED, Batch
+
+
+def loss_with(layer, gate):
+    model.attentions[layer].head_gate = gate
+    loss, _ = cross_entropy_forward(model(ids), targets, ignore_index=IGNORED)
+    model.attentions[layer].head_gate = None
+    return float(loss)
+
+
+whole, off = loss_with(0, np.ones(4)), 1 - np.eye(4)  # row h of off: head h has gate 0
+measured = np.array([[loss_with(i, gate) - whole for gate in off] for i in (0, 1)])
+importance = np.stack(list(head_importance(model, Batch((ids,), targets)).values()))
+both = {"importance": importance, "loss, when cut": measured}
+layers, heads = ["layer 0", "layer 1"], [f"head {h}" for h in range(4)]
+matrices(both, row_labels=layers, column_labels=heads, shared=False)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# No. All eight are small, and head 1.3 has more, though its cut costs next to nothing. A cut of head 0.0 costs
+# hundreds of times more than its importance says.
+#
+# </details>
+#
+# A gradient is a slope *here*, where all gates are 1. Training has brought head 0.0 to its best volume, and at the
+# best place the curve is flat. Let us see the curve.
+
+# %%
+volumes = np.linspace(0, 1.5, 13)
+curves = {
+    f"head 0.{h}": np.array([loss_with(0, np.where(np.arange(4) == h, g, 1.0)) for g in volumes])
+    for h in (0, 1)
+}
+title = "The loss over one gate, all others 1"
+line_chart(volumes, curves, title=title, x_label="gate of the head", y_label="nats")
+
+# %% [markdown]
+# Both curves are flat at 1. One of them is flat everywhere, and the other one has a cliff on its way to 0.
+# **A small gradient does not mean a useless head.** The gradient is good for an order among many heads, and a cut
+# tells the truth about one.
+#
+# ## Two kinds of mixing
+#
+# What is lost with a head is always the same kind of thing: a way for *tokens* to reach each other. Which operations
+# mix tokens, and which mix features? We change one number, token 2's feature 1, and see what reacts.
+#
+# > **Predict first.** Which rows and columns react, for each of the five panels?
+
+# %%
+from mha_numpy import MultiHeadAttention, attention_forward
+
+
+def reacts(f, x):
+    """(T, D) bools: which numbers of f(x) change with token 2's feature 1."""
+    moved = x.copy()
+    moved[0, 2, 1] += 1
+    return (abs(f(moved) - f(x)) > 1e-9)[0]
+
+
+rng = np.random.default_rng(4)
+x4, fixed = rng.normal(size=(1, 4, 6)), rng.dirichlet(np.ones(4), size=(1, 3, 4))
+w, w_1, w_2 = (rng.normal(size=shape) for shape in ((6, 6), (6, 9), (9, 6)))
+operations = {
+    "weights @ v": lambda x: merge_heads(fixed @ split_heads(x, 3)),
+    "attention alone": lambda x: merge_heads(attention_forward(*[split_heads(x, 3)] * 3)[0]),
+    "x @ w_o": lambda x: x @ w,
+    "feed-forward": lambda x: np.tanh(x @ w_1) @ w_2,
+    "whole layer": MultiHeadAttention(6, 3, rng=5),
+}
+title = "Random params. What reacts to token 2's feature 1? Rows are tokens, columns features"
+panels = {name: reacts(f, x4) for name, f in operations.items()}
+matrices(panels, title=title, meaning=("reacts", "stays"))
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# | operation | mixes tokens | mixes features |
+# |---|---|---|
+# | weights @ v | yes | no |
+# | attention alone, with its scores | yes | within a head (features decide the scores) |
+# | every projection: $w_q$, $w_k$, $w_v$, $w_o$ | no | yes |
+# | feed-forward | no | yes |
+# | the whole layer | yes | yes |
+#
+# </details>
+#
+# "Attention mixes positions, the feed-forward layer mixes features" is half of it: attention is the only part that
+# mixes tokens, but its projections mix features as well, and *heads* meet in $w_o$ alone.
+#
+# ## What a cut does not tell
+#
+# - **A head without loss may still do the job.** In layer 1 four heads share one; after a cut, others may take over
+#   (*self-repair*: McGrath et al. 2023, Rushing and Nanda 2024). What a cut costs is a lower bound, roughly.
+# - **After training is not before training.** Voita et al. 2019 removed 38 of 48 encoder heads of a translation model
+#   for 0.15 BLEU. Michel et al. 2019 left some layers with one head, but cross-attention needs more. Fewer heads
+#   *before* training are worse (Behnke and Heafield 2020). "For this task, by the test loss, after training" belongs
+#   to each such sentence; "heads are useless" follows from none.
+# - **Names of heads are loose.** Clark et al. 2019 and Voita et al. 2019 found positional heads (the token before or
+#   after), delimiter heads (stops and commas), syntactic heads (a verb's object), coreference heads, and heads for rare
+#   tokens; "semantic" is the loosest name. At least nine in ten of GPT-2 small's heads have several roles (Kissane et
+#   al. 2024).
+# - **Weights are no explanation.** They say where a head looks, not what it takes from there (that is `v`), nor what
+#   $w_o$, the residual path and later layers make of it (Jain and Wallace 2019; Wiegreffe and Pinter 2019 answer).
+#   Notebook 18 draws weights times the length of the values.
+#
+# ## Exercise: which heads matter
+#
+# Write the importance of Michel et al. The check has a head that helps one sequence and hurts another: such a head
+# matters.
+#
+# More of this kind in `mha-numpy exercises`: `head-gates`, the slope without the absolute value.
+
+
+# %% tags=["exercise"]
+def my_head_importance(d_gated, heads):
+    """d_gated, heads (B, H, T_q, d_v) -> (H,): how much each head matters.
+
+    Forward was gated = heads * gate[:, None, None], with all gates 1. Each sequence on its own gives
+    a gate its gradient; the importance is the mean, over the sequences, of its absolute value.
+    """
+    ...  # your code
+
+
+# %% tags=["check"]
+check("head-importance", my_head_importance)
+
+# %% tags=["hint"]
+# hint("head-importance")  # shows the next of four hints
+
+# %% [markdown]
+# ## Summary
+#
+# - The output is $\sum_h g_h\,\mathrm{head}_h w_o^h + b_o$. So heads have no order, and each can be switched off alone:
+#   by 0, or more mildly by its mean.
+# - A gate's gradient ranks all heads in one backward pass. It is a slope at gate 1: the head that the model could not
+#   do without stood on flat ground beside a cliff.
+# - One head did a job alone, four heads shared another. So "this head can be cut" does not say "this job is not needed".
+# - Only the weights mix tokens; all projections mix features; heads meet in $w_o$ alone.
+#
+# **In the code:** `head_gate` in `mha_numpy/core/attention.py`; `mha_numpy/analysis/cuts.py` and `importance.py`.
+#
+# **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Voita et al. 2019, *Analyzing
+# Multi-Head Self-Attention*; Clark et al. 2019, *What Does BERT Look At?*; Behnke and Heafield 2020, *Losing Heads in
+# the Lottery*; McGrath et al. 2023, *The Hydra Effect*; Jain and Wallace 2019, *Attention is not Explanation*;
+# Wiegreffe and Pinter 2019, *Attention is not not Explanation*; Wang et al. 2022, *Interpretability in the Wild*
+# (cuts by the mean).
+#
+# **Next:** [11, softmax backward](11_softmax-backward.ipynb).
