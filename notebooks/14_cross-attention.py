@@ -192,7 +192,7 @@ shape_film(t, sequence=1)
 # %% [markdown]
 # Key and value may even be two different sources of one length: `vdim` is the width of the second.
 #
-# ## Which gradient belongs to whom
+# ## Which gradient belongs to which sequence
 #
 # The target is used once, as query. The source is used twice, as key and as value, so the chain
 # rule adds both: $\bar x = \bar x_k + \bar x_v$. Here sequence 1 has three tokens and three of
@@ -322,7 +322,7 @@ matrices({"right": attention_forward(y, x, x)[0]} | calls)
 #
 # ## Where it is used
 #
-# | task | who asks | who answers | hidden |
+# | task | queries from | keys and values from | hidden |
 # |---|---|---|---|
 # | translation, summaries (decoder) | the text so far | the encoded source | padding of the source |
 # | question answering, with an encoder | question and passage | both | padding |
@@ -361,8 +361,8 @@ check("cross-attention", my_cross_attention)
 # %% [markdown]
 # ## Summary
 #
-# You can now read the first picture: its rows ask, its columns answer, and the source is open to
-# every row.
+# You can now read the first picture: its rows are queries of the target, its columns are keys of the
+# source, and every row may attend to every column.
 #
 # - Weights are T_y by T_x; the output has T_y rows, made of source values.
 # - The projections bring two widths into one space.

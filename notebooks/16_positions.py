@@ -161,15 +161,15 @@ matrices({"P P.T": P @ P.T, "(P w_q) (P w_k).T": (P @ w_q) @ (P @ w_k).T}, share
 #
 # </details>
 #
-# The words meet the positions, too. With $M = W_Q W_K^\top$ each score has four parts: what meets
-# what, what meets where, where meets what, where meets where:
+# The words meet the positions, too. With $M = W_Q W_K^\top$ each score has four parts: word with
+# word, word with position, position with word, position with position:
 #
 # $$(x + p)\,M\,(x' + p')^\top = x M x'^\top + x M p'^\top + p M x'^\top + p M p'^\top$$
 
 # %%
 p3, M = P[:3], w_q @ w_k.T
-parts = {"what-what": x @ M @ x.T, "what-where": x @ M @ p3.T}
-parts |= {"where-what": p3 @ M @ x.T, "where-where": p3 @ M @ p3.T}
+parts = {"word-word": x @ M @ x.T, "word-position": x @ M @ p3.T}
+parts |= {"position-word": p3 @ M @ x.T, "position-position": p3 @ M @ p3.T}
 matrices(parts | {"their sum": sum(parts.values()), "scores": (x + p3) @ M @ (x + p3).T})
 
 # %% [markdown]
@@ -316,7 +316,7 @@ weights_by_head(cache.weights, text, head_names=["previous", "same", "next"])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At the nearest there is: themselves. A softmax has to spend its weight somewhere. In a causal
+# At their own token, which is the nearest: the weights of a row have to sum to 1. In a causal
 # model the next token is hidden, so "next" looks at its own token as well: next-token heads need
 # attention that looks both ways, as in BERT.
 #
