@@ -21,33 +21,6 @@ from tests.notebooks.cells import (
     up_to_the_exercise,
 )
 
-MISTAKES = {  # in the order of the notebooks: what solutions/*_wrong.py do
-    "split-heads": "split without transpose",
-    "merge-heads": "merge without transpose",
-    "attention": "softmax over queries",
-    "scores": "scale missing",
-    "scores-backward": "scale left out of backward",
-    "softmax-with-lse": "one maximum for all",
-    "masks": "q_offset ignored",
-    "multi-head": "merge without transpose",
-    "cross-attention": "split without transpose",
-    "softmax-backward": "row sum over queries",
-    "attention-backward": "diagonal of the Jacobian alone",
-    "linear-backward": "d_w: mean over the batch",
-    "input-gradient": "branch of v forgotten",
-    "grouped-attention": "groups tiled, not repeated",
-    "sum-over-group": "gradients summed as if tiled",
-    "rope": "pairs interleaved",
-    "rope-backward": "gradient turned forward",
-    "online-attention": "old mixture not rescaled",
-    "from-gpt2": "every w transposed",
-    "to-gpt2": "every w transposed",
-    "head-gates": "gate gradient: mean over the batch",
-    "adam-step": "corrected means kept",
-    "cross-entropy-backward": "ignored tokens keep their softmax",
-    "train-steps": "gradients not zeroed",
-}
-
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
@@ -70,6 +43,11 @@ def own_print_options():
 
 def answer(source, kind):
     return (SOLUTIONS / f"{source.name[:2]}_{kind}.py").read_text(encoding="utf-8")
+
+
+def mistakes(source):
+    """Return what a wrong answer says that it does: for each exercise, the name of its mistake."""
+    return dict(re.findall(r"^# ([a-z0-9-]+): (.+)$", answer(source, "wrong"), flags=re.MULTILINE))
 
 
 def checked(source):
@@ -104,11 +82,12 @@ def test_the_check_tells_right_from_wrong(source, monkeypatch):
     wrong = shown_by([answer(source, "wrong"), check], names, monkeypatch)
     for name, verdict in zip(ids, wrong, strict=True):
         assert not verdict.passed, name
-        assert verdict.mistakes == {MISTAKES[name]}, f"\n{verdict}"
+        assert verdict.mistakes == {mistakes(source)[name]}, f"\n{verdict}"
 
 
-def test_every_exercise_of_a_notebook_has_its_mistake():
-    assert [name for source in SOURCES for name in checked(source)] == list(MISTAKES)
+@each_notebook
+def test_the_wrong_answer_says_which_mistakes_it_makes(source):
+    assert list(mistakes(source)) == checked(source)  # "# exercise: mistake", one a line
 
 
 @each_notebook
@@ -140,7 +119,8 @@ def test_the_hints_are_of_these_exercises(source, monkeypatch):
     assert [each.exercise.id for each in shown] == checked(source)
 
 
-def test_every_exercise_is_in_a_notebook_or_named_there():
-    named = [more(source) for source in SOURCES]
-    assert all(named)
-    assert set().union(*named, MISTAKES) == {exercise.id for exercise in EXERCISES}
+def test_every_exercise_is_in_one_notebook_or_named_there():
+    asked = [name for source in SOURCES for name in checked(source)]
+    assert len(asked) == len(set(asked))
+    named = set().union(*(more(source) for source in SOURCES))
+    assert named.union(asked) == {exercise.id for exercise in EXERCISES}

@@ -5,6 +5,7 @@ import importlib
 import re
 
 import nbformat
+import pytest
 
 from tests.notebooks.cells import (
     SOURCES,
@@ -17,6 +18,8 @@ from tests.notebooks.cells import (
 
 OF_A_NAMED_TUPLE = ("_asdict", "_fields", "_replace")
 OPTIONAL = ("torch", "keras", "numba")
+WORDS, CODE_CELLS, IMPORT_LINES = 1500, 20, 5  # at most: of text, in all, in the first of them
+NOT_YET = "03 06 07 08 09 11 12 13 14 15 16 18 19 20 21 22 23".split()
 
 
 def test_they_are_in_order():
@@ -70,10 +73,31 @@ def test_functions_are_short(source):
 def test_every_part_is_there(source):
     text = source.read_text(encoding="utf-8")
     assert text.startswith(f"# %% [markdown]\n# # {source.name[:2]} · ")
-    for part in ("**You will learn**", "**Predict first.**", "## Summary", "**Reference"):
+    for part in ("**Predict first.**", "## Summary", "**Reference"):
         assert part in text, part
+    if source.name[:2] not in NOT_YET:
+        assert text.count("**What you can do afterwards") == 1
+        assert "<details><summary>Answer</summary>" in text
     for tag in ("exercise", "check", "hint"):
         assert len(tagged(source, tag)) == 1, tag
+
+
+@each_notebook
+def test_it_is_short(source):
+    if source.name[:2] in NOT_YET:
+        pytest.skip("not yet edited")
+    texts = [cell.source for cell in notebook_of(source).cells if cell.cell_type == "markdown"]
+    assert sum(len(text.split()) for text in texts) <= WORDS
+    code = [cell.source for cell in code_cells(source)]
+    assert len(code) <= CODE_CELLS
+    assert import_lines(code[0]) <= IMPORT_LINES
+
+
+def import_lines(code):
+    """Count the lines of a cell that import something; a statement may have several."""
+    nodes = ast.parse(code).body
+    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return sum(node.end_lineno - node.lineno + 1 for node in imports)
 
 
 @each_notebook

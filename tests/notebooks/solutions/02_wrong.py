@@ -1,3 +1,6 @@
+# attention: softmax over queries
+
+
 def my_attention(q, k, v):
     scores = q @ k.T / np.sqrt(q.shape[-1])
     scores = scores - scores.max(axis=0)

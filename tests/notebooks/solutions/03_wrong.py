@@ -1,3 +1,6 @@
+# multi-head: merge without transpose
+
+
 def my_multi_head(x, params, num_heads, mask):
     q = split_heads(x @ params.w_q + params.b_q, num_heads)
     k = split_heads(x @ params.w_k + params.b_k, num_heads)

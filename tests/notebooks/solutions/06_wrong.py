@@ -1,3 +1,7 @@
+# scores: scale missing
+# scores-backward: scale left out of backward
+
+
 def my_scores(q, k):
     return q @ k.swapaxes(-1, -2)  # the scale forgotten
 

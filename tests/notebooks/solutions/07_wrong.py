@@ -1,3 +1,6 @@
+# softmax-with-lse: one maximum for all
+
+
 def my_softmax_with_lse(scores, mask):
     if mask is None:
         mask = np.ones(scores.shape, dtype=bool)

@@ -1,3 +1,6 @@
+# attention-backward: diagonal of the Jacobian alone
+
+
 def my_attention_backward(d_heads, q, k, v, weights):
     scale = 1 / np.sqrt(q.shape[-1])
     d_weights = d_heads @ v.swapaxes(-1, -2)

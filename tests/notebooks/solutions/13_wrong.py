@@ -1,3 +1,7 @@
+# linear-backward: d_w: mean over the batch
+# input-gradient: branch of v forgotten
+
+
 def my_linear_backward(d_out, x, w):
     d_x = d_out @ w.T
     d_w = np.einsum("bti,bto->io", x, d_out) / len(x)  # the mean over the batch

@@ -1,3 +1,6 @@
+# cross-attention: split without transpose
+
+
 def my_cross_attention(y, x, params, num_heads):
     def split(projected):
         B, T, width = projected.shape

@@ -1,3 +1,7 @@
+# grouped-attention: groups tiled, not repeated
+# sum-over-group: gradients summed as if tiled
+
+
 def my_grouped_attention(q, k, v):
     B, H, T_q, d = q.shape
     H_kv = k.shape[1]

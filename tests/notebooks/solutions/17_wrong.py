@@ -1,3 +1,7 @@
+# rope: pairs interleaved
+# rope-backward: gradient turned forward
+
+
 def my_rope(x, positions, base):
     d = x.shape[-1]
     angles = positions[:, None] * base ** (-2 * np.arange(d // 2) / d)

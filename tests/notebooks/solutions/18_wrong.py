@@ -1,3 +1,6 @@
+# adam-step: corrected means kept
+
+
 def my_adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
     mean = beta_1 * mean + (1 - beta_1) * gradient
     square = beta_2 * square + (1 - beta_2) * gradient**2

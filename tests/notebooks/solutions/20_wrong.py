@@ -1,3 +1,6 @@
+# train-steps: gradients not zeroed
+
+
 def my_train_steps(tokens, table, w, b, learning_rate):
     losses, d_table, d_w, d_b = [], 0, 0, 0
     for batch in tokens:

@@ -1,3 +1,6 @@
+# cost-table: H for H_kv in the KV cache
+
+
 def my_cost_table(B, T, D, H, H_kv, d, itemsize):
     params = 2 * D * H * d + 2 * D * H_kv * d
     return {

@@ -1,3 +1,6 @@
+# decode-step: decoded as position 0
+
+
 def my_decode_step(x, k_past, v_past, params, num_heads):
     q = split_heads(x @ params.w_q + params.b_q, num_heads)
     H_kv = k_past.shape[1]

@@ -1,3 +1,6 @@
+# online-attention: old mixture not rescaled
+
+
 def my_online_attention(q, k, v, block):
     total, head = 0.0, 0.0
     largest = np.full((len(q), 1), -np.inf)
