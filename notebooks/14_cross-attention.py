@@ -1,52 +1,40 @@
 # %% [markdown]
 # # 14 · Cross-attention
 #
-# So far every token asked tokens of its own sequence. Nothing in a head demands that. Let one sequence ask and
-# another answer, and you have cross-attention: a translation looks into its source, a caption into an
-# image. The lines of code stay the same; what changes is who owns which axis.
-#
-# **You will learn**
-#
-# - which of the arrays belong to the asking sequence, and which to the answering one;
-# - how an alignment shows in a T_y by T_x picture, and what the output is made of;
-# - why the source gets a padding mask and no causal mask;
-# - which gradient goes to whom, and what happens to a source that serves as key *and* value;
-# - how a decoder stacks self- and cross-attention, and what it computes only once;
-# - the argument orders that libraries disagree about.
-#
-# Sizes: the target y has T_y tokens of width D, the source x has T_x tokens of width kdim (often D as well).
+# A small model reads English number words and writes German ones. German says the units before the
+# tens, so the words cross. The model was trained with `mha-numpy train numbers`; its params ship
+# with the package. One of its layers, with two heads:
 
 # %%
-from importlib.util import find_spec
-
 import numpy as np
 
-from mha_numpy import (
-    ConfigError,
-    KVCache,
-    MultiHeadAttention,
-    MultiHeadParams,
-    ShapeError,
-    attention_forward,
-    compare,
-    gradcheck,
-    linear_forward,
-    multi_head_attention_backward,
-    multi_head_attention_forward,
-    padding_mask,
-    split_heads,
-    trace,
-)
-from mha_numpy.core import step
 from mha_numpy.draw import matrices, shape_film, weights_by_head
 from mha_numpy.exercises import check, hint
+
+# %%
 from mha_numpy.train import load_trained
 from mha_numpy.train.tasks import GERMAN
 
-np.set_printoptions(precision=3, suppress=True)
+trained = load_trained("numbers")
+(source, target), answers = trained.task.batch_of([345])
+trained.model(source, target)
+learned = trained.model.decoder[0].cross_attention.layer.weights
+written, read = trained.task.words(answers[0], GERMAN), trained.task.words(source[0])
+weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, seed 0.")
 
 # %% [markdown]
+# Rows and columns belong to two different sequences. The step that writes *fünf* looks at "five",
+# and the step that writes *vierzig* looks back at "forty"; nobody gave the model this alignment.
+# (This holds on this task, in this seed. Weights need not be an alignment: Koehn and Knowles 2017
+# found some that diverge from it.)
+#
+# **What you can do afterwards**: you can let one sequence ask another, choose its masks, and say
+# which gradient belongs to which sequence.
+#
 # ## One asks, the other answers
+#
+# Nothing in a head demands that queries and keys come from the same tokens. The *target* y has T_y
+# tokens of width D; the *source* x has T_x tokens of width kdim (often D as well).
 #
 # $$q = y\,w_q, \qquad k = x\,w_k, \qquad v = x\,w_v, \qquad
 # \text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
@@ -58,92 +46,52 @@ np.set_printoptions(precision=3, suppress=True)
 # | scores and weights | T by T | **T_y by T_x** |
 # | output | T rows | **T_y rows** |
 #
-# In a translating transformer an *encoder* reads the source, a *decoder* writes the target. The decoder's vectors
-# ask; the encoder's outputs are keys and values.
-#
-# Our toy translates "The tired animal crossed the street" to French. The words' vectors are made by hand, to be
-# read, and nothing is trained. English words have five features.
+# Here is an example that we can read: vectors made by hand, nothing trained. "The tired animal
+# crossed the street" has six words of five features; the French words have six features, in an
+# order of their own. ("a" is a helping word: it marks the past.)
 
 # %%
 english = ["The", "tired", "animal", "crossed", "the", "street"]
 CONCEPTS = ["article", "fatigue", "creature", "crossing", "road"]
-x = np.zeros((6, 5))  # (T_x, kdim)
-x[range(6), [0, 1, 2, 3, 0, 4]] = 1  # one concept for each word
-matrices({"source x": x}, row_labels=english, column_labels=CONCEPTS)
-
-# %% [markdown]
-# The French side has a width and an order of its own: six features. A decoder's row t stands for what it is about
-# to write, so rows are named by that word. "a" is a helping word: it has no concept, it marks the past.
-
-# %%
+x = np.eye(5)[[0, 1, 2, 3, 0, 4]]  # (T_x, kdim): one concept for each word
 french = ["L'", "animal", "fatigué", "a", "traversé", "la", "rue"]
 NOTIONS = ["route", "traversée", "être", "fatigue", "article", "passé"]
-y = np.zeros((7, 6))  # (T_y, D)
-y[range(7), [4, 2, 3, 5, 1, 4, 0]] = 1
+y = np.eye(6)[[4, 2, 3, 5, 1, 4, 0]]  # (T_y, D)
+display(matrices({"source x": x}, row_labels=english, column_labels=CONCEPTS))
 matrices({"target y": y}, row_labels=french, column_labels=NOTIONS)
 
 # %% [markdown]
-# Six numbers cannot be compared with five. **The projections bring both into one space**, d_k wide, where a dot
-# product makes sense. Here that space is the five concepts: `w_k` and `w_v` leave the source as it is, and `w_q` is
-# a small dictionary. The helping word asks for the verb.
+# Six numbers cannot be compared with five. **The projections bring both into one space**, d_k wide,
+# where a dot product makes sense. Here that space is the five concepts: `w_k` and `w_v` leave the
+# source as it is, and `w_q` is a small dictionary.
+#
+# > **Predict first.** French puts this adjective behind its noun. What will the picture of the
+# > weights show there? And where does the weight of "la" go?
 
 # %%
-article, fatigue, creature, crossing, road = range(5)
-w_q = np.zeros((6, 5))
-w_q[range(6), [road, crossing, creature, fatigue, article, crossing]] = 8
+from mha_numpy import attention_forward
+
+w_q = 8 * np.eye(5)[[4, 3, 2, 1, 0, 3]]  # (D, d_k); the helping word asks for the verb
 w_k, w_v = np.eye(5), np.eye(5)
-
-with trace() as t:
-    step("y", y, "T_y D")
-    step("x", x, "T_x kdim")
-    q = step("q", y @ w_q, "T_y d_k", "y @ w_q")
-    k = step("k", x @ w_k, "T_x d_k", "x @ w_k")
-    v = step("v", x @ w_v, "T_x d_v", "x @ w_v")
-    out, cache = attention_forward(q, k, v)
-t
-
-# %% [markdown]
-# (The library calls the lengths T_q and T_k: queries and keys. Here these are T_y and T_x.)
-#
-# > **Predict first.** French puts this adjective behind its noun. What will the picture of the weights show there?
-# > And whom does "la" look at?
-
-# %%
-weights_by_head(cache.weights[None], french, english)
-
-# %% [markdown]
-# An **alignment**: each row shows where the word comes from. The cross at "animal", "fatigué" is the exchange of
-# noun and adjective. Two words, "a" and "traversé", share one source. And "la" cannot decide: two articles fit it
-# equally, .47 each, for the head knows nothing of positions.
-#
-# The output has a row for each *French* word, in features of the *English* ones: a mean of source values, and of
-# nothing else.
-
-# %%
+out, cache = attention_forward(y @ w_q, x @ w_k, x @ w_v)
+display(weights_by_head(cache.weights[None], french, english, note="Made by hand."))
 matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
 
 # %% [markdown]
-# Those vectors were made by hand. The next ones were learned: a translator of number words, trained by
-# `mha-numpy train numbers`, whose params ship with the package. German writes the units before the tens, so its
-# alignment has to cross as well. Rows are named by the word that each step writes.
-
-# %%
-trained = load_trained("numbers")
-(source, target), answers = trained.task.batch_of([345])
-trained.model(source, target)
-learned = trained.model.decoder[0].cross_attention.layer.weights
-written, read = trained.task.words(answers[0], GERMAN), trained.task.words(source[0])
-weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, seed 0.")
-
-# %% [markdown]
-# On this task, in this seed, the step that writes *fünf* looks at "five" and the step that writes *vierzig* at
-# "forty": nobody told it so. But weights need not be an alignment (Koehn and Knowles 2017 found some that diverge
-# from it), and notebook 02 shows what weights do not tell. Notebook 19 trains this model.
+# <details><summary>Answer</summary>
+#
+# The rows "animal" and "fatigué" form a cross: noun and adjective are exchanged. "la" has .47 at
+# each of two articles, which fit it equally, for the head has no positions.
+#
+# </details>
+#
+# The output has a row for each *French* word, in features of the *English* ones: it is a mean of
+# source values, and of nothing else.
 #
 # ## What moves what
 #
-# > **Predict first.** Change one target token. Which rows of the output react? Change one source token. Which rows
-# > now?
+# > **Predict first.** Change one target token, then one source token. Which rows of the output
+# > change? And if somebody takes keys and values from `y` by mistake?
 
 
 # %%
@@ -163,79 +111,54 @@ def cross(y, x):
 
 
 by_target, by_source = reactions(lambda y: cross(y, x), y), reactions(lambda x: cross(y, x), x)
-seen = {"to target tokens": by_target, "to source tokens": by_source}
+mistaken = reactions(lambda x: cross(y, y[:, :5]), x)
+seen = {"to target tokens": by_target, "to source tokens": by_source, "k, v from y": mistaken}
 matrices(seen, row_labels=french, meaning=("reacts", "stays"))
 
 # %% [markdown]
-# Target tokens do not meet here: each row of the output depends on its own query alone. Every row depends on the
-# whole source.
+# <details><summary>Answer</summary>
 #
-# That is also the test for a typical mistake: keys and values taken from the wrong array. Then the output does not
-# react to the source at all. With equal widths nothing complains:
+# Each row depends on its own query alone: target tokens do not meet here. Every row depends on the
+# whole source. With the mistake, no row reacts to the source at all, and where both widths are
+# equal no shape complains.
+#
+# </details>
+#
+# ## Masks: padding, and no causal mask
+#
+# The second sentence of a batch is short, "The animal crossed", and is filled with zeros to six
+# tokens. The mask hides source *keys*, so its shape is (B, 1, 1, T_x), made of the lengths of the
+# **source**.
+#
+# > **Predict first.** A filled token has the key 0. Without a mask, is its weight 0?
 
 # %%
-square = rng.normal(size=(3, 6, 6))  # w_q, w_k, w_v, all 6 wide
+from mha_numpy import padding_mask
 
-
-def forgets_its_source(y, x):
-    w_q, w_k, w_v = square
-    return attention_forward(y @ w_q, y @ w_k, y @ w_v)[0]  # y, y, y
-
-
-wide_x = rng.normal(size=(6, 6))
-print("reacts to its source:", reactions(lambda x: forgets_its_source(y, x), wide_x).any())
-
-# %% [markdown]
-# The order of the source does not matter either, as long as keys and values keep together. A source is a bag:
-
-# %%
-order = rng.permutation(len(x))
-np.allclose(cross(y, x[order]), cross(y, x))
-
-# %% [markdown]
-# ## A batch with sources of two lengths
-#
-# The second pair is short, "The animal crossed" and "L'animal a traversé". Both sides are filled with zeros to the
-# longest.
-#
-# > **Predict first.** A filled source token has the key 0. Without a mask, is its weight 0?
-
-# %%
-x_batch, y_batch = np.zeros((2, 6, 5)), np.zeros((2, 7, 6))
-x_batch[0], y_batch[0] = x, y
+x_batch, y_batch = np.stack([x, 0 * x]), np.stack([y, 0 * y])
 x_batch[1, :3], y_batch[1, :4] = x[[0, 2, 3]], y[[0, 1, 3, 4]]
 q, k, v = (y_batch @ w_q)[:, None], (x_batch @ w_k)[:, None], (x_batch @ w_v)[:, None]  # H = 1
-_, open_cache = attention_forward(q, k, v)
-open_cache.weights[1, 0, :, 3:].sum(axis=-1)  # sequence 1: weight on padding, for each query
-
-# %% [markdown]
-# No: a score of 0 is an ordinary score. The mask hides source *keys*, so its shape is (B, 1, 1, T_x), made of the
-# lengths of the **source**:
-
-# %%
 source_mask = padding_mask(np.array([6, 3]), 6)
-out_batch, cache = attention_forward(q, k, v, mask=source_mask)
+both = [attention_forward(q, k, v, mask=m)[1].weights[1, 0] for m in (None, source_mask)]
 rows = ["L'", "animal", "a", "traversé", "(pad)", "(pad)", "(pad)"]
 columns = ["The", "animal", "crossed", "(pad)", "(pad)", "(pad)"]
-weights_by_head(cache.weights[1], rows, columns, visible=source_mask[1])  # sequence 1
+visible = np.stack([np.ones((7, 6), bool), source_mask[1, 0].repeat(7, axis=0)])
+weights_by_head(np.stack(both), rows, columns, head_names=["no mask", "mask"], visible=visible)
 
 # %% [markdown]
-# The three rows "(pad)" are filled *targets*. They ask, and get something; nobody reads it, and the loss leaves it out.
-# They need no mask here. What counts: the four real rows are those of the short pair alone.
-
-# %%
-alone, _ = attention_forward(q[1:, :, :4], k[1:, :, :3], v[1:, :, :3])
-compare(out_batch[1:, :, :4], alone, name="the short pair")
-
-# %% [markdown]
-# ## No causal mask on the source
+# <details><summary>Answer</summary>
 #
-# A causal mask keeps a decoder from reading the words that it should *write*. The source is there, whole, before
-# the first word is written. There is nothing to hide, and "key j is later than query i" has no meaning across two
-# sequences.
+# No: a score of 0 is an ordinary score.
 #
-# > **Predict first.** Somebody sets `is_causal=True` all the same. Row i then sees columns 0 to i. Which
-# > French word loses its partner?
+# </details>
+#
+# The rows "(pad)" are filled *targets*. They need no mask here: the loss leaves them out.
+#
+# A causal mask keeps a decoder from reading the words that it should *write*. The source is there
+# before the first word is written, so nothing has to be hidden.
+#
+# > **Predict first.** Somebody sets `is_causal=True` all the same: row i then sees columns 0 to i.
+# > Which French word loses its partner?
 
 # %%
 _, cut = attention_forward(y @ w_q, x @ w_k, x @ w_v, is_causal=True)
@@ -243,94 +166,70 @@ visible = np.tril(np.ones((7, 6), dtype=bool))
 weights_by_head(cut.weights[None], french, english, visible=visible[None])
 
 # %% [markdown]
-# "animal" stands at place 1 in French and at place 2 in English: hidden. The row sums to 1 as always, so nothing
-# looks broken; the weight has merely gone elsewhere.
+# <details><summary>Answer</summary>
+#
+# "animal", which stands at place 1 in French and at place 2 in English. The row sums to 1 as
+# always, so nothing looks broken: the weight has gone elsewhere.
+#
+# </details>
 #
 # ## The layer
 #
-# `MultiHeadAttention` does it with many heads: query first, then key. The value defaults to the key. Shapes:
-#
-# $$[B, T_y, D],\ [B, T_x, \text{kdim}] \;\to\; [B, T_y, D]$$
+# `MultiHeadAttention` takes the query first, then the key; the value defaults to the key. Only `w_k`
+# and `w_v` have the width of the source. (The params are random.) The film shows one sequence: seven
+# rows on the query's side, six on the key's side, and 7 by 6 where they meet.
 
 # %%
-B, T_y, T_x, D, kdim = 2, 7, 6, 8, 5
-layer = MultiHeadAttention(D, num_heads=2, kdim=kdim)
-y, x, d_out = (rng.normal(size=(B, T, width)) for T, width in ((T_y, D), (T_x, kdim), (T_y, D)))
+from mha_numpy import MultiHeadAttention, trace
+
+layer = MultiHeadAttention(8, num_heads=2, kdim=5, rng=0)
+y, x, d_out = (rng.normal(size=(2, T, width)) for T, width in ((7, 8), (6, 5), (7, 8)))
 with trace() as t:
-    out = layer(y, x, mask=source_mask)
-    d_y, d_x, _ = layer.backward(d_out)
-{name: array.shape for name, array in layer.params.items()}, out.shape
-
-# %% [markdown]
-# Only `w_k` and `w_v` know the width of the source. The film shows sequence 1: seven rows on the query side (steps
-# 1 and 4 to 6), six on the key side (2, 3 and 7 to 12), 7 by 6 where both meet (13 to 15), and seven from there on.
-
-# %%
+    layer(y, x, mask=source_mask)
+print({name: array.shape for name, array in layer.params.items()})
 shape_film(t, sequence=1)
 
 # %% [markdown]
-# Key and value may even be two different sources, as long as they are equally long: `vdim`.
-
-# %%
-three = MultiHeadAttention(D, num_heads=2, kdim=5, vdim=3)
-three(y, x, rng.normal(size=(B, T_x, 3))).shape, three.params["w_v"].shape
-
-# %% [markdown]
-# ## Which gradient goes to whom
+# Key and value may even be two different sources of one length: `vdim` is the width of the second.
 #
-# The target is used once, as query input. The source is used twice, as key input and as value input, so the chain
-# rule adds both: $\bar x = \bar x_k + \bar x_v$ (derivation: docs/multi-head.md, "Three branches").
+# ## Which gradient belongs to which sequence
 #
-# > **Predict first.** The layer returns (d_query, d_key, d_value). Which is None after `layer(y, x)`? And after
-# > `layer(y, x, x)`, which of the three is *the* gradient of x?
+# The target is used once, as query. The source is used twice, as key and as value, so the chain
+# rule adds both: $\bar x = \bar x_k + \bar x_v$. Here sequence 1 has three tokens and three of
+# padding.
+#
+# > **Predict first.** `layer.backward` returns (d_query, d_key, d_value). After `layer(y, x, x)`,
+# > which of them is the gradient of x? What is it where x is padding?
 
 # %%
-layer(y, x)
-d_y, d_x, nothing = layer.backward(d_out)
-layer(y, x, x)
-d_y_again, d_key, d_value = layer.backward(d_out)
-print("d_value of layer(y, x):", nothing)
-compare({"d_y": d_y_again, "d_x": d_key + d_value}, {"d_y": d_y, "d_x": d_x})
-
-# %% [markdown]
-# None of them: `d_key` and `d_value` are shares, and x gets their **sum**. What was not passed has None, and its
-# share is in what it defaulted to. Take `d_key` alone, and no error tells you how much is missing. Cell by cell, for
-# sequence 0:
-
-# %%
-matrices({"d_key[0]": d_key[0], "d_value[0]": d_value[0], "their sum, d_x[0]": d_x[0]})
-
-# %% [markdown]
-# Every row of `d_x` is a sum over all seven queries, since every query has read it. A source token that is padding
-# was read by nobody, so its gradient is exactly 0:
-
-# %%
+layer(y, x, x, mask=source_mask)
+_, d_key, d_value = layer.backward(d_out)
 layer(y, x, mask=source_mask)
-_, d_x_masked, _ = layer.backward(d_out)
-matrices({"d_x, sequence 0": d_x_masked[0], "d_x, sequence 1": d_x_masked[1]})
+d_y, d_x, nothing = layer.backward(d_out)
+print(
+    "largest difference:", np.abs(d_key + d_value - d_x).max(), "; d_value of layer(y, x):", nothing
+)
+matrices({"d_key": d_key[1], "d_value": d_value[1], "their sum, d_x": d_x[1]})
 
 # %% [markdown]
-# And all of it against numeric derivatives, inputs and params:
-
-# %%
-params = MultiHeadParams(**layer.params)
-
-
-def forward(x_q, x_k, params):
-    return multi_head_attention_forward(x_q, x_k, params=params, num_heads=2, mask=source_mask)
-
-
-gradcheck(forward, multi_head_attention_backward, {"x_q": y, "x_k": x, "params": params})
-
-# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Their **sum** is. After `layer(y, x)` the layer has added them itself, and d_value is None. Where x
+# is padding no query has read it, so its gradient is exactly 0.
+#
+# </details>
+#
 # ## A decoder in two lines
 #
-# A decoder layer first lets the target tokens talk to each other, causally; then each asks the source. Each result
-# is *added* to what was there. (A real one has layer norm and a feed-forward part besides.)
+# A decoder layer first lets the target tokens attend to each other, causally; then each asks the
+# source. Each result is *added* to what was there. (A real one has layer norm and a feed-forward
+# part besides.)
+#
+# > **Predict first.** Which outputs react to which target tokens now? And to which source tokens?
 
 # %%
-self_attention = MultiHeadAttention(D, num_heads=2, rng=1)
-cross_attention = MultiHeadAttention(D, num_heads=2, kdim=kdim, rng=2)
+self_attention = MultiHeadAttention(8, num_heads=2, rng=1)
+cross_attention = MultiHeadAttention(8, num_heads=2, kdim=5, rng=2)
 
 
 def decoder(y, x):
@@ -338,28 +237,27 @@ def decoder(y, x):
     return y + cross_attention(y, x, mask=source_mask[: len(y)])
 
 
-decoder(y, x).shape
+by_target = reactions(lambda y_0: decoder(y_0[None], x[:1])[0], y[0])
+by_source = reactions(lambda x_0: decoder(y[:1], x_0[None])[0], x[0])
+seen = {"to target tokens": by_target, "to source tokens": by_source}
+matrices(seen, meaning=("reacts", "stays"))
 
 # %% [markdown]
-# > **Predict first.** Which outputs react to which target tokens now? And to which source tokens?
-
-# %%
-matrices(
-    {
-        "to target tokens": reactions(lambda y_0: decoder(y_0[None], x[:1])[0], y[0]),
-        "to source tokens": reactions(lambda x_0: decoder(y[:1], x_0[None])[0], x[0]),
-    },
-    meaning=("reacts", "stays"),
-)
-
-# %% [markdown]
-# Causal in the left panel, open in the right one. The triangle comes from self-attention; cross-attention never mixes target
-# tokens, so it needs no triangle to keep the promise.
+# <details><summary>Answer</summary>
 #
-# Backward goes through the two lines in reverse. A sum hands its gradient to both of its parts:
+# Causal in the left panel, open in the right one. Cross-attention never mixes target tokens, so it
+# needs no triangle.
+#
+# </details>
+#
+# Backward goes through the two lines in reverse. The gradient of a sum is the gradient of both of
+# its parts:
 
 
 # %%
+from mha_numpy import gradcheck
+
+
 def decoder_backward(d_out, y, x):
     decoder(y, x)  # the layers keep what backward needs
     d_query, d_x, _ = cross_attention.backward(d_out)
@@ -371,113 +269,60 @@ def decoder_backward(d_out, y, x):
 gradcheck(decoder, decoder_backward, {"y": y, "x": x})
 
 # %% [markdown]
-# ## The source's keys and values are computed once
-#
-# A decoder writes word by word. Its own keys grow by one each step. Those of the source do not depend on the target
-# at all: the same k and v serve every step.
+# A decoder writes word by word, and the source stays the same. So its keys and values are computed
+# **once** and serve every step. (A `KVCache` is something else: it grows with the target, for
+# self-attention, and the layer refuses it here.)
 
 # %%
-p = cross_attention.params
-k = split_heads(linear_forward(x, p["w_k"], p["b_k"])[0], 2)  # once: (B, H, T_x, d_k)
-v = split_heads(linear_forward(x, p["w_v"], p["b_v"])[0], 2)
-rows = []
-for i in range(T_y):  # step by step: one new query each
-    q = split_heads(linear_forward(y[:, i : i + 1], p["w_q"], p["b_q"])[0], 2)
+from mha_numpy import compare, split_heads
+
+p, rows = cross_attention.params, []
+k, v = (split_heads(x @ p[f"w_{n}"] + p[f"b_{n}"], 2) for n in "kv")  # once: (B, H, T_x, 4)
+for i in range(7):  # step by step: one new query each
+    q = split_heads(y[:, i : i + 1] @ p["w_q"] + p["b_q"], 2)
     rows.append(attention_forward(q, k, v, mask=source_mask)[0])
 with trace() as whole:
     cross_attention(y, x, mask=source_mask)
 compare(np.concatenate(rows, axis=2), whole["heads"], name="heads")
 
 # %% [markdown]
-# Projecting the source anew at each of the T_y steps would cost T_y times as much. Note that a `KVCache` is something
-# else: it grows with the *target*, for self-attention. The layer says so:
-
-# %%
-try:
-    cross_attention(y[:, :1], x, kv_cache=KVCache())
-except ConfigError as error:
-    print(error)
-
-# %% [markdown]
 # ## In which order?
 #
-# | who | order of arguments |
+# | library | order of arguments |
 # |---|---|
 # | here; PyTorch, function and layer; JAX; ONNX | query, key, value |
 # | Keras `MultiHeadAttention` | query, **value, key**; key defaults to value |
 # | the layer of the classic TensorFlow tutorial | **v, k, q**, mask |
 #
-# In PyTorch a call is `mha(target, source, source)`, and in Keras `mha(target, source)`.
-#
-# > **Predict first.** Here is our layer with its arguments in Keras' order. Somebody who comes from PyTorch calls
-# > it with (query, key, value), one source for both. What breaks?
+# > **Predict first.** Someone calls a layer in Keras' order, or in the tutorial's, with (query, key,
+# > value). Key and value come from one source; both sequences have one length. What breaks?
 
 
 # %%
 def in_keras_order(query, value, key):
-    return layer(query, key, value)
+    return attention_forward(query, key, value)[0]
 
 
-np.array_equal(in_keras_order(y, x, x), layer(y, x, x))
-
-# %% [markdown]
-# Nothing, and so nobody notices: key and value are one array. It breaks on the day that they differ, say when
-# positions are added to the keys alone. The shapes still fit:
-
-# %%
-x_key = x + rng.normal(size=x.shape)
-compare(in_keras_order(y, x_key, x), layer(y, x_key, x), name="out")
-
-# %% [markdown]
-# The tutorial's order is worse. Call a layer that takes (v, k, q) with (q, k, v), and the source asks while the
-# target hands over its values.
-#
-# > **Predict first.** When does an error save you: with sequences of different length, or of the same?
-
-
-# %%
-def tutorial_call(v, k, q):
+def in_tutorial_order(v, k, q):
     return attention_forward(q, k, v)[0]
 
 
-source = rng.normal(size=(6, 4))
-for length in (7, 6):
-    target = rng.normal(size=(length, 4))
-    try:
-        same = np.allclose(
-            tutorial_call(target, source, source), tutorial_call(source, source, target)
-        )
-        print(f"target of {length}: no error; same as the right call: {same}")
-    except ShapeError as error:
-        print(f"target of {length}: {error}")
+y, x = rng.normal(size=(2, 5, 4))  # one length and one width
+calls = {"Keras' order": in_keras_order(y, x, x), "the tutorial's": in_tutorial_order(y, x, x)}
+matrices({"right": attention_forward(y, x, x)[0]} | calls)
 
 # %% [markdown]
-# And PyTorch's layer beside ours, with the same params. Two of its habits to know: `key_padding_mask` has True for
-# **blocked**, and the weights that it returns are, by default, the **mean over the heads**, (B, T_y, T_x).
-
-# %% tags=["needs-torch"]
-if find_spec("torch") is None:
-    print("PyTorch is not installed here: pip install torch")
-else:
-    import torch
-
-    options = {"kdim": kdim, "vdim": kdim, "bias": False, "dtype": torch.float64}
-    mha = torch.nn.MultiheadAttention(D, 2, batch_first=True, **options)
-    theirs = [mha.q_proj_weight, mha.k_proj_weight, mha.v_proj_weight, mha.out_proj.weight]
-    w = [matrix.detach().numpy().T for matrix in theirs]  # theirs are (outputs, inputs)
-    same = MultiHeadParams(w[0], None, w[1], None, w[2], None, w[3], None)
-    target, source = torch.tensor(y), torch.tensor(x)
-    blocked = torch.tensor(~source_mask[:, 0, 0])
-    found = [a.detach().numpy() for a in mha(target, source, source, key_padding_mask=blocked)]
-    ours, cache = forward(y, x, same)
-    display(compare(found, {"out": ours, "weights": cache.attention.weights.mean(axis=1)}))
-
-# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# In Keras' order nothing, as long as key and value are one array: it breaks on the day when they
+# differ. In the tutorial's order the source asks and the target answers, and only different lengths
+# would raise an error.
+#
+# </details>
+#
 # ## Where it is used
 #
-# The same operator everywhere; what changes is who asks, who answers, and what is hidden.
-#
-# | task | who asks | who answers | hidden |
+# | task | queries from | keys and values from | hidden |
 # |---|---|---|---|
 # | translation, summaries (decoder) | the text so far | the encoded source | padding of the source |
 # | question answering, with an encoder | question and passage | both | padding |
@@ -486,17 +331,15 @@ else:
 # | language models | the text | the text | the future |
 #
 # Only the first and the fourth are cross-attention. Self-attention is the case where both are one.
-
-# %% [markdown]
+#
 # ## Exercise: cross-attention with heads
 #
-# Project, split, attend, merge, project. Use `split_heads` and `attention_forward`, or write it all yourself; every
-# head takes its block of columns. In one of the check's inputs both sequences have one length and one width: there no
-# shape tells which of the two you took. Before it compares numbers, the check turns the source's tokens around:
-# their order may not matter.
+# Project, split, attend, merge, project. You may use `split_heads` and `attention_forward`. In one
+# of the check's inputs both sequences have one length and one width: no shape tells you there which
+# of the two you took.
 #
-# More of this kind in `mha-numpy exercises`: `masked-attention`, where queries and keys differ in number, and some keys
-# are hidden.
+# More of this kind in `mha-numpy exercises`: `masked-attention`, where queries and keys differ in
+# number, and some keys are hidden.
 
 
 # %% tags=["exercise"]
@@ -518,19 +361,20 @@ check("cross-attention", my_cross_attention)
 # %% [markdown]
 # ## Summary
 #
-# - Queries come from the target, keys and values from the source: weights are T_y by T_x, the output has T_y rows,
-#   made of source values.
-# - The projections bring two widths into one space, where dot products make sense.
-# - The source gets a padding mask, (B, 1, 1, T_x), and no causal mask. Filled target rows are left out of the loss.
-# - The source is key and value input at once: its gradient is d_key + d_value, and 0 where it is padding.
-# - A decoder layer is causal self-attention, then cross-attention. The source's keys and values are computed once.
-# - Orders differ: here (query, key, value), in Keras (query, value, key). With one source for both it does not show.
+# You can now read the first picture: its rows are queries of the target, its columns are keys of the
+# source, and every row may attend to every column.
 #
-# **In the code:** `multi_head_attention_forward` and `_backward` in `mha_numpy/core/multihead.py` (`x_k`, `x_v`;
-# step 0 of backward); `MultiHeadAttention` in `mha_numpy/nn/attention.py`.
+# - Weights are T_y by T_x; the output has T_y rows, made of source values.
+# - The projections bring two widths into one space.
+# - The source gets a padding mask, (B, 1, 1, T_x), and no causal mask.
+# - The source's gradient is d_key + d_value, and 0 where it is padding.
+# - A decoder layer is causal self-attention, then cross-attention.
 #
-# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.3 (encoder-decoder attention);
-# Bahdanau et al. 2015, *Neural Machine Translation by Jointly Learning to Align and Translate*, section 5.2.1
-# (alignments); Koehn and Knowles 2017, *Six Challenges for Neural Machine Translation*.
+# **In the code:** `multi_head_attention_forward` and `_backward` in `mha_numpy/core/multihead.py`
+# (`x_k`, `x_v`; step 0 of backward). Derivation: docs/multi-head.md.
 #
-# **Next:** [07, softmax backward](11_softmax-backward.ipynb).
+# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.3; Bahdanau et al.
+# 2015, *Neural Machine Translation by Jointly Learning to Align and Translate*; Koehn and Knowles
+# 2017, *Six Challenges for Neural Machine Translation*.
+#
+# **Next:** [15, grouped and multi-query attention](15_grouped-and-multi-query.ipynb).

@@ -1,14 +1,12 @@
-# online-attention: old mixture not rescaled
+# cost-table: H for H_kv in the KV cache
 
 
-def my_online_attention(q, k, v, block):
-    total, head = 0.0, 0.0
-    largest = np.full((len(q), 1), -np.inf)
-    for start in range(0, len(k), block):
-        scores = q @ k[start : start + block].T / np.sqrt(q.shape[-1])
-        before = largest
-        largest = np.maximum(before, scores.max(axis=-1, keepdims=True))
-        factor, powers = np.exp(before - largest), np.exp(scores - largest)
-        total = total * factor + powers.sum(axis=-1, keepdims=True)
-        head = head + powers @ v[start : start + block]  # not corrected
-    return head / total
+def my_cost_table(B, T, D, H, H_kv, d, itemsize):
+    params = 2 * D * H * d + 2 * D * H_kv * d
+    return {
+        "attention_params": params,
+        "projection_flops": 2 * B * T * params,
+        "score_flops": 2 * (2 * B * H * T * T * d),
+        "weights_bytes": B * H * T * T * itemsize,
+        "kv_cache_bytes": 2 * B * H * T * d * itemsize,  # of all query heads
+    }
