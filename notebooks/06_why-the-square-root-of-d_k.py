@@ -5,8 +5,8 @@
 # same small model learns three times to say 12 digits in reverse. Its one head is 64 wide. The three runs start
 # from the same random params and differ only in what the scores are divided by.
 #
-# **You will learn** to say why this number is a square root, what goes wrong without it, and where it comes
-# back in backward.
+# **What you can do afterwards:** you can say why this number is a square root, what goes wrong without it, and where it
+# comes back in backward.
 
 # %%
 import numpy as np

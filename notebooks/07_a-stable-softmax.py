@@ -32,7 +32,8 @@ matrices(panels, shared=False, title="A trained head that reverses 12 digits")
 # In most rows the one weight that matters is NaN, and each of these rows ruins all that is computed from it. The scores
 # are not unusual. One subtraction repairs it, as the last panel shows.
 #
-# **You will learn** to write a softmax that stays right for all scores and masks, and to say what `lse` is for.
+# **What you can do afterwards:** you can write a softmax that stays right for all scores and masks, and say what `lse` is
+# for.
 #
 # ## As the formula says it
 #

@@ -4,8 +4,8 @@
 # Can a model predict random digits? Below, one head learns to say the *next* digit of a sequence of random digits. It
 # is trained twice: once it may look at the whole sequence, once a causal mask hides what comes later.
 #
-# **You will learn** to build the mask that a model needs, to hand it over in the right shape and polarity, and to
-# show by experiment what it hides.
+# **What you can do afterwards:** you can build the mask that a model needs, hand it over in the right shape and polarity,
+# and show by experiment what it hides.
 
 # %%
 import numpy as np

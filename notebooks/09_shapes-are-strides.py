@@ -34,8 +34,8 @@ matrices({name: head_0(cut) for name, cut in ways.items()}, title=title)
 # %% [markdown]
 # On the left the head does its job. On the right the job is gone.
 #
-# **You will learn** to cut tokens into heads and to put them together again, to say when NumPy copies, and to find a
-# wrong cut without a picture.
+# **What you can do afterwards:** you can cut tokens into heads and put them together again, say when NumPy copies, and
+# find a wrong cut without a picture.
 #
 # ## A row of numbers, and a rule for reading it
 #

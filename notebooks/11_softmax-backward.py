@@ -39,8 +39,8 @@ line_chart(np.arange(60), curves, title="Four gradients", **looks)
 # All four losses fall, and on this easy task two of the wrong ones fall faster than the right one. **A falling loss
 # proves nothing about a gradient.**
 #
-# **You will learn** to derive the two lines of softmax's backward, to say what they mean, and to tell them from
-# their usual mistakes.
+# **What you can do afterwards:** you can derive the two lines of softmax's backward, say what they mean, and tell them
+# from their usual mistakes.
 #
 # ## The derivative of one row, step by step
 #

@@ -27,8 +27,8 @@ matrices(seen, title="The weights: row = query, column = key")
 # %% [markdown]
 # The antidiagonal appears. Nobody wrote it: the gradient found it.
 #
-# **You will learn** to derive each line of this backward from its line of forward, in at most two lines of algebra,
-# and to see which line of a wrong one is to blame.
+# **What you can do afterwards:** you can derive each line of this backward from its line of forward, in at most two lines
+# of algebra, and see which line of a wrong one is to blame.
 #
 # ## Gradients of what?
 #

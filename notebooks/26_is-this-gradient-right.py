@@ -26,7 +26,8 @@ gradcheck(attention_forward, values_only, one_token)
 # %% [markdown]
 # All is "ok". The check is right, and so are its numbers: the *example* is to blame.
 #
-# **You will learn** to check any gradient with forward alone, and to choose an example that no wrong backward passes.
+# **What you can do afterwards:** you can check any gradient with forward alone, and choose an example that no wrong
+# backward passes.
 #
 # ## A gradient is a slope
 #

@@ -46,7 +46,6 @@ MISTAKES = {  # in the order of the notebooks: what solutions/*_wrong.py do
     "adam-step": "corrected means kept",
     "cross-entropy-backward": "ignored tokens keep their softmax",
     "train-steps": "gradients not zeroed",
-    "dropout-backward": "dropout not undone by 1/(1-p)",
 }
 
 
