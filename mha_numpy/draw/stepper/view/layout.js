@@ -98,7 +98,8 @@ const onlyMoves = ([op, first]) =>
 function sceneOf(array, trace, names, sequence, head) {
   const blocks = (operand) => blocksOf(operand, names, sequence);
   const whole = (id) => blocks(operandOf(["array", id], trace));
-  const ofHead = (list) => list.filter((block) => head === null || block.head === null || block.head === head);
+  const ofHead = (list) => (head === null || list.length < 2 ? list
+    : [list[Math.floor(head * list.length / names.heads)]]);
   const results = whole(array.id);
   if (!array.tree) return { kind: "given", candidates: grids(ofHead(results).map((block) => single(block, "result"))) };
 
