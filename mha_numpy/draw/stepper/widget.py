@@ -19,8 +19,12 @@ from mha_numpy.draw.stepper.fallback import table_of
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.tracing import Step, Trace
 
-SCRIPTS = ("arrays.js", "equations.js", "trace.js")  # in this order: one scope holds them all
-STYLES: tuple[str, ...] = ()
+SCRIPTS = (  # in this order: one scope holds them all
+    "arrays.js", "equations.js", "trace.js", "view/axes.js", "view/blocks.js", "view/layout.js",
+    "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js", "view/arithmetic.js",
+    "view/slope.js", "view/panel.js", "view/controls.js", "view/page.js",
+)  # fmt: skip
+STYLES = ("page.css",)
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 250_000  # in all arrays: the page computes them anew after every edit
