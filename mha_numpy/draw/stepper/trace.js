@@ -4,10 +4,15 @@
 // An array is {id, name, axes, shape, pass, equation, tree, data, edits}. One with a tree is
 // computed here; one without is an input or a param, or is shown as it was recorded.
 
-const TYPES = { uint8: Uint8Array, float32: Float32Array, float64: Float64Array };
-
-const numbersOf = ({ type, base64 }) => Float64Array.from(new TYPES[type](
-  Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)).buffer));
+// Numbers from text; a float48 is a float64 without its last two bytes.
+function numbersOf({ type, base64 }) {
+  const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  if (type === "uint8") return Float64Array.from(bytes);
+  if (type === "float32") return Float64Array.from(new Float32Array(bytes.buffer));
+  const wide = new Uint8Array(bytes.length / 6 * 8);
+  bytes.forEach((byte, i) => { wide[Math.floor(i / 6) * 8 + 2 + i % 6] = byte; });
+  return new Float64Array(wide.buffer);
+}
 
 const arraysIn = (tree) => (tree[0] === "array" ? [tree[1]] : tree.filter(isTree).flatMap(arraysIn));
 
