@@ -1,31 +1,40 @@
 // The map: a thumbnail of every array, in the order of the computation, d_X below X.
 
-function drawMap({ root, trace, names, sequence, gradientNames, go }) {
-  const twin = new Map(trace.arrays.map((array) => [gradientNames[array.name], array.id]));
-  const isDerived = ({ tree }) => tree && tree[0] !== "array";
-  // A param stands between what it is applied to and what comes out: it takes a column of its own.
+// The column of each array. What comes of the inputs goes from left to right; a param or a mask
+// stands just before what reads it first; a gradient stands where its array does.
+function columnsOf(trace, gradientNames) {
   const columns = [];
-  for (const array of trace.arrays) if (array.pass !== "backward") {
-    const reads = array.reads.map((id) => trace.arrays[id]);
-    const depths = reads.map((each) => (isDerived(each) ? columns[each.id] : each.pass === "param" || each.isBool ? 1 : columns[each.id] + (each.tree ? 0 : 0)));
-    const hasParam = reads.some(({ pass, shape }) => pass === "param" && shape.length > 1);
-    columns[array.id] = !isDerived(array) ? 0 : Math.max(...depths, hasParam ? 1 : 0) + 1;
+  const forward = trace.arrays.filter((array) => array.pass !== "backward");
+  const isInput = ({ id, tree, pass, isBool, shape }) =>
+    !tree && pass === "forward" && !isBool && (id === 0 || shape.length > 2);
+  const stream = new Set(forward.filter(isInput).flatMap(({ id }) => [...trace.reachedBy(id)]));
+  for (const { id, tree, reads } of forward) if (stream.has(id)) {
+    const before = reads.filter((each) => stream.has(each)).map((each) => columns[each]);
+    const hasParam = reads.some((each) => !stream.has(each) && trace.arrays[each].shape.length > 1);
+    columns[id] = tree && tree[0] !== "array" ? Math.max(...before, hasParam ? 1 : 0) + 1 : Math.max(0, ...before);
   }
-  // Inputs and params that are read late stand just before their first reader.
-  for (const array of trace.arrays) if (array.pass !== "backward" && !array.tree) {
-    const readers = trace.arrays.filter(({ reads, pass }) => pass !== "backward" && reads.includes(array.id) && columns[0] !== undefined);
-    const first = Math.min(...readers.filter(isDerived).map(({ id }) => columns[id]));
-    if (array.pass === "param" || first > 3) columns[array.id] = Number.isFinite(first) ? first - 1 : 0;
+  for (const { id } of forward.toReversed()) if (!stream.has(id)) {
+    const readers = forward.filter(({ reads }) => reads.includes(id)).map((each) => columns[each.id]);
+    columns[id] = readers.length ? Math.max(0, Math.min(...readers) - 1) : 0;
   }
-  const paired = (array) => twin.get(array.name);
-  for (const array of trace.arrays) if (array.pass === "backward") {
-    const known = array.reads.map((id) => columns[id]).filter((n) => n !== undefined);
-    columns[array.id] = columns[paired(array)] ?? (known.length ? Math.min(...known) : Math.max(...columns));
+  for (const { id, name } of forward) {  // a constant that backward reads again
+    const first = trace.arrays.find((each) => each.name === name).id;
+    if (!forward.some(({ reads }) => reads.includes(id))) columns[id] = columns[first];
   }
+  const twins = new Map(forward.map(({ id, name }) => [gradientNames[name], id]));
+  for (const { id, name, pass, reads } of trace.arrays) if (pass === "backward") {
+    const known = reads.map((each) => columns[each]).filter(Number.isFinite);
+    columns[id] = columns[twins.get(name) ?? trace.byName.get(name.slice(2))] ?? Math.min(...known, 99);
+  }
+  return columns;
+}
+
+function drawMap({ root, trace, names, sequence, gradientNames, go }) {
+  const columns = columnsOf(trace, gradientNames);
   const used = [...new Set(columns)].sort((a, b) => a - b);
 
   const thumbs = trace.arrays.map((array) => {
-    const link = document.createElement("a");
+    const link = element("a");
     link.href = `#${array.name}`;
     link.title = array.name;
     link.setAttribute("aria-label", `${array.name}, ${array.shape.join(" by ") || "one number"}`);
@@ -35,11 +44,11 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
   });
   for (const pass of ["forward", "backward"]) {
     for (const column of used) {
-      const cell = root.appendChild(document.createElement("div"));
-      cell.className = `lane ${pass}`;
-      for (const { array, link } of thumbs) {
-        if (columns[array.id] === column && (array.pass === "backward") === (pass === "backward")) cell.append(link);
-      }
+      const lane = root.appendChild(element("div", `lane ${pass}`));
+      const here = thumbs.filter(({ array }) =>
+        columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
+      if (pass === "forward") root.insertBefore(element("span", "column", here[0]?.array.name ?? ""), root.children[used.indexOf(column)]);
+      lane.append(...here.map(({ link }) => link));
     }
   }
   root.style.gridTemplateColumns = `repeat(${used.length}, auto)`;
@@ -47,8 +56,8 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
   function paintOne({ canvas, array, blocks }, colors) {
     const wide = blocks.reduce((n, { cols }) => n + cols, 0);
     const tall = blocks[0].rows;
-    const size = Math.min(4, 34 / wide, 30 / Math.max(tall, 8));
-    const gap = 3;
+    const size = Math.min(3, 34 / wide, 21 / tall);
+    const gap = 2;
     const width = wide * size + (blocks.length + 1) * gap;
     const height = Math.max(3, tall * size) + 2 * gap;
     const scale = devicePixelRatio || 1;
@@ -64,7 +73,7 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
     for (const block of blocks) {
       const image = new ImageData(block.cols, block.rows);
       block.cells.forEach((place, k) => {
-        const { rgb } = colors.shade(array.data[place], most);
+        const { rgb } = array.isBool ? colors.truth[array.data[place]] : colors.shade(array.data[place], most);
         image.data.set([...rgb, 255], 4 * k);
       });
       const small = new OffscreenCanvas(block.cols, block.rows);

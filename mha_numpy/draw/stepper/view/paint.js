@@ -28,7 +28,7 @@ function readColors() {
     paper: of("paper"), ink: of("ink"), muted: of("muted"), line: of("line"), hatch: of("hatch"),
     flash: of("flash"), font: of("mono"), words: of("sans"),
     heads: Array.from({ length: 8 }, (_, i) => of(`head-${i}`)),
-    more: ramp("gold"), less: ramp("violet"),
+    more: ramp("gold"), less: ramp("violet"), truth: [{ rgb: parse(of("hatch")) }, { rgb: paper }],
     ofHead(head) { return head === null ? this.muted : this.heads[Math.floor(head) % 8]; },
     shade(value, most) {
       const strength = Math.abs(value) / most;
@@ -131,14 +131,14 @@ function paintFrame(ctx, colors, each) {
   bars(block.rowHeads, block.rows, (i) => [x - 3 - thick, y + i * cell, thick, cell]);
 
   if (each.labelsColumns && cell >= 14) block.colLabels.forEach((label, j) =>
-    text(ctx, label, x + columnLeft(block, j, cell) + cell / 2, y - 14, { ...words, width: cell - 1 }));
+    text(ctx, label, x + columnLeft(block, j, cell) + cell / 2, y - 13, { ...words, width: cell - 1 }));
   if (each.labelsRows && cell >= 9) block.rowLabels.forEach((label, i) =>
     text(ctx, label, x - 10, y + rowTop(block, i, cell) + cell / 2,
       { ...words, align: "right", size: Math.min(12, cell), width: 64 }));
 
   const isResult = each.role === "result";
   const name = { font: colors.font, color: isResult ? colors.ink : colors.muted, bold: isResult, align: "left", size: 12.5 };
-  const top = y - 10 - (each.labelsColumns ? labelHeight(cell) : 0);
+  const top = y - 11 - (each.labelsColumns ? labelHeight(cell) : 0);
   const head = block.head === null ? "" : `head ${block.number}`;
   const headColor = { font: colors.words, color: colors.ofHead(block.head), bold: true, align: "right", size: 12 };
   let noteTop = y + height + 12;

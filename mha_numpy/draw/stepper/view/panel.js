@@ -16,6 +16,7 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     const cell = { array, place: flatten(index, trace.arrays[array].shape) };
     made.title = labelOf(trace.arrays[array], index);
     made.tabIndex = 0;
+    if (trace.arrays[array].isBool) made.textContent = trace.arrays[array].data[cell.place] ? "True" : "False";
     for (const [event, isOn] of [["pointerenter", true], ["focus", true], ["pointerleave", false], ["blur", false]]) {
       made.addEventListener(event, () => light(isOn ? [cell] : []));
     }

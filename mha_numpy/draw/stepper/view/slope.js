@@ -3,7 +3,7 @@
 const POINTS = 33;
 
 function drawSlope(canvas, colors, { from, to, at, loss, gradient, curve, name }) {
-  const [width, height] = [canvas.clientWidth || 260, 104];
+  const [width, height] = [canvas.clientWidth || 260, innerWidth < 640 ? 72 : 104];
   const scale = devicePixelRatio || 1;
   canvas.width = width * scale;
   canvas.height = height * scale;

@@ -10,8 +10,8 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
 
   function arrange() {
     const width = canvas.parentElement.clientWidth;
-    const isPhone = innerWidth < 640;
-    const height = isPhone ? 1200 : Math.max(430, innerHeight - 300);
+    const top = canvas.getBoundingClientRect().top + scrollY;
+    const height = innerWidth < 640 ? 1200 : Math.max(400, innerHeight - top);
     state.scene = sceneOf(state.array, trace, names, sequence, state.head);
     const found = fitted(state.scene.candidates, width - 4, height);
     const dx = Math.max(0, Math.floor((width - found.width) / 2));
