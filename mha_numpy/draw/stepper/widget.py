@@ -56,9 +56,9 @@ class Stepper:
 
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own, and a table in case that this is taken out."""
-        frame = _read("frame.html")
+        frame = read("frame.html")
         return _fill(frame, {"page": escape(self.page), "fallback": self.fallback,
-                             "script": _read("frame.js")})  # fmt: skip
+                             "script": read("frame.js")})  # fmt: skip
 
 
 def stepper(
@@ -142,13 +142,13 @@ def stepper(
 def _page(title: str, data: dict[str, Any]) -> str:
     """Return the page with everything that it needs inside."""
     return _fill(
-        _read("page.html"),
+        read("page.html"),
         {
             "title": escape(title),
-            "style": "\n".join(_without_comments(_read(name)) for name in STYLES),
+            "style": "\n".join(_without_comments(read(name)) for name in STYLES),
             # inside of a script element only "<" could end it
             "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-            "script": "\n".join(_without_comments(_read(name)) for name in SCRIPTS),
+            "script": "\n".join(_without_comments(read(name)) for name in SCRIPTS),
         },
     )
 
@@ -190,7 +190,7 @@ def _labels(
     return [str(label) for label in labels]
 
 
-def _read(name: str) -> str:
+def read(name: str) -> str:
     """Return the text of a file that lies beside this one."""
     return files("mha_numpy.draw.stepper").joinpath(name).read_text(encoding="utf-8")
 
