@@ -23,7 +23,7 @@ function commonFactor(terms) {
 
 function writeStory(told, point, outer = 0) {
   const { op, args, value } = told;
-  if (!op) {
+  if (!op || (op === "negative" && !args[0].op && args[0].array === undefined)) {
     const made = element("span", `number ${value < 0 ? "less" : value > 0 ? "more" : "zero"}`, written(value));
     if (told.array !== undefined) point(made, told);
     return made;
@@ -43,8 +43,7 @@ function writeStory(told, point, outer = 0) {
     return wrapped(...join(shown.map((part) => (part ? write(part)
       : element("span", "left-out", `… ${left} more terms …`))), " + "));
   }
-  if (op === "where") return write(args[0], outer);
-  if (op === "hidden") return element("span", "", `${written(args[0].value)}, for `, write(args[1]), " hides it");
+  if (op === "where" || op === "hidden") return element("span", "", write(args[0], 1), " where ", write(args[1]));
   if (op === "exp") return element("span", "", "e", element("sup", "", write(args[0], 0)));
   if (op === "**") return wrapped(write(args[0], 4), element("sup", "", write(args[1], 0)));
   if (op === "negative") return wrapped("−", write(args[0], 3));

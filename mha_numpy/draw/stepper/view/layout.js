@@ -5,7 +5,7 @@
 
 const LARGEST_CELL = 34;
 const READABLE_CELL = 26;  // from here on, cells hold their numbers
-const TITLE = 18;
+const TITLE = 20;
 
 const pieceGap = (cell) => Math.max(2, Math.round(cell * 0.3));
 const columnLeft = ({ group }, j, cell) =>
@@ -22,10 +22,12 @@ const notesBelow = (block) => [
   ...(block.array.isBool ? ["True = may attend"] : []),
 ];
 const textWidth = (text) => 6.6 * text.length;
+const nameWidth = ({ title, head, number }) =>
+  7.6 * title.length + 8 + (head === null ? 0 : textWidth(`head ${number}`) + 6);
 const labelWidth = ({ rowLabels }, cell) =>
   (cell < 9 ? 0 : Math.min(72, 8 + Math.max(...rowLabels.map(textWidth))));
-const labelHeight = (cell) => (cell < 14 ? 0 : 16);
-const wide = (block, cell) => Math.max(boxWidth(block, cell), cell > 9 ? textWidth(block.title) + 8 : 0);
+const labelHeight = (cell) => (cell < 14 ? 0 : 17);
+const wide = (block, cell) => Math.max(boxWidth(block, cell), cell > 9 ? nameWidth(block) : 0);
 
 const box = (block, cell, x, y, more = {}) => ({ block, cell, x, y, labelsRows: true, labelsColumns: true, title: "above", ...more });
 
@@ -140,8 +142,15 @@ function sceneOf(array, trace, names, sequence, head) {
   return { kind: "cells", candidates: results[0].rows === 1 ? options.reverse() : options };
 }
 
-// The first candidate whose cells can be read; otherwise the one with the largest cells.
+// The first candidate whose cells can be read, if need be on a longer page; otherwise the one with
+// the largest cells.
 function fitted(candidates, width, height) {
+  const inView = largestCells(candidates, width, height);
+  const longer = largestCells(candidates, width, 1.8 * height);
+  return inView.boxes[0].cell < READABLE_CELL && longer.boxes[0].cell >= READABLE_CELL ? longer : inView;
+}
+
+function largestCells(candidates, width, height) {
   const fits = (candidate, cell) => {
     const found = candidate(cell);
     return found.width <= width && found.height <= height ? found : null;

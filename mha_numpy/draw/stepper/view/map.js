@@ -1,81 +1,81 @@
 // The map: a thumbnail of every array, in the order of the computation, d_X below X.
 
-function drawMap({ root, trace, names, sequence, gradientNames, go }) {
-  const twin = new Map(trace.arrays.map((array) => [gradientNames[array.name], array.id]));
-  const isDerived = ({ tree }) => tree && tree[0] !== "array";
-  // A param stands between what it is applied to and what comes out: it takes a column of its own.
+// The column of each array. What comes of the inputs goes from left to right; a param or a mask
+// stands just before what reads it first; a gradient stands where its array does.
+function columnsOf(trace, gradientNames) {
   const columns = [];
-  for (const array of trace.arrays) if (array.pass !== "backward") {
-    const reads = array.reads.map((id) => trace.arrays[id]);
-    const depths = reads.map((each) => (isDerived(each) ? columns[each.id] : each.pass === "param" || each.isBool ? 1 : columns[each.id] + (each.tree ? 0 : 0)));
-    const hasParam = reads.some(({ pass, shape }) => pass === "param" && shape.length > 1);
-    columns[array.id] = !isDerived(array) ? 0 : Math.max(...depths, hasParam ? 1 : 0) + 1;
+  const forward = trace.arrays.filter((array) => array.pass !== "backward");
+  const isInput = ({ id, tree, pass, isBool, shape }) =>
+    !tree && pass === "forward" && !isBool && (id === 0 || shape.length > 2);
+  const stream = new Set(forward.filter(isInput).flatMap(({ id }) => [...trace.reachedBy(id)]));
+  for (const { id, tree, reads } of forward) if (stream.has(id)) {
+    const before = reads.filter((each) => stream.has(each)).map((each) => columns[each]);
+    const hasParam = reads.some((each) => !stream.has(each) && trace.arrays[each].shape.length > 1);
+    columns[id] = tree && tree[0] !== "array" ? Math.max(...before, hasParam ? 1 : 0) + 1 : Math.max(0, ...before);
   }
-  // Inputs and params that are read late stand just before their first reader.
-  for (const array of trace.arrays) if (array.pass !== "backward" && !array.tree) {
-    const readers = trace.arrays.filter(({ reads, pass }) => pass !== "backward" && reads.includes(array.id) && columns[0] !== undefined);
-    const first = Math.min(...readers.filter(isDerived).map(({ id }) => columns[id]));
-    if (array.pass === "param" || first > 3) columns[array.id] = Number.isFinite(first) ? first - 1 : 0;
+  for (const { id } of forward.toReversed()) if (!stream.has(id)) {
+    const readers = forward.filter(({ reads }) => reads.includes(id)).map((each) => columns[each.id]);
+    columns[id] = readers.length ? Math.max(0, Math.min(...readers) - 1) : 0;
   }
-  const paired = (array) => twin.get(array.name);
-  for (const array of trace.arrays) if (array.pass === "backward") {
-    const known = array.reads.map((id) => columns[id]).filter((n) => n !== undefined);
-    columns[array.id] = columns[paired(array)] ?? (known.length ? Math.min(...known) : Math.max(...columns));
+  for (const { id, name } of forward) {  // a constant that backward reads again
+    const first = trace.arrays.find((each) => each.name === name).id;
+    if (!forward.some(({ reads }) => reads.includes(id))) columns[id] = columns[first];
   }
+  const twins = new Map(forward.map(({ id, name }) => [gradientNames[name], id]));
+  for (const { id, name, pass, reads } of trace.arrays) if (pass === "backward") {
+    const known = reads.map((each) => columns[each]).filter(Number.isFinite);
+    columns[id] = columns[twins.get(name) ?? trace.byName.get(name.slice(2))] ?? Math.min(...known, 99);
+  }
+  return columns;
+}
+
+function drawMap({ root, trace, names, sequence, gradientNames, go }) {
+  const columns = columnsOf(trace, gradientNames);
   const used = [...new Set(columns)].sort((a, b) => a - b);
 
   const thumbs = trace.arrays.map((array) => {
-    const link = document.createElement("a");
+    const link = element("a");
     link.href = `#${array.name}`;
     link.title = array.name;
     link.setAttribute("aria-label", `${array.name}, ${array.shape.join(" by ") || "one number"}`);
     link.addEventListener("click", (event) => { event.preventDefault(); go(array.id); });
-    const canvas = link.appendChild(document.createElement("canvas"));
-    return { link, canvas, array, blocks: blocksOf(operandOf(["array", array.id], trace), names, sequence) };
+    const blocks = blocksOf(operandOf(["array", array.id], trace), names, sequence);
+    const wide = blocks.reduce((n, { cols }) => n + cols, 0);
+    const size = Math.min(3, 34 / wide, 21 / blocks[0].rows);
+    const pictures = blocks.map(({ rows, cols, head }) => {  // a pixel for each cell, enlarged by style
+      const canvas = Object.assign(document.createElement("canvas"), { width: cols, height: rows });
+      canvas.style.width = `${cols * size}px`;
+      canvas.style.height = `${Math.max(3, rows * size)}px`;
+      if (head !== null) canvas.style.borderColor = `var(--head-${head % 8})`;
+      return { ctx: canvas.getContext("2d"), image: new ImageData(cols, rows) };
+    });
+    link.append(...pictures.map(({ ctx }) => ctx.canvas));
+    // A constant that backward reads again is in the list, and stands on the map once.
+    const isAgain = array.pass === "param" && trace.arrays.find(({ name }) => name === array.name) !== array;
+    return { link, array, isAgain, blocks, pictures };
   });
   for (const pass of ["forward", "backward"]) {
     for (const column of used) {
-      const cell = root.appendChild(document.createElement("div"));
-      cell.className = `lane ${pass}`;
-      for (const { array, link } of thumbs) {
-        if (columns[array.id] === column && (array.pass === "backward") === (pass === "backward")) cell.append(link);
-      }
+      const lane = root.appendChild(element("div", `lane ${pass}`));
+      const here = thumbs.filter(({ array, isAgain }) =>
+        !isAgain && columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
+      if (pass === "forward") root.insertBefore(element("span", "column", here[0]?.array.name ?? ""), root.children[used.indexOf(column)]);
+      lane.append(...here.map(({ link }) => link));
     }
   }
   root.style.gridTemplateColumns = `repeat(${used.length}, auto)`;
 
-  function paintOne({ canvas, array, blocks }, colors) {
-    const wide = blocks.reduce((n, { cols }) => n + cols, 0);
-    const tall = blocks[0].rows;
-    const size = Math.min(4, 34 / wide, 30 / Math.max(tall, 8));
-    const gap = 3;
-    const width = wide * size + (blocks.length + 1) * gap;
-    const height = Math.max(3, tall * size) + 2 * gap;
-    const scale = devicePixelRatio || 1;
-    canvas.width = width * scale;
-    canvas.height = height * scale;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-    const ctx = canvas.getContext("2d");
-    ctx.scale(scale, scale);
-    ctx.imageSmoothingEnabled = false;
+  function paintOne({ array, blocks, pictures }, colors) {
     const most = largest(array.data);
-    let x = gap;
-    for (const block of blocks) {
-      const image = new ImageData(block.cols, block.rows);
-      block.cells.forEach((place, k) => {
-        const { rgb } = colors.shade(array.data[place], most);
-        image.data.set([...rgb, 255], 4 * k);
+    blocks.forEach(({ cells }, i) => {
+      const { ctx, image } = pictures[i];
+      const pixels = new Uint32Array(image.data.buffer);
+      cells.forEach((place, k) => {
+        const value = array.data[place];
+        pixels[k] = array.isBool ? colors.truth[value] : colors.shade(value, most).pixel;
       });
-      const small = new OffscreenCanvas(block.cols, block.rows);
-      small.getContext("2d").putImageData(image, 0, 0);
-      const [w, h] = [block.cols * size, Math.max(3, block.rows * size)];
-      ctx.drawImage(small, x, gap, w, h);
-      ctx.strokeStyle = block.head === null ? colors.line : colors.ofHead(block.head);
-      ctx.lineWidth = 1;
-      ctx.strokeRect(x - 0.5, gap - 0.5, w + 1, h + 1);
-      x += w + gap;
-    }
+      ctx.putImageData(image, 0, 0);
+    });
   }
 
   return {
@@ -90,11 +90,9 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
         else link.removeAttribute("aria-current");
       }
     },
-    flash(ids) {
+    flash(ids, color) {
       for (const { link, array } of thumbs) if (ids.has(array.id)) {
-        link.classList.remove("changed");
-        void link.offsetWidth;  // so that the animation begins anew
-        link.classList.add("changed");
+        link.animate({ background: [color, "transparent"] }, { duration: FLASH, easing: "ease-out" });
       }
     },
     reveal(id) {
