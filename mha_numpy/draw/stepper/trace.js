@@ -1,8 +1,8 @@
 // A trace that can be changed: its arrays, computed anew after every edit, and the loss that its
 // gradients are of. Nothing here knows of the page.
 //
-// An array is {id, name, axes, shape, pass, equation, tree, data, edits}. One with a tree is
-// computed here; one without is an input or a param, or is shown as it was recorded.
+// An array is {id, name, axes, shape, pass, equation, tree, reads, data, edits}. One with a tree is
+// computed here, from what it reads; one without is an input or a param, or is shown as recorded.
 
 // Numbers from text; a float48 is a float64 without its last two bytes.
 function numbersOf({ type, base64 }) {
@@ -39,12 +39,13 @@ function openTrace(given) {
 
   let readers, forLoss;  // for each array those that read it; all that the loss is computed from
   function connect() {
-    readers = arrays.map(() => new Set());
-    for (const { id, tree } of arrays) {
-      for (const source of tree ? arraysIn(tree) : []) readers[source].add(id);
+    readers = arrays.map(() => []);
+    for (const array of arrays) {
+      array.reads = array.tree ? [...new Set(arraysIn(array.tree))] : [];
+      for (const source of array.reads) readers[source].push(array.id);
     }
-    const reads = ({ tree }) => (tree ? arraysIn(tree).map(arrayOf) : []);
-    forLoss = output ? new Set([upstream, ...reach(output, reads)]) : new Set(arrays);
+    const before = ({ reads }) => reads.map(arrayOf);
+    forLoss = output ? new Set([upstream, ...reach(output, before)]) : new Set(arrays);
   }
   const reachedBy = (id) => reach(id, (each) => readers[each]);
 
