@@ -3,7 +3,6 @@
 // What stands in an equation may be an array that was turned or repeated (`k.swapaxes(-1, -2)`): it
 // is drawn as it stands there, and each of its cells is still a cell of the recorded array.
 
-const readsOf = ({ tree }) => (tree ? [...new Set(arraysIn(tree))] : []);
 const mainCell = (told) => (told.index?.length ? told : told.args?.map(mainCell).find(Boolean));
 
 // {array, shape, places, axes}: for each cell its place in the array; for each axis the array's own.

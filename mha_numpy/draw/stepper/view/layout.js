@@ -105,7 +105,7 @@ function sceneOf(array, trace, names, sequence, head) {
   if (!array.tree) return { kind: "given", candidates: grids(ofHead(results).map((block) => single(block, "result"))) };
 
   if (onlyMoves(array.tree)) {
-    const from = whole(readsOf(array)[0]).map((block) => single(block, "source"));
+    const from = whole(array.reads[0]).map((block) => single(block, "source"));
     const to = results.map((block) => single(block, "result"));
     const [down, across] = [(list) => below(list), (list) => beside(list)];
     const isTurned = array.tree[0] === "transpose";
@@ -132,7 +132,7 @@ function sceneOf(array, trace, names, sequence, head) {
     return { kind: "product", candidates: grids(units) };
   }
 
-  const sources = readsOf(array).filter((id) => trace.arrays[id].shape.length).slice(0, 4).map(whole);
+  const sources = array.reads.filter((id) => trace.arrays[id].shape.length).slice(0, 4).map(whole);
   const units = (all) => ofHead(results).map((result) => all([
     ...sources.flatMap((list) => partFor(list, result.number)).map((block) => single(block, "source")),
     single(result, "result"),

@@ -9,18 +9,18 @@ function columnsOf(trace, gradientNames) {
     !tree && pass === "forward" && !isBool && (id === 0 || shape.length > 2);
   const stream = new Set(forward.filter(isInput).flatMap(({ id }) => [...trace.reachedBy(id)]));
   for (const { id, tree } of forward) if (stream.has(id)) {
-    const reads = readsOf(trace.arrays[id]);
+    const reads = trace.arrays[id].reads;
     const before = reads.filter((each) => stream.has(each)).map((each) => columns[each]);
     const hasParam = reads.some((each) => !stream.has(each) && trace.arrays[each].shape.length > 1);
     columns[id] = tree && tree[0] !== "array" ? Math.max(...before, hasParam ? 1 : 0) + 1 : Math.max(0, ...before);
   }
   for (const { id } of forward.toReversed()) if (!stream.has(id)) {
-    const readers = forward.filter((each) => readsOf(each).includes(id)).map((each) => columns[each.id]);
+    const readers = forward.filter((each) => each.reads.includes(id)).map((each) => columns[each.id]);
     columns[id] = readers.length ? Math.max(0, Math.min(...readers) - 1) : 0;
   }
   const twins = new Map(forward.map(({ id, name }) => [gradientNames[name], id]));
   for (const { id, name, pass } of trace.arrays) if (pass === "backward") {
-    const known = readsOf(trace.arrays[id]).map((each) => columns[each]).filter(Number.isFinite);
+    const known = trace.arrays[id].reads.map((each) => columns[each]).filter(Number.isFinite);
     columns[id] = columns[twins.get(name) ?? trace.byName.get(name.slice(2))] ?? Math.min(...known, 99);
   }
   return columns;

@@ -62,7 +62,7 @@ function startPage(data) {
       byId("twin").hidden = !twin;
       byId("twin").textContent = twin ? twin.name : "";
       byId("again").disabled = !array.tree;
-      map.mark(id, readsOf(array));
+      map.mark(id, array.reads);
       map.reveal(id);
       try { history.replaceState(null, "", `#${array.name}`); } catch { /* a frame has no address */ }
     }
@@ -171,7 +171,7 @@ function startPage(data) {
 
   function setSwitch(id) {
     changed(() => { trace.setSwitch(id); controls.choose(id); });
-    map.mark(current.id, readsOf(current));
+    map.mark(current.id, current.reads);
     byId("equation").textContent = current.equation ? `= ${current.equation}` : "";
     showStage();
     showCell(false);

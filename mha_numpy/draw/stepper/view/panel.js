@@ -49,7 +49,7 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
 
   // What reads this array next; where a number only moves, the very cell.
   function tellReaders(array, place) {
-    const readers = trace.arrays.filter((each) => readsOf(each).includes(array.id)).slice(0, 6);
+    const readers = trace.arrays.filter((each) => each.reads.includes(array.id)).slice(0, 6);
     if (!readers.length) return [];
     const links = readers.map((reader) => {
       const to = onlyMoves(reader.tree) ? [...reader.data.keys()].find((at) => {

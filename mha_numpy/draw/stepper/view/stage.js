@@ -154,7 +154,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   // The cells of the current array that read a cell; the stories are walked once for a scene.
   function readersOf(id, place) {
     const { array } = state;
-    if (!array.tree || !readsOf(array).includes(id) || array.data.length > 3000) return [];
+    if (!array.tree || !array.reads.includes(id) || array.data.length > 3000) return [];
     if (!state.readers) {
       state.readers = new Map();
       for (let to = 0; to < array.data.length; to++) {
