@@ -100,14 +100,14 @@ class Trace:
             what = f"`{step.equation}`" if step.equation else "an input"
             raise ConfigError(f"name: expected a step with an equation; {name} is {what}")
         try:
-            arrays = {name: known.array for name, known in self._known_before(step).items()}
-            return np.asarray(evaluate(with_sizes(tree, self._sizes_before(step)), arrays))
+            arrays = {name: known.array for name, known in self.known_before(step).items()}
+            return np.asarray(evaluate(with_sizes(tree, self.sizes_before(step)), arrays))
         except NOT_KNOWN as error:
             raise ConfigError(f"{name}: its equation cannot be computed: {error}") from error
 
     def origin_of(self, step: Step) -> Origin:
         """Derive which cells of earlier arrays each cell of a step was computed from."""
-        return origin_of(step, self._known_before(step), self._sizes_before(step))
+        return origin_of(step, self.known_before(step), self.sizes_before(step))
 
     def explain(self, name: str, index: Sequence[int]) -> str:
         """Say which cells of earlier arrays one cell was computed from.
@@ -189,7 +189,7 @@ class Trace:
                 return step
         raise KeyError(f"no step is named {name!r}; there are {[s.name for s in self.steps]}")
 
-    def _known_before(self, step: Step) -> dict[str, Step]:
+    def known_before(self, step: Step) -> dict[str, Step]:
         """Return what an equation may name: by each name the last step, or constant, before it.
 
         Of several forward passes a backward may mean any: such names are left out.
@@ -204,11 +204,11 @@ class Trace:
                     del found[known.name]
         return found
 
-    def _sizes_before(self, step: Step) -> dict[str, int]:
+    def sizes_before(self, step: Step) -> dict[str, int]:
         """Return the sizes of the axes of a step and of what its equation may name."""
         return {
             axis: size
-            for known in (*sorted(self._known_before(step).values(), key=_by_number), step)
+            for known in (*sorted(self.known_before(step).values(), key=_by_number), step)
             for axis, size in zip(known.axes.split(), known.array.shape, strict=False)
         }
 

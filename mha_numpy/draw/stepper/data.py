@@ -1,253 +1,137 @@
-"""What the page knows of a trace: each buffer once, and each step as a view of one.
+"""What the page knows of a trace: every array, and the equations to compute it by."""
 
-A step is (buffer, offset, strides), as in NumPy, so that the page reads a cell through its strides.
-"""
-
-import json
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from mha_numpy.draw.blocks import cut_step
-from mha_numpy.draw.stepper.packing import pack
+from mha_numpy.draw.stepper.equation import equation_tree
+from mha_numpy.draw.stepper.says import says
+from mha_numpy.draw.stepper.switches import switches_of
 from mha_numpy.dtypes import Array
 from mha_numpy.tracing import Step, Trace
-from mha_numpy.tracing.sources import Origin, Source
+from mha_numpy.tracing.equations import names_in, parse
+
+STARTS = ("scores", "weights", "out")  # the page opens at the first of these that is on record
 
 
-class View(NamedTuple):
-    """Where the cells of an array lie in a buffer, counted in numbers."""
+def describe_trace(trace: Trace, sequence: int = 0) -> dict[str, Any]:
+    """Return what the page computes with, ready for JSON.
 
-    buffer: int
-    offset: int
-    strides: list[int]
-
-
-def buffers_of(arrays: Sequence[Array]) -> tuple[list[Array], list[View]]:
-    """Return flat buffers, and each array as a view of one of them.
-
-    Arrays whose memory overlaps share a buffer, unless most of it would belong to none of them or
-    they disagree about its numbers.
+    An array has an equation's tree, or else its numbers: inputs, params, and what the page cannot
+    compute.
     """
-    arrays = [np.asarray(array) for array in arrays]  # a NumPy scalar has no address of its own
-    spans = [_span(array) for array in arrays]
-    groups: list[list[int]] = []
-    end = -1
-    for i in sorted(range(len(arrays)), key=lambda i: spans[i]):
-        if spans[i][0] >= end:
-            groups.append([])
-        groups[-1].append(i)
-        end = max(end, spans[i][1])
-
-    buffers: list[Array] = []
-    views: dict[int, View] = {}
-    for group in groups:
-        first = min(spans[i][0] for i in group)
-        shared = _shared_buffer([arrays[i] for i in group], first, max(spans[i][1] for i in group))
-        if shared is not None:
-            for i in group:
-                itemsize = arrays[i].itemsize
-                offset = (_address(arrays[i]) - first) // itemsize
-                strides = [n // itemsize for n in arrays[i].strides]
-                views[i] = View(len(buffers), offset, strides)
-            buffers.append(shared)
-            continue
-        for i in group:  # each for itself, in C order
-            own = np.ascontiguousarray(arrays[i]).reshape(arrays[i].shape)
-            views[i] = View(len(buffers), 0, [n // own.itemsize for n in own.strides])
-            buffers.append(own.ravel())
-    return buffers, [views[i] for i in range(len(arrays))]
-
-
-def _address(array: Array) -> int:
-    """Return where the first cell lies."""
-    return int(array.__array_interface__["data"][0])
-
-
-def _span(array: Array) -> tuple[int, int]:
-    """Return the addresses of the first byte and past the last, wherever strides lead."""
-    if array.size == 0:
-        return _address(array), _address(array)
-    reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
-    first = _address(array)
-    low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
-    return first + low, first + high + array.itemsize
-
-
-def _shared_buffer(arrays: Sequence[Array], first: int, end: int) -> Array | None:
-    """Return the numbers from one address to another, None where they are not worth sharing."""
-    itemsize = arrays[0].itemsize
-    in_step = all(
-        array.dtype == arrays[0].dtype
-        and all(n % itemsize == 0 for n in (*array.strides, _address(array) - first))
-        for array in arrays
-    )
-    size = (end - first) // itemsize
-    if not in_step or size > 2 * max(array.size for array in arrays):
-        return None
-    buffer = np.zeros(size, arrays[0].dtype)
-    for array in arrays:
-        strides = [n // itemsize for n in array.strides]
-        places = np.full(array.shape, (_address(array) - first) // itemsize)
-        for axis, stride in enumerate(strides):
-            along = [-1 if i == axis else 1 for i in range(array.ndim)]
-            places += stride * np.arange(array.shape[axis]).reshape(along)
-        buffer[places] = array
-    return buffer
-
-
-class Pool:
-    """Values that occur often, each kept once."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._numbers: dict[str, int] = {}
-
-    def add(self, value: Any) -> int:
-        """Return the number of a value, which is new or known."""
-        key = json.dumps(value)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(value)
-        return self._numbers[key]
-
-
-class Pools(NamedTuple):
-    """What steps share."""
-
-    tables: Pool  # a number for each index along an axis
-    layouts: Pool
-    reads: Pool
-    params: Pool
-
-
-def describe_steps(trace: Trace, sequence: int) -> dict[str, Any]:
-    """Return what the page shows, ready for JSON."""
-    steps = trace.steps
-    buffers, views = buffers_of([_one_sequence(step, sequence) for step in steps])
-    pools = Pools(Pool(), Pool(), Pool(), Pool())
-    described = []
-    for step, view in zip(steps, views, strict=True):
-        described.append(
-            {
-                "number": step.number,
-                "name": step.name,
-                "pass": "backward" if step.is_backward else "forward",
-                "axes": step.axes.split(),
-                "shape": list(step.array.shape),
-                "bytes": list(step.array.strides),
-                "dtype": str(step.array.dtype),
-                "memory": step.memory,
-                "equation": step.equation,
-                "buffer": view.buffer,
-                "offset": view.offset,
-                "strides": _with_batch(view.strides, step),
-                "layout": _layout(step, sequence, steps, pools),
-                "origin": _origin(trace.origin_of(step), steps, pools),
-            }
-        )
+    items, ids = items_of(trace)
+    arrays = [_describe(step, trace, ids) for step in items]
+    last = {step.name: step for step in items}
+    gradients = _gradients(last)
     return {
-        "sequence": sequence,
-        "buffers": [pack(buffer)._asdict() for buffer in buffers],
-        "steps": described,
-        **{name: pool.values for name, pool in pools._asdict().items()},
+        "arrays": arrays,
+        "gradients": gradients,
+        "options": _options(last),
+        "switches": switches_of(trace, last, ids),
+        "start": _start(last, gradients, sequence),
     }
 
 
-def _batch_axis(step: Step) -> int | None:
-    """Return which axis is B."""
+def items_of(trace: Trace) -> tuple[list[Step], dict[int, int]]:
+    """Return what the page shows, in order, and the place of each by its ``id``.
+
+    A constant that is noted again, as by backward, is the one from before; one that no equation
+    names is left out.
+    """
+    trees = [parse(step.equation) for step in trace]
+    named = {name for tree in trees if tree is not None for name in names_in(tree)}
+    constants = [step for step in trace.constants if step.name in named]
+    items: list[Step] = []
+    ids = {}
+    for step in sorted([*constants, *trace.steps], key=lambda s: (s.number, not s.is_constant)):
+        twins = (place for place, item in enumerate(items) if _is_again(step, item))
+        place = next(twins, len(items))
+        if place == len(items):
+            items.append(step)
+        ids[id(step)] = place
+    return items, ids
+
+
+def _is_again(step: Step, item: Step) -> bool:
+    """Return whether a constant is the same as one before."""
+    is_twin = step.is_constant and item.is_constant and step.name == item.name
+    return is_twin and np.array_equal(step.array, item.array, equal_nan=True)
+
+
+def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any]:
+    """Return what the page knows of one array."""
+    tree = None
+    if not step.is_constant:
+        tree = equation_tree(step, trace.known_before(step), trace.sizes_before(step), ids)
+    kind = "backward" if step.is_backward else "forward"
+    return {
+        "name": step.name,
+        "axes": step.axes.split(),
+        "shape": list(step.array.shape),
+        "pass": "param" if step.is_constant else kind,
+        "isBool": step.array.dtype.kind == "b",
+        "isInteger": step.array.dtype.kind in "iu",
+        "equation": step.equation,
+        "memory": step.memory,
+        "says": says(step.name),
+        **({"numbers": numbers_of(step.array)} if tree is None else {"tree": tree}),
+    }
+
+
+def _gradients(last: Mapping[str, Step]) -> dict[str, str]:
+    """Return the name of each array's gradient, where one is on record."""
+    found = {
+        name: f"d_{name}" for name, step in last.items()
+        if f"d_{name}" in last and last[f"d_{name}"].array.shape == step.array.shape
+    }  # fmt: skip
+    # an input that is read more than once: the sum of what comes back
+    both = {"x_q": "d_x", "x_k": "d_x_kv"}
+    return found | {name: total for name, total in both.items() if {name, total} <= last.keys()}
+
+
+def _options(last: Mapping[str, Step]) -> dict[str, Any]:
+    """Return the names of the arrays that the page's sliders and buttons change."""
+    found: dict[str, Any] = {}
+    for name in ("mask", "visible"):
+        if name in last and last[name].axes.split()[-2:] == ["T_q", "T_k"]:
+            found["causal"] = {"mask": name}
+            break
+    names = {"scale": "scale", "heads": "head_gate"}
+    return found | {option: name for option, name in names.items() if name in last}
+
+
+def _start(last: Mapping[str, Step], gradients: Mapping[str, str], sequence: int) -> dict[str, Any]:
+    """Return where the page opens: the cell that L depends on most."""
+    names: Sequence[str] = [name for name in STARTS if name in last] or list(last)
+    step = last[names[0]]
+    sizes = last[gradients.get(step.name, step.name)].array
+    sizes = np.abs(np.where(np.isfinite(sizes), sizes, 0).astype(float))
     axes = step.axes.split()
-    return axes.index("B") if "B" in axes else None
+    if "B" in axes:  # none but the sequence that is shown
+        batch = np.moveaxis(sizes, axes.index("B"), 0)
+        batch[np.arange(len(batch)) != sequence] = -1
+    index = np.unravel_index(int(sizes.argmax()), sizes.shape) if sizes.size else ()
+    return {"array": step.name, "index": [int(i) for i in index]}
 
 
-def _one_sequence(step: Step, sequence: int) -> Array:
-    """Return a view of one sequence of the batch."""
-    at = _batch_axis(step)
-    if at is None:
-        return step.array
-    chosen: Any = (*[slice(None)] * at, sequence)
-    return step.array[chosen]
+def numbers_of(array: Array) -> dict[str, str]:
+    """Return numbers in C order, in base64, in the narrowest type that holds each of them.
 
-
-def _with_batch(strides: list[int], step: Step) -> list[int]:
-    """Insert a stride of 0 for the axis B, of which the page holds one sequence."""
-    at = _batch_axis(step)
-    return strides if at is None else [*strides[:at], 0, *strides[at:]]
-
-
-def _origin(origin: Origin, steps: Sequence[Step], pools: Pools) -> dict[str, Any]:
-    """Describe how a step came to be."""
-    condition = origin.condition
-    return {
-        "form": origin.form,
-        "sources": [_source(source, steps, pools) for source in origin.sources],
-        "names": origin.names,
-        "condition": None if condition is None else _source(condition, steps, pools),
-    }
-
-
-def _source(source: Source, steps: Sequence[Step], pools: Pools) -> dict[str, Any]:
-    """Describe an array and which of its cells are read."""
-    return {"array": _number_of(source, steps, pools), "reads": _reads(source, pools)}
-
-
-def _reads(source: Source, pools: Pools) -> list[int]:
-    """Describe which indices along each axis are read."""
-    return [
-        pools.reads.add(
-            {
-                "starts": [[axis, pools.tables.add(table)] for axis, table in read.starts],
-                "length": read.length,
-            }
-        )
-        for read in source.reads
-    ]
-
-
-def _number_of(source: Source, steps: Sequence[Step], pools: Pools) -> int:
-    """Return the number of a source: the steps from 0 on, behind them the params."""
-    if not source.is_constant:
-        return source.step.number - 1
-    param = {
-        "name": source.name,
-        "axes": source.axes,
-        "shape": source.step.array.shape,
-        "layout": _layout(source.step, 0, steps, pools),
-    }
-    return len(steps) + pools.params.add(param)
-
-
-def _layout(step: Step, sequence: int, steps: Sequence[Step], pools: Pools) -> int:
-    """Describe the blocks of a step, cut as in the shape film.
-
-    An array of its own indices is cut; a cell's block, row and column are then a sum of look-ups,
-    one for each axis.
+    Where none does, a number is the leading six bytes of its float64: eleven digits.
     """
-    numbered = np.arange(step.array.size, dtype=np.float64).reshape(step.array.shape)
-    blocks = cut_step(replace(step, array=numbered), sequence, list(steps))
-    places = []
-    one = _one_sequence(replace(step, array=numbered), sequence)
-    order = np.argsort(blocks.values, axis=None).reshape(one.shape)  # where each cell went
-    for axis, size in enumerate(one.shape):
-        along = tuple(slice(None) if i == axis else 0 for i in range(one.ndim))
-        went = (
-            np.unravel_index(order[along], blocks.values.shape) if one.size else ([0] * size,) * 3
-        )
-        places.append([pools.tables.add([int(n) for n in table]) for table in went])
-    at = _batch_axis(step)
-    if at is not None:
-        zeros = pools.tables.add([0] * step.array.shape[at])
-        places.insert(at, [zeros] * 3)
-    layout = {
-        "places": places,
-        "shape": list(blocks.values.shape),
-        "across": blocks.across,
-        "spread": blocks.spread,
-        "rowAxis": blocks.row_axis,
-        "columnAxis": blocks.column_axis,
-        "colors": list(blocks.colors),
-        "labels": list(blocks.labels),
-    }
-    return pools.layouts.add(layout)
+    with np.errstate(all="ignore"):
+        wide = np.asarray(array, np.float64).ravel()
+        for kind in ("uint8", "float32"):
+            narrow = wide.astype(kind)
+            if np.array_equal(narrow, wide, equal_nan=True):
+                return {"type": kind, "base64": _base64(narrow)}
+    rounded = wide.astype("<f8").view("<u8") + 0x8000
+    return {"type": "float48", "base64": _base64(rounded.view(np.uint8).reshape(-1, 8)[:, 2:])}
+
+
+def _base64(array: Array) -> str:
+    """Return the bytes of an array as text."""
+    return base64.b64encode(array.tobytes()).decode()
