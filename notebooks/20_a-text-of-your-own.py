@@ -144,8 +144,9 @@ of_next = np.take_along_axis(probs[:, :-1], ids[:, 1:, None], axis=-1)[..., 0]
 pair_probs = bigram[ids[0, :-1], ids[0, 1:]]
 compared = np.stack([pair_probs, of_next[0]])
 labels = list(sentence.replace(" ", "·")[1:])
-title = "p of the character that came (a dot is a blank)"
-matrices({title: compared}, row_labels=["pairs", "model"], column_labels=labels)
+matrices(
+    {"p of what came, · is a blank": compared}, row_labels=["pairs", "model"], column_labels=labels
+)
 
 # %% [markdown]
 # ## Writing
@@ -228,7 +229,7 @@ for row, (i, h) in zip(table, np.ndindex(2, 4), strict=True):
     with cut_heads(layers[i], h, means=means[i]):
         row[2] = loss_of(model, held_out, targets) - whole
 names = [f"{i}.{h}" for i, h in np.ndindex(2, 4)]
-columns = {"previous": table[:, :1], "induction": table[:, 1:2], "nats lost": table[:, 2:]}
+columns = {"previous, induction": table[:, :2], "nats lost": table[:, 2:]}
 matrices(columns, row_labels=names, shared=False)
 
 # %% [markdown]

@@ -43,8 +43,8 @@ else:
 # **What you can do afterwards:** move params and arguments between this library, PyTorch, Keras and GPT-2, and prove by
 # numbers that the bridge is right.
 #
-# Cells marked *needs PyTorch* or *needs Keras* run where these are installed, and say so where they are not. All params
-# are random.
+# Cells marked *needs PyTorch* or *needs Keras* run where these are installed, and say so where they are not. Params are
+# random where nothing else is said.
 #
 # ## The operator: `scaled_dot_product_attention`
 #
@@ -212,10 +212,14 @@ else:
 
 # %%
 from mha_numpy.draw import weights_by_head
+from mha_numpy.train import load_trained
 
-three = np.stack([*our_weights[0], our_weights[0].mean(axis=0)])
-names, note = ["head 0", "head 1", "mean, as returned"], "A layer of random params."
-weights_by_head(three, list("abcde"), visible=causal_mask(5), head_names=names, note=note)
+trained = load_trained("induction").model
+trained(np.array([[0, 1, 2, 3, 0, 1, 2]]))
+heads = trained.attentions[0].weights[0]
+shown, names = np.stack([*heads[:3], heads.mean(axis=0)]), ["head 0", "head 1", "head 2"]
+names, note = [*names, "mean of all four heads"], "Trained: mha-numpy train induction."
+weights_by_head(shown, list("abcdabc"), visible=causal_mask(7), head_names=names, note=note)
 
 # %% [markdown]
 # Its arguments, and ours:

@@ -43,6 +43,7 @@ MISTAKES = {  # in the order of the notebooks: what solutions/*_wrong.py do
     "from-gpt2": "every w transposed",
     "to-gpt2": "every w transposed",
     "head-gates": "gate gradient: mean over the batch",
+    "museum-nan-row": "NaN in a row that sees nothing",
     "adam-step": "corrected means kept",
     "cross-entropy-backward": "ignored tokens keep their softmax",
     "train-steps": "gradients not zeroed",
