@@ -1,43 +1,39 @@
 # %% [markdown]
 # # 20 · A language model on a text of your own
 #
-# A language model says what comes next. Here it says the next *character*, so that any text will do: a chapter, your
-# letters, a program. We first count, which is the simplest model of all, and then ask what attention adds to it.
-#
-# **You will learn**
-#
-# - what a loss in nats for each character means, and what to compare it with;
-# - how a table of counts predicts, and where it must fail;
-# - how temperature, top-k and top-p turn probabilities into text;
-# - what the heads of such a model look at, and how far one may conclude from that;
-# - how to train a model on a file of yours.
-#
-# The text that is shipped is a few chapters of *Moby-Dick*.
+# This model was **trained** on a few chapters of *Moby-Dick*, for some minutes. It reads "The captain " and writes on,
+# one character after the other:
 
 # %%
-import inspect
-
 import numpy as np
 
-from mha_numpy import attention_forward, causal_mask
-from mha_numpy.analysis import cut_heads, induction_score, mean_heads, previous_token_score
-from mha_numpy.blocks import cross_entropy_forward
-from mha_numpy.core import softmax_forward
-from mha_numpy.draw import bar_chart, line_chart, matrices, weights_by_head
-from mha_numpy.exercises import check, hint
 from mha_numpy.models import generate
-from mha_numpy.train import load_trained, train_recipe
+from mha_numpy.train import load_trained
 
-np.set_printoptions(precision=3, suppress=True)
+model, task = (loaded := load_trained("text")).model, loaded.task
+
+
+def write(model, beginning, steps=160, **options):
+    ids = generate(model, task.encode(beginning)[None], steps, **options)
+    return task.decode(ids[0]).replace("\n", "↵")
+
+
+write(model, "The captain ", temperature=0.7)
 
 # %% [markdown]
+# It looks like English, and some of it is. How good is that, and what would a simple table of counts do? A language
+# model says what comes next. Here it says the next *character*, so that any text will do: a chapter, your letters, a
+# program. We first count, which is the simplest model of all, and then ask what attention adds to it.
+#
+# **What you can do afterwards:** train a small language model on a file of yours, say how good it is by its loss beside
+# that of simple counts, and write its training loop.
+#
 # ## Characters
 #
-# Each character that occurs in the text gets a number. The last tenth of the text is held out: all that is measured
-# below is measured there, on sentences that no model has read.
+# Each character that occurs in the text gets a number. The last tenth of the text is held out. All that is said below
+# about how good a model is was measured there, on sentences that no model has read.
 
 # %%
-task = load_trained("text").task
 V = len(task.vocabulary)
 print(
     f"{len(task.trained_on):,} characters to train on, {len(task.held_out):,} held out, {V} different ones"
@@ -48,10 +44,12 @@ print(task.decode(task.held_out[:200]))
 # %% [markdown]
 # ## Counting
 #
-# How often does *h* follow *t*? Count all pairs, divide each row by its sum, and you have a model: a *bigram* table.
-# It takes two lines. (The counts begin at 1/10, so that a pair that was never seen is not impossible.)
+# How often does *h* follow *t*? Count all pairs, divide each row by its sum, and you have a model, a *bigram* table. It
+# takes two lines. (The counts begin at 1/10, so that a pair that was never seen is not impossible.)
 
 # %%
+from mha_numpy.draw import bar_chart, line_chart, matrices, weights_by_head
+
 counts = np.full((V, V), 0.1)
 np.add.at(counts, (task.trained_on[:-1], task.trained_on[1:]), 1)
 bigram = counts / counts.sum(axis=1, keepdims=True)
@@ -62,14 +60,19 @@ matrices(
 )
 
 # %% [markdown]
-# After *q* comes *u*, and the table is sure of it. After a blank it knows little: it has forgotten which word was
-# there.
+# After *q* comes *u*, and the table is sure of it. After a blank it knows little, because it does not see which word
+# stands before.
 #
 # The loss of a guess is $-\log p$ of the character that really came, in nats; smaller is better. Its mean over the
 # held-out text is what we compare.
 #
-# > **Predict first.** What is the loss of a model that finds all characters equally likely? And how many nats do you
-# > expect the counts to save?
+# > **Predict first.** There are 74 different characters. What is the loss of a model that finds them all equally
+# > likely? And how many nats do you expect the counts to save?
+#
+# <details><summary>Answer</summary>
+#
+# $\log 74 = 4.30$. To count characters saves 1.2 nats, and to count pairs saves 0.6 more.
+# </details>
 
 # %%
 alone = counts.sum(axis=0) / counts.sum()
@@ -84,10 +87,12 @@ bar_chart(losses, title="Loss on what is held out", unit="nats for each characte
 # %% [markdown]
 # ## Sixty steps of a transformer
 #
-# The model has two decoder blocks with four heads each, as small as a GPT can be. It reads 64 characters at most.
-# We take 60 steps, in some ten seconds, and draw the loss beside that of the pairs.
+# The model has two decoder blocks with four heads each. It reads 64 characters at most. We take 60 steps from random
+# params, in 10 to 20 seconds, and draw the loss beside that of the pairs.
 
 # %%
+from mha_numpy.train import train_recipe
+
 young = train_recipe("text", backend="numpy", steps=60, measure_every=60, progress=False)
 print(f"{young.model.num_parameters:,} params")
 found = np.reshape(young.history.losses, (-1, 3)).mean(axis=1)
@@ -96,11 +101,12 @@ title = "The loss of 60 steps, mean of 3"
 line_chart(np.arange(3, 61, 3), lines, title=title, x_label="steps", y_label="nats")
 
 # %% [markdown]
-# It falls fast to what counting knows, and slows down there: to get below the line it has to use more than one
-# character. `mha-numpy train text` trained for longer, and its params are shipped.
+# It falls fast to what counting reaches, and slows down there: to get below the line it has to use more than one
+# character. `mha-numpy train text` trained for longer, and these are the params that are shipped.
 
 # %%
-model = load_trained("text").model
+from mha_numpy.blocks import cross_entropy_forward
+
 (held_out,), targets = task.draw_held_out(np.random.default_rng(1), 64)
 (seen,), seen_targets = task.draw_batch(np.random.default_rng(1), 64)
 
@@ -115,14 +121,22 @@ losses["shipped, on what it has read"] = loss_of(model, seen, seen_targets)
 bar_chart(losses, title="Loss", unit="nats for each character")
 
 # %% [markdown]
-# The last two bars differ: the model knows the text that it was trained on better than the rest of the same book.
-# With a text this small that is no surprise. It is why only held-out text counts.
+# The shipped model is 0.6 nats below the counts of pairs: that is what attention adds here. The last two bars differ,
+# because the model knows the text that it was trained on better than the rest of the book. So only held-out text counts.
 #
 # ## Where it is sure
 #
 # > **Predict first.** In which places of a sentence is the next character easy, and where is it hard?
+#
+# <details><summary>Answer</summary>
+#
+# Within a word the model mostly grows surer. At the first letter of a word it hesitates, because many words are possible
+# there. The table of pairs looks at one character, and so it cannot grow surer.
+# </details>
 
 # %%
+from mha_numpy.core import softmax_forward
+
 sentence = "the captain spoke "
 ids = task.encode(sentence)[None]
 probs, _ = softmax_forward(model(ids))
@@ -130,17 +144,16 @@ of_next = np.take_along_axis(probs[:, :-1], ids[:, 1:, None], axis=-1)[..., 0]
 pair_probs = bigram[ids[0, :-1], ids[0, 1:]]
 compared = np.stack([pair_probs, of_next[0]])
 labels = list(sentence.replace(" ", "·")[1:])
-matrices({"p of this character": compared}, row_labels=["pairs", "model"], column_labels=labels)
+matrices(
+    {"p of what came, · is a blank": compared}, row_labels=["pairs", "model"], column_labels=labels
+)
 
 # %% [markdown]
-# (A dot is a blank.) Within a word the model mostly grows surer; at the first letter of a word it hesitates, for many
-# words are possible there. The table of pairs looks at one character, and so it cannot grow surer.
-#
 # ## Writing
 #
-# To write, draw a character from the probabilities, append it, and go on. The **temperature** divides the logits
-# before softmax: below 1 the likely ones become likelier, above 1 all come closer together. At 0 the likeliest is
-# always taken.
+# To write, the program draws a character from the probabilities, appends it, and goes on. The **temperature** divides
+# the logits before softmax: below 1 the likely ones become likelier, above 1 all come closer together. At 0 the
+# likeliest is always taken.
 
 # %%
 logits = model(ids)[:, -1]
@@ -151,27 +164,25 @@ labels = [repr(task.vocabulary[i]) for i in order]
 names = [f"temperature {t}" for t in temperatures]
 matrices({"p, the 12 likeliest": rows}, row_labels=names, column_labels=labels)
 
-
 # %%
-def write(model, beginning, steps=160, **options):
-    ids = generate(model, task.encode(beginning)[None], steps, **options)
-    return task.decode(ids[0]).replace("\n", "↵")
-
-
 for temperature in (0, 0.5, 1, 2):
     print(f"temperature {temperature}: {write(model, 'The captain ', temperature=temperature)}\n")
 
 # %% [markdown]
-# Cold text repeats itself, hot text falls apart. Between them the model makes words that look like English, and some
-# of them are. It has learned spelling and a little of what follows what, from one small text. It has not learned what
-# a whale is.
+# At a low temperature the text repeats itself; at a high one it is no longer made of words. The model has learned
+# spelling and a little of what follows what, from one small text. It has not learned what a whale is.
 #
-# **Top-k** draws from the k likeliest characters alone. **Top-p** draws from the likeliest that together have at
-# least probability p: few where the model is sure, many where it is not. Both cut off the long tail of unlikely
-# characters, one of which is drawn every now and then and spoils what follows.
+# **Top-k** draws from the k likeliest characters only. **Top-p** draws from the likeliest that together have at least
+# probability p. These are few where the model is sure, and many where it is not. Both cut off the long tail of unlikely
+# characters. From such a tail one is drawn every now and then, and it spoils what follows.
 #
 # > **Predict first.** How many characters does top-p 0.9 leave at the first letter of a word, and how many in the
 # > middle of one?
+#
+# <details><summary>Answer</summary>
+#
+# At the first letters of the two words below 21 and 14; within a word fewer, and only one at the n of *captain*.
+# </details>
 
 # %%
 sorted_probs = -np.sort(-probs[0], axis=-1)
@@ -189,6 +200,8 @@ print("60 steps: ", write(young.model, "The captain ", top_p=0.9))
 # ## What the heads look at
 
 # %%
+from mha_numpy import causal_mask
+
 phrase = "the whale, the wha"
 model(task.encode(phrase)[None])
 layers = [block.attention.layer for block in model.blocks]
@@ -201,10 +214,12 @@ names = [f"head 1.{h}" for h in range(4)]
 weights_by_head(layers[1].weights, labels, visible=causal_mask(len(phrase)), head_names=names)
 
 # %% [markdown]
-# One phrase is an anecdote. So we measure on held-out text: how much of each head's weight lies on the character
-# before, how much on what followed an earlier copy, and what the loss costs if the head is cut by its mean.
+# One phrase proves nothing. So we measure on held-out text how much of each head's weight lies on the character before,
+# how much on what followed an earlier copy, and by how much the loss rises if the head is cut by its mean.
 
 # %%
+from mha_numpy.analysis import cut_heads, induction_score, mean_heads, previous_token_score
+
 whole = loss_of(model, held_out, targets)
 table = np.zeros((8, 3))
 means = [mean_heads(layer) for layer in layers]
@@ -214,16 +229,16 @@ for row, (i, h) in zip(table, np.ndindex(2, 4), strict=True):
     with cut_heads(layers[i], h, means=means[i]):
         row[2] = loss_of(model, held_out, targets) - whole
 names = [f"{i}.{h}" for i, h in np.ndindex(2, 4)]
-columns = ["previous", "induction", "nats by cut"]
-matrices({"heads": table}, row_labels=names, column_labels=columns)
+columns = {"previous, induction": table[:, :2], "nats lost": table[:, 2:]}
+matrices(columns, row_labels=names, shared=False)
 
 # %% [markdown]
 # On this text, in this seed, head 0.1 looks at the character before nearly always, and its cut costs most. The other
-# heads of the first layer look near, less sharply, and each of their cuts costs much too. Cuts in the second layer
-# cost little one by one; that is a lower bound, roughly, for the others may do the same.
+# heads of the first layer look near, too, but less sharply, and each of their cuts costs much. A cut in the second layer
+# costs little. This is roughly a lower bound, because the other heads may do the same.
 #
-# No head has a high induction score. In notebook 18 copying was all that was asked. Here it hardly pays:
-# in 64 characters of a novel little comes back for long. A head becomes what the loss makes of it.
+# No head has a high induction score. In notebook 18 copying was all that was asked. Here it hardly pays: in 64
+# characters of a novel little comes back for long. A head becomes what the loss makes of it.
 #
 # ## A text of your own
 #
@@ -233,18 +248,23 @@ matrices({"heads": table}, row_labels=names, column_labels=columns)
 # mha-numpy train text my-text.txt
 # ```
 #
-# Or here. The next cell takes the source of one file of this package for its text; put yours in its place. Eighty
-# steps are a beginning: 1,500 are the recipe's.
+# Or here. The text of the next cell is the source of one file of this package; put yours in its place. It takes 40
+# steps, in some 15 seconds; the recipe takes 1,500.
 
 # %%
+import inspect
+
+from mha_numpy import attention_forward
+from mha_numpy.exercises import check, hint
+
 my_text = inspect.getsource(inspect.getmodule(attention_forward))  # or open(...).read()
-own = train_recipe("text", text=my_text, backend="numpy", steps=80, progress=False)
+own = train_recipe("text", text=my_text, backend="numpy", steps=40, progress=False)
 beginning = own.task.encode(my_text[:20])[None]
 print(own.task.decode(generate(own.model, beginning, 240, temperature=0.7)[0]))
 
 # %% [markdown]
-# After eighty steps it writes indentation, brackets and pieces of words. Compare its held-out loss with counts of
-# pairs of *your* text before you call it good.
+# After so few steps it writes lines, blanks and pieces of words. Before you call a model good, compare its held-out loss
+# with the counts of pairs of *your* text.
 #
 # ## Exercise: a training loop
 #
@@ -275,10 +295,13 @@ check("train-steps", my_train_steps)
 # %% [markdown]
 # ## Summary
 #
+# Now you can say how good the text of the beginning is: 1.85 nats for each character, where counts of pairs reach 2.47.
+#
 # - A language model says what comes next. Its loss is the mean of -log p of what came, on text that it has not read.
-# - A loss means something beside others: all alike, counts, pairs.
-# - Counting pairs forgets all but one character. Attention does not, and so it gets below.
-# - Temperature sharpens or flattens; top-k and top-p cut off the tail, top-p more where the model is sure.
+# - A loss means something beside others: all characters alike, counts, pairs.
+# - A table of pairs uses one character. Attention uses 64, and so its loss is lower.
+# - Temperature makes the choice sharper or more even. Top-k and top-p cut off the tail; top-p cuts more where the model
+#   is sure.
 # - Measure what heads do on held-out text, and say on which text and in which seed.
 #
 # **In the code:** `mha_numpy/models/transformer_lm.py`, `generate` and `choose` in `mha_numpy/models/generate.py`,
@@ -287,3 +310,5 @@ check("train-steps", my_train_steps)
 # **Reference:** Shannon 1948, *A Mathematical Theory of Communication*, section 3, for texts written by counts;
 # Radford et al. 2019, *Language Models are Unsupervised Multitask Learners*; Fan et al. 2018, *Hierarchical Neural
 # Story Generation*, for top-k; Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, for top-p.
+#
+# **Next:** [21, what it costs](21_what-it-costs.ipynb).
