@@ -31,16 +31,16 @@ def test_every_place_is_there(place):
 
 
 def test_a_place_that_is_not_there_is_found():
-    known = "[05](../notebooks/03_many-heads.ipynb) Summary"
+    known = "[03](../notebooks/03_many-heads.ipynb) Summary"
     assert is_there(known)
     assert not is_there(known.replace("Summary", "Sumary"))
-    assert not is_there(known.replace("[05]", "[06]"))
+    assert not is_there(known.replace("[03]", "[06]"))
     assert not is_there("`mha_numpy.no_such`")
     assert not is_there("somewhere")
 
 
 def test_every_notebook_covers_something():
     assert {place[1:3] for place in PLACES if place[0] == "["} >= {
-        f"{n:02}" for n in (0, 1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14)
+        f"{n:02}" for n in (1, 2, 3, 6, 7, 8, 9, 13, 14, 15, 16, 21, 22, 23)
     }
     assert len(ROWS) > 80

@@ -10,8 +10,8 @@ from mha_numpy.nn import Dropout, Embedding, Layer, Linear, MultiHeadAttention
 from mha_numpy.train import optimizers
 
 BY_KERNELS = (  # take a backend
-    "attention", "grouped_attention", "masked_attention", "online_attention", "multi_head",
-    "cross_attention", "attention_backward", "grouped_backward", "backward_from_lse",
+    "attention", "one_query", "grouped_attention", "masked_attention", "online_attention",
+    "multi_head", "cross_attention", "attention_backward", "grouped_backward", "backward_from_lse",
     "multi_head_backward",
 )  # fmt: skip
 
@@ -26,6 +26,10 @@ def by_core(piece):
 def scores(q, k):
     _, cache = core.attention_forward(q, k, k)
     return core.attention_stages(cache).scores
+
+
+def strongest_keys(weights):
+    return np.argsort(weights, axis=-1)[..., -1]
 
 
 def softmax(scores, mask):
@@ -45,6 +49,10 @@ def make_mask(lengths, T_q, T_k, q_offset, left):
 
 def attention(q, k, v, backend="numpy"):
     return core.attention_forward(q, k, v, backend=backend)[0]
+
+
+def one_query(q, k, v, backend="numpy"):
+    return core.attention_forward(q[None], k, v, backend=backend)[0][0]
 
 
 grouped_attention = attention

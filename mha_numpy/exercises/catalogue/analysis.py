@@ -1,7 +1,37 @@
-"""What a head is worth: gradients of gates."""
+"""Where a head looks, and what it is worth: gradients of gates."""
 
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
+
+
+@exercise(
+    "strongest-keys",
+    title="Where does each query look?",
+    difficulty=1,
+    minutes=3,
+    hints=Hints(
+        where="A row of a picture of weights is a query, a column is a key. Notebook 00, the "
+        "picture of the translator.",
+        question="Two queries and three keys: one row of the weights is (0.1, 0.7, 0.2). Which "
+        "key is that, counted from 0? Over which of the axes (H, T_q, T_k) did you look?",
+        mistake="queries taken for keys",
+        fix="weights.argmax(axis=-1)",
+    ),
+)
+def strongest_keys(weights: Array) -> Array:
+    """Return for each query, in each head, the number of the key that has the largest weight.
+
+    Keys are counted from 0.
+
+    Parameters
+    ----------
+    weights : (H, T_q, T_k)
+
+    Returns
+    -------
+    keys : (H, T_q), whole numbers
+    """
+    raise NotImplementedError
 
 
 @exercise(

@@ -118,6 +118,40 @@ def softmax_with_lse(scores: Array, mask: Array | None) -> tuple[Array, Array]:
 
 
 @exercise(
+    "one-query",
+    title="One query meets the keys",
+    difficulty=1,
+    minutes=5,
+    hints=Hints(
+        where="Three lines: the scores, their shares, the mean of the values, with the shape "
+        'written beside each. Notebook 01, "By hand".',
+        question="A query of shape (2,) and keys of shape (3, 2): how many scores are there? What "
+        "must their shares sum to, and which axis of the values do they weigh?",
+        mistake="scale missing",
+        fix="scores = k @ q / np.sqrt(len(q)); powers = np.exp(scores - scores.max()); the result "
+        "is powers / powers.sum() @ v",
+    ),
+)
+def one_query(q: Array, k: Array, v: Array) -> Array:
+    """Let a single query take a weighted mean of the values.
+
+    The score of key j is ``q . k_j / sqrt(d_k)``. Softmax turns the scores into weights, and the
+    result is the sum of ``weight_j * v_j``. Large scores must not overflow.
+
+    Parameters
+    ----------
+    q : (d_k,)
+    k : (T_k, d_k)
+    v : (T_k, d_v)
+
+    Returns
+    -------
+    out : (d_v,)
+    """
+    raise NotImplementedError
+
+
+@exercise(
     "attention",
     title="One head",
     difficulty=1,

@@ -48,6 +48,12 @@ def _draw_one_head(rng: np.random.Generator) -> list[Inputs]:
     return [{name: array[0, 0] for name, array in inputs.items()} for inputs in probes]
 
 
+def _draw_one_query(rng: np.random.Generator) -> list[Inputs]:
+    """Draw a single query beside its keys and values; large scores above 0, and below."""
+    drawn = _draw_one_head(rng)
+    return [{**inputs, "q": inputs["q"][i]} for inputs in drawn for i in (0, 1)]
+
+
 def _draw_masked(rng: np.random.Generator) -> list[Inputs]:
     """Draw masks beside queries, keys and values, and a softcap for the square."""
     probes = []
@@ -123,6 +129,19 @@ PIECES = [
         reactions=[
             Reaction(
                 "turning keys and values around together changes nothing",
+                reversed_tokens("k", "v"),
+                lambda _, arrays: arrays[""],
+            )
+        ],
+    ),
+    Piece(
+        "one_query",
+        _draw_one_query,
+        result="out",
+        laws=[MEANS],
+        reactions=[
+            Reaction(
+                "keys and values turned around together: nothing changes",
                 reversed_tokens("k", "v"),
                 lambda _, arrays: arrays[""],
             )

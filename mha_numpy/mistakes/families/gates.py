@@ -6,6 +6,12 @@ from mha_numpy.mistakes.mistake import Mistake
 from mha_numpy.mistakes.piece import Inputs, Law, Piece, Slope
 
 
+def _draw_weights(rng: np.random.Generator) -> list[Inputs]:
+    """Draw rows that sum to 1: all sizes different, and a square with as many heads."""
+    powers = [rng.random(shape) for shape in ((2, 3, 5), (4, 4, 4))]
+    return [{"weights": array / array.sum(axis=-1, keepdims=True)} for array in powers]
+
+
 def _draw_dropout(rng: np.random.Generator) -> list[Inputs]:
     """Draw which weights were kept, a few and most."""
     return [
@@ -38,6 +44,7 @@ def _slope_of_gate(inputs: Inputs) -> Slope:
 
 
 PIECES = [
+    Piece("strongest_keys", _draw_weights, result="keys"),
     Piece(
         "dropout_backward",
         _draw_dropout,
@@ -61,6 +68,17 @@ PIECES = [
 
 # fmt: off
 MISTAKES = [
+    Mistake("queries taken for keys", "the largest weight is looked for down each column: over the queries",
+            "a row is a query: weights.argmax(axis=-1)", {"weights.argmax(axis=2)": "weights.argmax(axis=1)"}),
+    Mistake("one key for all heads", "the heads are averaged first, so that all of them look at one key",
+            "weights.argmax(axis=-1) keeps the heads apart",
+            {"weights.argmax(axis=2)": "np.tile(weights.mean(axis=0).argmax(axis=1), (len(weights), 1))"}),
+    Mistake("weakest keys", "the key with the smallest weight is taken", "argmax, not argmin",
+            {"weights.argmax(axis=2)": "weights.argmin(axis=2)"}),
+    Mistake("keys counted from 1", "the first key has the number 1 instead of 0", "weights.argmax(axis=-1)",
+            {"weights.argmax(axis=2)": "weights.argmax(axis=2) + 1"}),
+    Mistake("the weight, not its key", "the largest weight is returned instead of the number of its key",
+            "weights.argmax(axis=-1), not max", {"weights.argmax(axis=2)": "weights.max(axis=2)"}),
     Mistake("dropout not undone by 1/(1-p)", "the factor 1 / (1 - p) of the kept weights is missing",
             "d_dropped * keep / (1 - p)", {" * keep / (1 - p)": " * keep"}),
     Mistake("dropout: times 1-p", "d_weights is multiplied by 1 - p where it is divided by it",

@@ -84,6 +84,11 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     return attend(q, k, v).heads
 
 
+def one_query(q: Array, k: Array, v: Array) -> Array:
+    """Attend from a single query: (d_k,), (T_k, d_k), (T_k, d_v) -> (d_v,)."""
+    return attend(q[None], k, v).heads[0]
+
+
 def grouped_attention(q: Array, k: Array, v: Array) -> Array:
     """Attend with heads that share keys and values."""
     return attend(q, k, v).heads

@@ -5,6 +5,11 @@ import numpy as np
 from mha_numpy.dtypes import Array
 
 
+def strongest_keys(weights: Array) -> Array:
+    """Return for each query (H, T_q) the number of the key with the largest weight."""
+    return weights.argmax(axis=2)
+
+
 def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
     """Pull back through dropout, which enlarged the weights that it kept."""
     return d_dropped * keep / (1 - p)

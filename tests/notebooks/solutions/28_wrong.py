@@ -1,3 +1,4 @@
+# museum-nan-row: NaN in a row that sees nothing
 def my_softmax(scores, mask):
     if mask is not None:
         scores = np.where(mask, scores, -np.inf)

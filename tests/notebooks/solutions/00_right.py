@@ -1,0 +1,2 @@
+def my_strongest_keys(weights):
+    return weights.argmax(axis=-1)
