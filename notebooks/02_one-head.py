@@ -173,7 +173,7 @@ matrices(rows, row_labels=labels, column_labels=features[:3])
 #
 # When pairs of key and value stay together, nothing changes: a sum over pairs has no order. When only the values move,
 # the output is wrong. So for this head a sentence is a bag of words. "The" and "the" have equal rows, although they stand
-# at different places. Order must come from elsewhere: from positions (notebook 16), or from a mask (08).
+# at different places. Order must come from elsewhere: from positions (notebook 18), or from a mask (08).
 #
 # </details>
 #
@@ -231,7 +231,7 @@ matrices({"weights of 'it'": np.stack(rows)}, row_labels=labels, column_labels=s
 # the others.
 #
 # This is what a single head leaves broken, and notebook 03 mends it: with two heads the same token has two rows. (To
-# *choose* the animal, a second layer has to use what the first one has found: notebook 18 shows two such layers.)
+# *choose* the animal, a second layer has to use what the first one has found: notebook 20 shows two such layers.)
 #
 # ## Exercise: one head
 #

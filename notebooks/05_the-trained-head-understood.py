@@ -173,7 +173,7 @@ line_chart(np.arange(10), {"right": right}, title=title, x_label="steps", y_labe
 
 # %% [markdown]
 # It was this fast because `w_k`, `w_v` and `w_o` were trained already. From random params all of them have to come
-# together: notebook 18 trains the whole model, in 150 steps.
+# together: notebook 20 trains the whole model, in 150 steps.
 #
 # ## The same look at another head
 #
@@ -240,5 +240,5 @@ check("museum-softmax-axis", my_attention)
 # **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*, for the two ways to the logits;
 # Jain and Wallace 2019, *Attention is not Explanation*.
 #
-# **Next:** where you like. Deeper: [06, why the square root of d_k](06_why-the-square-root-of-d_k.ipynb). Variants: [14,
-# cross-attention](14_cross-attention.ipynb). Learning: [18, induction heads appear](18_induction-heads-appear.ipynb).
+# **Next:** where you like. Deeper: [06, why the square root of d_k](06_why-the-square-root-of-d_k.ipynb). Variants: [15,
+# cross-attention](15_cross-attention.ipynb). Learning: [20, induction heads appear](20_induction-heads-appear.ipynb).

@@ -186,7 +186,7 @@ origin_film({"x": x} | film, H)
 #
 # Splitting only moves numbers: each number of `x` becomes one number of `heads`. A gradient moves back to where its
 # number came from. So the backward of `split_heads` is `merge_heads`, and the other way round. `gradcheck` compares a
-# backward with forward alone (notebook 26 explains how; here "ok" is enough).
+# backward with forward alone (notebook 13 explains how; here "ok" is enough).
 
 # %%
 gradcheck(lambda x: split_heads(x, 2), lambda d_heads, x: (merge_heads(d_heads),), {"x": x})
@@ -235,4 +235,4 @@ check("merge-heads", my_merge_heads)
 # **Reference:** the NumPy reference, *The N-dimensional array*, on strides; Vaswani et al. 2017, *Attention Is All You
 # Need*, section 3.2.2, for the heads.
 #
-# **Next:** [11, softmax backward](11_softmax-backward.ipynb).
+# **Next:** [10, cutting heads](10_cutting-heads.ipynb).

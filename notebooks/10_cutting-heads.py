@@ -33,7 +33,7 @@ weights_by_head(np.concatenate([first, second]), letters, head_names=names, note
 # %% [markdown]
 # Head 0 of layer 0 looks at the token before. In layer 1 the last two rows look at what
 # followed the same letter. Nobody
-# assigned these roles: a head becomes what the training loss makes of it. Notebook 18 shows how they came about.
+# assigned these roles: a head becomes what the training loss makes of it. Notebook 20 shows how they came about.
 #
 # > **Predict first.** One head is cut, then all of one layer. When does the model stop copying?
 
@@ -251,7 +251,7 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #   al. 2024).
 # - **Weights are no explanation.** They say where a head looks, not what it takes from there (that is `v`), nor what
 #   $w_o$, the residual path and later layers make of it (Jain and Wallace 2019; Wiegreffe and Pinter 2019 answer).
-#   Notebook 18 draws weights times the length of the values.
+#   Notebook 20 draws weights times the length of the values.
 #
 # ## Exercise: which heads matter
 #

@@ -74,7 +74,7 @@ matrices({"diag(p)": np.diag(p), "p p^T": np.outer(p, p), "J": J}, title="The Ja
 
 # %% [markdown]
 # This can be measured with no derivation at all. Column j says what happens when $s_j$ alone moves a little. We move
-# it by $\pm h$ and divide by 2h (notebook 26 explains how exact this is):
+# it by $\pm h$ and divide by 2h (notebook 13 explains how exact this is):
 
 # %%
 h = 1e-5 * np.eye(4)  # row j moves score j

@@ -312,4 +312,4 @@ check("attention-backward", my_attention_backward)
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1; Giles 2008, *Collected matrix derivative
 # results for forward and reverse mode algorithmic differentiation*; Dao et al. 2022, *FlashAttention*, appendix B.2.
 #
-# **Next:** [26, is this gradient right?](26_is-this-gradient-right.ipynb)
+# **Next:** [13, is this gradient right?](13_is-this-gradient-right.ipynb)

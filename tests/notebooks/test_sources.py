@@ -5,7 +5,6 @@ import importlib
 import re
 
 import nbformat
-import pytest
 
 from tests.notebooks.cells import (
     SOURCES,
@@ -19,12 +18,10 @@ from tests.notebooks.cells import (
 OF_A_NAMED_TUPLE = ("_asdict", "_fields", "_replace")
 OPTIONAL = ("torch", "keras", "numba")
 WORDS, CODE_CELLS, IMPORT_LINES = 1500, 20, 5  # at most: of text, in all, in the first of them
-NOT_YET = {f"{number:02}" for number in (3, *range(6, 24))}
 
 
 def test_they_are_in_order():
-    numbers = [int(source.name[:2]) for source in SOURCES]
-    assert numbers == sorted(set(numbers))
+    assert [int(source.name[:2]) for source in SOURCES] == list(range(len(SOURCES)))
 
 
 @each_notebook
@@ -73,19 +70,17 @@ def test_functions_are_short(source):
 def test_every_part_is_there(source):
     text = source.read_text(encoding="utf-8")
     assert text.startswith(f"# %% [markdown]\n# # {source.name[:2]} · ")
-    for part in ("**Predict first.**", "## Summary", "**Reference"):
+    for part in (
+        "**Predict first.**", "<details><summary>Answer</summary>", "## Summary", "**Reference",
+    ):  # fmt: skip
         assert part in text, part
-    if source.name[:2] not in NOT_YET:
-        assert text.count("**What you can do afterwards") == 1
-        assert "<details><summary>Answer</summary>" in text
+    assert text.count("**What you can do afterwards") == 1
     for tag in ("exercise", "check", "hint"):
         assert len(tagged(source, tag)) == 1, tag
 
 
 @each_notebook
 def test_it_is_short(source):
-    if source.name[:2] in NOT_YET:
-        pytest.skip("not yet edited")
     texts = [cell.source for cell in notebook_of(source).cells if cell.cell_type == "markdown"]
     assert sum(len(text.split()) for text in texts) <= WORDS
     code = [cell.source for cell in code_cells(source)]

@@ -13,7 +13,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("multi-head",),
     hints=Hints(
         where="The axis of c_attn_w that is 3D long: is it the inputs' or the outputs'? "
-        "docs/conventions.md, params; notebook 22.",
+        "docs/conventions.md, params; notebook 25.",
         question="D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and which "
         "columns of c_attn_w made them?",
         mistake="every w transposed",
@@ -54,7 +54,7 @@ def from_gpt2(
     needs=("from-gpt2",),
     hints=Hints(
         where="The inverse of from_gpt2: what was cut is laid together, along the same axis. "
-        "Notebook 22.",
+        "Notebook 25.",
         question="w_q, w_k and w_v are (D, D) each, c_attn_w is (D, 3*D): along which axis do they "
         "grow? If you put a token through both, where must its key come out?",
         mistake="q, k, v by reshape alone",

@@ -11,7 +11,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("multi-head", "grouped-attention"),
     hints=Hints(
         where="The shapes of the four params, of q, k, v, and of the weights, and in which of them "
-        "H_kv stands instead of H: notebook 21, the first sections; notebook 27 for the KV cache.",
+        "H_kv stands instead of H: notebook 23, the first sections; notebook 17 for the KV cache.",
         question="A (2, 3) matrix times a (3, 5) one: how many numbers come out, and how many "
         "multiplications and additions does each take? Now with x and w_k for the two.",
         mistake="H for H_kv in the KV cache",

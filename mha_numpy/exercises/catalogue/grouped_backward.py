@@ -11,7 +11,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=5,
     needs=("grouped-attention",),
     hints=Hints(
-        where="The head axis, axis 1: neighbours share. docs/grouped.md, Backward; notebook 15, "
+        where="The head axis, axis 1: neighbours share. docs/grouped.md, Backward; notebook 16, "
         '"Backward: what was shared is summed".',
         question="Four query heads, two key/value heads: which query heads read key/value head 0? "
         "Their shares are 2 and 5: what is the gradient of the head that both used?",
@@ -46,7 +46,7 @@ def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
     needs=("attention-backward", "sum-over-group"),
     hints=Hints(
         where="Two of the three gradients have fewer heads than d_heads: docs/grouped.md, "
-        'Backward; notebook 15, "Backward: what was shared is summed".',
+        'Backward; notebook 16, "Backward: what was shared is summed".',
         question="If k and v were copied first, one copy for each query head, you could use the "
         "backward that you have. What does it return for the copies, and what does copying do on "
         "the way back?",

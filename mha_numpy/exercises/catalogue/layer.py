@@ -62,7 +62,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     needs=("multi-head",),
     hints=Hints(
         where="Three products with two inputs: the width of each input says which params fit it. "
-        'Notebook 14, "One asks, the other answers".',
+        'Notebook 15, "One asks, the other answers".',
         question="A text of 4 words is translated from one of 7: how many rows must the output "
         "have, and how many columns the weights? Which of q, k, v have 4 rows?",
         mistake="queries from the source",

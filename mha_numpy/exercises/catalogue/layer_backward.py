@@ -13,7 +13,7 @@ from mha_numpy.mistakes.saved import Saved
     minutes=10,
     hints=Hints(
         where="w and b serve every token of every sequence: docs/multi-head.md, Backward of the "
-        'linear map; notebook 13, "Why sums?".',
+        'linear map; notebook 14, "Why sums?".',
         question="Two tokens (2, 0) and (5, 1) meet a w of one column; the upstream gradients are "
         "3 and -1. If w[0, 0] grows by 0.1, by how much does the loss? You added two numbers: what "
         "is that as a product of matrices?",
@@ -91,7 +91,7 @@ def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) 
     needs=("multi-head", "attention-backward", "input-gradient"),
     hints=Hints(
         where="Write forward's lines down from last to first and put the backward of each beside "
-        "it: docs/multi-head.md, The whole way back; notebook 13, 'The whole way, step by step'.",
+        "it: docs/multi-head.md, The whole way back; notebook 14, 'The whole way, step by step'.",
         question="Each of the four linear maps has a gradient for its weights. What was the input "
         "of each, x or something else? (One of the four read merged.) And from which array does "
         "each get its d_out?",

@@ -12,7 +12,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=20,
     needs=("multi-head", "grouped-attention"),
     hints=Hints(
-        where="Which of q, k, v are new, and which axis of k and v holds the tokens: notebook 27, "
+        where="Which of q, k, v are new, and which axis of k and v holds the tokens: notebook 17, "
         '"What is kept".',
         question="Three tokens are kept and a fourth comes: how many rows has q, how many k? Is "
         "the fourth token among the keys that it attends to? What must the step return if none is "
@@ -65,7 +65,7 @@ def decode_step(
     needs=("attention", "softmax-with-lse"),
     hints=Hints(
         where="What a block of keys leaves behind for each query: docs/kernels.md, the table by "
-        'hand. Notebook 29, "Online softmax".',
+        'hand. Notebook 24, "Online softmax".',
         question="One query, scores 0, 1, 5, and blocks of two keys. After the first block you "
         "hold a sum of exp(s - 1). The second brings a maximum of 5: what factor turns that sum "
         "into one of exp(s - 5)? What else has to be multiplied by it?",

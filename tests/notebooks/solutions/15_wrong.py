@@ -1,17 +1,15 @@
-# grouped-attention: groups tiled, not repeated
-# sum-over-group: gradients summed as if tiled
+# cross-attention: split without transpose
 
 
-def my_grouped_attention(q, k, v):
-    B, H, T_q, d = q.shape
-    H_kv = k.shape[1]
-    in_groups = q.reshape(B, H // H_kv, H_kv, T_q, d)  # the groups tiled
-    scores = in_groups @ k[:, None].swapaxes(-1, -2) / np.sqrt(d)
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    heads = powers / powers.sum(axis=-1, keepdims=True) @ v[:, None]
-    return heads.reshape(B, H, T_q, v.shape[-1])
+def my_cross_attention(y, x, params, num_heads):
+    def split(projected):
+        B, T, width = projected.shape
+        return projected.reshape(B, num_heads, T, width // num_heads)  # no transpose
 
-
-def my_sum_over_group(d_per_query_head, num_kv_heads):
-    B, H, T_k, d = d_per_query_head.shape
-    return d_per_query_head.reshape(B, H // num_kv_heads, num_kv_heads, T_k, d).sum(axis=1)
+    q = split(y @ params.w_q + params.b_q)
+    k = split(x @ params.w_k + params.b_k)
+    v = split(x @ params.w_v + params.b_v)
+    heads, _ = attention_forward(q, k, v)
+    B, H, T_y, d_v = heads.shape
+    merged = heads.transpose(0, 2, 1, 3).reshape(B, T_y, H * d_v)
+    return merged @ params.w_o + params.b_o

@@ -1,11 +1,12 @@
-def my_rope(x, positions, base):
-    half = x.shape[-1] // 2
-    angles = positions[:, None] * base ** (-np.arange(half) / half)
-    cos, sin = np.cos(angles), np.sin(angles)
-    first, second = x[..., :half], x[..., half:]
-    turned = first * cos - second * sin, second * cos + first * sin
-    return np.concatenate(turned, axis=-1)
-
-
-def my_rope_backward(d_out, positions, base):
-    return my_rope(d_out, -positions, base)
+def my_decode_step(x, k_past, v_past, params, num_heads):
+    B, _, D = x.shape
+    H_kv, d = k_past.shape[1], k_past.shape[3]
+    q = (x @ params.w_q + params.b_q).reshape(B, H_kv, num_heads // H_kv, d)
+    k_new = (x @ params.w_k + params.b_k).reshape(B, H_kv, 1, d)
+    v_new = (x @ params.w_v + params.b_v).reshape(B, H_kv, 1, d)
+    k = np.concatenate([k_past, k_new], axis=2)
+    v = np.concatenate([v_past, v_new], axis=2)
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(d)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    heads = powers / powers.sum(axis=-1, keepdims=True) @ v
+    return heads.reshape(B, 1, num_heads * d) @ params.w_o + params.b_o, k, v

@@ -1,8 +1,7 @@
-# adam-step: corrected means kept
+# embedding-backward: the last of equal tokens counts
 
 
-def my_adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
-    mean = beta_1 * mean + (1 - beta_1) * gradient
-    square = beta_2 * square + (1 - beta_2) * gradient**2
-    mean, square = mean / (1 - beta_1**t), square / (1 - beta_2**t)  # and so for the next step
-    return param - learning_rate * mean / (np.sqrt(square) + eps), mean, square
+def my_embedding_backward(d_out, ids, V):
+    d_table = np.zeros((V, d_out.shape[-1]))
+    d_table[ids] += d_out  # of equal ids, one alone is added
+    return d_table

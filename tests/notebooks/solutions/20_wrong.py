@@ -1,24 +1,8 @@
-# train-steps: gradients not zeroed
+# adam-step: corrected means kept
 
 
-def my_train_steps(tokens, table, w, b, learning_rate):
-    losses, d_table, d_w, d_b = [], 0, 0, 0
-    for batch in tokens:
-        read, asked = batch[:, :-1], batch[:, 1:]
-        x = table[read]
-        loss, d_logits = loss_and_slope(x @ w + b, asked)
-        d_x, new = d_logits @ w.T, np.zeros_like(table)
-        np.add.at(new, read, d_x)
-        d_table, d_b = d_table + new, d_b + d_logits.sum(axis=(0, 1))  # never back to 0
-        d_w = d_w + np.einsum("btd,btv->dv", x, d_logits)
-        table, w = table - learning_rate * d_table, w - learning_rate * d_w
-        b = b - learning_rate * d_b
-        losses.append(loss)
-    return table, w, b, np.array(losses)
-
-
-def loss_and_slope(logits, asked):
-    below = logits - logits.max(axis=-1, keepdims=True)
-    log_probs = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
-    one_hot = asked[..., None] == np.arange(logits.shape[-1])
-    return -log_probs[one_hot].mean(), (np.exp(log_probs) - one_hot) / asked.size
+def my_adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
+    mean = beta_1 * mean + (1 - beta_1) * gradient
+    square = beta_2 * square + (1 - beta_2) * gradient**2
+    mean, square = mean / (1 - beta_1**t), square / (1 - beta_2**t)  # and so for the next step
+    return param - learning_rate * mean / (np.sqrt(square) + eps), mean, square

@@ -1,5 +1,12 @@
-# head-gates: gate gradient: mean over the batch
+# cost-table: H for H_kv in the KV cache
 
 
-def my_d_head_gate(d_gated, heads):
-    return np.einsum("bhtd,bhtd->bh", d_gated, heads).mean(axis=0)  # the mean over the batch
+def my_cost_table(B, T, D, H, H_kv, d, itemsize):
+    params = 2 * D * H * d + 2 * D * H_kv * d
+    return {
+        "attention_params": params,
+        "projection_flops": 2 * B * T * params,
+        "score_flops": 2 * (2 * B * H * T * T * d),
+        "weights_bytes": B * H * T * T * itemsize,
+        "kv_cache_bytes": 2 * B * H * T * d * itemsize,  # of all query heads
+    }

@@ -1,0 +1,380 @@
+# %% [markdown]
+# # 15 · Cross-attention
+#
+# A small model reads English number words and writes German ones. German says the units before the
+# tens, so the words cross. The model was trained with `mha-numpy train numbers`; its params ship
+# with the package. One of its layers, with two heads:
+
+# %%
+import numpy as np
+
+from mha_numpy.draw import matrices, shape_film, weights_by_head
+from mha_numpy.exercises import check, hint
+
+# %%
+from mha_numpy.train import load_trained
+from mha_numpy.train.tasks import GERMAN
+
+trained = load_trained("numbers")
+(source, target), answers = trained.task.batch_of([345])
+trained.model(source, target)
+learned = trained.model.decoder[0].cross_attention.layer.weights
+written, read = trained.task.words(answers[0], GERMAN), trained.task.words(source[0])
+weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, seed 0.")
+
+# %% [markdown]
+# Rows and columns belong to two different sequences. The step that writes *fünf* looks at "five",
+# and the step that writes *vierzig* looks back at "forty"; nobody gave the model this alignment.
+# (This holds on this task, in this seed. Weights need not be an alignment: Koehn and Knowles 2017
+# found some that diverge from it.)
+#
+# **What you can do afterwards**: you can let one sequence ask another, choose its masks, and say
+# which gradient belongs to which sequence.
+#
+# ## One asks, the other answers
+#
+# Nothing in a head demands that queries and keys come from the same tokens. The *target* y has T_y
+# tokens of width D; the *source* x has T_x tokens of width kdim (often D as well).
+#
+# $$q = y\,w_q, \qquad k = x\,w_k, \qquad v = x\,w_v, \qquad
+# \text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
+#
+# | | self-attention | cross-attention |
+# |---|---|---|
+# | queries from | the sequence | the target: T_y of them |
+# | keys and values from | the same sequence | the source: T_x of each |
+# | scores and weights | T by T | **T_y by T_x** |
+# | output | T rows | **T_y rows** |
+#
+# Here is an example that we can read: vectors made by hand, nothing trained. "The tired animal
+# crossed the street" has six words of five features; the French words have six features, in an
+# order of their own. ("a" is a helping word: it marks the past.)
+
+# %%
+english = ["The", "tired", "animal", "crossed", "the", "street"]
+CONCEPTS = ["article", "fatigue", "creature", "crossing", "road"]
+x = np.eye(5)[[0, 1, 2, 3, 0, 4]]  # (T_x, kdim): one concept for each word
+french = ["L'", "animal", "fatigué", "a", "traversé", "la", "rue"]
+NOTIONS = ["route", "traversée", "être", "fatigue", "article", "passé"]
+y = np.eye(6)[[4, 2, 3, 5, 1, 4, 0]]  # (T_y, D)
+display(matrices({"source x": x}, row_labels=english, column_labels=CONCEPTS))
+matrices({"target y": y}, row_labels=french, column_labels=NOTIONS)
+
+# %% [markdown]
+# Six numbers cannot be compared with five. **The projections bring both into one space**, d_k wide,
+# where a dot product makes sense. Here that space is the five concepts: `w_k` and `w_v` leave the
+# source as it is, and `w_q` is a small dictionary.
+#
+# > **Predict first.** French puts this adjective behind its noun. What will the picture of the
+# > weights show there? And where does the weight of "la" go?
+
+# %%
+from mha_numpy import attention_forward
+
+w_q = 8 * np.eye(5)[[4, 3, 2, 1, 0, 3]]  # (D, d_k); the helping word asks for the verb
+w_k, w_v = np.eye(5), np.eye(5)
+out, cache = attention_forward(y @ w_q, x @ w_k, x @ w_v)
+display(weights_by_head(cache.weights[None], french, english, note="Made by hand."))
+matrices({"out": out}, row_labels=french, column_labels=CONCEPTS)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The rows "animal" and "fatigué" form a cross: noun and adjective are exchanged. "la" has .47 at
+# each of two articles, which fit it equally, for the head has no positions.
+#
+# </details>
+#
+# The output has a row for each *French* word, in features of the *English* ones: it is a mean of
+# source values, and of nothing else.
+#
+# ## What moves what
+#
+# > **Predict first.** Change one target token, then one source token. Which rows of the output
+# > change? And if somebody takes keys and values from `y` by mistake?
+
+
+# %%
+def reactions(attend, x):
+    """(rows of the output, tokens of x) bools: whether the row reacts to the token."""
+    changes = np.eye(len(x))[:, :, None]  # (changed token, token, 1)
+    reacts = [(attend(x + c) != attend(x)).any(axis=-1) for c in changes]
+    return np.stack(reacts, axis=1)
+
+
+rng = np.random.default_rng(0)
+any_q, any_k, any_v = rng.normal(size=(6, 5)), rng.normal(size=(5, 5)), rng.normal(size=(5, 3))
+
+
+def cross(y, x):
+    return attention_forward(y @ any_q, x @ any_k, x @ any_v)[0]
+
+
+by_target, by_source = reactions(lambda y: cross(y, x), y), reactions(lambda x: cross(y, x), x)
+mistaken = reactions(lambda x: cross(y, y[:, :5]), x)
+seen = {"to target tokens": by_target, "to source tokens": by_source, "k, v from y": mistaken}
+matrices(seen, row_labels=french, meaning=("reacts", "stays"))
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Each row depends on its own query alone: target tokens do not meet here. Every row depends on the
+# whole source. With the mistake, no row reacts to the source at all, and where both widths are
+# equal no shape complains.
+#
+# </details>
+#
+# ## Masks: padding, and no causal mask
+#
+# The second sentence of a batch is short, "The animal crossed", and is filled with zeros to six
+# tokens. The mask hides source *keys*, so its shape is (B, 1, 1, T_x), made of the lengths of the
+# **source**.
+#
+# > **Predict first.** A filled token has the key 0. Without a mask, is its weight 0?
+
+# %%
+from mha_numpy import padding_mask
+
+x_batch, y_batch = np.stack([x, 0 * x]), np.stack([y, 0 * y])
+x_batch[1, :3], y_batch[1, :4] = x[[0, 2, 3]], y[[0, 1, 3, 4]]
+q, k, v = (y_batch @ w_q)[:, None], (x_batch @ w_k)[:, None], (x_batch @ w_v)[:, None]  # H = 1
+source_mask = padding_mask(np.array([6, 3]), 6)
+both = [attention_forward(q, k, v, mask=m)[1].weights[1, 0] for m in (None, source_mask)]
+rows = ["L'", "animal", "a", "traversé", "(pad)", "(pad)", "(pad)"]
+columns = ["The", "animal", "crossed", "(pad)", "(pad)", "(pad)"]
+visible = np.stack([np.ones((7, 6), bool), source_mask[1, 0].repeat(7, axis=0)])
+weights_by_head(np.stack(both), rows, columns, head_names=["no mask", "mask"], visible=visible)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# No: a score of 0 is an ordinary score.
+#
+# </details>
+#
+# The rows "(pad)" are filled *targets*. They need no mask here: the loss leaves them out.
+#
+# A causal mask keeps a decoder from reading the words that it should *write*. The source is there
+# before the first word is written, so nothing has to be hidden.
+#
+# > **Predict first.** Somebody sets `is_causal=True` all the same: row i then sees columns 0 to i.
+# > Which French word loses its partner?
+
+# %%
+_, cut = attention_forward(y @ w_q, x @ w_k, x @ w_v, is_causal=True)
+visible = np.tril(np.ones((7, 6), dtype=bool))
+weights_by_head(cut.weights[None], french, english, visible=visible[None])
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# "animal", which stands at place 1 in French and at place 2 in English. The row sums to 1 as
+# always, so nothing looks broken: the weight has gone elsewhere.
+#
+# </details>
+#
+# ## The layer
+#
+# `MultiHeadAttention` takes the query first, then the key; the value defaults to the key. Only `w_k`
+# and `w_v` have the width of the source. (The params are random.) The film shows one sequence: seven
+# rows on the query's side, six on the key's side, and 7 by 6 where they meet.
+
+# %%
+from mha_numpy import MultiHeadAttention, trace
+
+layer = MultiHeadAttention(8, num_heads=2, kdim=5, rng=0)
+y, x, d_out = (rng.normal(size=(2, T, width)) for T, width in ((7, 8), (6, 5), (7, 8)))
+with trace() as t:
+    layer(y, x, mask=source_mask)
+print({name: array.shape for name, array in layer.params.items()})
+shape_film(t, sequence=1)
+
+# %% [markdown]
+# Key and value may even be two different sources of one length: `vdim` is the width of the second.
+#
+# ## Which gradient belongs to which sequence
+#
+# The target is used once, as query. The source is used twice, as key and as value, so the chain
+# rule adds both: $\bar x = \bar x_k + \bar x_v$. Here sequence 1 has three tokens and three of
+# padding.
+#
+# > **Predict first.** `layer.backward` returns (d_query, d_key, d_value). After `layer(y, x, x)`,
+# > which of them is the gradient of x? What is it where x is padding?
+
+# %%
+layer(y, x, x, mask=source_mask)
+_, d_key, d_value = layer.backward(d_out)
+layer(y, x, mask=source_mask)
+d_y, d_x, nothing = layer.backward(d_out)
+print(
+    "largest difference:", np.abs(d_key + d_value - d_x).max(), "; d_value of layer(y, x):", nothing
+)
+matrices({"d_key": d_key[1], "d_value": d_value[1], "their sum, d_x": d_x[1]})
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Their **sum** is. After `layer(y, x)` the layer has added them itself, and d_value is None. Where x
+# is padding no query has read it, so its gradient is exactly 0.
+#
+# </details>
+#
+# ## A decoder in two lines
+#
+# A decoder layer first lets the target tokens attend to each other, causally; then each asks the
+# source. Each result is *added* to what was there. (A real one has layer norm and a feed-forward
+# part besides.)
+#
+# > **Predict first.** Which outputs react to which target tokens now? And to which source tokens?
+
+# %%
+self_attention = MultiHeadAttention(8, num_heads=2, rng=1)
+cross_attention = MultiHeadAttention(8, num_heads=2, kdim=5, rng=2)
+
+
+def decoder(y, x):
+    y = y + self_attention(y, is_causal=True)
+    return y + cross_attention(y, x, mask=source_mask[: len(y)])
+
+
+by_target = reactions(lambda y_0: decoder(y_0[None], x[:1])[0], y[0])
+by_source = reactions(lambda x_0: decoder(y[:1], x_0[None])[0], x[0])
+seen = {"to target tokens": by_target, "to source tokens": by_source}
+matrices(seen, meaning=("reacts", "stays"))
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Causal in the left panel, open in the right one. Cross-attention never mixes target tokens, so it
+# needs no triangle.
+#
+# </details>
+#
+# Backward goes through the two lines in reverse. The gradient of a sum is the gradient of both of
+# its parts:
+
+
+# %%
+from mha_numpy import gradcheck
+
+
+def decoder_backward(d_out, y, x):
+    decoder(y, x)  # the layers keep what backward needs
+    d_query, d_x, _ = cross_attention.backward(d_out)
+    d_between = d_out + d_query  # y, and y as the query
+    d_y, _, _ = self_attention.backward(d_between)
+    return d_between + d_y, d_x
+
+
+gradcheck(decoder, decoder_backward, {"y": y, "x": x})
+
+# %% [markdown]
+# A decoder writes word by word, and the source stays the same. So its keys and values are computed
+# **once** and serve every step. (A `KVCache` is something else: it grows with the target, for
+# self-attention, and the layer refuses it here.)
+
+# %%
+from mha_numpy import compare, split_heads
+
+p, rows = cross_attention.params, []
+k, v = (split_heads(x @ p[f"w_{n}"] + p[f"b_{n}"], 2) for n in "kv")  # once: (B, H, T_x, 4)
+for i in range(7):  # step by step: one new query each
+    q = split_heads(y[:, i : i + 1] @ p["w_q"] + p["b_q"], 2)
+    rows.append(attention_forward(q, k, v, mask=source_mask)[0])
+with trace() as whole:
+    cross_attention(y, x, mask=source_mask)
+compare(np.concatenate(rows, axis=2), whole["heads"], name="heads")
+
+# %% [markdown]
+# ## In which order?
+#
+# | library | order of arguments |
+# |---|---|
+# | here; PyTorch, function and layer; JAX; ONNX | query, key, value |
+# | Keras `MultiHeadAttention` | query, **value, key**; key defaults to value |
+# | the layer of the classic TensorFlow tutorial | **v, k, q**, mask |
+#
+# > **Predict first.** Someone calls a layer in Keras' order, or in the tutorial's, with (query, key,
+# > value). Key and value come from one source; both sequences have one length. What breaks?
+
+
+# %%
+def in_keras_order(query, value, key):
+    return attention_forward(query, key, value)[0]
+
+
+def in_tutorial_order(v, k, q):
+    return attention_forward(q, k, v)[0]
+
+
+y, x = rng.normal(size=(2, 5, 4))  # one length and one width
+calls = {"Keras' order": in_keras_order(y, x, x), "the tutorial's": in_tutorial_order(y, x, x)}
+matrices({"right": attention_forward(y, x, x)[0]} | calls)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# In Keras' order nothing, as long as key and value are one array: it breaks on the day when they
+# differ. In the tutorial's order the source asks and the target answers, and only different lengths
+# would raise an error.
+#
+# </details>
+#
+# ## Where it is used
+#
+# | task | queries from | keys and values from | hidden |
+# |---|---|---|---|
+# | translation, summaries (decoder) | the text so far | the encoded source | padding of the source |
+# | question answering, with an encoder | question and passage | both | padding |
+# | sentiment, classification | the text, or its [CLS] token | the text | padding |
+# | captions | the caption so far | regions of the image | nothing |
+# | language models | the text | the text | the future |
+#
+# Only the first and the fourth are cross-attention. Self-attention is the case where both are one.
+#
+# ## Exercise: cross-attention with heads
+#
+# Project, split, attend, merge, project. You may use `split_heads` and `attention_forward`. In one
+# of the check's inputs both sequences have one length and one width: no shape tells you there which
+# of the two you took.
+#
+# More of this kind in `mha-numpy exercises`: `masked-attention`, where queries and keys differ in
+# number, and some keys are hidden.
+
+
+# %% tags=["exercise"]
+def my_cross_attention(y, x, params, num_heads):
+    """y (B, T_y, D), which asks, and x (B, T_x, kdim), which is asked -> (B, T_y, D).
+
+    params.w_q: (D, H*d_k); .w_k: (kdim, H*d_k); .w_v: (kdim, H*d_v); .w_o: (H*d_v, D); biases
+    .b_q, .b_k, .b_v, .b_o. Nothing is hidden. Large scores must not overflow.
+    """
+    ...  # your code
+
+
+# %% tags=["check"]
+check("cross-attention", my_cross_attention)
+
+# %% tags=["hint"]
+# hint("cross-attention")  # shows the next of four hints
+
+# %% [markdown]
+# ## Summary
+#
+# You can now read the first picture: its rows are queries of the target, its columns are keys of the
+# source, and every row may attend to every column.
+#
+# - Weights are T_y by T_x; the output has T_y rows, made of source values.
+# - The projections bring two widths into one space.
+# - The source gets a padding mask, (B, 1, 1, T_x), and no causal mask.
+# - The source's gradient is d_key + d_value, and 0 where it is padding.
+# - A decoder layer is causal self-attention, then cross-attention.
+#
+# **In the code:** `multi_head_attention_forward` and `_backward` in `mha_numpy/core/multihead.py`
+# (`x_k`, `x_v`; step 0 of backward). Derivation: docs/multi-head.md.
+#
+# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.3; Bahdanau et al.
+# 2015, *Neural Machine Translation by Jointly Learning to Align and Translate*; Koehn and Knowles
+# 2017, *Six Challenges for Neural Machine Translation*.
+#
+# **Next:** [16, grouped and multi-query attention](16_grouped-and-multi-query.ipynb).

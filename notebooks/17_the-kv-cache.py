@@ -1,0 +1,256 @@
+# %% [markdown]
+# # 17 · The KV cache
+#
+# A model writes one token at a time. The plain way to write the next one is to read the whole text
+# again. Here is a trained model (of `mha-numpy train text`, on pieces of *Moby-Dick*) that reads
+# four texts of 64 characters in two ways: each time from the beginning, or with what it kept.
+
+# %%
+import numpy as np
+
+from mha_numpy import KVCache
+from mha_numpy.draw import bar_chart, line_chart, matrices
+from mha_numpy.exercises import check, hint
+
+rng = np.random.default_rng(0)
+
+# %%
+from time import perf_counter
+
+from mha_numpy.train import load_trained
+
+trained = load_trained("text")
+model, ids = trained.model, trained.task.draw_held_out(rng, 4)[0][0]  # (4, 64)
+T, kv_caches = ids.shape[1], [KVCache() for _ in model.blocks]
+start = perf_counter()
+again = [model(ids[:, : t + 1])[:, -1] for t in range(T)]
+middle = perf_counter()
+kept = [model(ids[:, t : t + 1], kv_caches=kv_caches)[:, -1] for t in range(T)]
+times = {"from the beginning": middle - start, "with a cache": perf_counter() - middle}
+print("largest difference of what they say next:", np.abs(np.array(again) - kept).max())
+bar_chart(times, title=f"{T} tokens, one at a time, on your machine", unit="seconds")
+
+# %% [markdown]
+# Both ways predict the same next characters, and the second one is several times faster. The longer
+# the text, the larger the difference.
+#
+# **What you can do afterwards**: you can write the step of a model that keeps its keys and values,
+# and say how many bytes they take in a model that you know.
+#
+# ## What is kept
+#
+# In a causal model old tokens never see new ones. Their keys and values, once computed, stay as they
+# are: keep them, and a new token costs one row of attention instead of all rows. This store is the
+# *KV cache*. Here a layer with 6 query heads and 3 key/value heads (random params; notebook 16 says
+# why heads share) reads 3 tokens at once, then four more, one at a time.
+#
+# > **Predict first.** Float64, two sequences, heads of width 4. How many bytes does the cache gain
+# > with each token? And over how many keys does the last query attend?
+
+# %%
+from mha_numpy import MultiHeadAttention
+from mha_numpy.tables import Table
+
+layer, x = MultiHeadAttention(24, 6, 3, rng=0), 2 * rng.normal(size=(2, 7, 24))
+whole, whole_weights = layer(x, is_causal=True, return_weights=True)
+kv_cache, rows, triangle = KVCache(), [], np.full((7, 7), np.nan)
+for first, past in ((0, 3), (3, 4), (4, 5), (5, 6), (6, 7)):
+    new, options = x[:, first:past], {"is_causal": True, "return_weights": True}
+    out, weights = layer(new, kv_cache=kv_cache, **options)
+    triangle[first:past, :past] = weights[0, 0]
+    same = np.allclose(out, whole[:, first:past])
+    rows.append([f"{first} to {past - 1}", str(weights.shape), str(kv_cache.nbytes), str(same)])
+Table("As they come", ["tokens", "weights (B, H, T_q, T_k)", "cache bytes", "as the whole"], rows)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# It gains 2 · B · H_kv · d · 8 = 2 · 2 · 3 · 4 · 8 = 384 bytes; H does not occur in it. The last query
+# attends to all 7 keys.
+#
+# </details>
+#
+# Row by row the steps make the same triangle of weights as one pass over all tokens. (Cells with
+# crossed lines were never computed.)
+
+# %%
+matrices({"head 0, step by step": triangle, "head 0, all at once": whole_weights[0, 0]})
+
+# %% [markdown]
+# **Why are queries not kept?** Row i of the output needs the query of token i, and the keys and
+# values up to i. No later row asks for that query again.
+#
+# ## Where the new query stands
+#
+# A single new query stands at the end of the keys, not at the beginning: its position is the number
+# of tokens before it, `q_offset`.
+#
+# > **Predict first.** Without the offset a causal mask counts the query as number 0. Which keys does
+# > it see?
+
+# %%
+from mha_numpy import attention_forward, linear_forward, split_heads
+
+q, k, v = (
+    split_heads(linear_forward(x, layer.params[f"w_{n}"], layer.params[f"b_{n}"])[0], heads)
+    for n, heads in (("q", 6), ("k", 3), ("v", 3))
+)
+last = {
+    f"q_offset = {n}": attention_forward(q[:, :, 6:], k, v, is_causal=True, q_offset=n)[1]
+    for n in (0, 6)
+}
+names = [f"head {h}" for h in range(6)]
+matrices({name: cache.weights[0, :, 0] for name, cache in last.items()}, row_labels=names)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Key 0 alone. It runs, and its shape is right.
+#
+# </details>
+#
+# The layer takes the offset from the cache, so it cannot be forgotten. PyTorch's `is_causal=True`
+# means the first of the two, whatever the number of keys.
+#
+# ## Bytes in models you know
+#
+# Keys *and* values, of all L layers, are kept for every sequence:
+#
+# $$\text{bytes} = 2 \cdot L \cdot B \cdot H_{kv} \cdot T \cdot d \cdot (\text{bytes per number})$$
+#
+# > **Predict first.** Llama 3 70B: L = 80, H = 64, H_kv = 8, d = 128, one sequence of 8192 tokens,
+# > 2 bytes per number. Take 80 as 5 · 2^4: how many GiB? And how many with 64 key/value heads, or
+# > with one?
+
+# %%
+from dataclasses import replace
+
+from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
+
+llama = CONFIGURATIONS["llama-3-70b"]
+variants = {f"H_kv = {n}": replace(llama, num_kv_heads=n) for n in (64, 8, 1)}
+gib = {name: kv_cache_bytes(model, 8192) / 2**30 for name, model in variants.items()}
+bar_chart(gib, title="Llama 3 70B: KV cache of 8192 tokens", unit="GiB")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# 2.5 GiB; 64 / 8 times as much and 1 / 8 of it. In general sharing makes the cache H / H_kv times
+# smaller: 8 times with 32 query heads and 4 key/value heads.
+#
+# </details>
+#
+# Now the models that `mha_numpy.cost` knows. BERT is not among them: it reads all of its tokens at
+# once and never writes, so it has no KV cache.
+
+# %%
+decoders = [model for name, model in CONFIGURATIONS.items() if "bert" not in name]
+each = {f"{m.name}: {m.num_heads}, {m.num_kv_heads}": m for m in decoders}  # H, H_kv
+unshared = {name: replace(m, num_kv_heads=m.num_heads) for name, m in each.items()
+            if m.variant != "multi-head"}  # fmt: skip
+kib, against = ({name: kv_cache_bytes(m, 1) / 1024 for name, m in ms.items()}
+                for ms in (each, unshared))  # fmt: skip
+options = {"unit": "KiB; beside each name H, H_kv", "against_label": "were it multi-head"}
+bar_chart(kib, title="KV cache of one token, 2 bytes a number", against=against, **options)
+
+# %% [markdown]
+# The picture corrects what is often said:
+#
+# - "Llama 2 uses grouped-query": the 70B does (and the paper's 34B); 7B and 13B are multi-head.
+# - "Falcon is multi-query": the 7B is; the 40B has 8 key/value heads for 128.
+# - "Multi-query has the smallest cache": of one model, yes. But PaLM 540B, multi-query, keeps more
+#   for a token than GPT-2, multi-head, for L and d count too.
+# - From the papers, not in the picture: the first Gemma is multi-query at 2B and multi-head at 7B
+#   (Gemma Team 2024, table 1); StarCoder is multi-query (Li et al. 2023).
+#
+# ## When is the cache larger than the model?
+#
+# Params are there once; a cache is there for every sequence that is served at the same time.
+#
+# > **Predict first.** Llama 3 70B has 70.6 billion params, 2 bytes each; a sequence of 8192 tokens
+# > takes 2.5 GiB. From about how many sequences on does the cache take more than the params?
+
+# %%
+B = 2.0 ** np.arange(10)
+lines = {f"cache, {name}": B * size for name, size in gib.items()}
+lines["params, H_kv = 8"] = np.full(10, 2 * count_parameters(llama).total / 2**30)
+print("from B =", int(lines["params, H_kv = 8"][0] // gib["H_kv = 8"]) + 1)
+labels = {"x_label": "sequences at the same time, B", "y_label": "GiB"}
+line_chart(B, lines, title="Llama 3 70B, 8192 tokens each", **labels, log_x=True, log_y=True)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# From 53 on. With keys and values for each of the 64 query heads, eight texts would be enough. "The
+# cache often exceeds the params" depends on H_kv, T and B: compute it for yours.
+#
+# </details>
+#
+# ## Why reading takes the time
+#
+# For a new token the whole cache has to be read. Each number takes part in one multiply-add, two
+# operations, for each query head that reads it.
+#
+# > **Predict first.** A number takes 2 bytes. How many operations are done for each byte that is
+# > read, with 64, 8 or 1 key/value heads?
+
+# %%
+intensity = {}
+for name, model in variants.items():
+    flops = count_flops(model, 1, past=8191)
+    intensity[name] = (flops.scores + flops.mix) / kv_cache_bytes(model, 8192)
+intensity["what an A100 could do"] = 312e12 / 2.039e12  # operations and bytes a second
+bar_chart(intensity, title="Operations of attention for each byte read", unit="operations")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# 1, 8 and 64: as many as query heads share.
+#
+# </details>
+#
+# The last bar is from the data sheet of a graphics card (NVIDIA A100, 80 GB, 2-byte numbers). It would
+# wait for its memory in all three cases, and longest in the first.
+#
+# ## Exercise: one more token
+#
+# A new token comes, and the keys and values of the tokens before it are given. Compute its output,
+# and return the keys and values for the next step. At the very first token nothing is kept.
+#
+# More of this kind in `mha-numpy exercises`: `museum-cached-mask`, a bug that shipped: most of the past
+# was hidden.
+
+
+# %% tags=["exercise"]
+def my_decode_step(x, k_past, v_past, params, num_heads):
+    """x (B, 1, D), k_past and v_past (B, H_kv, T, d) -> out (B, 1, D), k, v (B, H_kv, T + 1, d).
+
+    params.w_q (D, H*d), .w_k and .w_v (D, H_kv*d), .w_o (H*d, D); biases .b_q to .b_o. The new
+    token attends to itself as well. Query head h reads key/value head h // (H // H_kv).
+    """
+    ...  # your code
+
+
+# %% tags=["check"]
+check("decode-step", my_decode_step)
+
+# %% tags=["hint"]
+# hint("decode-step")  # shows the next of four hints
+
+# %% [markdown]
+# ## Summary
+#
+# You can now explain the two bars at the beginning: the second way computes one row for each token,
+# the first way all rows.
+#
+# - The KV cache holds keys and values, not queries, of H_kv heads. Decoding with it gives the same
+#   rows as a pass over the whole text, if the query's offset is right.
+# - It takes 2 L B H_kv T d numbers, more than the params if sequences are long or many.
+# - H_kv is a fact of each checkpoint, not of a family: look it up.
+#
+# **In the code:** `decode.py` and `kv_cache.py` in `mha_numpy/core`; `mha_numpy/cost/`.
+#
+# **Reference:** Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*, section
+# 2.4; the sources of every model's sizes: `CONFIGURATIONS[name].source`.
+#
+# **Next:** [18, positions](18_positions.ipynb).

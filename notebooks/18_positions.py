@@ -1,0 +1,366 @@
+# %% [markdown]
+# # 18 · Positions
+#
+# A model read twelve digits and learned to say them backwards, with one head. (It was trained with
+# `mha-numpy train reverse`; its params ship with the package.) Here it works:
+
+# %%
+import numpy as np
+
+from mha_numpy.draw import line_chart, matrices, weights_by_head
+from mha_numpy.exercises import check, hint
+from mha_numpy.train import load_trained
+
+# %%
+model = load_trained("reverse").model
+digits = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
+
+
+def draw_reversal(note):
+    said = model(digits).argmax(axis=-1)[0]
+    rows, columns = [f"says {d}" for d in said], [str(d) for d in digits[0]]
+    weights = model.attentions[0].weights
+    return weights_by_head(weights, rows, columns, note=note)
+
+
+draw_reversal("Trained: mha-numpy train reverse, seed 0.")
+
+# %% [markdown]
+# Place t looks at place 11 - t, whatever the digits are. Now we set one array of the model to zero:
+# the table of its twelve positions.
+
+# %%
+model.positions.params["table"][:] = 0
+draw_reversal("Trained, then its positions were set to zero.")
+
+# %% [markdown]
+# The head's weights are spread over all places, and most answers are wrong. Equal digits even have
+# equal rows. Attention by itself does not know order: order has to be put in.
+#
+# **What you can do afterwards**: you can put order into the tokens or into the scores, and you can
+# compute the gradient of each.
+#
+# ## Attention does not know order
+#
+# `embed` gives each word a vector and adds its position. We take the positions away again, and let
+# one layer with random params read "dog bites man" and "man bites dog".
+#
+# > **Predict first.** The words trade places. Does "dog" get another output when it is bitten?
+
+# %%
+from mha_numpy import MultiHeadAttention, sinusoidal_positions
+from mha_numpy.walk import embed, tokenize
+
+sentence, D = tokenize("dog bites man"), 8
+x = embed(sentence, D) - sinusoidal_positions(3, D)
+layer, order = MultiHeadAttention(D, num_heads=2, rng=1), [2, 1, 0]
+out, swapped = layer(x[None])[0], layer(x[order][None])[0]
+matrices({"dog bites man": out, "man bites dog": swapped}, row_labels=["1st", "2nd", "3rd"])
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# No. The same three rows come out, in the other order. Nothing after this layer can know who bit
+# whom.
+#
+# </details>
+#
+# This holds for any permutation $\Pi$ of the rows of $x$. Scores become $\Pi S \Pi^\top$; softmax
+# works row by row, so weights become $\Pi P \Pi^\top$; and $\Pi^\top \Pi = 1$ in
+#
+# $$(\Pi P \Pi^\top)(\Pi V) = \Pi\,(P V).$$
+#
+# **A causal mask is a kind of position.** It stays where it is when tokens move.
+#
+# > **Predict first.** The first two words trade places, and the mask is causal. Which rows of the
+# > output still belong to the same word with the same numbers: after one layer, after two?
+
+
+# %%
+def causal(tokens, layers):
+    for _ in range(layers):
+        tokens = layer(tokens[None], is_causal=True)[0]
+    return tokens
+
+
+def difference(layers):
+    change = causal(x[[1, 0, 2]], layers)[[1, 0, 2]] - causal(x, layers)
+    return change.round(12)
+
+
+matrices({"one layer": difference(1), "two layers": difference(2)}, row_labels=sentence)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# After one layer, only "man" is as before: it sees the same two words, and not in which order they
+# stand. "dog" and "bites" see other neighbours, so two layers can tell the order even for "man".
+#
+# </details>
+#
+# Causal language models without any positions do learn something about order (Haviv et al. 2022).
+# Without a mask there is nothing to learn it from.
+#
+# ## Add it to the tokens: sinusoids
+#
+# Give position $t$ a vector: D/2 clock hands, each with its own speed. Pair $i$ turns by $\theta_i$
+# with each token:
+#
+# $$p_{t,\,2i} = \sin(t\,\theta_i), \qquad p_{t,\,2i+1} = \cos(t\,\theta_i), \qquad
+# \theta_i = 10000^{-2i/D}$$
+#
+# > **Predict first.** D = 8 gives four pairs with $\theta$ = 1, 0.1, 0.01, 0.001. Which columns
+# > will look constant over ten tokens?
+
+# %%
+P = sinusoidal_positions(10, D)
+clock = [f"{f} {i}" for i in range(4) for f in ("sin", "cos")]
+matrices({"positions": P}, row_labels=[f"t={t}" for t in range(10)], column_labels=clock)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Those of pairs 2 and 3. Fast hands tell neighbours apart; slow hands tell far from near.
+#
+# </details>
+#
+# **A shift is a rotation of each pair.** $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and
+# $\cos(a + b) = \cos a \cos b - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a
+# 2 x 2 matrix that depends on the shift $s$ and not on $t$. All pairs together are one matrix:
+
+
+# %%
+def turn(shift, D):
+    """(D, D): p @ turn(shift) is the position vector `shift` tokens further."""
+    angle = shift * 10000.0 ** (-2 * np.arange(D // 2) / D)
+    matrix, even, odd = np.zeros((D, D)), np.arange(0, D, 2), np.arange(1, D, 2)
+    matrix[even, even] = matrix[odd, odd] = np.cos(angle)
+    matrix[odd, even], matrix[even, odd] = np.sin(angle), -np.sin(angle)
+    return matrix
+
+
+print("largest error:", np.abs(P[:-3] @ turn(3, D) - P[3:]).max())  # each moved on by 3
+matrices({"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock)
+
+# %% [markdown]
+# **Dot products depend on the distance**, since $\sin a \sin b + \cos a \cos b = \cos(a - b)$. But
+# attention does not compare $p_t$ with $p_u$: learned maps stand between.
+#
+# > **Predict first.** $P P^\top$ is constant along each diagonal. Is $(P W_Q)(P W_K)^\top$, with
+# > random params?
+
+# %%
+rng = np.random.default_rng(0)
+w_q, w_k = rng.normal(size=(2, D, D)) / np.sqrt(D)
+matrices({"P P.T": P @ P.T, "(P w_q) (P w_k).T": (P @ w_q) @ (P @ w_k).T}, shared=False)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# No. Sinusoids *offer* distances; the model has to learn maps that read them.
+#
+# </details>
+#
+# The words meet the positions, too. With $M = W_Q W_K^\top$ each score has four parts: word with
+# word, word with position, position with word, position with position:
+#
+# $$(x + p)\,M\,(x' + p')^\top = x M x'^\top + x M p'^\top + p M x'^\top + p M p'^\top$$
+
+# %%
+p3, M = P[:3], w_q @ w_k.T
+parts = {"word-word": x @ M @ x.T, "word-position": x @ M @ p3.T}
+parts |= {"position-word": p3 @ M @ x.T, "position-position": p3 @ M @ p3.T}
+matrices(parts | {"their sum": sum(parts.values()), "scores": (x + p3) @ M @ (x + p3).T})
+
+# %% [markdown]
+# ### Backward of an addition
+#
+# The gradient of `x + P` passes through to `x` as it is. Sinusoids are constants and take none. A
+# *learned* table (that of our model, for instance) does: every sequence of the batch has used it,
+# so it collects the sum over the batch.
+#
+# $$\bar x = \overline{\mathrm{out}}, \qquad \bar P_t = \sum_b \overline{\mathrm{out}}_{b,t}$$
+#
+# > **Predict first.** The table has 7 rows; the batch has 3 sequences of 4 tokens; the upstream
+# > gradient is 1 everywhere. What is the gradient of each row of the table?
+
+
+# %%
+from mha_numpy import gradcheck
+
+
+def add_table(x, table):
+    return x + table[: x.shape[1]]
+
+
+def add_table_backward(d_out, x, table):
+    d_table = np.zeros_like(table)
+    d_table[: x.shape[1]] = d_out.sum(axis=0)
+    return d_out, d_table
+
+
+tokens, table = rng.normal(size=(3, 4, 5)), rng.normal(size=(7, 5))  # B=3, T=4, D=5
+display(gradcheck(add_table, add_table_backward, {"x": tokens, "table": table}))
+matrices({"d_table": add_table_backward(np.ones((3, 4, 5)), tokens, table)[1]})
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# It is 3, the number of sequences, in rows 0 to 3, and 0 in rows 4 to 6.
+#
+# </details>
+#
+# Positions that do not occur in training are never learned, and after the last row there is
+# nothing at all. So a learned table sets the longest text that a model can read: 512 tokens for
+# BERT, 1024 for GPT-2.
+#
+# ## Add it to the scores: ALiBi
+#
+# ALiBi (Press et al. 2022) leaves tokens, q and k alone. Each head subtracts from its scores a
+# number that grows with the distance. It has no params:
+#
+# $$\mathrm{bias}_{h,i,j} = -m_h\,|i - j|, \qquad m_h = 2^{-8h/H}, \quad h = 1 \dots H$$
+
+# %%
+from mha_numpy import alibi_bias
+
+H, bias = 4, alibi_bias(4, 5)
+matrices({f"slope 1/{4 ** (h + 1)}": bias[h] for h in range(H)})
+
+# %% [markdown]
+# > **Predict first.** By which factor does the weight of the first head fall with each token of
+# > distance, all else equal? And that of the last head?
+#
+# <details><summary>Answer</summary>
+#
+# By $e^{-1/4} = 0.78$ and by $e^{-1/256} = 0.996$. The first head is near-sighted; the last one
+# hardly sees a difference.
+#
+# </details>
+#
+# **Backward.** The gradient of a bias is that of the scores, summed over every axis along which the
+# bias was broadcast: here the batch. ALiBi's bias is made of constants, so its gradient is not
+# used. T5 (Raffel et al. 2020, section 2.1) learns a number for each head and distance; there all
+# cells of a distance are summed into one number.
+
+# %%
+from mha_numpy import attention_backward, attention_forward, trace
+
+q4, k4, v4 = rng.normal(size=(3, 2, H, 5, 3))  # B=2, T=5, d_k=3
+with trace() as back:
+    out, cache = attention_forward(q4, k4, v4, bias=bias)
+    grads = attention_backward(rng.normal(size=out.shape), cache)
+d_scores = back["d_scores"][:, 0]  # (B, T, T) of head 0
+matrices(
+    {"d_scores, sequence 0": d_scores[0], "sequence 1": d_scores[1], "d_bias": grads.d_bias[0]}
+)
+
+# %% [markdown]
+# ## All three on equal tokens
+#
+# Where does a head look if **all tokens are the same**? Whatever is not uniform then comes from
+# positions. (RoPE, the third place, turns q and k: it is the subject of notebook 19.)
+#
+# > **Predict first.** One of the three falls steadily with distance; two rise again. At which
+# > distance, and why there?
+
+# %%
+from mha_numpy import rope_forward
+
+T, d_k = 12, 16
+same = np.ones((T, d_k))
+q = np.stack([same, sinusoidal_positions(T, d_k), rope_forward(same)[0], same])[None]
+bias = np.zeros((4, T, T))
+bias[3] = alibi_bias(4, T)[0]  # of slope 1/4
+_, cache = attention_forward(q, q, np.ones_like(q), bias=bias)
+ways = dict(
+    zip(("no positions", "sinusoids", "RoPE", "ALiBi"), cache.weights[0, :, 0], strict=True)
+)
+labels = {"x_label": "distance of the key", "y_label": "weight"}
+line_chart(range(T), ways, title="Query 0 among equal tokens; nothing is trained", **labels)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Sinusoids and RoPE rise again at distances of 6 and 7: their fastest hand comes round after
+# $2\pi \approx 6.28$ tokens. ALiBi falls steadily. Without positions a head is uniform.
+#
+# </details>
+#
+# | | learned table, sinusoids | RoPE | ALiBi |
+# |---|---|---|---|
+# | where it enters | the tokens, once | q and k, every layer | the scores, every layer |
+# | what scores depend on | both positions | the distance | the distance |
+# | params | a table, or none | none | none |
+# | backward | sum over the batch, or pass on | turn back | `d_bias`, unused |
+#
+# ## A positional head, by hand
+#
+# Trained models have heads that attend to the previous token, or to the next, whatever the tokens
+# are (Clark et al. 2019 in BERT; Voita et al. 2019 in translation). We can build one. A query
+# should match the key whose position is one less, so turn it back by one: $q_i =
+# p_i\,\mathrm{turn}(-1) = p_{i-1}$. `turn(-1)` is a matrix, so it can be the `w_q` of a head that
+# reads positions alone. Here are three: previous, same, next. (The factor 60 makes the weights sharp.)
+#
+# > **Predict first.** Query 0 has no previous token, and the last has no next one. Where do they
+# > look? And in a causal model, where does the head "next" look?
+
+# %%
+text, d = tokenize("The tired animal crossed the street"), 16
+p = sinusoidal_positions(len(text), d)
+q = np.stack([60 * p @ turn(shift, d) for shift in (-1, 0, 1)])[None]
+k = np.stack([p, p, p])[None]  # (1, 3, T, d)
+_, cache = attention_forward(q, k, k)
+weights_by_head(cache.weights, text, head_names=["previous", "same", "next"])
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# At their own token, which is the nearest: the weights of a row have to sum to 1. In a causal
+# model the next token is hidden, so "next" looks at its own token as well: next-token heads need
+# attention that looks both ways, as in BERT.
+#
+# </details>
+#
+# ## Exercise: the gradient of a learned table
+#
+# A learned table of positions is an embedding: the ids of its rows are the positions. If two short
+# texts share one row of the batch, positions start again and one id occurs twice. Write the
+# backward for any ids: it serves positions and words alike.
+#
+# More of this kind in `mha-numpy exercises`: `museum-token-twice` and `museum-cached-mask`, two bugs
+# that shipped; the second one got positions wrong once there was a KV cache.
+
+
+# %% tags=["exercise"]
+def my_embedding_backward(d_out, ids, V):
+    """d_out (B, T, D), ids (B, T) of 0 to V - 1 -> d_table (V, D). Forward was table[ids]."""
+    ...  # your code
+
+
+# %% tags=["check"]
+check("embedding-backward", my_embedding_backward)
+
+# %% tags=["hint"]
+# hint("embedding-backward")  # shows the next of four hints
+
+# %% [markdown]
+# ## Summary
+#
+# You can now explain the failure at the beginning: without its table all places of the model were
+# alike.
+#
+# - Attention without positions permutes its outputs with its inputs. A causal mask breaks that, a
+#   little.
+# - Sinusoids are added to `x`; a shift is a rotation of each pair. Gradients pass through, and a
+#   learned table gets the sum over the batch.
+# - ALiBi subtracts slope times distance. `d_bias` is `d_scores`, summed over the broadcast axes.
+#
+# **In the code:** `sinusoidal_positions` and `alibi_bias` in `mha_numpy/core/positions.py`.
+#
+# **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.5; Press et al. 2022,
+# *Train Short, Test Long*, section 3; Haviv et al. 2022, *Transformer Language Models without
+# Positional Encodings Still Learn Positional Information*; Clark et al. 2019, *What Does BERT Look
+# At?*; Voita et al. 2019, *Analyzing Multi-Head Self-Attention*.
+#
+# **Next:** [19, rotary positions](19_rotary-positions.ipynb).

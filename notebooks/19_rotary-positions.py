@@ -1,0 +1,348 @@
+# %% [markdown]
+# # 19 · Rotary positions
+#
+# Five tokens move to the end of a long text, from places 0 to 4 to places 1000 to 1004. Their
+# distances stay. Do their scores? We compare two ways to say where a token stands: sinusoids are
+# added to the tokens (notebook 18), or queries and keys are *turned* (RoPE). Nothing is trained here:
+# tokens and params are random.
+
+# %%
+import numpy as np
+
+from mha_numpy import rope_forward, sinusoidal_positions
+from mha_numpy.draw import Picture, fade, head_color, line_chart, matrices
+from mha_numpy.exercises import check, hint
+
+# %%
+rng, D = np.random.default_rng(0), 8
+x, (w_q, w_k) = rng.normal(size=(5, D)), rng.normal(size=(2, D, D)) / np.sqrt(D)
+
+
+def with_sinusoids(start):
+    placed = x + sinusoidal_positions(5, D, offset=start)
+    return (placed @ w_q) @ (placed @ w_k).T
+
+
+def with_rope(start):
+    q, k = (rope_forward(x @ w, positions=start + np.arange(5))[0] for w in (w_q, w_k))
+    return q @ k.T
+
+
+ways = {"sinusoids": with_sinusoids, "RoPE": with_rope}
+matrices({f"{way}, from {t}": f(t) for way, f in ways.items() for t in (0, 1000)})
+
+# %% [markdown]
+# With sinusoids the scores change; with RoPE they stay, to the last digit that is shown. It takes
+# no params and no training. How?
+#
+# **What you can do afterwards**: you can turn queries and keys by their positions, turn gradients
+# back, and recognise the mistakes that no shape shows.
+#
+# ## Turn queries and keys
+#
+# In notebook 18 a shift of sinusoids was a rotation. So why not rotate at once? RoPE (Su et al.
+# 2021) adds nothing to the tokens. It takes the finished q and k of each head, in pairs of features,
+# and turns pair $i$ of the token at position $t$ by the angle $a = t\,\theta_i$:
+#
+# $$\begin{pmatrix} x_1 \\ x_2 \end{pmatrix} \to
+# \begin{pmatrix} \cos a & -\sin a \\ \sin a & \cos a \end{pmatrix}
+# \begin{pmatrix} x_1 \\ x_2 \end{pmatrix}, \qquad \theta_i = \mathrm{base}^{-2i/d_k}$$
+#
+# A pair is an arrow in the plane, so we can watch it. Here is the arrow (1, 0) at positions 0 to 5,
+# in each of four pairs. (The base is 20 here, for all four to turn visibly; usually it is 10000.)
+
+# %%
+angle = np.linspace(0, 2 * np.pi, 99)
+frame = {"aspect": "equal", "frame_on": False, "xticks": [], "yticks": []}
+
+
+def draw_arrows(panels, names, colors):  # each panel: (N, 2) unit vectors, drawn in a circle
+    picture = Picture(figsize=(9, 2.5))
+    picture.set_label(f"Arrows named {', '.join(names)} in circles: {'; '.join(panels)}.")
+    for i, (title, arrows) in enumerate(panels.items(), 1):
+        ax = picture.add_subplot(1, len(panels), i, title=title, **frame)
+        ax.plot(1.4 * np.cos(angle), 1.4 * np.sin(angle), color="#dddddd")
+        ax.quiver(*np.zeros_like(arrows.T), *arrows.T, color=colors, scale=3.1, width=0.02)
+        for xy, name in zip(1.2 * arrows, names, strict=True):
+            ax.text(*xy, name, ha="center", va="center")
+    return picture
+
+
+ones = np.repeat([[1.0, 0.0]], 4, axis=0).T.reshape(1, 8).repeat(6, axis=0)  # four pairs (1, 0)
+turned, _ = rope_forward(ones, base=20)
+pairs = {f"pair {i}: {20 ** (-i / 4):.2f} each": turned[:, [i, i + 4]] for i in range(4)}
+shades = [fade(head_color(0))(0.3 + 0.14 * t) for t in range(6)]
+draw_arrows(pairs, ["0", "", "", "", "", "5"], shades)
+
+# %% [markdown]
+# Pair 0 turns by 1 radian with each token, pair 3 by a tenth of it. No arrow gets longer or shorter.
+#
+# ## Scores know distances alone
+#
+# To transpose a rotation is to turn back, and angles add up. For a query at position $m$ and a key
+# at position $n$:
+#
+# $$\big(R(m\theta)\,q\big)^\top \big(R(n\theta)\,k\big) = q^\top R(m\theta)^\top R(n\theta)\,k
+# = q^\top R\big((n - m)\theta\big)\,k$$
+#
+# > **Predict first.** A query stands at position 2 and a key at 0. Then (a) both move by 1000; (b)
+# > only the query moves on, by 2. What happens to the angle between the two arrows?
+
+
+# %%
+def q_and_k(m, n):
+    arrows = np.array([[0.6, 0.8], [1.0, 0.0]])  # q, k: one pair each
+    return rope_forward(arrows, positions=np.array([m, n]))[0]
+
+
+moves = {"q at 2, k at 0": (2, 0), "(a) 1002 and 1000": (1002, 1000), "(b) 4 and 0": (4, 0)}
+arrows = {name: q_and_k(*places) for name, places in moves.items()}
+print({name: float((q @ k).round(3)) for name, (q, k) in arrows.items()})  # the scores
+draw_arrows(arrows, ["q", "k"], [head_color(0), head_color(1)])
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# In (a) the angle stays: both arrows turn alike. So the dot product stays, too. In (b) it changes,
+# because the distance has changed.
+#
+# </details>
+#
+# **How far does it reach?** Take q and k equal, all ones, so that only position counts. The score
+# at distance n is then $2\sum_i \cos(n\theta_i)$, over $\sqrt{d_k}$. With a larger base all pairs
+# but the first turn more slowly; Llama 3 uses 500000 for its long texts (Grattafiori et al. 2024,
+# section 3.2).
+
+# %%
+distance = np.unique(np.geomspace(1, 4096, 60).astype(int))
+ones = np.ones((len(distance), 64))
+reach = {
+    f"base {base}": rope_forward(ones, positions=distance, base=base)[0].sum(axis=1) / 8
+    for base in (10000, 500000)
+}
+labels = {"x_label": "distance", "y_label": "score"}
+line_chart(distance, reach, log_x=True, title="Score of equal q and k, d_k = 64", **labels)
+
+# %% [markdown]
+# The score falls with distance, but not steadily: arrows that have come round agree again. With the
+# larger base, far tokens stay within reach.
+#
+# ## Which features form a pair? Two layouts
+#
+# The paper pairs neighbours, features 2i and 2i + 1 (*interleaved*). Others pair feature i of the
+# first half with feature i of the second half (*halves*); this is the default here.
+# `RopeOptions(interleaved=...)` says which, and `rotary_dim` says how many features turn at all.
+#
+# > **Predict first.** Turned by one position, the interleaved map is a row of 2 x 2 blocks along
+# > the diagonal. Where are the non-zero cells of the other one?
+
+# %%
+basis, once = np.eye(D), np.ones(D)  # every row of the identity at position 1
+maps = {
+    "interleaved": rope_forward(basis, positions=once, interleaved=True)[0],
+    "halves": rope_forward(basis, positions=once)[0],
+    "halves, rotary_dim=4": rope_forward(basis, positions=once, rotary_dim=4)[0],
+}
+matrices(maps)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# On the diagonal, and four places beside it: the same angles in other places. If the features are
+# permuted, even ones first, one map becomes the other. (A row vector is multiplied by these maps
+# from the right.)
+#
+# </details>
+#
+# Now the mistake. Params were trained with one layout and are run with the other. Every shape is
+# right.
+#
+# > **Predict first.** Random q and k, both layouts. In some cells the scores must agree, whatever q
+# > and k are. In which?
+
+# %%
+q, k = rng.normal(size=(2, 5, D))
+layouts = {}
+for name, interleaved in {"interleaved": True, "halves": False}.items():
+    q_turned, k_turned = (rope_forward(a, interleaved=interleaved)[0] for a in (q, k))
+    layouts[name] = q_turned @ k_turned.T
+matrices(layouts | {"difference": layouts["halves"] - layouts["interleaved"]})
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# On the diagonal, at distance 0: there q and k are turned alike. A token's score with itself is
+# right, and all others are wrong.
+#
+# </details>
+#
+# This is why Llama's params, published interleaved, were permuted for Hugging Face's halves
+# (transformers #25199). **The cure:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). If q
+# and k are permuted alike, their dot product stays.
+#
+# > **Predict first.** Two heads of width 4. Interleaved params are run in halves: as they are; with
+# > all 8 columns reordered, even ones first; with the 4 columns of each head reordered. Which weights
+# > are right?
+
+# %%
+from mha_numpy import MultiHeadAttention, RopeOptions
+
+x6 = rng.normal(size=(1, 6, D))
+
+
+def weights_of(columns, interleaved):
+    """Return head 1's weights, with the columns of w_q, b_q, w_k, b_k in another order."""
+    rope = RopeOptions(interleaved=interleaved)
+    layer = MultiHeadAttention(D, num_heads=2, rope=rope, rng=2)  # random, the same each time
+    for name in ("w_q", "b_q", "w_k", "b_k"):
+        layer.params[name] = 2 * layer.params[name][..., columns]
+    return layer(x6, return_weights=True)[1][0, 1]
+
+
+orders = {
+    "as they are": np.arange(D),
+    "whole width": np.array([0, 2, 4, 6, 1, 3, 5, 7]),
+    "each head": np.array([0, 2, 1, 3, 4, 6, 5, 7]),
+}
+expected = weights_of(np.arange(D), interleaved=True)
+matrices({"expected": expected} | {n: weights_of(order, False) for n, order in orders.items()})
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Only those of the last one. A head is a block of d_k columns, and columns may not leave their head.
+#
+# </details>
+#
+# ## Backward: turn the gradient back
+#
+# RoPE is a matrix with no input in it, $\mathrm{out} = R(a)\,x$. So $\bar x =
+# R(a)^\top\,\overline{\mathrm{out}}$, and the transpose of a rotation is the rotation by $-a$:
+#
+# $$R(a)^\top R(a) = \begin{pmatrix} \cos^2 a + \sin^2 a & 0 \\ 0 & \sin^2 a + \cos^2 a \end{pmatrix} = 1,
+# \qquad \bar x = R(-a)\,\overline{\mathrm{out}}$$
+#
+# > **Predict first.** Somebody forgets the minus sign and turns the gradient *on*. At which
+# > positions is `d_x` still right? Would its length give the mistake away?
+
+# %%
+from mha_numpy import gradcheck, rope_backward
+
+d_out = np.tile([0.6, 0.8], (5, 1))  # one pair, the same upstream gradient at five positions
+_, cache = rope_forward(np.ones((5, 2)))
+right, forgot = rope_backward(d_out, cache).d_x, rope_forward(d_out)[0]
+steps = {f"position {t}": np.stack([d_out[t], right[t], forgot[t]]) for t in (1, 2, 4)}
+display(gradcheck(rope_forward, rope_backward, {"x": rng.normal(size=(2, 3, 5, 4))}))
+draw_arrows(steps, ["d_out", "d_x", "wrong"], [head_color(2), head_color(0), head_color(1)])
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# At position 0 alone, where nothing turns; and the length is right everywhere: all arrows are 1 long.
+# A test with T = 1 finds nothing.
+#
+# </details>
+#
+# ## Values are not turned
+#
+# Positions decide which key is matched, not what is mixed. If values were turned too, the output
+# would be a sum of vectors turned by different angles, and it would depend on where the whole text
+# stands. Here the text moves by 7:
+
+# %%
+from mha_numpy import attention_forward
+
+v = rng.normal(size=(5, D))
+
+
+def attend_at(shift, turns_values):
+    positions = np.arange(5) + shift
+    q_turned, k_turned, v_turned = (rope_forward(a, positions=positions)[0] for a in (q, k, v))
+    return attention_forward(q_turned, k_turned, v_turned if turns_values else v)[0]
+
+
+change = {name: attend_at(7, turns) - attend_at(0, turns) for name, turns in
+          {"values as they are": False, "values turned": True}.items()}  # fmt: skip
+matrices({name: moved.round(12) for name, moved in change.items()}, title="Change of the output")
+
+# %% [markdown]
+# ## In a KV cache keys are stored turned
+#
+# A model that writes keeps the keys of old tokens (notebook 17). A key's angle depends on its own
+# position and on nothing else, so it is turned once, when it arrives. A new query is turned by *its*
+# position: the number of tokens before it, `q_offset`.
+#
+# > **Predict first.** The usual mistake: the new query is turned as if it stood at position 0. For
+# > which *first* token would that go unnoticed?
+
+# %%
+from mha_numpy import KVCache
+
+layer = MultiHeadAttention(D, num_heads=2, rope=RopeOptions(), rng=2)
+x7, kv_cache = 2 * rng.normal(size=(1, 7, D)), KVCache()
+layer(x7[:, :6], kv_cache=kv_cache, is_causal=True)  # six tokens are kept
+_, right = layer(x7[:, 6:], kv_cache=kv_cache, return_weights=True)
+_, at_zero = layer(x7[:, 6:], x7, return_weights=True)  # one query, which counts from 0
+shown = {"token 6, turned by 6": right[0, :, 0], "turned by 0": at_zero[0, :, 0]}
+matrices(shown, row_labels=["head 0", "head 1"], column_labels=[f"key {j}" for j in range(7)])
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# For the token at position 0, in an empty cache. A test that decodes one token, and no more, finds
+# nothing.
+#
+# </details>
+#
+# ## Exercise: rotate, and rotate back
+#
+# Write RoPE in the *halves* layout, and its backward. Positions are given and need not be 0, 1, 2,
+# ... The check asks first whether every pair keeps its length, then for the numbers. It also
+# compares the backward with numeric derivatives.
+#
+# More of this kind in `mha-numpy exercises`: `museum-cached-mask`, a bug that shipped, got the
+# positions wrong once there was a KV cache.
+
+
+# %% tags=["exercise"]
+def my_rope(x, positions, base):
+    """(B, H, T, d), positions (T,), a float -> (B, H, T, d): each pair turned by its angle.
+
+    Features i and i + d/2 form pair i, for i from 0 to d/2 - 1; at position p it turns by
+    p * base ** (-2 * i / d).
+    """
+    ...  # your code
+
+
+def my_rope_backward(d_out, positions, base):
+    """(B, H, T, d), positions (T,), a float -> d_x (B, H, T, d)."""
+    ...  # your code
+
+
+# %% tags=["check"]
+check("rope", my_rope)
+check("rope-backward", my_rope_backward)
+
+# %% tags=["hint"]
+# hint("rope")  # shows the next of four hints
+# hint("rope-backward")
+
+# %% [markdown]
+# ## Summary
+#
+# You can now explain why the five tokens kept their scores: both arrows of every pair turned alike.
+#
+# - RoPE turns q and k of every head, in pairs of features. Scores depend on the distance; lengths
+#   stay. Values stay as they are.
+# - Two layouts hold the same map. Params go from one to the other if the columns of `w_q` and `w_k`
+#   are permuted within each head; mixed up, only the diagonal is right.
+# - Backward turns by minus the angle.
+# - A KV cache holds turned keys, and queries start at `q_offset`.
+#
+# **In the code:** `rope_forward` and `rope_backward` in `mha_numpy/core/rope.py`. Derivation:
+# docs/rope.md.
+#
+# **Reference:** Su et al. 2021, *RoFormer*, sections 3.2 and 3.4; Grattafiori et al. 2024, *The Llama
+# 3 Herd of Models*, section 3.2.
+#
+# **Next:** [20, induction heads appear](20_induction-heads-appear.ipynb).

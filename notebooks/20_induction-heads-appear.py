@@ -1,0 +1,329 @@
+# %% [markdown]
+# # 20 · Induction heads appear
+#
+# Here is a small **trained** model of two layers with four heads each. It reads twelve letters in a random order,
+# which it has never seen, and then the same twelve again. It has to say each letter before it reads it. How likely is
+# the right one?
+
+# %%
+import numpy as np
+
+from mha_numpy.analysis import cut_heads, mean_heads
+from mha_numpy.core import softmax_forward
+from mha_numpy.draw import matrices
+from mha_numpy.train import load_trained
+
+model = load_trained("induction").model
+letters = np.array(list("abcdefghijklmnopqrstuvwxyzABCDEF"))
+twice = np.tile(np.random.default_rng(3).permutation(12), 2)[None]
+
+
+def chances():
+    """How likely each letter of the second half is, for the model."""
+    probs, _ = softmax_forward(model(twice)[0, 12:-1])
+    return probs[np.arange(11), twice[0, 13:]]
+
+
+whole = chances()
+with cut_heads(model.attentions[0], 0, means=mean_heads(model.attentions[0])):
+    both = np.stack([whole, chances()])
+names = {"row_labels": ["whole", "one head of 8 cut"], "column_labels": letters[twice[0, 13:]]}
+matrices({"p(right letter), trained": both}, **names)
+
+# %% [markdown]
+# The model is nearly sure of each. Then one of its eight heads is cut, and nearly all is lost. Nobody wrote a rule for
+# copying into this model: a loss made its heads, through the backward that you have derived. Here you watch such heads
+# appear, and find out how they work together.
+#
+# **What you can do afterwards:** find the two heads that copy in a trained model, prove by cuts that one needs
+# the other, and write the step of the optimizer that made them.
+#
+# What is said here about a head is true for this task and this seed. In large models most heads do several things.
+#
+# ## A task that needs two steps
+#
+# We train a smaller model. In its texts, pieces of random letters come back. When a piece comes back, its first letter
+# is a surprise, and all the others can be known. Only these are *asked*: the loss counts no other place.
+
+# %%
+from mha_numpy.train import IGNORED
+from mha_numpy.train.tasks import Induction
+
+V, T = 16, 24
+task = Induction(V, T)
+(ids,), targets = task.draw_batch(np.random.default_rng(1), 128)
+asked = targets != IGNORED
+print("read:", " ".join(letters[ids[0]]))
+print("say: ", " ".join(np.where(asked[0], letters[targets[0] % V], ".")))
+
+# %% [markdown]
+# How would you do it? You look for the place where the present letter stood before, and you say what came *after* it.
+# A head of the first layer cannot do this: the key that it should find is that of the token *after* the copy, and this
+# key is made from its own token and place only. It says nothing about the token before.
+#
+# So two layers share the work. A head of the first layer reads the token before and writes it down in each token, as
+# a note. A head of the second layer compares its own letter with these notes:
+#
+# ```text
+#    a    b    c    d    a
+#    └───►b                     layer 0, a previous-token head: b gets the note "a stands before"
+#         ▲              │
+#         └──────────────┘      layer 1, an induction head: a looks for the note "a", and finds b
+# ```
+#
+# The pair is called an *induction circuit* (Elhage et al. 2021; Olsson et al. 2022). With one layer it is
+# impractical, but not impossible: a single layer has to be exponentially larger (Sanford et al. 2024).
+#
+# ## Watch it learn
+#
+# Two scores tell where a head looks: its weight on the token before, and its weight on the token after an earlier copy
+# of the present one. They are measured every 10 steps.
+
+# %%
+from mha_numpy.analysis import induction_score, previous_token_score
+from mha_numpy.draw import line_chart, weights_by_head
+from mha_numpy.models import AttentionOnlyLM
+from mha_numpy.train import AdamW, fit, warm_up_cosine
+
+
+def measure(model, step):
+    """Return the share of right answers, and both scores of every head."""
+    found = {"right": (model(ids).argmax(axis=-1) == targets)[asked].mean()}
+    for i, attention in enumerate(model.attentions):
+        before = previous_token_score(attention.weights)
+        copying = induction_score(attention.weights, ids, asked)
+        found |= {f"previous token {i}.{h}": score for h, score in enumerate(before)}
+        found |= {f"induction {i}.{h}": score for h, score in enumerate(copying)}
+    return found
+
+
+def train(num_layers, seed=0, steps=300):
+    model = AttentionOnlyLM(V, T, embed_dim=32, num_heads=2, num_layers=num_layers, rng=seed)
+    optimizer = AdamW(model.astype(np.float32), 5e-3, weight_decay=0.01)
+    options = {"schedule": warm_up_cosine(steps, 30), "max_norm": 1.0, "rng": seed}
+    options |= {"measure": measure, "measure_every": 10, "progress": False}
+    options |= {"steps": steps, "optimizer": optimizer}
+    return model, fit(model, lambda rng: task.draw_batch(rng, 64), **options)
+
+
+# %% [markdown]
+# > **Predict first.** What is the loss of a model that finds all 16 letters equally likely? Will the loss of two layers
+# > fall evenly, or in a sudden drop? And that of one layer?
+#
+# <details><summary>Answer</summary>
+#
+# The first is $\log 16 = 2.77$. With two layers there is a plateau and then a **drop**: about 40 of the 300 steps make
+# more than half of the whole fall. With one layer the loss goes down a slope and stays far above. (One layer learns
+# which letters stand in the text, but not which of them comes next.)
+# </details>
+
+# %%
+(grown, two_layers), (_, one_layer) = train(2), train(1)  # some 15 seconds
+print(f"all letters equally likely: {np.log(V):.2f}")
+tens = {"2 layers": two_layers, "1 layer": one_layer}
+lines = {name: np.reshape(h.losses, (-1, 10)).mean(axis=1) for name, h in tens.items()}
+title = "The loss, mean of 10 steps"
+line_chart(np.arange(10, 301, 10), lines, title=title, x_label="steps", y_label="nats")
+
+# %% [markdown]
+# What happens in the drop? Here are the scores of the heads of the two layers:
+
+# %%
+steps, _ = two_layers.curve("right")
+names = [f"previous token 0.{h}" for h in (0, 1)] + [f"induction 1.{h}" for h in (0, 1)]
+lines = {name: two_layers.curve(name)[1] for name in ["right", *names]}
+title = "Two layers: scores of the heads"
+line_chart(steps, lines, title=title, x_label="steps", y_label="share")
+
+# %%
+young = AttentionOnlyLM(V, T, embed_dim=32, num_heads=2, num_layers=2, rng=0)
+young(ids[:1]), grown(ids[:1])
+ages = np.stack([age.attentions[1].weights[0, 0] for age in (young, grown)])
+names, note = ["random params", "trained, 300 steps"], "Head 1.0 (layer 1, head 0) at two ages."
+weights_by_head(ages, list(letters[ids[0]]), head_names=names, note=note)
+
+# %% [markdown]
+# The induction scores of layer 1 and the previous-token score of head 0.0 (layer 0, head 0) rise in the same steps.
+# Notes are worth little as long as no head looks for them, and looking for them is worth little as long as there are
+# none. Each makes the other useful. So progress is slow at first, and fast once both have begun.
+#
+# > **Try it.** Call `train(2, seed=1)`. Which head of the first layer takes the job now?
+#
+# ## The two layers of the larger model
+#
+# Back to the model of the beginning, which `mha-numpy train induction` trained. It reads a b c d a b c:
+
+# %%
+abc = np.array([[0, 1, 2, 3, 0, 1, 2]])
+answer = model(abc).argmax(axis=-1)[0, -1]
+print("a b c d a b c, and then:", letters[answer])
+first, second = (attention.weights for attention in model.attentions)
+weights_by_head(first, list("abcdabc"), head_names=[f"head 0.{h}" for h in range(4)])
+
+# %% [markdown]
+# On this task, in this seed, head 0.0 is the previous-token head: in every row its weight lies one step left of the
+# diagonal. The others do this in some rows only. Now layer 1:
+
+# %%
+weights_by_head(second, list("abcdabc"), head_names=[f"head 1.{h}" for h in range(4)])
+
+# %% [markdown]
+# Look at the last three rows. The second a looks at the first b, the second b at c, the second c at d. Each of them
+# looks at what came next the last time. **All four heads** do it; only head 1.0 misses the b. One would have been
+# enough, but training had no reason to stop at one. In the first four rows nothing can be copied, and what a head does
+# there is left to chance.
+#
+# ## Which head needs which
+#
+# Does layer 1 really read the notes of layer 0? We cut one head of layer 0, and measure the induction score of each
+# head of layer 1. A cut by 0 means that the head writes zeros, which the next layer has never seen. The milder cut is
+# by the *mean*: the head writes its average, the same for every token.
+#
+# > **Predict first.** The picture has a row for each head that is cut. Which row will be pale?
+#
+# <details><summary>Answer</summary>
+#
+# The first. Without head 0.0 all four heads of layer 1 look elsewhere; without any other head nothing changes.
+# </details>
+
+# %%
+(ids,), targets = Induction().draw_batch(np.random.default_rng(2), 128)
+asked = targets != IGNORED
+model(ids)
+means = [mean_heads(attention) for attention in model.attentions]
+left = []
+for h in range(4):
+    with cut_heads(model.attentions[0], h, means=means[0]):
+        model(ids)
+        left.append(induction_score(model.attentions[1].weights, ids, asked))
+rows, columns = [f"without 0.{h}" for h in range(4)], [f"1.{h}" for h in range(4)]
+matrices({"induction score": np.stack(left)}, row_labels=rows, column_labels=columns)
+
+# %% [markdown]
+# ## Which cuts spoil the answers
+#
+# > **Predict first.** Which single cut spoils the answers: 0.0? One in layer 1? And what if three of the four in layer 1
+# > are cut?
+#
+# <details><summary>Answer</summary>
+#
+# Without 0.0 most answers are wrong. Of layer 1 one head is enough; without all four nearly all is lost. So a head
+# whose cut does no harm may still do the job, because others do it too, or take it over. What a cut costs is roughly a
+# lower bound of what the head does. Here both kinds of cut agree; in larger models they need not.
+# </details>
+
+
+# %%
+def right_without(layer, heads):
+    """(2,): the share of right answers with these heads cut by 0, and by their means."""
+    shares = []
+    for cut_to in (None, means[layer]):
+        with cut_heads(model.attentions[layer], heads, means=cut_to):
+            shares.append((model(ids).argmax(axis=-1) == targets)[asked].mean())
+    return shares
+
+
+cuts = {f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)}
+cuts |= {"all of 1 but 1.3": (1, [0, 1, 2]), "all of 1": (1, [0, 1, 2, 3])}
+shares = np.array([right_without(*cut) for cut in cuts.values()])
+matrices({"right": shares}, row_labels=list(cuts), column_labels=["by 0", "by mean"])
+
+# %% [markdown]
+# ## The circuit by hand
+#
+# If this is true, two heads that are *set* to do just this must copy as well. `induction_by_hand` has two layers of one
+# head. Nothing in it is trained: its params are 0, except for a few blocks of ones.
+
+# %%
+from mha_numpy.models import induction_by_hand
+
+by_hand = induction_by_hand()
+print("asked:  ", "".join(letters[twice[0, 13:]]))
+print("by hand:", "".join(letters[by_hand(twice).argmax(axis=-1)[0, 12:-1]]))
+model(abc), by_hand(abc)
+pairs = [(by_hand, 0, 0), (model, 0, 0), (by_hand, 1, 0), (model, 1, 3)]
+names = ["0.0 by hand", "0.0 learned", "1.0 by hand", "1.3 learned"]
+found = [each.attentions[layer].weights[0, head] for each, layer, head in pairs]
+note = "Two heads set by hand, and two learned ones."
+weights_by_head(np.stack(found), list("abcdabc"), head_names=names, note=note)
+
+# %% [markdown]
+# The lower layers are the same. In the upper ones the rows that copy are the same.
+#
+# ## Where it looks, and what it takes
+#
+# Weights say where a head looks, and not what it takes from there. It takes weight times value, and a value may be
+# short. So we draw each weight times the length of the value that it brings, after `w_o` (Kobayashi et al. 2020).
+#
+# > **Predict first.** Heads 0.0 and 0.3 look at nearly the same tokens. Yet without 0.0 the model fails, and without
+# > 0.3 it does not. What may differ?
+#
+# <details><summary>Answer</summary>
+#
+# Head 0.3 looks there, and brings a sixth or less of what 0.0 brings. Two pictures of weights can be alike although the
+# heads are not.
+# </details>
+
+# %%
+from mha_numpy.analysis import weights_times_norm
+from mha_numpy.exercises import check, hint
+
+layer = model.attentions[0]
+display(weights_by_head(layer.weights[0, [0, 3]], list("abcdabc"), head_names=["0.0", "0.3"]))
+brought = weights_times_norm(layer)[0]
+matrices({f"weight times norm, 0.{h}": brought[h] for h in (0, 3)}, row_labels=list("abcdabc"))
+
+# %% [markdown]
+# ## What this says about large models
+#
+# Olsson et al. 2022 found such heads, and such a drop, in language models of many sizes. They copy repeats; more is
+# debated. Several of them share the work (Singh et al. 2024), and for learning from examples other heads seem to matter
+# more (Yin and Steinhardt 2025).
+#
+# ## Exercise: a step of Adam
+#
+# Backward gives the direction, and the optimizer decides how far to go. All models here were trained with Adam. Write
+# its step. The check compares the new param, and also what you hand to the next step.
+#
+# More of this kind in `mha-numpy exercises`: `embedding-backward`, where gradients end; `train-with-adam`, the whole
+# loop; `museum-token-twice` and `museum-step-counter`, two bugs that shipped.
+
+
+# %% tags=["exercise"]
+def my_adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
+    """All arrays have one shape -> param, mean, square after step t, counted from 1.
+
+    Mean and square are running means of the gradient and of its square. Both began at 0, so the
+    step, but nothing else, takes them divided by 1 - beta_1**t and 1 - beta_2**t.
+    """
+    ...  # your code
+
+
+# %% tags=["check"]
+check("adam-step", my_adam_step)
+
+# %% tags=["hint"]
+# hint("adam-step")  # shows the next of four hints
+
+# %% [markdown]
+# ## Summary
+#
+# Now you can explain what you saw at the beginning.
+#
+# - Copying takes two heads. One writes into each token which token stood before it. The other looks for the note that
+#   equals its own letter, and copies the letter that carries it.
+# - Each makes the other useful, so both come together, and the loss drops.
+# - On this task, in this seed, one head of layer 0 feeds all four of layer 1. So one cut ruined everything, while other
+#   cuts did nothing. A cut without harm does not show that a head does nothing.
+# - Draw weights times the norm of values beside weights: weights show where a head reads, and not why.
+#
+# **In the code:** `mha_numpy/train` (recipes and tasks), `mha_numpy/analysis` (scores and cuts),
+# `mha_numpy/models/by_hand.py`.
+#
+# **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*; Olsson et al. 2022,
+# *In-context Learning and Induction Heads*; Michel et al. 2019, *Are Sixteen Heads Really Better than One?*;
+# Kobayashi et al. 2020, *Attention Is Not Only a Weight*; Sanford et al. 2024, *One-layer Transformers Fail to Solve
+# the Induction Heads Task*; Singh et al. 2024, *What Needs to Go Right for an Induction Head?*; Yin and Steinhardt
+# 2025, *Which Attention Heads Matter for In-context Learning?*; Kingma and Ba 2015, *Adam*.
+#
+# **Next:** [21, translating numbers](21_translating-numbers.ipynb).

@@ -1,0 +1,391 @@
+# %% [markdown]
+# # 25 · Bridges
+#
+# Three sequences of 5, 3 and 4 tokens are padded to 5. Somebody makes the mask of real tokens, True = may attend, and
+# hands it to PyTorch's layer as `key_padding_mask`. No error is raised. Here is how far the output of each sequence is
+# from what it should be, with the mask as it is and with its inverse (*needs PyTorch*):
+
+# %%
+from importlib.util import find_spec
+
+import numpy as np
+
+from mha_numpy import multi_head_attention_forward, padding_mask
+
+has_torch = find_spec("torch") is not None
+HOW_TO_GET_TORCH = "PyTorch is not installed here: pip install torch, then run this cell again"
+rng = np.random.default_rng(0)
+x = rng.normal(size=(3, 5, 8))
+visible = padding_mask([5, 3, 4], 5)[:, 0, 0]  # (B, T_k), True = may attend
+
+# %% tags=["needs-torch"]
+if has_torch:
+    import torch
+
+    mha = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)  # random
+    torch.nn.init.normal_(mha.in_proj_bias)
+    masks = {"as it is": torch.tensor(visible), "inverted": torch.tensor(~visible)}
+    with torch.no_grad():
+        outs = {n: mha(*[torch.tensor(x)] * 3, key_padding_mask=m)[0] for n, m in masks.items()}
+    for name, each in outs.items():
+        off = (each - outs["inverted"]).abs().amax(dim=(1, 2)).numpy()
+        print(f"{name:9} largest difference in each sequence: {off}")
+else:
+    print(HOW_TO_GET_TORCH)
+
+# %% [markdown]
+# In this layer True means *blocked*. So the first sequence, which has no padding, has every key blocked, and it becomes
+# NaN. The others look healthy and are wrong: they read the padding only.
+#
+# Attention is the same everywhere, but its conventions are not. Once the arguments are translated, the same numbers
+# come out of PyTorch and Keras, to the last digits. The translation is what goes wrong in practice.
+#
+# **What you can do afterwards:** move params and arguments between this library, PyTorch, Keras and GPT-2, and prove by
+# numbers that the bridge is right.
+#
+# Cells marked *needs PyTorch* or *needs Keras* run where these are installed, and say so where they are not. Params are
+# random where nothing else is said.
+#
+# ## The operator: `scaled_dot_product_attention`
+#
+# The layout is ours, (B, H, T, d), and so is the formula. The names:
+#
+# | here | PyTorch | JAX | ONNX |
+# |---|---|---|---|
+# | `q, k, v`: (B, H, T, d) | the same | (B, T, H, d) | (B, H, T, d) or (B, T, H\*d) |
+# | `mask=`, True = may attend | `attn_mask=`, bool | `mask=` | `attn_mask` |
+# | `bias=`, added to scores | `attn_mask=`, float | `bias=` | `attn_mask`, float |
+# | `is_causal=`, `q_offset=0` | `is_causal=` | `is_causal=` | `is_causal` |
+# | `scale=` | `scale=` | `scale=` | `scale` |
+# | H_kv < H | `enable_gqa=True` | by shape | by shape, if (B, H, T, d) |
+# | `dropout_mask=`, explicit | `dropout_p=`, random | none | none |
+#
+# > **Predict first.** There are 3 queries and 5 keys, and attention is causal. PyTorch aligns at the *top left*. Which
+# > keys does the last query see: 0 to 2, or all five? What does ours do by default?
+#
+# <details><summary>Answer</summary>
+#
+# Keys 0 to 2, in both: ours is top left as well, unless `q_offset` says otherwise.
+# </details>
+
+# %%
+from mha_numpy import attention_backward, attention_forward, causal_mask, compare
+from mha_numpy.draw import matrices
+
+q, k, v = rng.normal(size=(2, 4, 3, 8)), *rng.normal(size=(2, 2, 4, 5, 8))
+d_out = rng.normal(size=(2, 4, 3, 8))
+ours, cache = attention_forward(q, k, v, is_causal=True)
+grads = attention_backward(d_out, cache)
+matrices({"top left, q_offset=0": causal_mask(3, 5), "q_offset=2": causal_mask(3, 5, q_offset=2)})
+
+# %% [markdown]
+# Output and all three gradients, beside PyTorch's (*needs PyTorch*):
+
+# %% tags=["needs-torch"]
+if has_torch:
+    import torch.nn.functional as F
+
+    tensors = [torch.tensor(array, requires_grad=True) for array in (q, k, v)]
+    theirs = F.scaled_dot_product_attention(*tensors, is_causal=True)
+    theirs.backward(torch.tensor(d_out))
+    found = {"out": theirs.detach().numpy()}
+    found |= dict(zip(("d_q", "d_k", "d_v"), (t.grad.numpy() for t in tensors), strict=True))
+    expected = {"out": ours, "d_q": grads.d_q, "d_k": grads.d_k, "d_v": grads.d_v}
+    display(compare(found, expected))
+else:
+    print(HOW_TO_GET_TORCH)
+
+# %% [markdown]
+# That function picks a fast kernel by hardware, dtype and mask. So one should call it instead of writing the formula out
+# in a model. It returns no weights: a fast kernel never has them all at once, and neither has ours (notebook 24).
+#
+# ## The formula, written out in PyTorch
+#
+# This is what most tutorials write, in few lines. You know each line from notebook 03. `view` refuses to copy
+# (notebook 09), so a merge needs `.contiguous()` between transpose and view.
+
+# %%
+from mha_numpy import MultiHeadAttention
+
+
+def written_out(x, w_q, w_k, w_v, w_o, num_heads, mask):
+    B, T, D = x.shape
+    q, k, v = ((x @ w).view(B, T, num_heads, -1).transpose(1, 2) for w in (w_q, w_k, w_v))
+    scores = q @ k.transpose(-2, -1) / (D // num_heads) ** 0.5
+    scores = scores.masked_fill(mask == 0, float("-inf"))
+    weights = scores.softmax(dim=-1)
+    merged = (weights @ v).transpose(1, 2).contiguous().view(B, T, D)
+    return merged @ w_o, weights
+
+
+# %% tags=["needs-torch"]
+layer = MultiHeadAttention(8, 2, bias=False, rng=1)
+ours, our_weights = layer(x, is_causal=True, return_weights=True)
+if has_torch:
+    arrays = [torch.tensor(a) for a in (x, *(layer.params[f"w_{name}"] for name in "qkvo"))]
+    out, weights = written_out(*arrays, 2, torch.tensor(causal_mask(5)))
+    display(compare({"out": out.numpy(), "weights": weights.numpy()},
+                    {"out": ours, "weights": our_weights}))  # fmt: skip
+else:
+    print(HOW_TO_GET_TORCH)
+
+# %% [markdown]
+# `mask` was (T, T); (1, 1, T, T) or (B, 1, 1, T) would do as well.
+#
+# > **Predict first.** Three sequences of 3, 1 and 2 real tokens are padded to 3. Somebody passes the (B, T) mask of real
+# > tokens as it is. Which keys does each query of sequence 1 see? And what happens where B and T differ?
+#
+# <details><summary>Answer</summary>
+#
+# Shapes align at the right, in NumPy as in PyTorch: the mask's T meets T_k, and its B meets T_q. So every sequence gets
+# the same square, in which query 1 sees what *sequence* 1 should see. Where B and T differ, it is an error. Write
+# `mask[:, None, None, :]`, or `padding_mask(lengths, T)`.
+# </details>
+
+# %%
+right = padding_mask([3, 1, 2], 3)  # (B, 1, 1, T)
+as_it_is = right[:, 0, 0]  # (B, T)
+seen = {"(B, T)": as_it_is, "(B, 1, 1, T)": right}
+matrices({name: np.broadcast_to(mask, (3, 1, 3, 3))[1, 0] for name, mask in seen.items()})
+
+# %% [markdown]
+# ## The layer: `nn.MultiheadAttention`
+#
+# Its params are stored the other way round: a linear map of PyTorch is `x @ w.T`, with `w` of shape (outputs, inputs).
+# And the three projections are stacked in one array:
+#
+# $$\text{in\_proj\_weight} = \begin{bmatrix} W_q^\top \\ W_k^\top \\ W_v^\top \end{bmatrix}
+# \qquad [3D, D]$$
+#
+# > **Predict first.** D = 768, H = 12. Which shape has `in_proj_weight`? Which of its rows belong to the keys of head 0?
+# > (The cell below fills each row with its own number.)
+#
+# <details><summary>Answer</summary>
+#
+# It is (2304, 768), and the keys of head 0 are rows 768 to 831.
+# </details>
+
+# %%
+from mha_numpy import MultiHeadParams
+
+
+def from_torch(in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias):
+    """PyTorch's four arrays -> MultiHeadParams."""
+    w_q, w_k, w_v = (w.T for w in np.split(in_proj_weight, 3))
+    b_q, b_k, b_v = np.split(in_proj_bias, 3)
+    return MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, out_proj_weight.T, out_proj_bias)
+
+
+row_numbers = np.arange(3 * 768)
+stacked = np.repeat(row_numbers[:, None], 768, axis=1)  # (3D, D), each row full of its number
+w_k = from_torch(stacked, row_numbers, stacked[:768], row_numbers[:768]).w_k  # (D, D)
+print(stacked.shape, w_k[0, [0, 63]])  # the first and the last column of head 0
+of_kind = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(4, axis=1)  # D = 4: 1 is q, 2 is k, 3 is v
+matrices({"PyTorch: in_proj_weight": of_kind.T, "GPT-2: c_attn": of_kind, "w_k": of_kind[:, 4:8]})
+
+# %% [markdown]
+# Now with numbers, in the size of BERT-base and GPT-2: 4 sequences of 128 tokens, width 768, 12 heads (*needs PyTorch*;
+# float32 is PyTorch's default). PyTorch's biases begin as zeros, which would hide a mistake. So we draw some.
+
+# %% tags=["needs-torch"]
+NAMES = ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")
+batch = rng.normal(size=(4, 128, 768)).astype(np.float32)
+if has_torch:
+    torch.manual_seed(0)
+    large = torch.nn.MultiheadAttention(768, 12, batch_first=True)
+    with torch.no_grad():
+        for name in ("in_proj_bias", "out_proj.bias"):
+            large.get_parameter(name).normal_()
+        out, averaged = large(*[torch.tensor(batch)] * 3)
+        per_head = large(*[torch.tensor(batch)] * 3, average_attn_weights=False)[1]
+    params = from_torch(*(large.get_parameter(name).detach().numpy() for name in NAMES))
+    ours, cache = multi_head_attention_forward(batch, params=params, num_heads=12)
+    weights = cache.attention.weights
+    print("by default", tuple(averaged.shape), "on request", tuple(per_head.shape))
+    display(compare({"out": out.numpy(), "weights": per_head.numpy(), "mean": averaged.numpy()},
+                    {"out": ours, "weights": weights, "mean": weights.mean(axis=1)}))  # fmt: skip
+else:
+    print(HOW_TO_GET_TORCH)
+
+# %% [markdown]
+# By default the layer returns the **mean over the heads**, (4, 128, 128). A picture of it shows what no head does:
+
+# %%
+from mha_numpy.draw import weights_by_head
+from mha_numpy.train import load_trained
+
+trained = load_trained("induction").model
+trained(np.array([[0, 1, 2, 3, 0, 1, 2]]))
+heads = trained.attentions[0].weights[0]
+shown, names = np.stack([*heads[:3], heads.mean(axis=0)]), ["head 0", "head 1", "head 2"]
+names, note = [*names, "mean of all four heads"], "Trained: mha-numpy train induction."
+weights_by_head(shown, list("abcdabc"), visible=causal_mask(7), head_names=names, note=note)
+
+# %% [markdown]
+# Its arguments, and ours:
+#
+# | here | `nn.MultiheadAttention` |
+# |---|---|
+# | x: (B, T, D) | (T, B, D), unless `batch_first=True` |
+# | `layer(query, key, value)`; key and value have defaults | `mha(query, key, value)`; all three are needed |
+# | `mask`, True = may attend | `attn_mask`, `key_padding_mask`: True = **blocked** |
+# | `is_causal=True` | `is_causal=True` is a hint: the mask is needed as well |
+# | `return_weights=True`: per head, before dropout | `need_weights=True`: mean, after dropout |
+# | cross-attention: `kdim=`, `vdim=` | the same; then `q_proj_weight`, ... stand apart |
+#
+# Back to the three sequences of the beginning: these are the masks of both sides.
+
+# %%
+key_padding_mask = ~visible
+matrices({"mask: True = may attend": visible, "key_padding_mask: 1 = blocked": 1.0 * ~visible})
+
+# %% [markdown]
+# With the right mask the output agrees, and so do the gradients, the one of the stacked array piece by piece (*needs
+# PyTorch*):
+
+# %% tags=["needs-torch"]
+from mha_numpy import multi_head_attention_backward
+
+if has_torch:
+    d_out, mask = rng.normal(size=x.shape), visible[:, None, None]  # (B, 1, 1, T_k)
+    out = mha(*[torch.tensor(x)] * 3, key_padding_mask=torch.tensor(key_padding_mask))[0]
+    out.backward(torch.tensor(d_out))
+    params = from_torch(*(mha.get_parameter(name).detach().numpy() for name in NAMES))
+    theirs = from_torch(*(mha.get_parameter(name).grad.numpy() for name in NAMES))
+    ours, cache = multi_head_attention_forward(x, params=params, num_heads=2, mask=mask)
+    display(compare(out.detach().numpy(), ours, name="out"))
+    display(compare(theirs, multi_head_attention_backward(d_out, cache).d_params))
+else:
+    print(HOW_TO_GET_TORCH)
+
+# %% [markdown]
+# ## Keras
+#
+# `keras.layers.MultiHeadAttention(num_heads, key_dim)` is called with **query, value, key**: value comes before key. Its
+# params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. So a reshape makes them ours.
+#
+# | here | Keras |
+# |---|---|
+# | `layer(query, key, value)` | `layer(query, value, key=None)`; key defaults to value |
+# | `mask`, True = may attend | `attention_mask`, the same |
+# | `is_causal=True` | `use_causal_mask=True` |
+# | `return_weights=True` | `return_attention_scores=True`: these are weights, per head |
+# | `num_kv_heads=` | another layer, `GroupQueryAttention` |
+#
+# > **Predict first.** Somebody passes three different inputs as in PyTorch, `layer(query, key, value)`. What does Keras
+# > compute? Will there be an error about a shape?
+#
+# <details><summary>Answer</summary>
+#
+# Key and value have changed places, and there is no error.
+# </details>
+
+# %% tags=["needs-keras"]
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "torch" if has_torch else "tensorflow")
+has_keras = find_spec("keras") and find_spec(os.environ["KERAS_BACKEND"])
+query, key, value = rng.normal(size=(3, 2, 5, 8)).astype(np.float32)
+if has_keras:
+    import keras
+
+    biases = keras.initializers.RandomNormal(seed=0)  # zeros would hide a mistake
+    keras_layer = keras.layers.MultiHeadAttention(2, 4, bias_initializer=biases)  # float32
+    out = keras_layer(query, value, key)  # query, value, key
+    arrays = [keras.ops.convert_to_numpy(a) for a in keras_layer.weights]  # w_q, b_q, w_k, ...
+    shapes = [(8, 8) if i % 2 == 0 else (8,) for i in range(8)]
+    params = MultiHeadParams(*(a.reshape(s) for a, s in zip(arrays, shapes, strict=True)))
+    ours, _ = multi_head_attention_forward(query, key, value, params=params, num_heads=2)
+    swapped = keras_layer(query, key, value)
+    both = {"in Keras's order": out, "in PyTorch's order": swapped}
+    both = {name: keras.ops.convert_to_numpy(array) for name, array in both.items()}
+    display(compare(both, dict.fromkeys(both, ours)))
+else:
+    print("Keras is not installed here: pip install keras torch, then run this cell again")
+
+# %% [markdown]
+# ## The layer of the older TensorFlow tutorial
+#
+# It is still copied everywhere. Its `call(v, k, q, mask)` has a third order, and its mask is a float with
+# **1 = blocked**, used as `scores += mask * -1e9`. In float64 and float32 that is nearly the same as a mask, except for
+# a row that sees nothing:
+#
+# $$e^{s - 10^9} / \sum_j e^{s_j - 10^9} = e^{s} / \sum_j e^{s_j}$$
+#
+# > **Predict first.** By shift invariance (notebook 07), which weights does a row have where *every* key is blocked in
+# > this way? And in float32, where -1e9 plus a score of size 1 is -1e9?
+#
+# <details><summary>Answer</summary>
+#
+# The row mixes what it was not to see: by the scores in float64, evenly in float32. In float16 the largest number is
+# 65504, so -1e9 is -inf. The row's maximum is -inf as well, and their difference is NaN. Here a row that sees nothing
+# is 0, as in PyTorch's operator and ONNX.
+# </details>
+
+# %%
+from mha_numpy import scaled_dot_product_attention, softmax_forward
+from mha_numpy.exercises import check, hint
+
+scores = np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
+blocked = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+in_64, in_32 = (
+    softmax_forward((scores + blocked * -1e9).astype(dtype))[0].astype(float)
+    for dtype in (np.float64, np.float32)
+)
+ours = softmax_forward(scores, mask=blocked == 0)[0]
+nothing = np.zeros((1, 5), dtype=bool)
+print(scaled_dot_product_attention(q[0, 0, :1], k[0, 0], v[0, 0], mask=nothing))
+matrices({"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours})
+
+# %% [markdown]
+# ## Exercise: the params of GPT-2
+#
+# Hugging Face's GPT-2 stores its projections in yet another way: `c_attn` of shape (D, 3D) is used as `x @ w + b`, **not**
+# transposed, with queries, keys and values side by side in its columns; `c_proj` is (D, D). Write the map, and its
+# inverse. The inverse also moves gradients, because all entries only change their places. The check compares every
+# entry.
+#
+# More of this kind in `mha-numpy exercises`: `museum-float-mask`, a bug that shipped where one convention for masks met
+# another.
+
+
+# %% tags=["exercise"]
+def my_from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b):
+    """(D, 3D), (3D,), (D, D), (D,) -> MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o)."""
+    ...  # your code
+
+
+def my_to_gpt2(params):
+    """MultiHeadParams -> c_attn_w (D, 3D), c_attn_b (3D,), c_proj_w (D, D), c_proj_b (D,)."""
+    ...  # your code
+
+
+# %% tags=["check"]
+check("from-gpt2", my_from_gpt2)
+check("to-gpt2", my_to_gpt2)
+
+# %% tags=["hint"]
+# hint("from-gpt2")  # shows the next of four hints
+# hint("to-gpt2")
+
+# %% [markdown]
+# ## Summary
+#
+# Now you can say why nothing warned at the beginning: the mask had the right shape and dtype, and the wrong meaning.
+#
+# - The formula is shared; layout, polarity, order of arguments and defaults are not. Translate these, and the numbers
+#   agree to rounding, gradients included.
+# - PyTorch's two attentions disagree about True. Write *may attend* or *blocked* into your variable's name.
+# - Weights that are returned may be a mean over heads, or taken after dropout. Find out before you draw them.
+# - Params are (inputs, outputs) here and in GPT-2, (outputs, inputs) in PyTorch, and have a head axis in Keras. A square
+#   array that was not transposed has the right shape and the wrong content.
+# - Test a bridge with different sizes, random biases, one row of padding, and the gradients.
+#
+# **In the code:** docs/conventions.md has all tables, with JAX and ONNX. `tests/parity` compares
+# with PyTorch and ONNX, forward and, for PyTorch, backward.
+#
+# **Reference:** the documentation of `torch.nn.functional.scaled_dot_product_attention`,
+# `torch.nn.MultiheadAttention`, `keras.layers.MultiHeadAttention`, and the ONNX operator
+# `Attention`.
+#
+# **Next:** [26, wrong, or half right](26_wrong-or-half-right.ipynb).

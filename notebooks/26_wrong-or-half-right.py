@@ -1,0 +1,287 @@
+# %% [markdown]
+# # 26 · Wrong, or half right
+#
+# "Each weight says how important a token is." The head below gives the first token nine times the weight of the second.
+# All of its output comes from the second.
+
+# %%
+import numpy as np
+
+from mha_numpy.draw import line_chart, matrices, weights_by_head
+
+weights = np.array([[0.9, 0.1]])
+values = np.array([[0.0, 0.0], [5.0, -5.0]])
+matrices({"weights": weights, "values": values, "weights @ values": weights @ values}, shared=False)
+
+# %% [markdown]
+# Such sentences go round from text to text. Some are wrong, others are half right.
+#
+# **What you can do afterwards:** put fifteen of them right, and find for any other the computation that would show it
+# false. The exercise is one of them, as code that shipped.
+#
+# > **Predict first.** Each time, say what is wrong before you open the correction. What is wrong with the sentence
+# > above?
+#
+# <details><summary>Answer</summary>
+#
+# A weight multiplies a value. The weight tells where a head reads, and the value may be 0 there. The section below says
+# more.
+# </details>
+#
+# Params are random where nothing else is said.
+#
+# ## "The weights are the importance of each token"
+#
+# <details><summary>Correction</summary>
+#
+# A key with weight 0.9 whose value is 0 (or is mapped to 0 by `w_o`) adds nothing, as in the picture. And in a deep model
+# a token's own vector also flows past attention, on the residual path. So weights say where a head reads, and not why;
+# show weight times length of the value beside them (notebook 20).
+# </details>
+#
+# ## "Scaling prevents exploding gradients"
+#
+# <details><summary>Correction</summary>
+#
+# The scale prevents *vanishing* ones: undivided scores let almost nothing through softmax in most rows (notebook 27,
+# question 2). And softmax cannot make a gradient much larger: the norm of its Jacobian is at most 1/2 (notebook 07).
+# One half is right: d_q is d_scores times scale times k, so without the scale the few rows that still let something
+# through get more, by a factor of about $\sqrt{d_k}$. Nothing runs away. Below: norms of the rows of d_q, for 16 of 64
+# queries.
+# </details>
+
+# %%
+from mha_numpy import softmax_backward, softmax_forward
+
+rng = np.random.default_rng(0)
+q, k = rng.normal(size=(2, 64, 1024))
+d_weights, norms = rng.normal(size=(64, 64)), {}
+for name, scale in {"undivided": 1.0, "divided": 1 / np.sqrt(1024)}.items():
+    _, cache = softmax_forward(scale * q @ k.T)
+    d_q = scale * softmax_backward(d_weights, cache).d_scores @ k
+    norms[name] = np.linalg.norm(d_q, axis=-1)
+print({name: f"median {np.median(n):.3f}, largest {n.max():.3f}" for name, n in norms.items()})
+matrices({"|d_q|": np.stack(list(norms.values()))[:, :16]}, row_labels=list(norms))
+
+# %% [markdown]
+# ## "Multi-head attention is H times as expensive" and "it is free"
+#
+# <details><summary>Correction</summary>
+#
+# Products and params are the same. Weights, and softmax, are $H T^2$, so H times as many (notebook 27, question 6). And
+# "$O(n^2 d)$" leaves out the projections, $O(n d^2)$, which take more for a short sequence. Below: GPT-2's operations.
+# </details>
+
+# %%
+from mha_numpy.cost import CONFIGURATIONS, count_flops
+
+lengths = 2 ** np.arange(7, 14)
+counted = [count_flops(CONFIGURATIONS["gpt-2"], int(T)) for T in lengths]
+parts = {"projections": [f.projections for f in counted]}
+parts |= {"scores and mix": [f.scores + f.mix for f in counted]}
+parts |= {"feed-forward": [f.feed_forward for f in counted]}
+parts = {name: np.array(numbers) / 1e9 for name, numbers in parts.items()}
+line_chart(lengths, parts, title="GPT-2, all layers", x_label="T", y_label="billion operations")
+
+# %% [markdown]
+# ## "Each head needs its own projection, so H products"
+#
+# <details><summary>Correction</summary>
+#
+# Each head has its own params, but one wide product computes all of them: block h of the columns of `x @ w_q` is
+# `x @ w_q[:, block h]`.
+# </details>
+
+# %%
+from mha_numpy import MultiHeadAttention, compare
+
+layer, x = MultiHeadAttention(8, 2, rng=0), rng.normal(size=(3, 5, 8))
+wide = x @ layer.params["w_q"]
+narrow = [x @ layer.params["w_q"][:, 4 * h : 4 * h + 4] for h in range(2)]
+display(compare(np.concatenate(narrow, axis=-1), wide, name="two narrow products against one"))
+matrices({"head 0": narrow[0][0], "head 1": narrow[1][0], "x @ w_q": wide[0]})
+
+# %% [markdown]
+# ## "Q_h = X W_h^O"
+#
+# <details><summary>Correction</summary>
+#
+# This is a misprint that is copied. Queries are made by $W_h^Q$, (D, d_k). $W^O$ is the one output projection, (H d_v, D),
+# used once after concatenation. The shapes tell: with d_k = 3, d_v = 5, H = 2 and D = 8, `w_q` is (8, 6) and `w_o` is
+# (10, 8).
+# </details>
+#
+# ## "The output of a head is (seq_len, d_k)"
+#
+# <details><summary>Correction</summary>
+#
+# It is (T_q, d_v): there is a row for each query, and in it a mean of values. d_v equals d_k by choice only. Below:
+# 5 queries, 7 keys, d_k = 3, d_v = 4.
+# </details>
+
+# %%
+from mha_numpy import attention_forward
+
+attention_forward(np.ones((5, 3)), np.ones((7, 3)), np.ones((7, 4)))[0].shape
+
+# %% [markdown]
+# ## "A single head can learn one type of relation only"
+#
+# <details><summary>Correction</summary>
+#
+# It has one *distribution* for each token. But this depends on the token's content, so different tokens may follow
+# different relations in the same head. Below, one head made by hand: "it" reads the noun that it stands for, "sat" its
+# subject, "soft" the noun that it describes. What a head cannot do is to serve *one* token with two relations, apart.
+# </details>
+
+# %%
+tokens = ["cat", "sat", "mat", "it", "soft"]
+wants = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]])  # what each query asks
+offers = np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1], [0, 0, 1]])  # what each key is
+made, _ = softmax_forward(6.0 * wants @ offers.T)
+weights_by_head(made[None], tokens, note="Made by hand.")
+
+# %% [markdown]
+# ## "Heads naturally diverge during training"
+#
+# <details><summary>Correction</summary>
+#
+# Only because they begin different. Heads that begin equal get equal gradients (notebook 27, question 3). Only something
+# random, such as dropout of weights, could make them differ later.
+# </details>
+#
+# ## "Setting a head to zero saves its computation"
+#
+# <details><summary>Correction</summary>
+#
+# A gate of 0 (or a mask over heads) removes the head's *effect*, but everything is still computed. To save, cut the
+# columns of w_q, w_k, w_v and the rows of w_o: the same output with fewer params. How many may go? Michel et al. 2019
+# (section 4) removed up to 20 % of the heads of a translation model and 40 % of BERT's without a noticeable loss; the
+# 20 % are sometimes quoted for BERT.
+# </details>
+
+# %%
+from mha_numpy import MultiHeadParams, multi_head_attention_forward
+
+w, gate = layer.params, np.array([1.0, 0.0])
+gated, _ = multi_head_attention_forward(x, params=MultiHeadParams(**w), num_heads=2, head_gate=gate)
+kept = {n: a[..., :4] for n, a in w.items() if n[-1] != "o"}  # head 0's columns
+kept |= {"w_o": w["w_o"][:4], "b_o": w["b_o"]}  # and rows
+cut, _ = multi_head_attention_forward(x, params=MultiHeadParams(**kept), num_heads=1)
+print(sum(a.size for a in w.values()), "params gated,", sum(a.size for a in kept.values()), "cut")
+compare(cut, gated, name="cut against gated")
+
+# %% [markdown]
+# How many may go in a model that you can measure? Below, the heads of a **trained** model (`mha-numpy train induction`)
+# are cut one after the other, always the one with the least $|d\_gate|$, which is Michel's measure of importance. The
+# picture shows the share of right answers.
+
+# %%
+from mha_numpy.analysis import head_importance
+from mha_numpy.train import load_trained, share_right
+
+trained = load_trained("induction")
+layers = trained.model.attentions
+batch = trained.task.draw_batch(np.random.default_rng(1), 256)
+gates, curve, cut = np.ones((2, 4)), [], []
+for _ in range(8):
+    curve.append(share_right(trained.model(*batch.inputs), batch.targets))
+    sizes = np.stack(list(head_importance(trained.model, batch).values()))  # (layer, head)
+    at, head = np.unravel_index(np.where(gates == 1, sizes, np.inf).argmin(), gates.shape)
+    cut.append(f"{at}.{head}")
+    gates[at, head] = 0
+    layers[at].head_gate = gates[at]
+title = f"Cut in this order: {', '.join(cut)} (layer.head)"
+line_chart(range(8), {"right": np.array(curve)}, title=title, x_label="heads cut", y_label="share")
+
+# %% [markdown]
+# After training, on this task, some heads can go without a loss, because several share one job. That does not show that
+# training did not need them.
+#
+# ## "DistilBERT removes heads", "BERT's KV cache", "Llama 2 is grouped", "Falcon is multi-query"
+#
+# <details><summary>Correction</summary>
+#
+# - DistilBERT (Sanh et al. 2019) has half the *layers*, with 12 heads in each (notebook 23 counts them).
+# - BERT is an encoder: it generates nothing and has no KV cache. Tables that give it one mean "multi-head".
+# - Llama 2: in the picture below, 7B and 13B are multi-head; 70B is grouped (and 34B, by the paper).
+# - Falcon: 7B is multi-query, 40B has 8 key/value heads.
+# </details>
+
+# %%
+named = {n: m for n, m in CONFIGURATIONS.items() if n.startswith(("llama", "falcon"))}
+heads = np.array([[m.num_heads, m.num_kv_heads] for m in named.values()])
+matrices({"heads": heads}, row_labels=list(named), column_labels=["H", "H_kv"])
+
+# %% [markdown]
+# ## "Add -1e9 where the mask is 0"
+#
+# <details><summary>Correction</summary>
+#
+# This is nearly right, but not for a row that may attend to nothing: it becomes a mean over everything hidden, where it
+# should be 0. Use -inf, and decide such rows from the mask (notebook 08). In float16, -1e9 does not even exist. And find
+# out first whether 1 means *may attend* or *blocked* (notebook 25).
+# </details>
+
+# %%
+from mha_numpy.exercises import check, hint
+
+scores, nothing = rng.normal(size=(1, 4)), np.zeros((1, 4), dtype=bool)
+by_mask = softmax_forward(scores, mask=nothing)[0]
+matrices({"-1e9 added": softmax_forward(scores - 1e9)[0], "mask": by_mask})
+
+# %% [markdown]
+# ## Exercise: one row spoils a model
+#
+# Here is the opposite of -1e9, in code that shipped: -inf, and a guard in the last line. It gives NaN in a row that sees
+# nothing. That row's own output would be no loss, but on the way back NaN reaches all params.
+
+
+# %%
+def shipped_softmax(scores, mask):
+    scores = np.where(mask, scores, -np.inf)
+    largest = scores.max(axis=-1, keepdims=True)
+    powers = np.exp(scores - largest)
+    total = powers.sum(axis=-1, keepdims=True)
+    return powers / np.where(total == 0, 1, total)
+
+
+with np.errstate(invalid="ignore"):
+    print(shipped_softmax(scores, nothing))
+
+# %% [markdown]
+# Write it right: a row that sees nothing has weights 0.
+#
+# More of this kind in `mha-numpy exercises`: `museum-zero-times-inf` and `museum-split`, bugs that shipped; and at the end
+# `break-my-attention`, where you write the tests that catch the mistakes.
+
+
+# %% tags=["exercise"]
+def my_softmax(scores, mask):
+    """scores (..., T_q, T_k), mask of this shape or None, True = may attend -> weights.
+
+    A hidden cell has weight 0, and a row that sees nothing weights 0. Scores may be in the thousands.
+    """
+    ...  # your code
+
+
+# %% tags=["check"]
+check("museum-nan-row", my_softmax)
+
+# %% tags=["hint"]
+# hint("museum-nan-row")  # shows the next of four hints
+
+# %% [markdown]
+# ## Summary
+#
+# Now you can correct the sentence of the beginning with one cell, and others like it.
+#
+# - Before you repeat a sentence about attention, ask which computation would show it false, and run that.
+# - Most of these sentences confuse two things that are often equal: d_k and d_v, params and weights, effect and cost, a
+#   model and its relatives.
+# - What was measured after training, on one task, is true for this task.
+#
+# **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Sanh et al. 2019, *DistilBERT*; Jain and
+# Wallace 2019, *Attention is not Explanation*, and Wiegreffe and Pinter 2019, *Attention is not not Explanation*.
+#
+# **Next:** [27, the oral exam](27_oral-exam.ipynb).
