@@ -85,8 +85,8 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
         else link.removeAttribute("aria-current");
       }
     },
-    flash(ids, color) {
-      for (const { link, array } of thumbs) if (ids.has(array.id)) {
+    flash(changed, color) {
+      for (const { link, array } of thumbs) if (changed.has(array.id)) {
         link.animate({ background: [color, "transparent"] }, { duration: FLASH, easing: "ease-out" });
       }
     },
