@@ -1,12 +1,12 @@
 // The keyboard: every key that the page listens to, and from cell to cell as they stand.
 
-// The cell nearest to another one in a direction; `places` are {x, y} by "id:place".
+// The cell nearest to another one in a direction; `places` are [x, y] by "id:place".
 function nextCell(places, { id, place }, [dx, dy]) {
-  const at = places.get(`${id}:${place}`) ?? places.values().next().value;
+  const [left, top] = places.get(`${id}:${place}`) ?? places.values().next().value;
   let [nearest, best] = [Infinity, null];
-  for (const [key, { x, y }] of places) {
-    const along = (x - at.x) * dx + (y - at.y) * dy;
-    const across = Math.abs((x - at.x) * dy) + Math.abs((y - at.y) * dx);
+  for (const [key, [x, y]] of places) {
+    const along = (x - left) * dx + (y - top) * dy;
+    const across = Math.abs((x - left) * dy) + Math.abs((y - top) * dx);
     if (along > 1 && along + 3 * across < nearest) [nearest, best] = [along + 3 * across, key];
   }
   if (!best) return null;

@@ -12,10 +12,11 @@ function columnsOf(trace, gradientNames) {
     const reads = trace.arrays[id].reads;
     const before = reads.filter((each) => stream.has(each)).map((each) => columns[each]);
     const hasParam = reads.some((each) => !stream.has(each) && trace.arrays[each].shape.length > 1);
-    columns[id] = tree && tree[0] !== "array" ? Math.max(...before, hasParam ? 1 : 0) + 1 : Math.max(0, ...before);
+    const isCopy = !tree || tree[0] === "array";
+    columns[id] = isCopy ? Math.max(0, ...before) : Math.max(...before, hasParam ? 1 : 0) + 1;
   }
   for (const { id } of forward.toReversed()) if (!stream.has(id)) {
-    const readers = forward.filter((each) => each.reads.includes(id)).map((each) => columns[each.id]);
+    const readers = forward.filter(({ reads }) => reads.includes(id)).map((each) => columns[each.id]);
     columns[id] = readers.length ? Math.max(0, Math.min(...readers) - 1) : 0;
   }
   const twins = new Map(forward.map(({ id, name }) => [gradientNames[name], id]));
@@ -49,12 +50,15 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
     link.append(...pictures.map(({ ctx }) => ctx.canvas));
     return { link, array, blocks, pictures };
   });
+  for (const column of used) {
+    const first = thumbs.find(({ array: { id, pass } }) => columns[id] === column && pass !== "backward");
+    root.append(element("span", "column", first?.array.name ?? ""));
+  }
   for (const pass of ["forward", "backward"]) {
     for (const column of used) {
       const lane = root.appendChild(element("div", `lane ${pass}`));
       const here = thumbs.filter(({ array }) =>
         columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
-      if (pass === "forward") root.insertBefore(element("span", "column", here[0]?.array.name ?? ""), root.children[used.indexOf(column)]);
       lane.append(...here.map(({ link }) => link));
     }
   }

@@ -271,7 +271,6 @@ function startPage(data) {
   listArrays(byId("list"), trace, (id) => { go(id); byId("work").scrollIntoView(); });
   const start = trace.byName.get(data.start?.array) ?? 0;
   const first = named() ?? start;
-  if (isPhone()) head = 0;
   const place = first === start && data.start ? placeOf(start, data.start.index) : undefined;
   go(first, place, { isMoving: false });
   isHeld = false;
