@@ -45,9 +45,9 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
       canvas.style.width = `${cols * size}px`;
       canvas.style.height = `${Math.max(3, rows * size)}px`;
       if (head !== null) canvas.style.borderColor = `var(--head-${head % 8})`;
-      return { ctx: canvas.getContext("2d"), image: new ImageData(cols, rows) };
+      return canvas.getContext("2d");
     });
-    link.append(...pictures.map(({ ctx }) => ctx.canvas));
+    link.append(...pictures.map((ctx) => ctx.canvas));
     return { link, array, blocks, pictures };
   });
   for (const column of used) {
@@ -65,16 +65,8 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
   root.style.gridTemplateColumns = `repeat(${used.length}, auto)`;
 
   function paintOne({ array, blocks, pictures }, colors) {
-    const most = largest(array.data);
-    blocks.forEach(({ cells }, i) => {
-      const { ctx, image } = pictures[i];
-      const pixels = new Uint32Array(image.data.buffer);
-      cells.forEach((place, k) => {
-        const value = array.data[place];
-        pixels[k] = array.isBool ? colors.truth[value] : colors.shade(value, most).pixel;
-      });
-      ctx.putImageData(image, 0, 0);
-    });
+    const [most, isHidden] = [largest(array.data), hiddenIn(array, trace)];
+    pictures.forEach((ctx, i) => ctx.putImageData(pixelsOf(blocks[i], colors, most, isHidden), 0, 0));
   }
 
   return {

@@ -68,6 +68,18 @@ function hiddenIn(array, trace) {
   return (place) => data[place] === -Infinity || isGone(place);
 }
 
+// A block as a picture of a pixel for each cell.
+function pixelsOf({ array, cells, rows, cols }, colors, most, isHidden) {
+  const image = new ImageData(cols, rows);
+  const pixels = new Uint32Array(image.data.buffer);
+  cells.forEach((place, k) => {
+    const isGrey = array.isBool ? !array.data[place] : isHidden(place);
+    const shade = array.isBool ? colors.truth[1] : colors.shade(array.data[place], most).pixel;
+    pixels[k] = isGrey ? colors.truth[0] : shade;
+  });
+  return image;
+}
+
 function hatch(ctx, x, y, size, color) {
   ctx.save();
   ctx.beginPath();

@@ -5,6 +5,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   const state = {
     array: null, scene: null, layout: null, before: new Map(), head: null, colors: readColors(),
     cell: null, lit: [], led: [], extra: [], changed: new Map(),
+    pictures: new WeakMap(),  // by the numbers of an array
   };
   const keyOf = (id, place) => `${id}:${place}`;
 
@@ -91,6 +92,13 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     const { block: { array, cells, cols, group, head, number }, cell } = each;
     const { kind } = state.scene;
     const isComing = each.role === "result" && kind !== "given" && time !== Infinity;
+    if (cell < 8 && !isComing && !group) {  // many small cells: one picture, as long as they stay
+      ctx.globalAlpha = each.alpha * (sources && time > PANELS ? 0.3 : 1);
+      ctx.imageSmoothingEnabled = false;
+      const picture = pictureOf(each.block, most, isHidden);
+      ctx.drawImage(picture, each.x, each.y, cols * cell, cells.length / cols * cell);
+      return;
+    }
     const pieces = group ? cols / group : state.layout.boxes.filter(({ role }) => role === "result").length;
     cells.forEach((place, k) => {
       const [i, j] = [Math.floor(k / cols), k % cols];
@@ -108,6 +116,17 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
       const look = { most, isBool, isHidden: isHidden(place) };
       if (ctx.globalAlpha > 0) paintCell(ctx, state.colors, ...at, array.data[place], look);
     });
+  }
+
+  function pictureOf(block, most, isHidden) {
+    const { data } = block.array;  // another array after every change
+    const known = state.pictures.get(data) ?? state.pictures.set(data, new Map()).get(data);
+    if (!known.has(block.key)) {
+      const canvas = new OffscreenCanvas(block.cols, block.rows);
+      canvas.getContext("2d").putImageData(pixelsOf(block, state.colors, most, isHidden), 0, 0);
+      known.set(block.key, canvas);
+    }
+    return known.get(block.key);
   }
 
   function sourceKey(array, place) {
@@ -187,7 +206,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     mark(cell, lit, led) { Object.assign(state, { cell, lit, led }); clock.paint(); },
     light(cells) { state.extra = cells; clock.paint(); },
     flash(changed) { state.changed = changed; },
-    recolor() { state.colors = readColors(); },
+    recolor() { Object.assign(state, { colors: readColors(), pictures: new WeakMap() }); },
     cellSize: () => state.layout.boxes[0].cell,
     where: positions,
     scrollTo({ id, place }) {  // above the sheet that covers the lower part of a phone
