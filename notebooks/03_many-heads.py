@@ -4,7 +4,7 @@
 # A head gives each token one row of weights, so one mean of what the other tokens hold. A trained model shows what
 # happens when several heads have to share one row.
 #
-# **What you can do afterwards:** write multi-head attention in plain NumPy, and say at each step which shape an array
+# **What you can do afterwards:** you can write multi-head attention in plain NumPy, and say at each step which shape an array
 # has, and why.
 
 # %%

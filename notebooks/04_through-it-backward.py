@@ -4,7 +4,7 @@
 # All heads that we made so far had params that somebody chose, or random ones. Here a head finds its own. It needs
 # to know one thing about each of its numbers: does the loss rise or fall if this number grows?
 #
-# **What you can do afterwards:** say what a gradient means, carry one backward through a head by hand, and check your
+# **What you can do afterwards:** you can say what a gradient means, carry one backward through a head by hand, and check your
 # own backward against numbers that owe nothing to it.
 
 # %%

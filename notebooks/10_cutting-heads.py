@@ -4,7 +4,7 @@
 # Take a trained model, switch one of its heads off, and measure again. Sometimes everything is lost, and sometimes
 # nothing. This notebook asks what a head adds, how much it matters, and what such a cut can tell.
 #
-# **What you can do afterwards:** switch any head off in two ways, estimate its importance from one backward pass, and
+# **What you can do afterwards:** you can switch any head off in two ways, estimate its importance from one backward pass, and
 # say what neither of the two proves.
 
 # %%

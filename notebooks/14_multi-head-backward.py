@@ -22,7 +22,7 @@ matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random 
 # %% [markdown]
 # Nothing stops a training that uses the wrong one.
 #
-# **What you can do afterwards:** write the backward of every part around attention, and find the first array that is
+# **What you can do afterwards:** you can write the backward of every part around attention, and find the first array that is
 # wrong in somebody's backward.
 #
 # ## The road back

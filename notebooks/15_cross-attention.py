@@ -28,7 +28,7 @@ weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, 
 # (This holds on this task, in this seed. Weights need not be an alignment: Koehn and Knowles 2017
 # found some that diverge from it.)
 #
-# **What you can do afterwards**: you can let one sequence ask another, choose its masks, and say
+# **What you can do afterwards:** you can let one sequence ask another, choose its masks, and say
 # which gradient belongs to which sequence.
 #
 # ## One asks, the other answers

@@ -34,7 +34,7 @@ bar_chart(times, title=f"{T} tokens, one at a time, on your machine", unit="seco
 # Both ways predict the same next characters, and the second one is several times faster. The longer
 # the text, the larger the difference.
 #
-# **What you can do afterwards**: you can write the step of a model that keeps its keys and values,
+# **What you can do afterwards:** you can write the step of a model that keeps its keys and values,
 # and say how many bytes they take in a model that you know.
 #
 # ## What is kept

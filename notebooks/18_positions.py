@@ -37,7 +37,7 @@ draw_reversal("Trained, then its positions were set to zero.")
 # The head's weights are spread over all places, and most answers are wrong. Equal digits even have
 # equal rows. Attention by itself does not know order: order has to be put in.
 #
-# **What you can do afterwards**: you can put order into the tokens or into the scores, and you can
+# **What you can do afterwards:** you can put order into the tokens or into the scores, and you can
 # compute the gradient of each.
 #
 # ## Attention does not know order

@@ -35,7 +35,7 @@ matrices({f"{way}, from {t}": f(t) for way, f in ways.items() for t in (0, 1000)
 # With sinusoids the scores change; with RoPE they stay, to the last digit that is shown. It takes
 # no params and no training. How?
 #
-# **What you can do afterwards**: you can turn queries and keys by their positions, turn gradients
+# **What you can do afterwards:** you can turn queries and keys by their positions, turn gradients
 # back, and recognise the mistakes that no shape shows.
 #
 # ## Turn queries and keys

@@ -35,7 +35,7 @@ matrices({"p(right letter), trained": both}, **names)
 # copying into this model: a loss made its heads, through the backward that you have derived. Here you watch such heads
 # appear, and find out how they work together.
 #
-# **What you can do afterwards:** find the two heads that copy in a trained model, prove by cuts that one needs
+# **What you can do afterwards:** you can find the two heads that copy in a trained model, prove by cuts that one needs
 # the other, and write the step of the optimizer that made them.
 #
 # What is said here about a head is true for this task and this seed. In large models most heads do several things.

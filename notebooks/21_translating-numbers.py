@@ -29,7 +29,7 @@ for n in (45, 17, 245, 90_021):
 # at all. So the words cross. To write the next word, the decoder often has to look at another place of the source than
 # the one it has just left. No rule in the model says where that is. So where does it come from?
 #
-# **What you can do afterwards:** explain how encoder, decoder and cross-attention translate together, measure on unseen
+# **What you can do afterwards:** you can explain how encoder, decoder and cross-attention translate together, measure on unseen
 # numbers whether an alignment is there, and write the gradient with which such a training begins.
 #
 # What is said here about a head is true for this task and this seed.

@@ -25,7 +25,7 @@ write(model, "The captain ", temperature=0.7)
 # model says what comes next. Here it says the next *character*, so that any text will do: a chapter, your letters, a
 # program. We first count, which is the simplest model of all, and then ask what attention adds to it.
 #
-# **What you can do afterwards:** train a small language model on a file of yours, say how good it is by its loss beside
+# **What you can do afterwards:** you can train a small language model on a file of yours, say how good it is by its loss beside
 # that of simple counts, and write its training loop.
 #
 # ## Characters

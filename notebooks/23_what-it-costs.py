@@ -32,7 +32,7 @@ bar_chart(fastest, title="Attention, T = 256, D = 256, on your machine", unit="m
 # It is not the same. Is the paper wrong? Some texts say "heads are free", others "they cost more".
 # Here we count.
 #
-# **What you can do afterwards**: you can count params, operations and bytes of attention before
+# **What you can do afterwards:** you can count params, operations and bytes of attention before
 # anything runs, and say which of them depend on the number of heads.
 #
 # ## Params: $4D^2$, whatever H is

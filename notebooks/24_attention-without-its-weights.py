@@ -22,7 +22,7 @@ bar_chart({name: 2 * n / 2**30 for name, n in held.items()}, title="One layer ho
 # No machine has room for these weights, and yet such models run. They take the keys in blocks, and
 # never hold a whole row of weights. The result is the same, not an approximation.
 #
-# **What you can do afterwards**: you can compute exact attention from a few keys at a time.
+# **What you can do afterwards:** you can compute exact attention from a few keys at a time.
 #
 # ## What stands in the way
 #

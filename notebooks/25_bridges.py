@@ -40,7 +40,7 @@ else:
 # Attention is the same everywhere, but its conventions are not. Once the arguments are translated, the same numbers
 # come out of PyTorch and Keras, to the last digits. The translation is what goes wrong in practice.
 #
-# **What you can do afterwards:** move params and arguments between this library, PyTorch, Keras and GPT-2, and prove by
+# **What you can do afterwards:** you can move params and arguments between this library, PyTorch, Keras and GPT-2, and prove by
 # numbers that the bridge is right.
 #
 # Cells marked *needs PyTorch* or *needs Keras* run where these are installed, and say so where they are not. Params are

@@ -16,7 +16,7 @@ matrices({"weights": weights, "values": values, "weights @ values": weights @ va
 # %% [markdown]
 # Such sentences go round from text to text. Some are wrong, others are half right.
 #
-# **What you can do afterwards:** put fifteen of them right, and find for any other the computation that would show it
+# **What you can do afterwards:** you can put fifteen of these sentences right, and find for any other the computation that would show it
 # false. The exercise is one of them, as code that shipped.
 #
 # > **Predict first.** Each time, say what is wrong before you open the correction. What is wrong with the sentence

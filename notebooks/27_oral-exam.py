@@ -19,7 +19,7 @@ matrices({"A": undivided[0][:16, :16], "B": divided[0][:16, :16]}, shared=False)
 # If you can answer in two sentences, you are ready. (If not, it is question 2.) Twelve such questions follow, which
 # interviews and exams ask.
 #
-# **What you can do afterwards:** answer each of them in a sentence or two (in bold), with the line of code or the number
+# **What you can do afterwards:** you can answer each question in a sentence or two (in bold), with the line of code or the number
 # that proves it.
 #
 # > **Predict first.** Each time, say your answer aloud, open ours, and run the cell below it.

@@ -42,7 +42,7 @@ def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
     >>> with TemporaryDirectory() as folder:
     ...     first, again = copy_notebooks(folder), copy_notebooks(folder)
     >>> first.written[0].name, len(first.kept), len(again.written), len(again.kept)
-    ('09_shapes-are-strides.ipynb', 0, 0, 18)
+    ('00_what-a-trained-head-does.ipynb', 0, 0, 28)
     """
     folder = Path(folder)
     copies = Copies([], [])
@@ -80,7 +80,7 @@ def notebook_name(number: str) -> str:
     Examples
     --------
     >>> notebook_name("5")
-    '03_many-heads.ipynb'
+    '05_the-trained-head-understood.ipynb'
     """
     names = {path.name[:2]: path.name for path in our_notebooks()}
     if number.zfill(2) not in names:

@@ -32,6 +32,11 @@ def blocks(page):
     return [block for block in found if ">>>" not in block and "import torch" not in block]
 
 
+WITHOUT_EXAMPLES = (
+    "glossary", "coverage", "confusion", "CONTRIBUTING", "CHANGELOG", "correctness", "notebooks",
+)  # fmt: skip
+
+
 def stands_in_source(block):
     lines = [line.strip() for line in block.strip().splitlines()]
     return any(
@@ -47,7 +52,7 @@ def test_examples_print_what_they_say(page):
         str(page), module_relative=False, encoding="utf-8", optionflags=doctest.ELLIPSIS
     )
     assert failed == 0
-    if page.stem not in ("glossary", "coverage", "confusion", "CONTRIBUTING", "CHANGELOG"):
+    if page.stem not in WITHOUT_EXAMPLES:
         assert tried > 0
 
 
@@ -96,3 +101,8 @@ def test_comparisons_with_pytorch_hold(number):
     blocks_there = torch_blocks(ROOT / "docs" / "conventions.md")
     assert len(blocks_there) == 2
     exec(compile(blocks_there[number], "conventions.md", "exec"), {})
+
+
+def test_every_notebook_is_listed():
+    listed = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    assert all(f"](../notebooks/{path.name})" in listed for path in ROOT.glob("notebooks/*.ipynb"))
