@@ -16,7 +16,7 @@ OPERATORS = {
 FUNCTIONS = ("exp", "tanh", "sqrt", "log", "where")
 METHODS = {  # names of the arguments, in order
     "reshape": (), "transpose": (), "swapaxes": (), "repeat": ("repeats", "axis"),
-    "sum": ("axis", "dtype", "out", "keepdims"),
+    "sum": ("axis", "dtype", "out", "keepdims"), "max": ("axis", "out", "keepdims"),
 }  # fmt: skip
 
 
@@ -111,10 +111,10 @@ class _Translator:
         receiver, name = self.tree(receiver_of(node)), method_of(node)
         given = dict(zip(METHODS[name], node.args, strict=False))
         given |= {keyword.arg: keyword.value for keyword in node.keywords}
-        if name == "sum":
+        if name in ("sum", "max"):
             axis = self._number(given["axis"]) if "axis" in given else None
             axes = list(axis) if isinstance(axis, Sequence) else axis if axis is None else [axis]
-            return ["sum", receiver, axes, "keepdims" in given]
+            return [name, receiver, axes, "keepdims" in given]
         if name == "repeat":
             return ["repeat", receiver, *(self._number(given[n]) for n in METHODS[name])]
         numbers = [self._number(arg) for arg in node.args]

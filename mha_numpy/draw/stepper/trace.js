@@ -10,7 +10,8 @@ const base64Numbers = (text) => new Float64Array(
 function openTrace(given) {
   const arrays = given.arrays.map((array, id) => ({
     ...array, id, edits: new Map(),
-    data: array.numbers === undefined ? null : base64Numbers(array.numbers),
+    data: array.numbers === undefined
+      ? new Float64Array(array.tree ? 0 : sizeOf(array.shape)) : base64Numbers(array.numbers),
   }));
   for (const array of arrays) array.asGiven = array.data;
   const byName = new Map(arrays.map((array) => [array.name, array.id]));  // the last of each name
