@@ -1,16 +1,20 @@
 """What the page knows of a trace: every array, and the equations to compute it by."""
 
 import base64
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.draw.stepper.equation import equation_tree
+from mha_numpy.draw.stepper.says import says
 from mha_numpy.dtypes import Array
 from mha_numpy.tracing import Step, Trace
 
+STARTS = ("scores", "weights", "out")  # the page opens at the first of these that is on record
 
-def describe_trace(trace: Trace) -> dict[str, Any]:
+
+def describe_trace(trace: Trace, sequence: int = 0) -> dict[str, Any]:
     """Return what the page computes with, ready for JSON.
 
     An array has an equation's tree, or else its numbers: inputs, params, and what the page cannot
@@ -18,40 +22,80 @@ def describe_trace(trace: Trace) -> dict[str, Any]:
     """
     items = sorted([*trace.constants, *trace.steps], key=lambda s: (s.number, not s.is_constant))
     ids = {id(step): place for place, step in enumerate(items)}
-    arrays = []
-    for step in items:
-        tree = None
-        if not step.is_constant:
-            recorded, sizes = trace.known_before(step), trace.sizes_before(step)
-            tree = equation_tree(step, recorded, sizes, ids)
-        arrays.append(
-            {
-                "name": step.name,
-                "axes": step.axes.split(),
-                "shape": list(step.array.shape),
-                "pass": "param"
-                if step.is_constant
-                else "backward"
-                if step.is_backward
-                else "forward",
-                "isBool": step.array.dtype.kind == "b",
-                "equation": step.equation,
-                "memory": step.memory,
-                **({"numbers": _numbers(step.array)} if tree is None else {"tree": tree}),
-            }
-        )
-    return {"arrays": arrays, "gradients": _gradients(items)}
+    arrays = [_describe(step, trace, ids) for step in items]
+    last = {step.name: step for step in items}
+    gradients = _gradients(last)
+    return {
+        "arrays": arrays,
+        "gradients": gradients,
+        "options": _options(last),
+        "switches": [],
+        "start": _start(last, gradients, sequence),
+    }
 
 
-def _gradients(items: list[Step]) -> dict[str, str]:
+def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any]:
+    """Return what the page knows of one array."""
+    tree = None
+    if not step.is_constant:
+        tree = equation_tree(step, trace.known_before(step), trace.sizes_before(step), ids)
+    kind = "backward" if step.is_backward else "forward"
+    return {
+        "name": step.name,
+        "axes": step.axes.split(),
+        "shape": list(step.array.shape),
+        "pass": "param" if step.is_constant else kind,
+        "isBool": step.array.dtype.kind == "b",
+        "equation": step.equation,
+        "memory": step.memory,
+        "says": says(step.name),
+        **({"numbers": numbers_of(step.array)} if tree is None else {"tree": tree}),
+    }
+
+
+def _gradients(last: Mapping[str, Step]) -> dict[str, str]:
     """Return the name of each array's gradient, where one is on record."""
-    names = {step.name: step.array.shape for step in items}
-    found = {name: f"d_{name}" for name in names if names.get(f"d_{name}") == names[name]}
-    if "d_x" in names:  # an input that three projections read
-        found["x_q"] = "d_x"
-    return found
+    found = {
+        name: f"d_{name}" for name, step in last.items()
+        if f"d_{name}" in last and last[f"d_{name}"].array.shape == step.array.shape
+    }  # fmt: skip
+    # an input that is read more than once: the sum of what comes back
+    both = {"x_q": "d_x", "x_k": "d_x_kv"}
+    return found | {name: total for name, total in both.items() if {name, total} <= last.keys()}
 
 
-def _numbers(array: Array) -> str:
-    """Return the numbers in C order as float64, 8 bytes each, in base64."""
-    return base64.b64encode(np.ascontiguousarray(array, np.float64).tobytes()).decode()
+def _options(last: Mapping[str, Step]) -> dict[str, Any]:
+    """Return the names of the arrays that the page's sliders and buttons change."""
+    found: dict[str, Any] = {}
+    for name in ("mask", "visible"):
+        if name in last and last[name].axes.split()[-2:] == ["T_q", "T_k"]:
+            found["causal"] = {"mask": name}
+            break
+    names = {"scale": "scale", "heads": "head_gate"}
+    return found | {option: name for option, name in names.items() if name in last}
+
+
+def _start(last: Mapping[str, Step], gradients: Mapping[str, str], sequence: int) -> dict[str, Any]:
+    """Return where the page opens: the cell that L depends on most."""
+    names: Sequence[str] = [name for name in STARTS if name in last] or list(last)
+    step = last[names[0]]
+    sizes = last[gradients.get(step.name, step.name)].array
+    sizes = np.abs(np.where(np.isfinite(sizes), sizes, 0).astype(float))
+    axes = step.axes.split()
+    if "B" in axes:  # none but the sequence that is shown
+        batch = np.moveaxis(sizes, axes.index("B"), 0)
+        batch[np.arange(len(batch)) != sequence] = -1
+    index = np.unravel_index(int(sizes.argmax()), sizes.shape) if sizes.size else ()
+    return {"array": step.name, "index": [int(i) for i in index]}
+
+
+def numbers_of(array: Array) -> dict[str, str]:
+    """Return numbers in C order, in base64, in the narrowest type that holds each of them."""
+    with np.errstate(over="ignore"):  # longdouble beyond float64
+        wide = np.asarray(array, np.float64)
+    for dtype in ("uint8", "float32", "float64"):
+        with np.errstate(all="ignore"):
+            narrow = wide.astype(dtype)
+        if np.array_equal(narrow, wide, equal_nan=True):
+            break
+    return {"type": dtype, "base64": base64.b64encode(narrow.tobytes()).decode()}

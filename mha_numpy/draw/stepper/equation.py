@@ -4,12 +4,10 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from mha_numpy.tracing.equations import function_of, method_of, parse, receiver_of, with_sizes
 from mha_numpy.tracing.step import Step
 
-OPERATORS = {
+OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@",
     ast.BitAnd: "&", ast.LtE: "<=", ast.GtE: ">=", ast.USub: "negative",
 }  # fmt: skip
@@ -79,15 +77,16 @@ class _Translator:
         raise _NotComputedError(ast.unparse(node))
 
     def _operator(self, node: ast.BinOp | ast.UnaryOp | ast.Compare) -> list[Any]:
+        operator: ast.AST
         if isinstance(node, ast.BinOp):
-            kind, parts = type(node.op), [node.left, node.right]
+            operator, parts = node.op, [node.left, node.right]
         elif isinstance(node, ast.UnaryOp):
-            kind, parts = type(node.op), [node.operand]
+            operator, parts = node.op, [node.operand]
         else:
-            kind, parts = type(node.ops[0]), [node.left, *node.comparators]
-        if kind not in OPERATORS or len(parts) > 2:
+            operator, parts = node.ops[0], [node.left, *node.comparators]
+        if type(operator) not in OPERATORS or len(parts) > 2:
             raise _NotComputedError(ast.unparse(node))
-        return [OPERATORS[kind], *map(self.tree, parts)]
+        return [OPERATORS[type(operator)], *map(self.tree, parts)]
 
     def _attribute(self, node: ast.Attribute) -> list[Any]:
         if node.attr == "T":

@@ -4,14 +4,15 @@
 // An array is {id, name, axes, shape, pass, equation, tree, data}. One with a tree is computed here;
 // one without is an input or a param, or is shown as it was recorded.
 
-const base64Numbers = (text) => new Float64Array(
-  Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
+const TYPES = { uint8: Uint8Array, float32: Float32Array, float64: Float64Array };
+
+const numbersOf = ({ type, base64 }) => Float64Array.from(new TYPES[type](
+  Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)).buffer));
 
 function openTrace(given) {
   const arrays = given.arrays.map((array, id) => ({
     ...array, id, edits: new Map(),
-    data: array.numbers === undefined
-      ? new Float64Array(array.tree ? 0 : sizeOf(array.shape)) : base64Numbers(array.numbers),
+    data: array.numbers === undefined ? null : numbersOf(array.numbers),
   }));
   for (const array of arrays) array.asGiven = array.data;
   const byName = new Map(arrays.map((array) => [array.name, array.id]));  // the last of each name
@@ -101,6 +102,8 @@ function openTrace(given) {
   return {
     arrays, byName, compute, set, reset, loss, lossAt, isEditable,
     hasLoss: Boolean(output),
+    isLive: arrays.every(({ equation, tree }) => tree || !equation),
+    setSwitch: () => {},
     isEdited: () => arrays.some(({ edits }) => edits.size),
     gradientOf: ({ name }) => arrays[byName.get(given.gradients[name])],
     reachedBy: after,

@@ -73,15 +73,14 @@ def training_step(rng: np.random.Generator | int = 0) -> TrainingStep:
 
 
 def describe_training() -> dict[str, Any]:
-    """Return what the page needs to train: equations, no numbers but those that nothing draws."""
+    """Return what the page trains with: the equations of a step, and where params begin."""
     recorded = training_step()
-    data = describe_trace(recorded.trace)
     bounds = {name: _bound(name, w.shape) for name, w in recorded.head.params.items()}
-    bounds["places"] = PLACES_BOUND
-    for array in data["arrays"]:
-        if array["name"] in (*bounds, "x_v", "expected"):  # drawn in the page
-            del array["numbers"]
-    return {"trace": data, "bounds": bounds, "learningRate": LEARNING_RATE}
+    return {
+        "trace": describe_trace(recorded.trace),
+        "bounds": {"places": PLACES_BOUND, **bounds},
+        "learningRate": LEARNING_RATE,
+    }
 
 
 def _bound(name: str, shape: tuple[int, ...]) -> float:

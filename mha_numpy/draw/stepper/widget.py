@@ -1,4 +1,4 @@
-"""stepper(): a trace as a page to step through."""
+"""stepper(): a trace as a page that can be looked at, and played with."""
 
 import json
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from mha_numpy.draw.recorded import (
     check_number_of_steps,
@@ -13,19 +14,22 @@ from mha_numpy.draw.recorded import (
     check_sequence,
     check_trace,
 )
-from mha_numpy.draw.stepper.data import describe_steps
+from mha_numpy.draw.stepper.data import describe_trace
 from mha_numpy.draw.stepper.fallback import table_of
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, describe
 from mha_numpy.tracing import Step, Trace
 
+SCRIPTS = ("arrays.js", "equations.js", "trace.js")  # in this order: one scope holds them all
+STYLES: tuple[str, ...] = ()
+
 MAX_TOKENS = 32  # T_q or T_k
-MAX_NUMBERS = 250_000  # three characters each: a page of less than 1 MB
+MAX_NUMBERS = 250_000  # in all arrays: the page computes them anew after every edit
 ADVICE = "or draw it with draw.shape_film"
 
 
 @dataclass(frozen=True)
 class Stepper:
-    """A page that steps through the arrays of a trace; a notebook shows it by itself."""
+    """A page that shows the arrays of a trace; a notebook shows it by itself."""
 
     page: str = field(repr=False)
     fallback: str = field(repr=False)  # what remains where scripts are taken out
@@ -53,18 +57,34 @@ class Stepper:
                              "script": _read("frame.js")})  # fmt: skip
 
 
-def stepper(trace: Trace, *, sequence: int = 0) -> Stepper:
-    """Make a page that steps through every recorded array, forward and then backward.
+def stepper(
+    trace: Trace,
+    *,
+    sequence: int = 0,
+    tokens: Sequence[str] | None = None,
+    source_tokens: Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    note: str = "",
+) -> Stepper:
+    """Make a page of every recorded array, forward and backward, that computes them itself.
 
-    Left and right arrow keys, Home, End and a slider lead from array to array. Pointing at a cell
-    shows its index and value, lights the cells that it was computed from, and says so in words.
+    It shows where each number came from, with the arithmetic. A number of an input or of a param
+    can be changed: the page then computes everything after it anew.
 
     Parameters
     ----------
     trace : Trace
         Filled inside ``with trace() as t:``.
     sequence : int
-        Which sequence of the batch is drawn.
+        Which sequence of the batch is shown.
+    tokens : sequence of T_q strings, optional
+        What the rows of queries stand for.
+    source_tokens : sequence of T_k strings, optional
+        What the keys stand for; default `tokens`, where there are as many.
+    features : sequence of D strings, optional
+        What the features of the inputs mean.
+    note : str
+        What the page says about the numbers: what is random, what is trained.
 
     Returns
     -------
@@ -75,14 +95,15 @@ def stepper(trace: Trace, *, sequence: int = 0) -> Stepper:
     ------
     ConfigError
         `trace` is empty or has more than 300 steps, more than 32 tokens, more than 250,000 numbers,
-        or arrays that are not real; or `sequence` is not in the batch.
+        or arrays that are not real; `sequence` is not in the batch; or there are more or fewer
+        labels than what they stand for.
     ShapeError
         The axes that a step names do not fit its array.
 
     Notes
     -----
-    Numbers are rounded to about four significant digits, and each buffer is in the page once: a
-    view is an offset and strides into it. The page needs no network.
+    The page computes the trace's own equations, in float64. Where it cannot compute one, it holds
+    the recorded numbers, and nothing can be changed. It needs no network.
 
     Examples
     --------
@@ -92,35 +113,43 @@ def stepper(trace: Trace, *, sequence: int = 0) -> Stepper:
     >>> x = np.eye(3)
     >>> with trace() as t:
     ...     out = scaled_dot_product_attention(x, x, x)
-    >>> stepper(t)
+    >>> stepper(t, tokens=["the", "cat", "sat"])
     Stepper(steps=6)
     """
     steps = check_trace(trace).steps
-    _check_steps(steps)
+    _check_steps(steps, trace.constants)
     check_sequence(steps, sequence)
-    data = describe_steps(trace, sequence)
-    numbers = sum(len(buffer["codes"]) // 3 for buffer in data["buffers"])
-    if numbers > MAX_NUMBERS:
-        raise ConfigError(
-            f"trace: expected at most {MAX_NUMBERS:,} numbers for one page; got {numbers:,}: "
-            f"record a smaller layer or a shorter sequence, {ADVICE}"
-        )
+    sizes = dict(pair for step in steps
+                 for pair in zip(step.axes.split(), step.array.shape, strict=True))  # fmt: skip
+    labels = {
+        "tokens": _labels("tokens", tokens, "T_q", sizes),
+        "sourceTokens": _labels("source_tokens", source_tokens, "T_k", sizes),
+        "features": _labels("features", features, "D", sizes),
+    }
+    if source_tokens is None and sizes.get("T_k") == sizes.get("T_q"):
+        labels["sourceTokens"] = labels["tokens"]
     passes = dict.fromkeys("backward" if step.is_backward else "forward" for step in steps)
-    title = f"Stepper: {len(steps)} steps, {' and '.join(passes)}"
-    # inside of a script element only "<" could end it
-    page = _fill(
+    title = f"{len(steps)} arrays, {' and '.join(passes)}"
+    told = {"title": title, "note": note, "sequence": sequence, **labels}
+    return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
+                   table_of(steps, sequence), len(steps))  # fmt: skip
+
+
+def _page(title: str, data: dict[str, Any]) -> str:
+    """Return the page with everything that it needs inside."""
+    return _fill(
         _read("page.html"),
         {
             "title": escape(title),
-            "style": _without_comments(_read("stepper.css")),
+            "style": "\n".join(_without_comments(_read(name)) for name in STYLES),
+            # inside of a script element only "<" could end it
             "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-            "script": _without_comments(_read("stepper.js")),
+            "script": "\n".join(_without_comments(_read(name)) for name in SCRIPTS),
         },
     )
-    return Stepper(page, table_of(steps, sequence), len(steps))
 
 
-def _check_steps(steps: Sequence[Step]) -> None:
+def _check_steps(steps: Sequence[Step], constants: Sequence[Step]) -> None:
     """Raise a ConfigError for what a page cannot show."""
     if not steps:
         raise ConfigError(
@@ -135,6 +164,26 @@ def _check_steps(steps: Sequence[Step]) -> None:
                     f"trace: expected {axis} <= {MAX_TOKENS}; got {axis}={size} ({step.name}): "
                     f"record a shorter sequence, {ADVICE}"
                 )
+    numbers = sum(step.array.size for step in (*steps, *constants))
+    if numbers > MAX_NUMBERS:
+        raise ConfigError(
+            f"trace: expected at most {MAX_NUMBERS:,} numbers for one page; got {numbers:,}: "
+            f"record a smaller layer or a shorter sequence, {ADVICE}"
+        )
+
+
+def _labels(
+    name: str, labels: Sequence[str] | None, axis: str, sizes: dict[str, int]
+) -> list[str] | None:
+    """Return labels of an axis, or raise a ConfigError."""
+    if labels is None:
+        return None
+    size = sizes.get(axis)
+    if isinstance(labels, str) or len(labels) != size:
+        known = "no step has that axis" if size is None else f"{axis}={size}"
+        raise ConfigError(f"{name}: expected one label for each of {axis} ({known}); "
+                          f"got {describe(labels)}")  # fmt: skip
+    return [str(label) for label in labels]
 
 
 def _read(name: str) -> str:
