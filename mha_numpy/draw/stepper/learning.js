@@ -69,7 +69,7 @@ function openTraining({ trace: given, bounds }, seed = 0) {
     return { step, loss, right: right.length / rows.length };
   }
 
-  // What the head makes of one sequence: its weights, what it says, and how it ranks all digits.
+  // What the head makes of one sequence: its weights, what it says, its mean weight on the antidiagonal.
   function read(sequence) {
     show([sequence]);
     const said = sequence.map((_, t) => likeliest(rowOf(answer, t)));
@@ -83,7 +83,7 @@ function openTraining({ trace: given, bounds }, seed = 0) {
 
   forget(seed);
   return {
-    trace, params, tokens, values, forget, learn, read, passedOn, show,
+    trace, params, sequences, tokens, values, forget, learn, read, passedOn, show,
     steps: () => step, chance: Math.log(values),
   };
 }
