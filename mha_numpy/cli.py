@@ -62,7 +62,7 @@ def _walk(options: argparse.Namespace) -> int:
     """Run `mha_numpy.walk.walk` and print what it saw."""
     from mha_numpy.walk import walk
     from mha_numpy.walk.files import FILES, save
-    from mha_numpy.walk.report import sections
+    from mha_numpy.walk.report import WIDTH, sections
 
     if options.save:
         check_absent(options.save, FILES, force=options.force)
@@ -73,8 +73,8 @@ def _walk(options: argparse.Namespace) -> int:
     )  # fmt: skip
     # saved before anything is printed: a reader such as head may leave early
     saved = save(seen, options.save) if options.save else []
-    for section in sections(seen):
-        show(section)
+    for section in sections(seen, memory=options.memory):
+        show(section, WIDTH)
     for path in saved:
         print(f"wrote {path}")
     return 0 if seen.report else 1

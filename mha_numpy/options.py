@@ -62,6 +62,8 @@ def _walk(commands: Commands) -> None:
     add("--dtype", default="float64", help="float16, float32 or float64 (default)")
     add("--seed", type=int, default=0,
         help="seeds the upstream gradient, and random vectors and params (default 0)")
+    add("--memory", action="store_true",
+        help="tell each step by its memory: strides, bytes, view or copy")
     add("--save", type=Path, metavar="DIR",
         help="write pictures (PNG, SVG) and the trace (JSON) there")
     add("--force", action="store_true", help="let --save overwrite files")

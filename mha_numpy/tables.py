@@ -3,15 +3,18 @@
 import sys
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import accumulate
 from textwrap import wrap
 from typing import NamedTuple
+
+from mha_numpy.palette import PALETTE
 
 __all__ = ["Table", "plain", "show"]
 
 CELL = "padding:2px 6px;text-align:left;font-family:monospace;font-size:12px;color:#1a1a1a"
 LONG = 60  # characters of an HTML cell that is broken into lines
 GAP, INDENT = "  ", "    "
-LEAST = 40  # characters of a last column that is broken into lines
+LEAST = 20  # characters of a last column that is broken into lines
 
 
 class Table(NamedTuple):
@@ -31,6 +34,7 @@ class Table(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     bad_rows: frozenset[int] = frozenset()  # shown in red
+    first_head: int | None = None  # the column of head 0: from there on, each head has its colour
 
     def to_text(self, width: int | None = None) -> str:
         """Return aligned columns in plain text, without colour or box drawing.
@@ -44,8 +48,7 @@ class Table(NamedTuple):
         """Yield the lines of `to_text`, each with its kind: "title", "head", "row" or "bad"."""
         if self.title:
             yield self.title, "title"
-        texts = [self.columns, *self.rows]
-        widths = [max(len(row[i]) for row in texts) for i in range(len(self.columns))]
+        widths = self._widths()
         room = (width or 0) - sum(n + len(GAP) for n in widths[:-1])
         is_broken = LEAST <= room < widths[-1]
         widths[-1] = room if is_broken else widths[-1]
@@ -57,6 +60,20 @@ class Table(NamedTuple):
             kind = "bad" if number in self.bad_rows else "row"
             for part in _broken(cells, room) if is_broken else [cells]:
                 yield from ((line, kind) for line in _aligned(part, widths, groups))
+
+    def spans_of_heads(self, width: int) -> list[tuple[int, int]]:
+        """Return where the column of each head begins and ends, of rows that fit into a line."""
+        widths = self._widths()
+        if self.first_head is None or len(_groups(widths, width)) > 1:
+            return []
+        ends = list(accumulate(n + len(GAP) for n in widths))
+        return [(end - n - len(GAP), end) for n, end in zip(widths, ends, strict=True)][
+            self.first_head :
+        ]
+
+    def _widths(self) -> list[int]:
+        """Return the characters that each column needs."""
+        return [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
 
     def to_markdown(self) -> str:
         """Return a Markdown table under its title in bold."""
@@ -90,18 +107,26 @@ def plain(sections: Sequence[Table | str]) -> str:
     return "\n\n".join(part if isinstance(part, str) else part.to_text() for part in sections)
 
 
-def show(section: Table | str) -> None:
-    """Print a paragraph or a table: in colour and cut to width on a terminal, plain elsewhere."""
+def show(section: Table | str, width: int | None = None) -> None:
+    """Print a paragraph or a table: in colour and cut to width on a terminal, plain elsewhere.
+
+    `width` is that of a pipe or a file; a terminal has its own.
+    """
     if sys.stdout is None or not sys.stdout.isatty():
-        print(section if isinstance(section, str) else section.to_text(), end="\n\n")
+        print(section if isinstance(section, str) else section.to_text(width), end="\n\n")
         return
     from rich.console import Console
+    from rich.text import Text
 
     styles = {"title": "bold cyan", "head": "bold", "bad": "bold red"}
     console = Console(highlight=False, markup=False, emoji=False)
     lines = [(section, "text")] if isinstance(section, str) else section.lines(console.width)
     for line, kind in lines:
-        console.print(line, style=styles.get(kind))
+        text = Text(line, styles.get(kind, ""))
+        if isinstance(section, Table) and kind in ("head", "row"):
+            for head, (start, end) in enumerate(section.spans_of_heads(console.width)):
+                text.stylize(PALETTE[head % len(PALETTE)], start, end)
+        console.print(text)
     console.print()
 
 

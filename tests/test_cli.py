@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,21 +58,34 @@ def walk(capsys):
 class TestWalk:
     def test_shows_everything(self, output):
         assert "tokens: 0 The  1 animal  2 didn't" in output
-        forward = [row[1] for row in rows_of(output, "FORWARD")]
+        forward = [row[0] for row in rows_of(output, "FORWARD")]
         assert forward[0] == "x_q"
         assert forward[-1] == "out"
-        backward = [row[1] for row in rows_of(output, "BACKWARD")]
+        backward = [row[0] for row in rows_of(output, "BACKWARD")]
         assert backward[0] == "d_out"
         assert backward[-1] == "d_x"
-        assert "[B, H, T_q, T_k]" in output
-        assert "(3872, 968, 88, 8)" in output
-        assert "view of q_projected" in output
-        assert "copy of heads_by_token" in output
+        assert "B=1 H=4 T_q=11 T_k=11    scale * q @ k.swapaxes(-1, -2)" in output
         whom = rows_of(output, "WHO ATTENDS")
         assert [row[1] for row in whom] == SENTENCE.split()
-        checked = {row[1] for row in rows_of(output, "gradient check passed")}
-        assert checked == {"x_q", *(f"params.{x}_{y}" for x in "wb" for y in "qkvo")}
+        checked = {row[0] for row in rows_of(output, "GRADIENT CHECK")}
+        assert checked == {"x_q", *(f"{x}_{y}" for x in "wb" for y in "qkvo")}
         assert "gradients: all 9 right" in output
+        assert "Next:\n" in output
+
+    def test_fits_into_80_columns(self, output):
+        for text in (output, run("walk", SENTENCE, "--memory").stdout):
+            assert max(map(len, text.splitlines())) <= 80
+
+    def test_memory(self, walk):
+        output = walk(SENTENCE, "--memory", "--dim", "16")
+        assert "3872 968 88 8" in output
+        assert "view of q_projected" in output
+        assert "copy of heads_by_token" in output
+
+    def test_small_arrays_are_shown_themselves(self, walk):
+        output = walk("a b", "--dim", "2", "--heads", "1", "--causal")
+        lines = output[output.index("\nmasked ") :].splitlines()[2:4]
+        assert [line.split()[-1] for line in lines] == ["-inf]", lines[1].split()[-1]]
 
     def test_is_plain_when_piped(self, output):
         assert "\x1b" not in output
@@ -315,10 +329,14 @@ def test_in_a_terminal_it_is_in_colour(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLORTERM", "truecolor")
     assert cli.main(["walk", "a [b] c", *SMALL]) == 0
     output = capsys.readouterr().out
     assert "\x1b[" in output
-    assert "[B, H, T_q, T_k]" in output
+    assert "from [B, T, D] to [B, H, T, d_h]" in output
+    heads = output[output.index("WHO ATTENDS") :].splitlines()[1]
+    assert len(set(re.findall(r"\x1b\[1;(38;[\d;]+)m", heads))) == 4, "each head has its colour"
 
 
 def test_the_walk_of_the_readme_is_in_the_readme():

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from mha_numpy.checks import check_number
-from mha_numpy.draw.colors import GREY, INK, PALETTE
+from mha_numpy.draw.colors import GREY, INK
 from mha_numpy.draw.labels import check_text, printable, short_number, widest
 from mha_numpy.draw.page import Box, patch, start_page
 from mha_numpy.draw.save import Picture
 from mha_numpy.errors import ConfigError, describe
+from mha_numpy.palette import PALETTE
 
 PALE = "#EFEFEF"
 LARGEST = 1e300  # a number that can be drawn

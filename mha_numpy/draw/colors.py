@@ -11,17 +11,8 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
+from mha_numpy.palette import PALETTE
 
-PALETTE = (
-    "#0072B2",  # blue
-    "#D55E00",  # vermillion
-    "#009E73",  # bluish green
-    "#CC79A7",  # reddish purple
-    "#E69F00",  # orange
-    "#56B4E9",  # sky blue
-    "#6A1FC0",  # violet
-    "#602010",  # brown
-)
 INK, MUTED = "#1A1A1A", "#5C5C5C"  # text
 GREY = "#8A8A8A"  # hatches
 NO_HEAD = "#6B6B6B"  # cells that belong to no head

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 from mha_numpy.checks import check_flag
-from mha_numpy.draw.colors import GREY, INK, MUTED, PALETTE, head_color
+from mha_numpy.draw.colors import GREY, INK, MUTED, head_color
 from mha_numpy.draw.labels import (
     as_numbers,
     check_text,
@@ -24,6 +24,7 @@ from mha_numpy.draw.page import NOTE_SIZE, Box, start_page
 from mha_numpy.draw.save import Picture
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.palette import PALETTE
 
 MARKERS = dict(zip("os^DvPX*", (5.5, 5.2, 6, 5, 6, 7.5, 7, 10), strict=True))  # with sizes
 DASHES: tuple[Any, ...] = (

@@ -10,13 +10,14 @@ from matplotlib.patches import Rectangle
 from mha_numpy.checks import check_flag
 from mha_numpy.draw.blocks import is_broken, is_hidden
 from mha_numpy.draw.cells import NUMBER_SIZE, SCALE, label_cells, paint_cells, paint_scale
-from mha_numpy.draw.colors import BROKEN, GREY, HIDDEN, INK, MUTED, PALETTE, fade
+from mha_numpy.draw.colors import BROKEN, GREY, HIDDEN, INK, MUTED, fade
 from mha_numpy.draw.labels import check_labels, check_text, named_arrays, short_number
 from mha_numpy.draw.matrix_panels import NAME_SIZE, MatrixPanel, prepare_matrix
 from mha_numpy.draw.page import flow, patch, start_page
 from mha_numpy.draw.save import Picture
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.palette import PALETTE
 
 MAX_SIDE = 512  # rows or columns
 SIGNED = LinearSegmentedColormap.from_list(

@@ -1,24 +1,40 @@
 """What the walk prints: tokens, steps, who attends to whom, gradients."""
 
 from collections.abc import Iterator
+from textwrap import fill
 
+import numpy as np
+
+from mha_numpy.dtypes import Array
 from mha_numpy.tables import Table
+from mha_numpy.tracing import Step
 from mha_numpy.walk.result import Walk
 
+WIDTH = 80  # characters of a line, where no terminal says another
+SMALL, NARROW = 24, 5  # an array of so few numbers, and of so few in a row, is shown itself
+NEXT = """Next:
+  mha-numpy lab                         the notebooks: begin with 00
+  mha-numpy walk ... --save DIR         pictures of all this
+  mha-numpy exercises start mine        write it yourself, and have it checked"""
 
-def sections(seen: Walk) -> Iterator[Table | str]:
-    """Yield the parts of the report in order: lines of text, and tables."""
+
+def sections(seen: Walk, *, memory: bool = False) -> Iterator[Table | str]:
+    """Yield the parts of the report in order: lines of text, and tables.
+
+    With `memory`, the steps are told by how their arrays lie in memory.
+    """
     yield _summary(seen)
     is_named = seen.is_trained and seen.source_tokens is not seen.tokens
     yield _tokens(seen.query_name if is_named else "tokens", seen.tokens)
     if seen.source_tokens is not seen.tokens:
         yield _tokens(seen.key_name if is_named else "source", seen.source_tokens)
     yield from seen.said
-    yield _titled("FORWARD: from [B, T, D] to [B, H, T, d_h] and back", seen, backward=False)
+    yield _steps(seen, "FORWARD: from [B, T, D] to [B, H, T, d_h] and back", memory)
     yield attention_table(seen)
-    yield _titled("BACKWARD: the same way, last step to first", seen, backward=True)
-    yield seen.report.table()
+    yield _steps(seen, "BACKWARD: the same way, last step to first", memory, backward=True)
+    yield _gradients(seen) if seen.report else seen.report.table()
     yield _verdict(seen)
+    yield NEXT
 
 
 def attention_table(seen: Walk) -> Table:
@@ -36,7 +52,7 @@ def attention_table(seen: Walk) -> Table:
     title = f"WHO ATTENDS TO WHOM MOST, of {K} keys (weight 0 to 1)"
     if B > 1:
         title += f", sequence 0 of {B}"
-    return Table(title, ["#", "query", *(f"head {h}" for h in range(H))], rows)
+    return Table(title, ["#", "query", *(f"head {h}" for h in range(H))], rows, first_head=2)
 
 
 def _summary(seen: Walk) -> str:
@@ -49,18 +65,59 @@ def _summary(seen: Walk) -> str:
         f"{axis}={sizes[axis]}" for axis in ("B", "T_q", "T_k", "D", "H", "H_kv", "d_k", "d_v")
     )
     dtype = seen.trace.steps[0].array.dtype
-    return f"{kind}, {dtype}: {dims}\n{seen.layer}\n{seen.about}"
+    return f"{kind}, {dtype}: {dims}\n{seen.layer}\n{fill(seen.about, WIDTH)}"
 
 
 def _tokens(title: str, tokens: list[str]) -> str:
-    """Return the tokens in one line, numbered."""
-    return f"{title}: " + "  ".join(f"{i} {token}" for i, token in enumerate(tokens))
+    """Return the tokens, numbered; those that stand in one line stand together."""
+    numbered = "  ".join(f"{i}\N{NO-BREAK SPACE}{token}" for i, token in enumerate(tokens))
+    return fill(f"{title}: {numbered}", WIDTH, break_long_words=False).replace("\xa0", " ")
 
 
-def _titled(title: str, seen: Walk, *, backward: bool) -> Table:
-    """Return the steps of one pass under a title."""
-    table = seen.trace.table(backward=backward)
-    return table._replace(title=f"{title} ({table.title})")
+def _steps(seen: Walk, title: str, memory: bool, *, backward: bool = False) -> Table:
+    """Return the steps of one pass: what each computes, or where its array lies in memory."""
+    steps = [step for step in seen.trace if step.is_backward == backward]
+    if memory:
+        columns = ["step", "shape", "strides", "bytes", "memory"]
+        rows = [
+            [
+                s.name, str(s.array.shape), " ".join(map(str, s.array.strides)),
+                str(s.array.nbytes), s.memory,
+            ]
+            for s in steps
+        ]  # fmt: skip
+        return Table(f"{title} (strides in bytes)", columns, rows)
+    rows = []
+    for step in steps:
+        sizes = zip(step.axes.split(), step.array.shape, strict=True)
+        shape = " ".join(f"{axis}={n}" for axis, n in sizes)
+        rows.append([step.name, shape, step.equation or step.memory])
+        rows += [["", "", line] for line in _numbers(step)]
+    return Table(title, ["step", "shape", "equation"], rows)
+
+
+def _numbers(step: Step) -> list[str]:
+    """Return the lines of a small array, of its first sequence; none for others."""
+    has_batch = step.axes.startswith("B ") and len(step.array) > 0
+    array: Array = step.array[0] if has_batch else step.array
+    if step.memory.startswith("is ") or array.size > SMALL or array.shape[-1:] > (NARROW,):
+        return []
+    return np.array2string(array, precision=2, suppress_small=True, floatmode="fixed").splitlines()
+
+
+def _gradients(seen: Walk) -> Table:
+    """Return the largest errors of each gradient, by both methods."""
+    central, complex_step = (seen.report.errors(method) for method in ("central", "complex step"))
+    first = {row.name: row for row in reversed(seen.report.rows)}
+    rows = [
+        [
+            name.removeprefix("params."), str(first[name].shape), first[name].checked,
+            f"{error:.0e}", f"{complex_step[name]:.0e}" if name in complex_step else "",
+        ]
+        for name, error in central.items()
+    ]  # fmt: skip
+    columns = ["gradient of", "shape", "numbers checked", "central difference", "complex step"]
+    return Table("GRADIENT CHECK: the largest error of each array", columns, rows)
 
 
 def _verdict(seen: Walk) -> str:

@@ -65,8 +65,8 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
         seed=seed,
         model=trained.name,
         about=(
-            f"trained by {command}: params and inputs are those of {place},\nwhen the model "
-            f"reads this text; the upstream gradient alone is random (seed {seed})"
+            f"Trained by {command}: the params and the inputs are those of {place} while the model "
+            f"reads this text. Only the upstream gradient is random (seed {seed})."
         ),
         note=f"Trained ({command}): {place}.",
         **told,

@@ -46,8 +46,8 @@ def random_setting(
         is_causal=causal,
         seed=seed,
         about=(
-            "nothing here is trained: params, upstream gradient and the vectors of words are "
-            f"random\n(seed {seed}), and the weights show how attention works, not what it learns"
+            "Nothing here is trained: the params, the upstream gradient and the vectors of words "
+            f"are random (seed {seed}). The weights show how attention works, not what it learns."
         ),
         note=NOTE,
     )

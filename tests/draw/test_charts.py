@@ -7,11 +7,11 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 from mha_numpy.draw import bar_chart, line_chart, save_figure
-from mha_numpy.draw.colors import PALETTE
 from mha_numpy.draw.labels import MINUS, short_number, widest
 from mha_numpy.draw.line_chart import _apart
 from mha_numpy.draw.page import MARGIN
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
+from mha_numpy.palette import PALETTE
 from tests.draw.helpers import assert_nothing_overlaps, extent_of, texts_of, ticks_of, words_of
 
 POWERS = 2.0 ** np.arange(11)

@@ -8,10 +8,11 @@ from matplotlib.colors import to_hex, to_rgba
 
 from mha_numpy.core import causal_mask, padding_mask, window_mask
 from mha_numpy.draw import matrices, save_figure
-from mha_numpy.draw.colors import BROKEN, HIDDEN, PALETTE
+from mha_numpy.draw.colors import BROKEN, HIDDEN
 from mha_numpy.draw.labels import MINUS
 from mha_numpy.draw.matrices import MAY_ATTEND
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
+from mha_numpy.palette import PALETTE
 from tests.draw.helpers import assert_nothing_overlaps, words_of
 
 BLUE, ORANGE = (np.array(to_rgba(PALETTE[i])) for i in (0, 1))

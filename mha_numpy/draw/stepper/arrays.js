@@ -103,22 +103,15 @@ function splitAxes(rank, axes) {
 const keptShape = (shape, summed, keepdims) =>
   shape.flatMap((n, axis) => (summed.includes(axis) ? (keepdims ? [1] : []) : [n]));
 
-// Combine the numbers of some axes, one after the other.
-function along(x, axes, keepdims, start, combine) {
+function sum(x, axes, keepdims) {
   const [kept, summed] = splitAxes(x.shape.length, axes);
   const { data: moved } = transpose(x, [...kept, ...summed]);
   const shape = keptShape(x.shape, summed, keepdims);
-  const data = new Float64Array(sizeOf(shape)).fill(start);
+  const data = new Float64Array(sizeOf(shape));
   const length = moved.length / data.length || 0;
-  for (let i = 0; i < moved.length; i++) {
-    const place = Math.floor(i / length);
-    data[place] = combine(data[place], moved[i]);
-  }
+  for (let i = 0; i < moved.length; i++) data[Math.floor(i / length)] += moved[i];
   return { shape, data };
 }
-
-const sum = (x, axes, keepdims) => along(x, axes, keepdims, 0, (a, b) => a + b);
-const largest = (x, axes, keepdims) => along(x, axes, keepdims, -Infinity, Math.max);
 
 // Rows of shares that sum to 1; the largest is taken away first, so that no power overflows.
 function softmax(x) {

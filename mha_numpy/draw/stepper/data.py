@@ -8,8 +8,10 @@ import numpy as np
 
 from mha_numpy.draw.stepper.equation import equation_tree
 from mha_numpy.draw.stepper.says import says
+from mha_numpy.draw.stepper.switches import switches_of
 from mha_numpy.dtypes import Array
 from mha_numpy.tracing import Step, Trace
+from mha_numpy.tracing.equations import names_in, parse
 
 STARTS = ("scores", "weights", "out")  # the page opens at the first of these that is on record
 
@@ -20,8 +22,7 @@ def describe_trace(trace: Trace, sequence: int = 0) -> dict[str, Any]:
     An array has an equation's tree, or else its numbers: inputs, params, and what the page cannot
     compute.
     """
-    items = sorted([*trace.constants, *trace.steps], key=lambda s: (s.number, not s.is_constant))
-    ids = {id(step): place for place, step in enumerate(items)}
+    items, ids = items_of(trace)
     arrays = [_describe(step, trace, ids) for step in items]
     last = {step.name: step for step in items}
     gradients = _gradients(last)
@@ -29,9 +30,35 @@ def describe_trace(trace: Trace, sequence: int = 0) -> dict[str, Any]:
         "arrays": arrays,
         "gradients": gradients,
         "options": _options(last),
-        "switches": [],
+        "switches": switches_of(trace, last, ids),
         "start": _start(last, gradients, sequence),
     }
+
+
+def items_of(trace: Trace) -> tuple[list[Step], dict[int, int]]:
+    """Return what the page shows, in order, and the place of each by its ``id``.
+
+    A constant that is noted again, as by backward, is the one from before; one that no equation
+    names is left out.
+    """
+    trees = [parse(step.equation) for step in trace]
+    named = {name for tree in trees if tree is not None for name in names_in(tree)}
+    constants = [step for step in trace.constants if step.name in named]
+    items: list[Step] = []
+    ids = {}
+    for step in sorted([*constants, *trace.steps], key=lambda s: (s.number, not s.is_constant)):
+        twins = (place for place, item in enumerate(items) if _is_again(step, item))
+        place = next(twins, len(items))
+        if place == len(items):
+            items.append(step)
+        ids[id(step)] = place
+    return items, ids
+
+
+def _is_again(step: Step, item: Step) -> bool:
+    """Return whether a constant is the same as one before."""
+    is_twin = step.is_constant and item.is_constant and step.name == item.name
+    return is_twin and np.array_equal(step.array, item.array, equal_nan=True)
 
 
 def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any]:
@@ -46,6 +73,7 @@ def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any
         "shape": list(step.array.shape),
         "pass": "param" if step.is_constant else kind,
         "isBool": step.array.dtype.kind == "b",
+        "isInteger": step.array.dtype.kind in "iu",
         "equation": step.equation,
         "memory": step.memory,
         "says": says(step.name),

@@ -14,7 +14,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 FUNCTIONS = ("exp", "tanh", "sqrt", "log", "where")
 METHODS = {  # names of the arguments, in order
     "reshape": (), "transpose": (), "swapaxes": (), "repeat": ("repeats", "axis"),
-    "sum": ("axis", "dtype", "out", "keepdims"), "max": ("axis", "out", "keepdims"),
+    "sum": ("axis", "dtype", "out", "keepdims"),
 }  # fmt: skip
 
 
@@ -110,10 +110,10 @@ class _Translator:
         receiver, name = self.tree(receiver_of(node)), method_of(node)
         given = dict(zip(METHODS[name], node.args, strict=False))
         given |= {keyword.arg: keyword.value for keyword in node.keywords}
-        if name in ("sum", "max"):
+        if name == "sum":
             axis = self._number(given["axis"]) if "axis" in given else None
             axes = list(axis) if isinstance(axis, Sequence) else axis if axis is None else [axis]
-            return [name, receiver, axes, "keepdims" in given]
+            return ["sum", receiver, axes, "keepdims" in given]
         if name == "repeat":
             return ["repeat", receiver, *(self._number(given[n]) for n in METHODS[name])]
         numbers = [self._number(arg) for arg in node.args]

@@ -88,14 +88,6 @@ const OPERATIONS = {
     },
   },
 
-  max: {
-    run: largest,
-    cell: (index, at, part, axes, keepdims) => {
-      const terms = OPERATIONS.sum.cell(index, at, part, axes, keepdims).args;
-      return story("max", Math.max(...terms.map((term) => term.value)), ...terms);
-    },
-  },
-
   softmax: {
     run: softmax,
     cell: (index, at, part) => {

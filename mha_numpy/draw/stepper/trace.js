@@ -1,112 +1,150 @@
 // A trace that can be changed: its arrays, computed anew after every edit, and the loss that its
 // gradients are of. Nothing here knows of the page.
 //
-// An array is {id, name, axes, shape, pass, equation, tree, data}. One with a tree is computed here;
-// one without is an input or a param, or is shown as it was recorded.
+// An array is {id, name, axes, shape, pass, equation, tree, data, edits}. One with a tree is
+// computed here; one without is an input or a param, or is shown as it was recorded.
 
 const TYPES = { uint8: Uint8Array, float32: Float32Array, float64: Float64Array };
 
 const numbersOf = ({ type, base64 }) => Float64Array.from(new TYPES[type](
   Uint8Array.from(atob(base64), (character) => character.charCodeAt(0)).buffer));
 
+const arraysIn = (tree) => (tree[0] === "array" ? [tree[1]] : tree.filter(isTree).flatMap(arraysIn));
+
+// What can be reached from `start` by going on and on; with itself.
+function reach(start, next) {
+  const found = new Set([start]);
+  for (const each of found) for (const other of next(each)) found.add(other);
+  return found;
+}
+
 function openTrace(given) {
   const arrays = given.arrays.map((array, id) => ({
-    ...array, id, edits: new Map(),
-    data: array.numbers === undefined ? null : numbersOf(array.numbers),
+    ...array, id, edits: new Map(), numbers: array.numbers ? numbersOf(array.numbers) : null,
   }));
-  for (const array of arrays) array.asGiven = array.data;
-  const byName = new Map(arrays.map((array) => [array.name, array.id]));  // the last of each name
-
+  const recorded = arrays.map((array) => ({ ...array, data: array.numbers }));
+  const byName = new Map(arrays.map(({ name, id }) => [name, id]));  // the last of each name
   const arrayOf = (id) => arrays[id];
-  const namesIn = (tree) => (tree[0] === "array" ? [tree[1]] : tree.filter(isTree).flatMap(namesIn));
-  for (const array of arrays) array.reads = array.tree ? [...new Set(namesIn(array.tree))] : [];
+  const isLive = arrays.every(({ equation, tree }) => tree || !equation);
 
-  // All arrays that an array is computed from, or that are computed from it; with itself.
-  const reach = (id, next) => {
-    const found = new Set([id]);
-    for (const each of found) for (const other of next(each)) found.add(other);
-    return found;
-  };
-  const readers = arrays.map(() => []);
-  for (const { id, reads } of arrays) for (const source of reads) readers[source].push(id);
-  const before = (id) => reach(id, (each) => arrays[each].reads);
-  const after = (id) => reach(id, (each) => readers[each]);
+  // L = the sum of d_out * out, for the gradient that backward starts with.
+  const upstream = arrays.find(({ pass, equation }) => pass === "backward" && !equation);
+  const output = upstream && arrays[byName.get(upstream.name.slice(2))];
+  const loss = () => (output ? upstream.data.reduce((sum, d, i) => sum + d * output.data[i], 0) : NaN);
+
+  let readers, forLoss;  // for each array those that read it; all that the loss is computed from
+  function connect() {
+    readers = arrays.map(() => new Set());
+    for (const { id, tree } of arrays) {
+      for (const source of tree ? arraysIn(tree) : []) readers[source].add(id);
+    }
+    const reads = ({ tree }) => (tree ? arraysIn(tree).map(arrayOf) : []);
+    forLoss = output ? new Set([upstream, ...reach(output, reads)]) : new Set(arrays);
+  }
+  const reachedBy = (id) => reach(id, (each) => readers[each]);
 
   // An edit sets a number that nothing computes; to a computed one it adds, so that what is before
   // still matters. A truth is set in either case.
+  const adds = ({ tree, isBool }) => tree && !isBool;
+  const unedited = ({ tree, numbers }) => (tree ? evaluate(tree, arrayOf).data : numbers);
+
   function computeOne(array) {
-    const computed = array.tree ? evaluate(array.tree, arrayOf).data : array.asGiven;
-    array.data = array.edits.size ? computed.slice() : computed;
+    const before = unedited(array);
+    array.data = array.edits.size ? before.slice() : before;
     for (const [place, change] of array.edits) {
-      array.data[place] = array.tree && !array.isBool ? computed[place] + change : change;
+      array.data[place] = adds(array) ? before[place] + change : change;
     }
   }
 
-  // Compute anew what an edit of one array reaches; everything, if none is given.
-  function compute(id, within = null) {
-    const reached = id === undefined ? null : after(id);
-    for (const array of arrays) {
-      if (reached && !reached.has(array.id)) continue;
-      if (within && !within.has(array.id)) continue;
-      computeOne(array);
-    }
+  // Compute what an edit of one array reaches, in order; everything, if none is given.
+  function compute(id) {
+    const reached = id === undefined ? null : reachedBy(id);
+    for (const array of arrays) if (!reached || reached.has(array.id)) computeOne(array);
   }
 
-  compute();
+  // Note that some places of an array are to have these values: [[place, value], ...].
+  function note(array, changes) {
+    const before = adds(array) ? unedited(array) : null;
+    for (const [place, value] of changes) array.edits.set(place, before ? value - before[place] : value);
+  }
 
-  // L = the sum of d_out * out, for the gradient that backward starts with.
-  const upstream = arrays.find(({ name, tree }) => name.startsWith("d_") && !tree);
-  const output = upstream && arrays[byName.get(upstream.name.slice(2))];
-  const forLoss = output && before(output.id);
-  const loss = () => upstream.data.reduce((sum, d, i) => sum + d * output.data[i], 0);
-
-  const isEditable = (array) =>
-    array !== undefined && array.pass !== "backward" && (!output || forLoss.has(array.id));
-
-  function set(id, place, value) {
-    const array = arrays[id];
-    array.edits.delete(place);
-    if (array.tree && !array.isBool) {
-      computeOne(array);
-      value -= array.data[place];
-    }
-    array.edits.set(place, value);
+  function setMany(id, changes) {
+    note(arrays[id], changes);
     compute(id);
   }
 
   function reset(id, place) {
-    const changed = id === undefined ? arrays : [arrays[id]];
-    for (const { edits } of changed) place === undefined ? edits.clear() : edits.delete(place);
+    for (const { edits } of id === undefined ? arrays : [arrays[id]]) {
+      if (place === undefined) edits.clear();
+      else edits.delete(place);
+    }
     compute(id);
   }
 
-  // The loss if a number were another one; everything is as before afterwards.
+  // What the loss were if one number were another; everything is as it was afterwards.
   function lossAt(id, place, values) {
     const array = arrays[id];
     const edits = new Map(array.edits);
+    const after = reachedBy(id);
+    const reached = arrays.filter((each) => after.has(each.id) && forLoss.has(each));
+    const before = reached.map(({ data }) => data);
     const found = values.map((value) => {
-      array.edits.delete(place);
-      if (array.tree && !array.isBool) {
-        computeOne(array);
-        value -= array.data[place];
-      }
-      array.edits.set(place, value);
-      compute(id, forLoss);
+      note(array, [[place, value]]);
+      reached.forEach(computeOne);
       return loss();
     });
     array.edits = edits;
-    compute(id, forLoss);
+    reached.forEach((each, i) => { each.data = before[i]; });
     return found;
   }
 
+  // A switch gives arrays other equations. What nothing computes gets other numbers by it, once,
+  // from those on record. Edits of these arrays go.
+  function setSwitch(name) {
+    const changes = name === null ? [] : given.switches.find(({ id }) => id === name).changes;
+    recorded.forEach(({ tree, equation, numbers }, id) => {
+      Object.assign(arrays[id], { tree, equation, numbers });
+    });
+    for (const { array: id, equation, tree } of changes) {
+      const array = arrays[id];
+      array.edits.clear();
+      if (array.tree) Object.assign(array, { tree, equation });
+      else array.numbers = evaluate(tree, (each) => recorded[each]).data;
+    }
+    connect();
+    compute();
+  }
+
+  function storyAt(array, index) {
+    if (!array.tree) return null;
+    const told = storyOf(array.tree, index, arrayOf);
+    const place = flatten(index, array.shape);
+    if (!array.edits.has(place)) return told;
+    return story("edited", array.data[place], told, number(array.edits.get(place)));
+  }
+
+  const gradientOf = ({ name }) => arrays[byName.get(given.gradients[name])];
+
+  // Where the arithmetic puts a constant in the place of a hidden cell, no edit has an effect that
+  // the gradient would tell. Integers are places and counts, gradients follow from the rest.
+  function isEditable(array, place) {
+    if (!isLive || !array || array.pass === "backward" || array.isInteger || !forLoss.has(array)) {
+      return false;
+    }
+    if (place === undefined) return true;
+    return [array, gradientOf(array)].every((each) =>
+      !each?.tree || storyOf(each.tree, unflatten(place, each.shape), arrayOf).op !== "hidden");
+  }
+
+  connect();
+  compute();
+
   return {
-    arrays, byName, compute, set, reset, loss, lossAt, isEditable,
+    arrays, byName, compute, setMany, reset, loss, lossAt, setSwitch, isEditable, isLive, gradientOf,
+    set: (id, place, value) => setMany(id, [[place, value]]),
     hasLoss: Boolean(output),
-    isLive: arrays.every(({ equation, tree }) => tree || !equation),
-    setSwitch: () => {},
     isEdited: () => arrays.some(({ edits }) => edits.size),
-    gradientOf: ({ name }) => arrays[byName.get(given.gradients[name])],
-    reachedBy: after,
-    story: (array, index) => (array.tree ? storyOf(array.tree, index, arrayOf) : null),
+    reachedBy,
+    story: storyAt,
   };
 }

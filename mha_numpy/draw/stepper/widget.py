@@ -19,8 +19,12 @@ from mha_numpy.draw.stepper.fallback import table_of
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.tracing import Step, Trace
 
-SCRIPTS = ("arrays.js", "equations.js", "trace.js")  # in this order: one scope holds them all
-STYLES: tuple[str, ...] = ()
+SCRIPTS = (  # in this order: one scope holds them all
+    "arrays.js", "equations.js", "trace.js", "view/axes.js", "view/blocks.js", "view/layout.js",
+    "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js", "view/arithmetic.js",
+    "view/slope.js", "view/panel.js", "view/controls.js", "view/page.js",
+)  # fmt: skip
+STYLES = ("page.css",)
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 250_000  # in all arrays: the page computes them anew after every edit
@@ -52,9 +56,9 @@ class Stepper:
 
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own, and a table in case that this is taken out."""
-        frame = _read("frame.html")
+        frame = read("frame.html")
         return _fill(frame, {"page": escape(self.page), "fallback": self.fallback,
-                             "script": _read("frame.js")})  # fmt: skip
+                             "script": read("frame.js")})  # fmt: skip
 
 
 def stepper(
@@ -138,13 +142,13 @@ def stepper(
 def _page(title: str, data: dict[str, Any]) -> str:
     """Return the page with everything that it needs inside."""
     return _fill(
-        _read("page.html"),
+        read("page.html"),
         {
             "title": escape(title),
-            "style": "\n".join(_without_comments(_read(name)) for name in STYLES),
+            "style": "\n".join(_without_comments(read(name)) for name in STYLES),
             # inside of a script element only "<" could end it
             "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-            "script": "\n".join(_without_comments(_read(name)) for name in SCRIPTS),
+            "script": "\n".join(_without_comments(read(name)) for name in SCRIPTS),
         },
     )
 
@@ -186,7 +190,7 @@ def _labels(
     return [str(label) for label in labels]
 
 
-def _read(name: str) -> str:
+def read(name: str) -> str:
     """Return the text of a file that lies beside this one."""
     return files("mha_numpy.draw.stepper").joinpath(name).read_text(encoding="utf-8")
 

@@ -1,0 +1,146 @@
+// The panel: where a number is, how it came about, what it could be instead, and what that does to L.
+
+function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) {
+  const part = (name) => root.querySelector(`[data-part=${name}]`);
+  const [field, slider, switchBox] = ["field", "slider", "truth"].map(part);
+  const labelOf = ({ name }, index) => (index.length ? `${name}[${index.join(",")}]` : name);
+  let target = null;  // the number that can be changed: {array, place}
+  let center = 0;
+  let waiting = 0;
+
+  // The forward array at the place of a gradient; an array itself otherwise.
+  const forward = (array) => trace.arrays.find((each) =>
+    each.pass !== "backward" && trace.gradientOf(each) === array) ?? array;
+
+  const point = (made, { array, index }) => {
+    const cell = { array, place: flatten(index, trace.arrays[array].shape) };
+    made.title = labelOf(trace.arrays[array], index);
+    made.tabIndex = 0;
+    if (trace.arrays[array].isBool) made.textContent = trace.arrays[array].data[cell.place] ? "True" : "False";
+    for (const [event, isOn] of [["pointerenter", true], ["focus", true], ["pointerleave", false], ["blur", false]]) {
+      made.addEventListener(event, () => light(isOn ? [cell] : []));
+    }
+    const follow = () => { light([]); go(array, cell.place); };
+    made.addEventListener("click", follow);
+    made.addEventListener("keydown", ({ key }) => { if (key === "Enter") follow(); });
+  };
+
+  function tellArithmetic(array, index, place) {
+    const told = trace.story(array, index);
+    const value = array.data[place];
+    const result = element("strong", "", ` = ${array.isBool ? (value ? "True" : "False") : written(value)}`);
+    if (!told) {
+      const what = array.equation ? "It was recorded: the page cannot compute it."
+        : array.pass === "param" ? "Nothing computes a param: it is learned, or set." : "Nothing computes an input: it is given.";
+      return [element("p", "sum", element("code", "", labelOf(array, index)), result), element("p", "hint", what)];
+    }
+    const change = array.isBool ? 0 : array.edits.get(place) ?? 0;
+    const edited = change ? element("span", "changed", ` ${change < 0 ? "−" : "+"} ${written(Math.abs(change))} by your edit`) : "";
+    if (told.array !== undefined) {
+      const source = element("span", "number", `${labelOf(trace.arrays[told.array], told.index)}`);
+      point(source, told);
+      return [element("p", "sum", source, edited, result),
+        element("p", "hint", "The same number: it only stands at another place.")];
+    }
+    return [element("p", "sum", writeStory(told, point), halves(told), edited, result)];
+  }
+
+  // What reads this array next; where a number only moves, the very cell.
+  function tellReaders(array, place) {
+    const readers = trace.arrays.filter(({ reads }) => reads.includes(array.id)).slice(0, 6);
+    if (!readers.length) return [];
+    const links = readers.map((reader) => {
+      const to = onlyMoves(reader.tree) ? [...reader.data.keys()].find((at) => {
+        const from = trace.story(reader, unflatten(at, reader.shape));
+        return from.array === array.id && flatten(from.index, array.shape) === place;
+      }) : undefined;
+      const link = element("button", "link", to === undefined ? reader.name : labelOf(reader, unflatten(to, reader.shape)));
+      link.type = "button";
+      link.addEventListener("click", () => go(reader.id, to));
+      return link;
+    });
+    return ["It goes into ", ...links.flatMap((link, i) => (i ? [", ", link] : [link])), "."];
+  }
+
+  function showEditor(array, place) {
+    const forwards = forward(array);
+    target = trace.isLive && trace.isEditable(forwards) ? { array: forwards, place } : null;
+    part("editor").hidden = !target;
+    part("fixed").hidden = trace.isLive;
+    if (!target) return;
+    const value = forwards.data[place];
+    part("target").textContent = labelOf(forwards, unflatten(place, forwards.shape));
+    const isTruth = forwards.isBool;
+    switchBox.parentElement.hidden = !isTruth;
+    field.hidden = slider.hidden = isTruth;
+    switchBox.checked = Boolean(value);
+    if (document.activeElement !== field) field.value = Number.isFinite(value) ? Number(value.toFixed(4)) : "";
+    if (document.activeElement !== slider) {
+      center = Number.isFinite(value) ? value : 0;
+      const reach = Math.max(2, 2 * Math.abs(center));
+      Object.assign(slider, { min: center - reach, max: center + reach, value: center });
+    }
+    part("undo").disabled = !forwards.edits.has(place);
+  }
+
+  function showSlope(array, place) {
+    clearTimeout(waiting);
+    const gradient = target && !target.array.isBool && trace.hasLoss && trace.gradientOf(target.array);
+    part("slope").hidden = !gradient || !Number.isFinite(target.array.data[place]);
+    if (part("slope").hidden) return;
+    const { array: { id, data, shape, name } } = target;
+    const at = data[place];
+    const reach = Math.max(1, Math.abs(at));
+    const known = { from: at - reach, to: at + reach, at, loss: trace.loss(), gradient: gradient.data[place],
+      name: labelOf({ name }, unflatten(place, shape)), curve: [] };
+    const start = performance.now();
+    const [truth] = trace.lossAt(id, place, [at + 0.1]);
+    const words = part("slope-words");
+    words.replaceChildren(element("strong", "", `slope ${written(known.gradient)} = ${labelOf(gradient, unflatten(place, shape))}: `),
+      slopeInWords(known.gradient, truth - known.loss));
+    const draw = () => {
+      const values = Array.from({ length: POINTS }, (_, i) => known.from + (known.to - known.from) * i / (POINTS - 1));
+      drawSlope(part("curve"), colors(), { ...known, curve: trace.lossAt(id, place, values) });
+    };
+    if (performance.now() - start < 0.25) draw();
+    else {  // a large layer: the curve waits until the hand rests
+      drawSlope(part("curve"), colors(), known);
+      waiting = setTimeout(draw, 150);
+    }
+  }
+
+  function show(id, place) {
+    const array = trace.arrays[id];
+    const index = unflatten(place, array.shape);
+    part("cell").textContent = labelOf(array, index);
+    part("words").textContent = names.inWords(array, index);
+    part("arithmetic").replaceChildren(...tellArithmetic(array, index, place));
+    part("equation").textContent = array.equation ? `${array.name} = ${array.equation}` : "";
+    part("readers").replaceChildren(...tellReaders(array, place));
+    showEditor(array, place);
+    showSlope(array, place);
+  }
+
+  const change = (value) => { if (target && Number.isFinite(value)) edit(target.array.id, target.place, value); };
+  field.addEventListener("input", () => { if (field.value !== "") change(Number(field.value)); });
+  slider.addEventListener("input", () => change(Number(slider.value)));
+  switchBox.addEventListener("change", () => change(Number(switchBox.checked)));
+  part("undo").addEventListener("click", () => undo(target.array.id, target.place));
+  root.addEventListener("pointerdown", hold);
+  root.addEventListener("focusin", hold);
+
+  return {
+    show, labelOf, forward,
+    startEditing() {
+      if (!target) return;
+      if (target.array.isBool) return change(1 - target.array.data[target.place]);
+      field.focus();
+      field.select();
+    },
+    turn(by) {
+      if (!target) return;
+      const value = target.array.data[target.place];
+      change(target.array.isBool ? Number(by > 0) : Number((value + by).toFixed(6)));
+    },
+  };
+}

@@ -1,0 +1,394 @@
+"""What the page computes with, in a real browser: its arrays, stories, slopes and edits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mha_numpy.core import (
+    MultiHeadParams,
+    RopeOptions,
+    attention_backward,
+    attention_forward,
+    causal_mask,
+    multi_head_attention_backward,
+    multi_head_attention_forward,
+)
+from mha_numpy.draw.stepper.data import describe_trace, items_of
+from mha_numpy.draw.stepper.widget import read
+from mha_numpy.tracing import trace
+from tests.compare import Tolerance, assert_close
+
+pytestmark = pytest.mark.slow
+
+CLOSE = Tolerance(1e-9, 1e-12)
+RNG = np.random.default_rng(11)
+
+
+class Problem:
+    """Inputs and params of an attention, to be run with other numbers, too."""
+
+    def __init__(self, inputs, **options):
+        self.inputs, self.options = inputs, options
+
+    def run(self, inputs):
+        """Return everything in the page's order, forward and backward of these numbers."""
+        given = dict(inputs)
+        d_out = given.pop("d_out")
+        with trace() as t:
+            if "w_q" in given:
+                names = MultiHeadParams._fields
+                params = MultiHeadParams(*(given.pop(name, None) for name in names))
+                _, cache = multi_head_attention_forward(**given, params=params, **self.options)
+                multi_head_attention_backward(d_out, cache)
+            else:
+                _, cache = attention_forward(**given, **self.options)
+                attention_backward(d_out, cache)
+        return t
+
+
+def layer(D=8, H=4, H_kv=None, d=2, B=1, T=5, T_k=None, is_biased=True, *, more=None, **options):
+    """Return a problem of a layer; `more` are inputs that are made of the shape (H, T_q, T_k)."""
+    H_kv, D_out = H_kv or H, D
+    widths = {"q": (D, H * d), "k": (D, H_kv * d), "v": (D, H_kv * d), "o": (H * d, D_out)}
+    inputs = {"x_q": RNG.normal(size=(B, T, D))}
+    if T_k is not None:
+        inputs["x_k"] = RNG.normal(size=(B, T_k, D))
+    for letter, shape in widths.items():
+        inputs[f"w_{letter}"] = RNG.normal(size=shape)
+        if is_biased:
+            inputs[f"b_{letter}"] = RNG.normal(size=shape[1])
+    inputs |= {name: make(H, T, T_k or T) for name, make in (more or {}).items()}
+    inputs["d_out"] = RNG.normal(size=(B, T, D_out))
+    return Problem(inputs, num_heads=H, num_kv_heads=H_kv, **options)
+
+
+def alone(*leading, H_kv=None, T_q=4, T_k=5, d_k=3, d_v=2, more=None, **options):
+    """Return a problem of attention without projections."""
+    kv = leading if H_kv is None else (*leading[:-1], H_kv)
+    inputs = {
+        "q": RNG.normal(size=(*leading, T_q, d_k)),
+        "k": RNG.normal(size=(*kv, T_k, d_k)),
+        "v": RNG.normal(size=(*kv, T_k, d_v)),
+    }
+    inputs |= {name: make(4, T_q, T_k) for name, make in (more or {}).items()}
+    inputs["d_out"] = RNG.normal(size=(*leading, T_q, d_v))
+    return Problem(inputs, **options)
+
+
+def some(H, T_q, T_k):
+    """Return a mask with a row that sees nothing."""
+    mask = RNG.random((T_q, T_k)) < 0.7
+    mask[1] = False
+    return mask
+
+
+def hiding(H, T_q, T_k):
+    """Return a bias with -inf in it."""
+    return np.where(RNG.random((T_q, T_k)) < 0.3, -np.inf, RNG.normal(size=(T_q, T_k)))
+
+
+def normal(*shape):
+    return RNG.normal(size=shape)
+
+
+def gates(H, *_):
+    return RNG.normal(size=H)
+
+
+ROPE = RopeOptions()
+PARTIAL = RopeOptions(rotary_dim=2)
+PROBLEMS = {
+    "self": layer(),
+    "no biases": layer(is_biased=False),
+    "cross": layer(T_k=3),
+    "causal": layer(is_causal=True),
+    "window": layer(T=6, window=(2, 1)),
+    "grouped": layer(H_kv=2),
+    "multi-query, cross": layer(H_kv=1, T_k=7, more={"mask": some}),
+    "softcap and bias": layer(softcap=2.0, more={"bias": normal}),
+    "bias of a head": layer(H_kv=2, more={"bias": lambda H, *_: normal(H, 1, 1)}),
+    "hiding bias": layer(more={"bias": hiding}),
+    "gates": layer(more={"head_gate": gates}),
+    "gates of each sequence": layer(B=2, more={"head_gate": lambda H, *_: normal(2, H)}),
+    "the walk's": layer(more={"mask": lambda H, T, _: causal_mask(T), "head_gate": gates}),
+    "mask and causal": layer(is_causal=True, more={"mask": some}),
+    "rope": layer(rope=ROPE, is_causal=True),
+    "part of rope": layer(H=2, d=6, rope=PARTIAL),
+    "interleaved": layer(H=2, d=4, rope=RopeOptions(interleaved=True)),
+    "part of rope, interleaved, grouped": layer(
+        H_kv=2, d=4, B=2, rope=PARTIAL._replace(interleaved=True)
+    ),
+    "batch": layer(B=2, H_kv=2, is_causal=True, q_offset=np.array([0, 1])),
+    "large scores": layer(scale=400.0),
+    "rank 2": alone(more={"bias": hiding}, softcap=1.5),
+    "rank 3": alone(2, is_causal=True, q_offset=1),
+    "rank 4": alone(2, 4, H_kv=2, more={"head_gate": gates, "mask": some}),
+    "dropout": alone(2, dropout_mask=np.where(RNG.random((2, 4, 5)) < 0.3, 0, 1 / 0.7)),
+}
+
+
+@pytest.fixture(scope="module")
+def page(browser):
+    """A page that holds the model and nothing else."""
+    opened = browser.new_page()
+    opened.add_script_tag(content="".join(map(read, ("arrays.js", "equations.js", "trace.js"))))
+    opened.add_script_tag(content=HELPERS)
+    yield opened
+    opened.close()
+
+
+HELPERS = """
+const numbersOfAll = (t) => t.arrays.map(({ data }) => Array.from(data));
+const off = (a, b) => (Object.is(a, b) || a === b ? 0 : Math.abs(a - b));
+// The largest difference between a cell and its story, of the size of its array.
+function worstStory(t) {
+  let worst = [0, ""];
+  for (const array of t.arrays) {
+    const size = Math.max(1, ...array.data.map(Math.abs).filter(Number.isFinite));
+    array.data.forEach((value, place) => {
+      const told = t.story(array, unflatten(place, array.shape));
+      const error = told ? off(told.value, value) / size : 0;
+      if (!(error <= worst[0])) worst = [error, array.name];
+    });
+  }
+  return worst;
+}
+"""
+
+
+@pytest.fixture(params=PROBLEMS)
+def problem(request):
+    return PROBLEMS[request.param]
+
+
+def assert_equal_to(t, arrays):
+    """Check the page's numbers against a trace."""
+    for item, numbers in zip(items_of(t)[0], arrays, strict=True):
+        assert_close(np.reshape(numbers, item.array.shape), item.array, CLOSE, name=item.name)
+
+
+def test_every_array_and_every_story_is_the_core_s(page, problem):
+    t = problem.run(problem.inputs)
+    computed, (error, name), is_live = page.evaluate(
+        """(given) => {
+          const t = openTrace(given);
+          return [numbersOfAll(t), worstStory(t), t.isLive];
+        }""",
+        describe_trace(t),
+    )
+    assert is_live
+    assert_equal_to(t, computed)
+    assert error < 1e-9, name
+
+
+def test_after_edits_it_equals_the_core_on_the_edited_numbers(page, problem):
+    rng = np.random.default_rng(3)
+    t = problem.run(problem.inputs)
+    edited, edits = {name: np.array(x) for name, x in problem.inputs.items()}, []
+    for name in rng.choice([name for name in edited if name != "d_out"], 6):
+        array = edited[name]
+        place = int(rng.integers(array.size))
+        is_bool = array.dtype == bool
+        value = bool(not array.flat[place]) if is_bool else float(rng.normal())
+        array.flat[place] = value
+        edits.append([str(name), place, float(value)])
+    start, changed, (error, name), back = page.evaluate(
+        """([given, edits]) => {
+          const t = openTrace(given), start = numbersOfAll(t);
+          for (const [name, place, value] of edits) t.set(t.byName.get(name), place, value);
+          const changed = numbersOfAll(t), worst = worstStory(t);
+          t.reset();
+          return [start, changed, worst, numbersOfAll(t)];
+        }""",
+        [describe_trace(t), edits],
+    )
+    assert_equal_to(problem.run(edited), changed)
+    assert error < 1e-9, name
+    for before, after in zip(start, back, strict=True):
+        assert_close(after, before, "exact")
+
+
+def test_a_gradient_is_the_slope_of_the_loss(page, problem):
+    """Of inputs, params and everything computed between them and the loss."""
+    t = problem.run(problem.inputs)
+    slopes, is_same = page.evaluate(
+        """(given) => {
+          const t = openTrace(given), before = t.arrays.map(({ data }) => data.slice());
+          const found = [], step = 1e-5;
+          for (const array of t.arrays) {
+            const gradient = t.gradientOf(array);
+            if (!gradient || array.pass === "backward") continue;
+            for (let n = 0; n < 6; n++) {
+              const place = (n * 7) % array.data.length, value = array.data[place];
+              if (!t.isEditable(array, place)) continue;
+              const [more, less] = t.lossAt(array.id, place, [value + step, value - step]);
+              found.push([array.name, (more - less) / (2 * step), gradient.data[place]]);
+            }
+          }
+          const isSame = ({ data, id }) => data.every((n, i) => Object.is(n, before[id][i]));
+          return [found, t.arrays.every(isSame)];
+        }""",
+        describe_trace(t),
+    )
+    assert is_same
+    names, measured, told = zip(*slopes, strict=True)
+    has_layer = "w_q" in problem.inputs
+    assert set(names) >= (
+        {"x_q", "w_v", "scores", "merged"} if has_layer else {"q", "v", "weights"}
+    )
+    size = max(1, *map(abs, told))
+    for name, slope, gradient in zip(names, measured, told, strict=True):
+        assert abs(slope - gradient) < 1e-5 * size, name
+
+
+def test_an_edit_of_a_computed_number_is_added(page):
+    """What comes before it still matters, also for the gradients."""
+    problem = PROBLEMS["the walk's"]
+    seen = page.evaluate(
+        """(given) => {
+          const t = openTrace(given), [q, x, d, mask] =
+            ["q", "x_q", "d_x", "mask"].map((name) => t.arrays[t.byName.get(name)]);
+          const [before, slope] = [q.data[3], d.data[0]];
+          t.set(q.id, 3, 7);
+          const found = { set: q.data[3], story: t.story(q, unflatten(3, q.shape)).op };
+          t.set(q.id, 3, 8);  // once more: not from 7 on
+          t.set(x.id, 0, x.data[0] + 1);
+          const moved = q.data[3] - 8;
+          t.reset(q.id, 3);
+          found.moved = q.data[3] - before - moved;
+          found.isEdited = [t.isEdited(), (t.reset(), t.isEdited())];
+          found.back = [q.data[3] - before, d.data[0] - slope];
+          t.setMany(mask.id, [[1, 1], [2, 1]]);
+          found.mask = [...mask.data.slice(0, 4)];
+          return found;
+        }""",
+        describe_trace(problem.run(problem.inputs)),
+    )
+    assert abs(seen.pop("moved")) < 1e-12
+    assert abs(seen.pop("set") - 7) < 1e-12
+    assert seen == {
+        "story": "edited", "isEdited": [True, False], "back": [0, 0],
+        "mask": [1, 1, 1, 0],
+    }  # fmt: skip
+
+
+def test_what_can_be_edited(page):
+    problem = PROBLEMS["part of rope"]
+    t = PROBLEMS["causal"].run(PROBLEMS["causal"].inputs)
+    seen = page.evaluate(
+        """([causal, rope]) => {
+          const editable = (t) => t.arrays.filter((a) => t.isEditable(a)).map(({ name }) => name);
+          const [one, other] = [causal, rope].map(openTrace);
+          const hidden = ["scores", "masked", "weights"].map((name) => {
+            const array = one.arrays[one.byName.get(name)];
+            return [0, 1].map((place) => one.isEditable(array, place));
+          });
+          return [editable(one), editable(other), hidden];
+        }""",
+        [describe_trace(t), describe_trace(problem.run(problem.inputs))],
+    )
+    names, of_rope, hidden = seen
+    assert set(names) == {item.name for item in items_of(t)[0] if not item.is_backward}
+    assert "cos_q" in of_rope
+    assert "pairs" not in of_rope
+    assert hidden == [[True, True], [True, False], [True, False]]  # place 1 is a later token
+
+
+def test_what_the_page_cannot_compute_is_shown_and_not_edited(page):
+    t = PROBLEMS["self"].run(PROBLEMS["self"].inputs)
+    steps = {step.name: place for place, step in enumerate(t.steps)}
+    scores = t.steps[steps["scores"]]
+    t.steps[steps["scores"]] = replace(scores, equation="np.einsum('bhqd,bhkd->bhqk', q, k)")
+    is_live, editable, computed = page.evaluate(
+        """(given) => {
+          const t = openTrace(given);
+          return [t.isLive, t.arrays.some((array) => t.isEditable(array)), numbersOfAll(t)];
+        }""",
+        describe_trace(t),
+    )
+    assert (is_live, editable) == (False, False)
+    assert_equal_to(t, computed)
+
+
+SWITCHED = """([given, id]) => {
+  const t = openTrace(given), before = numbersOfAll(t);
+  t.setSwitch(id);
+  const found = numbersOfAll(t), worst = worstStory(t), w = t.arrays[t.byName.get("w_q")];
+  const [more, less] = t.lossAt(w.id, 1, [w.data[1] + 1e-5, w.data[1] - 1e-5]);
+  const slopes = [(more - less) / 2e-5, t.gradientOf(w).data[1]];
+  const w_o = t.arrays[t.byName.get("w_o")];
+  t.set(w_o.id, 0, 3);
+  t.setSwitch(null);
+  const isKept = w_o.data[0] === 3;
+  t.reset();
+  const isBack = numbersOfAll(t).every((data, k) => data.every((n, i) => n === before[k][i]));
+  return { found, worst, slopes, isKept, isBack };
+}"""
+
+
+def own_blocks(w, H):
+    """Keep the blocks where a head meets its own part of x."""
+    rows, columns = (np.arange(n) // (n // H) for n in w.shape)
+    return w * (rows[:, None] == columns)
+
+
+class TestSwitches:
+    @pytest.fixture(params=["grouped", "batch", "part of rope, interleaved, grouped"])
+    def layer(self, request):
+        return PROBLEMS[request.param]
+
+    @pytest.fixture
+    def switched(self, page, layer):
+        """A function that returns the arrays under a switch, and checks what holds for all."""
+        t = layer.run(layer.inputs)
+        data = describe_trace(t)
+
+        def switch(name):
+            seen = page.evaluate(SWITCHED, [data, name])
+            assert seen["worst"][0] < 1e-9
+            assert abs(np.subtract(*seen["slopes"])) < 1e-4 * max(1, abs(seen["slopes"][0]))
+            assert seen["isKept"]
+            assert seen["isBack"]
+            return seen["found"]
+
+        return switch
+
+    def test_x_cut_first(self, layer, switched):
+        heads = {"q": layer.options["num_heads"]}
+        edited = {
+            f"w_{x}": own_blocks(
+                layer.inputs[f"w_{x}"], heads.get(x, layer.options["num_kv_heads"])
+            )
+            for x in "qkv"
+        }
+        assert_equal_to(layer.run(layer.inputs | edited), switched("cut-first"))
+
+    @pytest.mark.parametrize("name", ["no-scale", "by-sqrt-D"])
+    def test_scales(self, layer, switched, name):
+        scale = 1 if name == "no-scale" else layer.inputs["x_q"].shape[-1] ** -0.5
+        other = Problem(layer.inputs, **{**layer.options, "scale": scale})
+        assert_equal_to(other.run(layer.inputs), switched(name))
+
+    def test_head_by_head(self, layer, switched):
+        assert_equal_to(layer.run(layer.inputs), switched("head-by-head"))
+
+    def test_without_the_transpose(self, layer, switched):
+        t = layer.run(layer.inputs)
+        arrays = dict(zip([s.name for s in items_of(t)[0]], switched("no-transpose"), strict=True))
+        for letter in "qkv":
+            name = f"{letter}_unrotated" if f"{letter}_unrotated" in arrays else letter
+            assert_close(arrays[name], t[f"{letter}_projected"].ravel(), CLOSE)
+            other = arrays[f"d_{letter}_by_token"]
+            assert_close(arrays[f"d_{name}"], np.array(other), CLOSE)
+
+
+def test_where_x_has_no_part_for_each_head_it_cannot_be_cut_first():
+    odd, cross = layer(D=9), layer(D=8, T_k=3)
+    ids = [[switch["id"] for switch in describe_trace(p.run(p.inputs))["switches"]]
+           for p in (odd, cross, PROBLEMS["rank 4"])]  # fmt: skip
+    assert ids == [
+        ["no-transpose", "head-by-head", "by-sqrt-D", "no-scale"],
+        ["cut-first", "no-transpose", "head-by-head", "by-sqrt-D", "no-scale"],
+        [],
+    ]
