@@ -27,11 +27,12 @@ const filled = (shape, numbers) => ({ shape, data: Float64Array.from(numbers) })
 // The numbers that stand `strides` apart, in C order of a shape; a stride of 0 repeats.
 function gather({ data }, shape, strides) {
   const found = new Float64Array(sizeOf(shape));
+  const [width, step] = [shape.at(-1) ?? 1, strides.at(-1) ?? 0];
   const index = shape.map(() => 0);
   let place = 0;
-  for (let i = 0; i < found.length; i++) {
-    found[i] = data[place];
-    for (let axis = shape.length - 1; axis >= 0; axis--) {
+  for (let row = 0; row < found.length; row += width) {
+    for (let j = 0; j < width; j++) found[row + j] = data[place + j * step];
+    for (let axis = shape.length - 2; axis >= 0; axis--) {
       place += strides[axis];
       if (++index[axis] < shape[axis]) break;
       place -= strides[axis] * shape[axis];
@@ -63,13 +64,15 @@ function stretch(x, shape) {
 
 function cellwise(compute, ...arrays) {
   const shape = arrays.map((x) => x.shape).reduce(commonShape);
-  const [a, b, c] = arrays.map((x) => stretch(x, shape));
+  const [a, b = a, c = a] = arrays.map((x) => (x.data.length === 1 ? x.data : stretch(x, shape)));
+  const [i, j, k] = [a, b, c].map((numbers) => (numbers.length === 1 ? 0 : 1));  // one serves all
   const data = new Float64Array(sizeOf(shape));
-  for (let i = 0; i < data.length; i++) data[i] = compute(a[i], b && b[i], c && c[i]);
+  for (let n = 0; n < data.length; n++) data[n] = compute(a[n * i], b[n * j], c[n * k]);
   return { shape, data };
 }
 
 function transpose(x, order) {
+  if (order.every((axis, i) => axis === i)) return x;
   const strides = stridesOf(x.shape);
   const shape = order.map((axis) => x.shape[axis]);
   return { shape, data: gather(x, shape, order.map((axis) => strides[axis])) };
@@ -78,22 +81,24 @@ function transpose(x, order) {
 function matmul(x, y) {
   const [n, inner, m] = [x.shape.at(-2), x.shape.at(-1), y.shape.at(-1)];
   const leading = commonShape(x.shape.slice(0, -2), y.shape.slice(0, -2));
-  const [a, b] = [stretch(x, [...leading, n, inner]), stretch(y, [...leading, inner, m])];
-  const data = new Float64Array(sizeOf(leading) * n * m);
-  for (let matrix = 0; matrix < sizeOf(leading); matrix++) {
+  const [ofX, ofY] = [x, y].map(({ shape }) => {  // which matrix meets which: some serve many
+    const own = shape.slice(0, -2);
+    return stretch(filled(own, Array(sizeOf(own)).keys()), leading);
+  });
+  const [a, b, data] = [x.data, y.data, new Float64Array(sizeOf(leading) * n * m)];
+  for (let matrix = 0; matrix < ofX.length; matrix++) {
     for (let i = 0; i < n; i++) {
-      const row = (matrix * n + i) * m;
+      const [row, left] = [(matrix * n + i) * m, (ofX[matrix] * n + i) * inner];
       for (let k = 0; k < inner; k++) {
-        const number = a[(matrix * n + i) * inner + k];
-        const from = (matrix * inner + k) * m;
-        for (let j = 0; j < m; j++) data[row + j] += number * b[from + j];
+        const [number, right] = [a[left + k], (ofY[matrix] * inner + k) * m];
+        for (let j = 0; j < m; j++) data[row + j] += number * b[right + j];
       }
     }
   }
   return { shape: [...leading, n, m], data };
 }
 
-// The axes that remain, then those that a sum runs over.
+// The axes that remain, then those that a sum runs over; null stands for all.
 function splitAxes(rank, axes) {
   const all = [...Array(rank).keys()];
   const summed = axes === null ? all : axes.map((axis) => (axis + rank) % rank);
@@ -103,26 +108,31 @@ function splitAxes(rank, axes) {
 const keptShape = (shape, summed, keepdims) =>
   shape.flatMap((n, axis) => (summed.includes(axis) ? (keepdims ? [1] : []) : [n]));
 
-function sum(x, axes, keepdims) {
-  const [kept, summed] = splitAxes(x.shape.length, axes);
-  const { data: moved } = transpose(x, [...kept, ...summed]);
-  const shape = keptShape(x.shape, summed, keepdims);
-  const data = new Float64Array(sizeOf(shape));
-  const length = moved.length / data.length || 0;
-  for (let i = 0; i < moved.length; i++) data[Math.floor(i / length)] += moved[i];
+// The numbers that stand along some axes put together, from a first one on.
+function reduce(x, axes, keepdims, combine, first) {
+  const [kept, reduced] = splitAxes(x.shape.length, axes);
+  const { data: moved } = transpose(x, [...kept, ...reduced]);
+  const shape = keptShape(x.shape, reduced, keepdims);
+  const data = new Float64Array(sizeOf(shape)).fill(first);
+  const length = moved.length / data.length;
+  for (let i = 0; i < data.length; i++) {
+    for (let j = i * length; j < (i + 1) * length; j++) data[i] = combine(data[i], moved[j]);
+  }
   return { shape, data };
 }
 
 // Rows of shares that sum to 1; the largest is taken away first, so that no power overflows.
+// A row of nothing but -Infinity is a row of zeros.
 function softmax(x) {
   const width = x.shape.at(-1);
   const data = new Float64Array(x.data.length);
   for (let start = 0; start < data.length; start += width) {
     const row = x.data.subarray(start, start + width);
     const largest = Math.max(...row);
-    const powers = row.map((number) => Math.exp(number - largest));
-    const total = powers.reduce((a, b) => a + b, 0);
-    powers.forEach((power, j) => { data[start + j] = power / total; });
+    if (largest === -Infinity) continue;
+    let total = 0;
+    for (let j = 0; j < width; j++) total += data[start + j] = Math.exp(row[j] - largest);
+    for (let j = 0; j < width; j++) data[start + j] /= total;
   }
   return { shape: x.shape, data };
 }

@@ -9,12 +9,13 @@ from mha_numpy.tracing.step import Step
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@",
-    ast.BitAnd: "&", ast.LtE: "<=", ast.GtE: ">=", ast.USub: "negative",
+    ast.BitAnd: "&", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.USub: "negative",
+    ast.Invert: "~",
 }  # fmt: skip
-FUNCTIONS = ("exp", "tanh", "sqrt", "log", "where")
+FUNCTIONS = ("exp", "tanh", "sqrt", "log", "where", "isneginf")
 METHODS = {  # names of the arguments, in order
     "reshape": (), "transpose": (), "swapaxes": (), "repeat": ("repeats", "axis"),
-    "sum": ("axis", "dtype", "out", "keepdims"),
+    "sum": ("axis", "dtype", "out", "keepdims"), "max": ("axis", "out", "keepdims"),
 }  # fmt: skip
 
 
@@ -110,10 +111,10 @@ class _Translator:
         receiver, name = self.tree(receiver_of(node)), method_of(node)
         given = dict(zip(METHODS[name], node.args, strict=False))
         given |= {keyword.arg: keyword.value for keyword in node.keywords}
-        if name == "sum":
+        if name in ("sum", "max"):
             axis = self._number(given["axis"]) if "axis" in given else None
             axes = list(axis) if isinstance(axis, Sequence) else axis if axis is None else [axis]
-            return ["sum", receiver, axes, "keepdims" in given]
+            return [name, receiver, axes, "keepdims" in given]
         if name == "repeat":
             return ["repeat", receiver, *(self._number(given[n]) for n in METHODS[name])]
         numbers = [self._number(arg) for arg in node.args]

@@ -4,7 +4,7 @@
 // A cell's story is a tree as well: {op, args, value}, whose leaves {array, index, value} are cells
 // of recorded arrays and {value} plain numbers. It is what the page lights and writes.
 
-const number = (value) => ({ value });
+const number = (value) => ({ value: Number(value) });
 const story = (op, value, ...args) => ({ op, args, value });
 const total = (terms) => story("sum", terms.reduce((sum, term) => sum + term.value, 0), ...terms);
 const times = (a, b) => story("*", a.value * b.value, a, b);
@@ -15,6 +15,22 @@ const onCells = (op, compute) => ({
   cell: (index, at, ...parts) => {
     const args = parts.map((part) => at(part, unstretched(index, part.shape)));
     return story(op, compute(...args.map((arg) => arg.value)), ...args);
+  },
+});
+
+// An operation that puts the numbers along some axes together.
+const along = (op, first, combine) => ({
+  run: (x, axes, keepdims) => reduce(x, axes, keepdims, combine, first),
+  cell: (index, at, part, axes, keepdims) => {
+    const [kept, reduced] = splitAxes(part.shape.length, axes);
+    const lengths = reduced.map((axis) => part.shape[axis]);
+    const terms = Array.from({ length: sizeOf(lengths) }, (_, place) => {
+      const source = [];
+      kept.forEach((axis, i) => { source[axis] = index[keepdims ? axis : i]; });
+      unflatten(place, lengths).forEach((i, k) => { source[reduced[k]] = i; });
+      return at(part, source);
+    });
+    return story(op, terms.map(({ value }) => value).reduce(combine, first), ...terms);
   },
 });
 
@@ -45,8 +61,11 @@ const OPERATIONS = {
   "**": onCells("**", (a, b) => a ** b),
   "<=": onCells("<=", (a, b) => Number(a <= b)),
   ">=": onCells(">=", (a, b) => Number(a >= b)),
+  "==": onCells("==", (a, b) => Number(a === b)),
   "&": onCells("&", (a, b) => a * b),
+  "~": onCells("~", (a) => 1 - a),
   negative: onCells("negative", (a) => -a),
+  isneginf: onCells("isneginf", (a) => Number(a === -Infinity)),
   exp: onCells("exp", Math.exp),
   tanh: onCells("tanh", Math.tanh),
   sqrt: onCells("sqrt", Math.sqrt),
@@ -74,29 +93,17 @@ const OPERATIONS = {
     },
   },
 
-  sum: {
-    run: sum,
-    cell: (index, at, part, axes, keepdims) => {
-      const [kept, summed] = splitAxes(part.shape.length, axes);
-      const lengths = summed.map((axis) => part.shape[axis]);
-      return total(Array.from({ length: sizeOf(lengths) }, (_, place) => {
-        const source = [];
-        kept.forEach((axis, i) => { source[axis] = index[keepdims ? axis : i]; });
-        unflatten(place, lengths).forEach((i, k) => { source[summed[k]] = i; });
-        return at(part, source);
-      }));
-    },
-  },
+  sum: along("sum", 0, (a, b) => a + b),
+  max: along("max", -Infinity, (a, b) => Math.max(a, b)),
 
   softmax: {
     run: softmax,
     cell: (index, at, part) => {
-      const powers = Array.from({ length: part.shape.at(-1) }, (_, j) => {
-        const score = at(part, [...index.slice(0, -1), j]);
-        return story("exp", Math.exp(score.value), score);
-      });
-      const [power, sum] = [powers[index.at(-1)], total(powers)];
-      return story("/", power.value / sum.value, power, sum);
+      const scores = Array.from({ length: part.shape.at(-1) }, (_, j) =>
+        at(part, [...index.slice(0, -1), j]));
+      const powers = scores.map((score) => story("exp", Math.exp(score.value), score));
+      const row = softmax(filled([scores.length], scores.map(({ value }) => value)));
+      return story("/", row.data[index.at(-1)], powers[index.at(-1)], total(powers));
     },
   },
 
@@ -127,7 +134,7 @@ const isTree = (part) =>
 function evaluate(tree, arrayOf) {
   const [op, ...args] = tree;
   const found = op === "array" ? arrayOf(args[0])
-    : op === "number" ? filled([], [Number(args[0])])
+    : op === "number" ? filled([], args.map(Number))
       : OPERATIONS[op].run(...args.map((arg) => (isTree(arg) ? evaluate(arg, arrayOf) : arg)));
   tree.shape = found.shape;
   return found;
@@ -136,7 +143,7 @@ function evaluate(tree, arrayOf) {
 // How the cell of a tree came about, once the tree has been computed.
 function storyOf(tree, index, arrayOf) {
   const [op, ...args] = tree;
-  if (op === "number") return number(Number(args[0]));
+  if (op === "number") return number(args[0]);
   if (op === "array") {
     const { shape, data } = arrayOf(args[0]);
     return { array: args[0], index, value: data[flatten(index, shape)] };

@@ -35,11 +35,12 @@ function openTrace(given) {
   let readers, forLoss;  // for each array those that read it; all that the loss is computed from
   function connect() {
     readers = arrays.map(() => new Set());
-    for (const { id, tree } of arrays) {
-      for (const source of tree ? arraysIn(tree) : []) readers[source].add(id);
+    for (const array of arrays) {
+      array.reads = array.tree ? [...new Set(arraysIn(array.tree))] : [];
+      for (const source of array.reads) readers[source].add(array.id);
     }
-    const reads = ({ tree }) => (tree ? arraysIn(tree).map(arrayOf) : []);
-    forLoss = output ? new Set([upstream, ...reach(output, reads)]) : new Set(arrays);
+    const sources = ({ reads }) => reads.map(arrayOf);
+    forLoss = output ? new Set([upstream, ...reach(output, sources)]) : new Set(arrays);
   }
   const reachedBy = (id) => reach(id, (each) => readers[each]);
 

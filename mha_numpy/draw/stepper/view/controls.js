@@ -8,18 +8,18 @@ function openControls({ root, data, trace, change, setSwitch, reset }) {
 
   // A mask of causal order: no key after its query.
   function causalMask() {
-    const { shape, data: now, asGiven } = arrayOf(options.causal.mask);
+    const { shape, data: now, numbers } = arrayOf(options.causal.mask);
     const isLater = (place) => { const [i, j] = unflatten(place, shape).slice(-2); return j > i; };
     const later = [...now.keys()].filter(isLater);
-    return { later, isOn: later.every((place) => !now[place]), wasOn: asGiven ? later.every((place) => !asGiven[place]) : false };
+    return { later, isOn: later.every((place) => !now[place]), wasOn: numbers ? later.every((place) => !numbers[place]) : false };
   }
   const known = {
     causal: {
       get: () => causalMask().isOn,
       set(isOn) {
-        const { id, asGiven } = arrayOf(options.causal.mask);
+        const { id, numbers } = arrayOf(options.causal.mask);
         const { later, wasOn } = causalMask();
-        change(id, later.map((place) => [place, Number(!isOn && (wasOn || !asGiven || asGiven[place]))]));
+        change(id, later.map((place) => [place, Number(!isOn && (wasOn || !numbers || numbers[place]))]));
       },
     },
     scale: {
