@@ -41,7 +41,7 @@ def test_the_gradients_of_a_step_are_those_of_the_layers(page, seed):
         """(given) => {
             const { trace, params } = openTraining(data);
             const named = (name) => trace.arrays[trace.byName.get(name)];
-            for (const [name, numbers] of Object.entries(given)) named(name).asGiven.set(numbers);
+            for (const [name, numbers] of Object.entries(given)) named(name).numbers.set(numbers);
             trace.compute();
             return [trace.loss(), Object.fromEntries(
                 params.map((param) => [param.name, [...trace.gradientOf(param).data]]))];

@@ -35,21 +35,21 @@ function openTraining({ trace: given, bounds }, seed = 0) {
   function forget(newSeed) {
     random = randomNumbers(newSeed);
     step = 0;
-    for (const { asGiven, name } of params) {
-      for (let i = 0; i < asGiven.length; i++) asGiven[i] = (2 * random() - 1) * bounds[name];
+    for (const { numbers, name } of params) {
+      for (let i = 0; i < numbers.length; i++) numbers[i] = (2 * random() - 1) * bounds[name];
     }
-    memories = params.map(({ asGiven: { length } }) =>
+    memories = params.map(({ numbers: { length } }) =>
       ({ mean: new Float64Array(length), square: new Float64Array(length) }));
   }
 
   const drawDigits = () => Array.from({ length: tokens }, () => Math.floor(random() * values));
 
   function show(batch) {
-    digits.asGiven.fill(0);
-    expected.asGiven.fill(0);
+    digits.numbers.fill(0);
+    expected.numbers.fill(0);
     batch.forEach((sequence, b) => sequence.forEach((digit, t) => {
-      digits.asGiven[(b * tokens + t) * values + digit] = 1;
-      expected.asGiven[(b * tokens + tokens - 1 - t) * values + digit] = 1;
+      digits.numbers[(b * tokens + t) * values + digit] = 1;
+      expected.numbers[(b * tokens + tokens - 1 - t) * values + digit] = 1;
     }));
     trace.compute();
   }
@@ -65,7 +65,7 @@ function openTraining({ trace: given, bounds }, seed = 0) {
     const loss = trace.loss();
     step += 1;
     params.forEach((param, i) =>
-      adamStep(param.asGiven, trace.gradientOf(param).data, memories[i], step, learningRate));
+      adamStep(param.numbers, trace.gradientOf(param).data, memories[i], step, learningRate));
     return { step, loss, right: right.length / rows.length };
   }
 

@@ -9,6 +9,7 @@ function startTraining(section, data, seed = 0) {
   const RECENT = 10;  // steps whose shares of right digits are averaged
   const WEIGHTS = { left: 42, top: 40, right: 44, size: tokens };  // margins of a matrix, in pixels
   const PASSED = { left: 42, top: 40, right: 12, size: values };
+  const ON_GOLD = "#16161a";
   const LEARNED = { right: 0.99, antidiagonal: 0.95 };
 
   section.innerHTML = `
@@ -46,7 +47,7 @@ function startTraining(section, data, seed = 0) {
   let [history, isRunning, learnedAt, seconds] = [[], false, null, 0];
 
   function countParams() {
-    return training.params.reduce((count, { asGiven }) => count + asGiven.length, 0);
+    return training.params.reduce((count, { numbers }) => count + numbers.length, 0);
   }
   const rate = () => 10 ** Number(find("rate").value);
   const recent = () => history.slice(-RECENT);
@@ -106,7 +107,7 @@ function startTraining(section, data, seed = 0) {
     const reading = training.read(example);
     tell(reading);
     const style = getComputedStyle(section);
-    const color = (name) => style.getPropertyValue(`--train-${name}`).trim();
+    const color = (name) => style.getPropertyValue(`--${name}`).trim();
     onCanvas(find("weights"), WEIGHTS, (...place) => paintWeights(...place, reading, color));
     onCanvas(find("passed"), PASSED, (...place) => paintPassed(...place, color));
     onCanvas(find("loss"), null, (...place) => paintLoss(...place, color));
@@ -144,14 +145,14 @@ function startTraining(section, data, seed = 0) {
       for (let j = 0; j < size; j++) {
         const share = strength(i, j);
         const [x, y] = [left + j * cell, top + i * cell];
-        brush.fillStyle = color("cell");
+        brush.fillStyle = color("paper");
         brush.fillRect(x, y, cell - 1, cell - 1);
         brush.globalAlpha = Math.min(1, Math.abs(share));
-        brush.fillStyle = color(share < 0 ? "minus" : "plus");
+        brush.fillStyle = color(share < 0 ? "violet" : "gold");
         brush.fillRect(x, y, cell - 1, cell - 1);
         brush.globalAlpha = 1;
         if (label && cell >= 26) {
-          const fill = color(Math.abs(share) > 0.55 ? "on-strong" : "ink");
+          const fill = Math.abs(share) > 0.55 ? ON_GOLD : color("ink");
           write(brush, label(i, j), x + cell / 2, y + cell / 2, { fill, size: cell * 0.34 });
         }
       }
@@ -181,7 +182,7 @@ function startTraining(section, data, seed = 0) {
     reading.said.forEach((digit, t) => {
       const isRight = digit === wanted(t);
       write(brush, isRight ? digit : `${digit} ✗`, x, WEIGHTS.top + (t + 0.5) * cell,
-        { fill: color(isRight ? "ink" : "wrong"), size: 15, isBold: isRight });
+        { fill: color(isRight ? "ink" : "flash"), size: 15, isBold: isRight });
     });
   }
 
@@ -213,7 +214,7 @@ function startTraining(section, data, seed = 0) {
     };
     line([at(0, highest), at(0, 0), at(steps, 0)], color("muted"));
     line([at(0, chance), at(steps, chance)], color("muted"), [4, 4]);
-    line(history.map(({ step, loss }) => at(step, loss)), color("curve"));
+    line(history.map(({ step, loss }) => at(step, loss)), color("accent"));
     const muted = { fill: color("muted"), size: 12 };
     const [x, y] = at(steps, chance);
     write(brush, `guessing: ${chance.toFixed(2)}`, x, y - 9, { ...muted, align: "right" });
@@ -242,6 +243,7 @@ function startTraining(section, data, seed = 0) {
     if (!learnedAt && isLearned()) {  // once: whoever goes on may go on
       learnedAt = history.length;
       isRunning = false;
+      section.dispatchEvent(new Event("learned", { bubbles: true }));
     }
     if (!isRunning || history.length % 3 === 0) paint();
     requestAnimationFrame(frame);

@@ -3,9 +3,10 @@
 import json
 
 from mha_numpy.draw.stepper.training import describe_training
-from mha_numpy.draw.stepper.widget import Stepper, _fill, _read, _without_comments
+from mha_numpy.draw.stepper.widget import Stepper, _fill, _without_comments, read
 
 SCRIPTS = ("arrays.js", "equations.js", "trace.js", "learning.js", "train.js")
+STYLES = ("page.css", "train.css")
 FALLBACK = "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
 
 
@@ -34,8 +35,8 @@ def training_page() -> Stepper:
     """
     data = describe_training()
     parts = {
-        "style": _without_comments(_read("train.css")),
+        "style": "\n".join(_without_comments(read(name)) for name in STYLES),
         "data": json.dumps(data, separators=(",", ":")),
-        "script": "\n".join(_without_comments(_read(name)) for name in SCRIPTS),
+        "script": "\n".join(_without_comments(read(name)) for name in SCRIPTS),
     }
-    return Stepper(_fill(_read("training.html"), parts), FALLBACK, len(data["trace"]["arrays"]))
+    return Stepper(_fill(read("training.html"), parts), FALLBACK, len(data["trace"]["arrays"]))

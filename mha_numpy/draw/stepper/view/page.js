@@ -273,6 +273,7 @@ function startPage(data) {
 
   return {
     trace, here,
+    reset: () => undo(),
     goTo: (name, index) => go(trace.byName.get(name), index && flatten(index, trace.arrays[trace.byName.get(name)].shape)),
     setOption: (name, value) => (name === "switch" ? setSwitch(value) : controls.set(name, value)),
     option: (name) => (name === "switch" ? controls.chosen() : controls.get(name)),
