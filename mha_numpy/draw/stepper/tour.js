@@ -214,8 +214,9 @@ function startTour({ root, page, cards = CARDS }) {
     const { at, arrays = [], control, inMap } = card();
     wasEdited = page.trace.isEdited();
     isDone = false;
-    const needsPanel = !inMap && (!control || control === "loss");
-    document.body.classList.toggle("tour-needs-panel", needsPanel);
+    const isOption = Boolean(control) && control !== "loss";
+    document.body.classList.toggle("tour-by-control", isOption);
+    document.body.classList.toggle("tour-without-panel", isOption || Boolean(inMap) || at.startsWith("#"));
     if (at.startsWith("#")) {
       document.querySelector(at).scrollIntoView();
     } else {
