@@ -5,6 +5,7 @@ import io
 import os
 import signal
 import sys
+import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -62,21 +63,31 @@ def _walk(options: argparse.Namespace) -> int:
     """Run `mha_numpy.walk.walk` and print what it saw."""
     from mha_numpy.walk import walk
     from mha_numpy.walk.files import FILES, save
+    from mha_numpy.walk.page import check_page, write_page
     from mha_numpy.walk.report import WIDTH, sections
 
+    html = options.html or (Path("page.html") if options.open else None)
     if options.save:
         check_absent(options.save, FILES, force=options.force)
+    if html:
+        check_page(html, force=options.force)
     seen = walk(
         options.text, model=options.model, file=options.input, heads=options.heads,
         kv_heads=options.kv_heads, dim=options.dim, causal=options.causal, cross=options.cross,
-        dtype=options.dtype, seed=options.seed,
+        dtype=options.dtype, seed=options.seed, example=options.example,
     )  # fmt: skip
     # saved before anything is printed: a reader such as head may leave early
     saved = save(seen, options.save) if options.save else []
+    if html:
+        write_page(seen, html)
     for section in sections(seen, memory=options.memory):
         show(section, WIDTH)
     for path in saved:
         print(f"wrote {path}")
+    if html:
+        sys.stdout.flush()
+        is_open = options.open and webbrowser.open(html.resolve().as_uri())
+        print(f"wrote {html}: {'it is open in the browser' if is_open else 'open it in a browser'}")
     return 0 if seen.report else 1
 
 

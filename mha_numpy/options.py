@@ -51,6 +51,8 @@ def _walk(commands: Commands) -> None:
     add("text", nargs="?", help="the sentence")
     add("--model", metavar="NAME",
         help="a trained model: induction, numbers, reverse or text (default: random params)")
+    add("--example", action="store_true",
+        help="'the cat sat on the mat', with features that have names and heads set by hand")
     add("--input", type=Path, metavar="FILE",
         help="a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence")
     add("--heads", type=int, metavar="H", help="query heads (default 4)")
@@ -66,7 +68,10 @@ def _walk(commands: Commands) -> None:
         help="tell each step by its memory: strides, bytes, view or copy")
     add("--save", type=Path, metavar="DIR",
         help="write pictures (PNG, SVG) and the trace (JSON) there")
-    add("--force", action="store_true", help="let --save overwrite files")
+    add("--html", type=Path, metavar="FILE",
+        help="write a page there to play with: every number, and what changes if it does")
+    add("--open", action="store_true", help="open that page in the browser (page.html by default)")
+    add("--force", action="store_true", help="let --save and --html overwrite files")
     # fmt: on
 
 

@@ -68,10 +68,10 @@ def save(seen: Walk, folder: Path) -> list[Path]:
     """
     from mha_numpy.draw import save_figure, shape_film, weights_by_head
 
-    backward_note = seen.note + " The upstream gradient is random." * seen.is_trained
+    note = seen.page_note
     figures = {
         "shape-film": shape_film(seen.trace, columns=6, note=seen.note),
-        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6, note=backward_note),
+        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6, note=note),
         "weights": weights_by_head(
             seen.weights,
             seen.tokens,

@@ -26,6 +26,8 @@ class Setting:
     query_name: str = "queries"  # on the axes of pictures
     key_name: str = "keys"
     said: tuple[str | Table, ...] = ()  # by the trained model
+    features: list[str] | None = None  # D: what each feature of the inputs means
+    d_out: Array | None = None  # the upstream gradient; None: random
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,3 +43,8 @@ class Walk(Setting):
     def is_trained(self) -> bool:
         """Whether the params are those of a trained model."""
         return self.model is not None
+
+    @property
+    def page_note(self) -> str:
+        """What a picture of both passes says about its numbers."""
+        return self.note + " The upstream gradient is random." * self.is_trained

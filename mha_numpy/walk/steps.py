@@ -15,6 +15,7 @@ from mha_numpy.core import (
 )
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.tracing import trace
+from mha_numpy.walk.example import example_setting
 from mha_numpy.walk.result import Setting, Walk
 from mha_numpy.walk.untrained import random_setting
 
@@ -33,6 +34,7 @@ def walk(
     cross: str | None = None,
     dtype: str = "float64",
     seed: int = 0,
+    example: bool = False,
 ) -> Walk:
     """Run multi-head attention on a sentence, forward and backward, and check every gradient.
 
@@ -59,6 +61,9 @@ def walk(
         Of the two passes that are shown; gradients are checked in float64.
     seed : int
         Seeds the upstream gradient; without `model` the vectors and the params, too.
+    example : bool
+        Instead of all these: "the cat sat on the mat", with features that have names, and two
+        heads set by hand.
 
     Returns
     -------
@@ -84,6 +89,11 @@ def walk(
         "file": file, "heads": heads, "kv_heads": kv_heads, "dim": dim, "causal": causal,
         "cross": cross,
     }  # fmt: skip
+    if example:
+        given = [name for name, value in {"text": text, "model": model, **random}.items() if value]
+        if given:
+            raise ConfigError(f"{given[0]}: expected none, as the example has its own; got it")
+        return _go(example_setting(seed), dtype)
     if model is None:
         if (text is None) == (file is None):
             raise ConfigError("text: expected a sentence, or else --input FILE; one of the two")
@@ -117,12 +127,14 @@ def _go(setting: Setting, dtype: str) -> Walk:
 
     narrow = [None if array is None else array.astype(dtype) for array in params]
     inputs: Any = {name: x.astype(dtype) for name, x in setting.inputs.items()}
-    d_out = np.random.default_rng(seed).normal(size=x_q.shape).astype(dtype)
+    d_out = setting.d_out
+    if d_out is None:
+        d_out = np.random.default_rng(seed).normal(size=x_q.shape)
     with trace() as recorded:
         _, cache = forward(**inputs, params=MultiHeadParams._make(narrow))
-        multi_head_attention_backward(d_out, cache)
+        multi_head_attention_backward(d_out.astype(dtype), cache)
     attention = cache.attention
     return Walk(
-        **vars(setting), trace=recorded, weights=attention.weights,
+        **{**vars(setting), "d_out": d_out}, trace=recorded, weights=attention.weights,
         visible=attention.inputs.visible, report=report,
     )  # fmt: skip

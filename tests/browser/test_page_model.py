@@ -273,6 +273,23 @@ def test_an_edit_of_a_computed_number_is_added(page):
     }  # fmt: skip
 
 
+def test_a_row_that_comes_to_see_nothing(page):
+    """It has no weights, and the page's equations give what the core gives."""
+    problem = PROBLEMS["the walk's"]
+    computed, (error, name) = page.evaluate(
+        """(given) => {
+          const t = openTrace(given);
+          t.set(t.byName.get("mask"), 0, 0);  // the first token saw itself alone
+          return [numbersOfAll(t), worstStory(t)];
+        }""",
+        describe_trace(problem.run(problem.inputs)),
+    )
+    mask = problem.inputs["mask"].copy()
+    mask[0, 0] = False
+    assert_equal_to(problem.run(problem.inputs | {"mask": mask}), computed)
+    assert error < 1e-9, name
+
+
 def test_what_can_be_edited(page):
     problem = PROBLEMS["part of rope"]
     t = PROBLEMS["causal"].run(PROBLEMS["causal"].inputs)
@@ -381,6 +398,19 @@ class TestSwitches:
             assert_close(arrays[name], t[f"{letter}_projected"].ravel(), CLOSE)
             other = arrays[f"d_{letter}_by_token"]
             assert_close(arrays[f"d_{name}"], np.array(other), CLOSE)
+
+
+def test_what_a_switch_passes_by_is_not_edited(page):
+    t = PROBLEMS["self"].run(PROBLEMS["self"].inputs)
+    editable = page.evaluate(
+        """(given) => {
+          const t = openTrace(given), names = ["q_projected", "q_by_token", "q"];
+          const look = () => names.map((name) => t.isEditable(t.arrays[t.byName.get(name)]));
+          return [look(), (t.setSwitch("head-by-head"), look()), (t.setSwitch(null), look())];
+        }""",
+        describe_trace(t),
+    )
+    assert editable == [[True] * 3, [False, False, True], [True] * 3]
 
 
 def test_where_x_has_no_part_for_each_head_it_cannot_be_cut_first():

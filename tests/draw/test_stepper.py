@@ -43,7 +43,12 @@ def data_of(drawn):
 
 def unpack(told):
     """Read numbers as the page does."""
-    return np.frombuffer(base64.b64decode(told["base64"]), told["type"])
+    raw = np.frombuffer(base64.b64decode(told["base64"]), np.uint8)
+    if told["type"] != "float48":
+        return raw.view(told["type"])
+    wide = np.zeros((len(raw) // 6, 8), np.uint8)
+    wide[:, 2:] = raw.reshape(-1, 6)
+    return wide.view("<f8").ravel()
 
 
 class TestNumbers:
@@ -55,15 +60,16 @@ class TestNumbers:
             ([0.5, -1.0, np.inf, np.nan], "float32"),
             (np.float16([0.1, -3.0]), "float32"),
             (np.float32([0.1, 1e38]), "float32"),
-            ([0.1, 1.0], "float64"),
-            ([1e300], "float64"),
+            ([0.1, -1.0, 0.0, np.inf, -np.inf, np.nan], "float48"),
+            ([1e300, -1e-300], "float48"),
             (np.zeros((0, 3)), "uint8"),
         ],
     )
     def test_the_narrowest_type_that_holds_them(self, array, kind):
         told = numbers_of(np.asarray(array))
         assert told["type"] == kind
-        assert np.array_equal(unpack(told), np.ravel(array), equal_nan=True)
+        rounding = 2.0**-37 if kind == "float48" else 0
+        assert np.allclose(unpack(told), np.ravel(array), rtol=rounding, atol=0, equal_nan=True)
 
     def test_in_the_order_of_the_axes(self):
         x = np.arange(6.0).reshape(2, 3)
@@ -85,7 +91,7 @@ def test_what_is_told_of_every_array(case):
         assert (array["pass"] == "backward") == s.is_backward
         assert ("tree" in array) == bool(s.equation)
         if "numbers" in array:
-            assert np.array_equal(unpack(array["numbers"]), s.array.ravel())
+            assert np.allclose(unpack(array["numbers"]), s.array.ravel(), rtol=2.0**-37, atol=0)
 
 
 def test_params_stand_before_the_step_that_reads_them(case):
@@ -157,7 +163,7 @@ def test_a_page_is_small(rng, dtype):
         out = layer(rng.normal(size=(1, 16, 64)).astype(dtype), is_causal=True)
         layer.backward(rng.normal(size=out.shape).astype(dtype))
     drawn = stepper(t)
-    assert len(drawn.to_html().encode()) < (300_000 if dtype == "float64" else 210_000)
+    assert len(drawn.to_html().encode()) < (290_000 if dtype == "float64" else 240_000)
     assert len(drawn.fallback.encode()) < 60_000
 
 

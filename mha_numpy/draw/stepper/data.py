@@ -118,12 +118,20 @@ def _start(last: Mapping[str, Step], gradients: Mapping[str, str], sequence: int
 
 
 def numbers_of(array: Array) -> dict[str, str]:
-    """Return numbers in C order, in base64, in the narrowest type that holds each of them."""
-    with np.errstate(over="ignore"):  # longdouble beyond float64
-        wide = np.asarray(array, np.float64)
-    for dtype in ("uint8", "float32", "float64"):
-        with np.errstate(all="ignore"):
-            narrow = wide.astype(dtype)
-        if np.array_equal(narrow, wide, equal_nan=True):
-            break
-    return {"type": dtype, "base64": base64.b64encode(narrow.tobytes()).decode()}
+    """Return numbers in C order, in base64, in the narrowest type that holds each of them.
+
+    Where none does, a number is the leading six bytes of its float64: eleven digits.
+    """
+    with np.errstate(all="ignore"):
+        wide = np.asarray(array, np.float64).ravel()
+        for kind in ("uint8", "float32"):
+            narrow = wide.astype(kind)
+            if np.array_equal(narrow, wide, equal_nan=True):
+                return {"type": kind, "base64": _base64(narrow)}
+    rounded = wide.astype("<f8").view("<u8") + 0x8000
+    return {"type": "float48", "base64": _base64(rounded.view(np.uint8).reshape(-1, 8)[:, 2:])}
+
+
+def _base64(array: Array) -> str:
+    """Return the bytes of an array as text."""
+    return base64.b64encode(array.tobytes()).decode()

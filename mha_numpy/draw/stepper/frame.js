@@ -16,6 +16,9 @@
     for (const frame of document.querySelectorAll(".mha-stepper iframe")) {
       if (frame.contentWindow !== message.source) continue;
       frame.style.height = `${Math.min(Math.max(height, 100), 20000)}px`;
+      const { jpThemeLight } = document.body.dataset;  // JupyterLab's
+      const theme = jpThemeLight && (jpThemeLight === "false" ? "dark" : "light");
+      message.source.postMessage({ mhaStepperTheme: theme }, "*");
       hideTables();
     }
   });

@@ -108,7 +108,8 @@ def stepper(
 
     Notes
     -----
-    The page computes the trace's own equations, in float64. Where it cannot compute one, it holds
+    The page computes the trace's own equations, in float64, from inputs and params of eleven
+    digits. Where it cannot compute one, it holds
     the recorded numbers, and nothing can be changed. It needs no network.
 
     Examples

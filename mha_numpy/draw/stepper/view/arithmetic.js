@@ -23,7 +23,7 @@ function commonFactor(terms) {
 
 function writeStory(told, point, outer = 0) {
   const { op, args, value } = told;
-  if (!op) {
+  if (!op || (op === "negative" && !args[0].op && args[0].array === undefined)) {
     const made = element("span", `number ${value < 0 ? "less" : value > 0 ? "more" : "zero"}`, written(value));
     if (told.array !== undefined) point(made, told);
     return made;

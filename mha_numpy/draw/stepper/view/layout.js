@@ -22,10 +22,12 @@ const notesBelow = (block) => [
   ...(block.array.isBool ? ["True = may attend"] : []),
 ];
 const textWidth = (text) => 6.6 * text.length;
+const nameWidth = ({ title, head, number }) =>
+  7.6 * title.length + 8 + (head === null ? 0 : textWidth(`head ${number}`) + 6);
 const labelWidth = ({ rowLabels }, cell) =>
   (cell < 9 ? 0 : Math.min(72, 8 + Math.max(...rowLabels.map(textWidth))));
 const labelHeight = (cell) => (cell < 14 ? 0 : 17);
-const wide = (block, cell) => Math.max(boxWidth(block, cell), cell > 9 ? textWidth(block.title) + 8 : 0);
+const wide = (block, cell) => Math.max(boxWidth(block, cell), cell > 9 ? nameWidth(block) : 0);
 
 const box = (block, cell, x, y, more = {}) => ({ block, cell, x, y, labelsRows: true, labelsColumns: true, title: "above", ...more });
 

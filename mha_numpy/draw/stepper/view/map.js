@@ -39,52 +39,43 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
     link.title = array.name;
     link.setAttribute("aria-label", `${array.name}, ${array.shape.join(" by ") || "one number"}`);
     link.addEventListener("click", (event) => { event.preventDefault(); go(array.id); });
-    const canvas = link.appendChild(document.createElement("canvas"));
-    return { link, canvas, array, blocks: blocksOf(operandOf(["array", array.id], trace), names, sequence) };
+    const blocks = blocksOf(operandOf(["array", array.id], trace), names, sequence);
+    const wide = blocks.reduce((n, { cols }) => n + cols, 0);
+    const size = Math.min(3, 34 / wide, 21 / blocks[0].rows);
+    const pictures = blocks.map(({ rows, cols, head }) => {  // a pixel for each cell, enlarged by style
+      const canvas = Object.assign(document.createElement("canvas"), { width: cols, height: rows });
+      canvas.style.width = `${cols * size}px`;
+      canvas.style.height = `${Math.max(3, rows * size)}px`;
+      if (head !== null) canvas.style.borderColor = `var(--head-${head % 8})`;
+      return { ctx: canvas.getContext("2d"), image: new ImageData(cols, rows) };
+    });
+    link.append(...pictures.map(({ ctx }) => ctx.canvas));
+    // A constant that backward reads again is in the list, and stands on the map once.
+    const isAgain = array.pass === "param" && trace.arrays.find(({ name }) => name === array.name) !== array;
+    return { link, array, isAgain, blocks, pictures };
   });
   for (const pass of ["forward", "backward"]) {
     for (const column of used) {
       const lane = root.appendChild(element("div", `lane ${pass}`));
-      const here = thumbs.filter(({ array }) =>
-        columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
+      const here = thumbs.filter(({ array, isAgain }) =>
+        !isAgain && columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
       if (pass === "forward") root.insertBefore(element("span", "column", here[0]?.array.name ?? ""), root.children[used.indexOf(column)]);
       lane.append(...here.map(({ link }) => link));
     }
   }
   root.style.gridTemplateColumns = `repeat(${used.length}, auto)`;
 
-  function paintOne({ canvas, array, blocks }, colors) {
-    const wide = blocks.reduce((n, { cols }) => n + cols, 0);
-    const tall = blocks[0].rows;
-    const size = Math.min(3, 34 / wide, 21 / tall);
-    const gap = 2;
-    const width = wide * size + (blocks.length + 1) * gap;
-    const height = Math.max(3, tall * size) + 2 * gap;
-    const scale = devicePixelRatio || 1;
-    canvas.width = width * scale;
-    canvas.height = height * scale;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-    const ctx = canvas.getContext("2d");
-    ctx.scale(scale, scale);
-    ctx.imageSmoothingEnabled = false;
+  function paintOne({ array, blocks, pictures }, colors) {
     const most = largest(array.data);
-    let x = gap;
-    for (const block of blocks) {
-      const image = new ImageData(block.cols, block.rows);
-      block.cells.forEach((place, k) => {
-        const { rgb } = array.isBool ? colors.truth[array.data[place]] : colors.shade(array.data[place], most);
-        image.data.set([...rgb, 255], 4 * k);
+    blocks.forEach(({ cells }, i) => {
+      const { ctx, image } = pictures[i];
+      const pixels = new Uint32Array(image.data.buffer);
+      cells.forEach((place, k) => {
+        const value = array.data[place];
+        pixels[k] = array.isBool ? colors.truth[value] : colors.shade(value, most).pixel;
       });
-      const small = new OffscreenCanvas(block.cols, block.rows);
-      small.getContext("2d").putImageData(image, 0, 0);
-      const [w, h] = [block.cols * size, Math.max(3, block.rows * size)];
-      ctx.drawImage(small, x, gap, w, h);
-      ctx.strokeStyle = block.head === null ? colors.line : colors.ofHead(block.head);
-      ctx.lineWidth = 1;
-      ctx.strokeRect(x - 0.5, gap - 0.5, w + 1, h + 1);
-      x += w + gap;
-    }
+      ctx.putImageData(image, 0, 0);
+    });
   }
 
   return {
@@ -99,11 +90,9 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
         else link.removeAttribute("aria-current");
       }
     },
-    flash(ids) {
+    flash(ids, color) {
       for (const { link, array } of thumbs) if (ids.has(array.id)) {
-        link.classList.remove("changed");
-        void link.offsetWidth;  // so that the animation begins anew
-        link.classList.add("changed");
+        link.animate({ background: [color, "transparent"] }, { duration: FLASH, easing: "ease-out" });
       }
     },
     reveal(id) {

@@ -15,7 +15,12 @@ function startPage(data) {
   let head = null;  // the only head that is shown; null for all
   let colors = readColors();
 
-  const clock = startClock(() => stage.paint());
+  const stale = new Set();  // arrays whose thumbnails are to be painted anew
+  const clock = startClock(() => {
+    stage.paint();
+    if (stale.size) map.paint(colors, stale);
+    stale.clear();
+  });
   const stage = openStage({ canvas: byId("cells"), trace, names, sequence: data.sequence ?? 0, clock, onHover, onPick });
   const map = drawMap({ root: byId("map"), trace, names, sequence: data.sequence ?? 0, gradientNames: data.gradients, go: (id) => go(id) });
   const panel = openPanel({
@@ -64,6 +69,7 @@ function startPage(data) {
     showStage(isMoving && isNew);
     showCell();
     if (byId("table").open) showTable();
+    if (isPhone() && isMoving) stage.scrollTo(cell);
     tell("go", here());
   }
 
@@ -140,10 +146,12 @@ function startPage(data) {
     }
     clock.stop("stage");
     const ids = new Set(differing.keys());
-    map.paint(colors, ids);
-    map.flash(ids);
+    for (const id of ids) stale.add(id);
     stage.flash(differing);
-    if (ids.size) clock.play("flash", wantsLessMotion() ? 1 : FLASH);
+    if (!wantsLessMotion() && ids.size) {
+      map.flash(ids, colors.flash);
+      clock.play("flash", FLASH);
+    }
     controls.show();
     showCell(false);
     if (byId("table").open) showTable();
@@ -260,6 +268,14 @@ function startPage(data) {
     showCell(false);
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
+  if (parent !== window) {  // in a notebook: the frame asks how high to be, and says its theme
+    addEventListener("message", ({ data: told }) => {
+      if (!["dark", "light"].includes(told?.mhaStepperTheme)) return;
+      document.documentElement.dataset.theme = told.mhaStepperTheme;
+      recolor();
+    });
+    parent.postMessage({ mhaStepperHeight: 960 }, "*");
+  }
 
   map.paint(colors);
   controls.show();

@@ -15,20 +15,27 @@ const signed = (value, digits = 3) => (value < 0 ? "−" : "+") + Math.abs(value
 // The colours of the page, as its style sheet has them at this moment.
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(`--${name}`).trim();
+  const { theme } = document.documentElement.dataset;
+  const isDark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const of = (name) => {
+    const value = style.getPropertyValue(`--${name}`).trim();
+    const pair = /^light-dark\((.*), (.*)\)$/.exec(value);
+    return pair ? pair[isDark ? 2 : 1] : value;
+  };
   const parse = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  const pixelOf = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
   const paper = parse(of("paper"));
   const ramp = (name) => Array.from({ length: SHADES + 1 }, (_, i) => {
     const share = i && 0.1 + 0.9 * (i / SHADES);
     const rgb = parse(of(name)).map((to, k) => Math.round(paper[k] + (to - paper[k]) * share));
     const light = (0.3 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2]) / 255;
-    return { rgb, css: `rgb(${rgb})`, ink: light > 0.52 ? "#16161a" : "#ffffff" };
+    return { pixel: pixelOf(rgb), css: `rgb(${rgb})`, ink: light > 0.52 ? "#16161a" : "#ffffff" };
   });
   return {
     paper: of("paper"), ink: of("ink"), muted: of("muted"), line: of("line"), hatch: of("hatch"),
     flash: of("flash"), font: of("mono"), words: of("sans"),
     heads: Array.from({ length: 8 }, (_, i) => of(`head-${i}`)),
-    more: ramp("gold"), less: ramp("violet"), truth: [{ rgb: parse(of("hatch")) }, { rgb: paper }],
+    more: ramp("gold"), less: ramp("violet"), truth: [pixelOf(parse(of("hatch"))), pixelOf(paper)],
     ofHead(head) { return head === null ? this.muted : this.heads[Math.floor(head) % 8]; },
     shade(value, most) {
       const strength = Math.abs(value) / most;
@@ -79,11 +86,18 @@ function text(ctx, words, x, y, { size = 12, least = 7, width = Infinity, color,
   ctx.fillStyle = color;
   ctx.textAlign = align;
   ctx.textBaseline = "middle";
-  const set = (pixels) => { ctx.font = `${bold ? "bold " : ""}${pixels}px ${font}`; };
+  const set = (pixels) => {  // a font costs more than a word: it is set where it changes
+    const wanted = `${bold ? "bold " : ""}${pixels}px ${font}`;
+    if (ctx.lastFont !== wanted) ctx.font = ctx.lastFont = wanted;
+  };
   set(size);
-  const needed = ctx.measureText(words).width;
-  if (needed > width) set(Math.max(least, size * width / needed));
-  while (words.length > 1 && ctx.measureText(words).width > width + 1) words = `${words.slice(0, words.endsWith("…") ? -2 : -1)}…`;
+  if (width < Infinity) {
+    const needed = ctx.measureText(words).width;
+    if (needed > width) set(Math.max(least, size * width / needed));
+    while (words.length > 1 && ctx.measureText(words).width > width + 1) {
+      words = `${words.replace(/…$/, "").slice(0, -1)}…`;
+    }
+  }
   ctx.fillText(words, x, y);
 }
 
@@ -95,8 +109,9 @@ function paintCell(ctx, colors, x, y, size, value, look) {
   if (look.isHidden) hatch(ctx, x, y, inner, colors.hatch);
   if (size < READABLE_CELL || (look.isHidden && !look.isBool && value === 0)) return;
   const words = look.isBool ? (value ? "True" : "False") : written(value);
+  const fits = Math.floor(2 * (inner - 2) / (0.61 * words.length)) / 2;  // a mono letter is 0.6 wide
   text(ctx, words, x + inner / 2, y + inner / 2 + 0.5, {
-    size: Math.min(12.5, size * 0.4), width: inner - 2, font: colors.font,
+    size: Math.min(12.5, Math.round(size * 0.4), fits), font: colors.font,
     color: look.isHidden || look.isBool ? colors.muted : value === 0 ? colors.muted : shade.ink,
   });
 }
@@ -146,8 +161,7 @@ function paintFrame(ctx, colors, each) {
   else if (each.title === "below") { text(ctx, block.title, x, noteTop, name); noteTop += TITLE - 2; }
   else text(ctx, block.title, x, top, name);
   if (head && each.role !== "left" && each.role !== "result" || head && each.title === "above") {
-    const room = Math.max(width, cell > 9 ? textWidth(block.title + head) + 14 : 0);
-    if (cell > 9) text(ctx, head, x + room, top, headColor);
+    if (cell > 9) text(ctx, head, x + wide(block, cell), top, headColor);
   }
   if (cell >= 9) for (const note of notesBelow(block)) {
     text(ctx, note, x - 1, noteTop, { ...words, align: "left", size: 11 });

@@ -5,7 +5,6 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
   const [field, slider, switchBox] = ["field", "slider", "truth"].map(part);
   const labelOf = ({ name }, index) => (index.length ? `${name}[${index.join(",")}]` : name);
   let target = null;  // the number that can be changed: {array, place}
-  let center = 0;
   let waiting = 0;
 
   // The forward array at the place of a gradient; an array itself otherwise.
@@ -64,7 +63,8 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
 
   function showEditor(array, place) {
     const forwards = forward(array);
-    target = trace.isLive && trace.isEditable(forwards) ? { array: forwards, place } : null;
+    const isNumber = Number.isFinite(forwards.data[place]);
+    target = trace.isLive && trace.isEditable(forwards) && isNumber ? { array: forwards, place } : null;
     part("editor").hidden = !target;
     part("fixed").hidden = trace.isLive;
     if (!target) return;
@@ -74,11 +74,10 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     switchBox.parentElement.hidden = !isTruth;
     field.hidden = slider.hidden = isTruth;
     switchBox.checked = Boolean(value);
-    if (document.activeElement !== field) field.value = Number.isFinite(value) ? Number(value.toFixed(4)) : "";
+    if (document.activeElement !== field) field.value = Number(value.toFixed(4));
     if (document.activeElement !== slider) {
-      center = Number.isFinite(value) ? value : 0;
-      const reach = Math.max(2, 2 * Math.abs(center));
-      Object.assign(slider, { min: center - reach, max: center + reach, value: center });
+      const reach = Math.max(2, 2 * Math.abs(value));
+      Object.assign(slider, { min: value - reach, max: value + reach, value });
     }
     part("undo").disabled = !forwards.edits.has(place);
   }
@@ -86,8 +85,8 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
   function showSlope(array, place) {
     clearTimeout(waiting);
     const gradient = target && !target.array.isBool && trace.hasLoss && trace.gradientOf(target.array);
-    part("slope").hidden = !gradient || !Number.isFinite(target.array.data[place]);
-    if (part("slope").hidden) return;
+    part("slope").hidden = !gradient;
+    if (!gradient) return;
     const { array: { id, data, shape, name } } = target;
     const at = data[place];
     const reach = Math.max(1, Math.abs(at));

@@ -1,9 +1,12 @@
 // A gradient is a slope: the loss as a curve over one number, and its tangent.
 
 const POINTS = 33;
+let slopeWidth = 0;  // of the canvas: it is asked once, for to ask costs a layout of the page
+addEventListener("resize", () => { slopeWidth = 0; });
 
 function drawSlope(canvas, colors, { from, to, at, loss, gradient, curve, name }) {
-  const [width, height] = [canvas.clientWidth || 260, innerWidth < 640 ? 72 : 104];
+  slopeWidth ||= canvas.clientWidth;
+  const [width, height] = [slopeWidth || 260, innerWidth < 640 ? 72 : 104];
   const scale = devicePixelRatio || 1;
   canvas.width = width * scale;
   canvas.height = height * scale;

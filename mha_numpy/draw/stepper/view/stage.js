@@ -20,6 +20,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     state.readers = null;
     const scale = devicePixelRatio || 1;
     canvas.width = width * scale;
+    ctx.lastFont = null;
     canvas.height = Math.ceil(found.height + 4) * scale;
     canvas.style.height = `${Math.ceil(found.height + 4)}px`;
   }
@@ -183,6 +184,11 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     rowsOf: () => state.layout.boxes.filter(({ role }) => role === "result").map(({ block }) => block),
     cellSize: () => state.layout.boxes[0].cell,
     where: positions,
+    scrollTo({ id, place }) {  // above the sheet that covers the lower part of a phone
+      const y = positions("result").get(keyOf(id, place))?.y ?? 0;
+      const over = canvas.getBoundingClientRect().top + y + 60 - 0.56 * innerHeight;
+      if (over > 0) scrollBy({ top: over });
+    },
     isMoving: () => clock.isPlaying("stage"),
   };
 }
