@@ -198,6 +198,8 @@ function startTour({ root, page, cards = CARDS }) {
       .filter(({ textContent }) => textContent.trim().startsWith(starts));
   }
 
+  const toStage = () => document.getElementById("cells").focus({ preventScroll: true });
+
   // What the tour does itself is not what the reader does.
   function byTour(change) {
     isOurs = true;
@@ -223,7 +225,7 @@ function startTour({ root, page, cards = CARDS }) {
       byTour(() => page.goTo(at));
       if (inMap || innerHeight > 950 || isPhone()) scrollTo(0, 0);
       else document.getElementById("controls").scrollIntoView();
-      document.getElementById("cells").focus({ preventScroll: true });
+      toStage();
     }
     const links = arrays.map((name) => document.querySelector(`#map a[href="#${name}"]`));
     lit = [...links, ...(control ? controlsOf(control) : [])].filter(Boolean);
@@ -302,7 +304,10 @@ function startTour({ root, page, cards = CARDS }) {
   });
   start.addEventListener("click", () => open(place));
   find("leave").addEventListener("click", leave);
-  find("fold").addEventListener("click", () => fold(!panel.classList.contains("folded")));
+  find("fold").addEventListener("click", () => {
+    fold(!panel.classList.contains("folded"));
+    if (panel.classList.contains("folded")) toStage();
+  });
   find("back").addEventListener("click", () => turn(-1));
   find("next").addEventListener("click", () => turn(1));
 

@@ -137,7 +137,13 @@ def stepper(
         labels["sourceTokens"] = labels["tokens"]
     passes = dict.fromkeys("backward" if step.is_backward else "forward" for step in steps)
     title = f"{len(steps)} arrays, {' and '.join(passes)}"
-    told = {"title": title, "note": note, "sequence": sequence, **labels, "training": describe_training()}
+    told = {
+        "title": title,
+        "note": note,
+        "sequence": sequence,
+        **labels,
+        "training": describe_training(),
+    }
     return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
                    table_of(steps, sequence), len(steps))  # fmt: skip
 
