@@ -75,9 +75,10 @@ def training_step(rng: np.random.Generator | int = 0) -> TrainingStep:
 def describe_training() -> dict[str, Any]:
     """Return what the page trains with: the equations of a step, and where params begin."""
     recorded = training_step()
+    described = describe_trace(recorded.trace)
     bounds = {name: _bound(name, w.shape) for name, w in recorded.head.params.items()}
     return {
-        "trace": describe_trace(recorded.trace),
+        "trace": {part: described[part] for part in ("arrays", "gradients")},
         "bounds": {"places": PLACES_BOUND, **bounds},
         "learningRate": LEARNING_RATE,
     }
