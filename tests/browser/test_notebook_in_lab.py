@@ -115,10 +115,10 @@ def test_a_notebook_runs_and_its_stepper_steps(open_notebook):
     frame = page.locator(".jp-OutputArea-output iframe")
     frame.scroll_into_view_if_needed()
     inside = frame.content_frame
-    first = inside.locator("body").inner_text()
-    inside.locator("input[type=range]").press("ArrowRight")
-    inside.get_by_text("2 of ").wait_for()
-    assert inside.locator("body").inner_text() != first
+    first = inside.locator("#name").inner_text()
+    inside.locator("#next").click()
+    assert inside.locator("#name").inner_text() not in ("", first)
+    assert frame.bounding_box()["height"] > 900  # the page said how high it is
 
 
 def test_what_an_untrusted_notebook_shows(lab, open_notebook):

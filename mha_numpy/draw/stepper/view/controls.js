@@ -11,15 +11,15 @@ function openControls({ root, data, trace, change, setSwitch, reset }) {
     const { shape, data: now, numbers } = arrayOf(options.causal.mask);
     const isLater = (place) => { const [i, j] = unflatten(place, shape).slice(-2); return j > i; };
     const later = [...now.keys()].filter(isLater);
-    return { later, isOn: later.every((place) => !now[place]), wasOn: numbers ? later.every((place) => !numbers[place]) : false };
+    return { later, isOn: later.every((place) => !now[place]), wasGiven: (place) => Boolean(numbers?.[place]) };
   }
   const known = {
     causal: {
       get: () => causalMask().isOn,
       set(isOn) {
-        const { id, numbers } = arrayOf(options.causal.mask);
-        const { later, wasOn } = causalMask();
-        change(id, later.map((place) => [place, Number(!isOn && (wasOn || !numbers || numbers[place]))]));
+        const { later, wasGiven } = causalMask();
+        const isBack = later.some(wasGiven) ? wasGiven : () => true;  // what was hidden besides stays so
+        change(arrayOf(options.causal.mask).id, later.map((place) => [place, Number(!isOn && isBack(place))]));
       },
     },
     scale: {

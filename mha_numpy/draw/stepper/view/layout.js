@@ -90,8 +90,7 @@ function productIn(tree, shape) {
   if (op === "@") return { factors: args, bias: null };
   if (op === "where") return productIn(args[1], shape);
   const found = op === "+" && productIn(args[0], shape);
-  return found && args[1][0] === "array" && args[1].shape.length === 1
-    ? { ...found, bias: args[1] } : null;
+  return found && (args[1].shape.at(-2) ?? 1) === 1 ? { ...found, bias: args[1] } : null;
 }
 const onlyMoves = ([op, first]) =>
   op === "array" || (["reshape", "transpose", "swapaxes", "newaxes"].includes(op) && onlyMoves(first));
@@ -128,7 +127,7 @@ function sceneOf(array, trace, names, sequence, head) {
   if (operands?.every(Boolean)) {
     const [left, above, bias] = operands.map(blocks);
     const units = ofHead(results).map((result) => product([
-      partFor(left, result.number)[0], partFor(above, result.number)[0], bias?.[0], result,
+      ...[left, above, bias].map((list) => list && partFor(list, result.number)[0]), result,
     ]));
     return { kind: "product", candidates: grids(units) };
   }

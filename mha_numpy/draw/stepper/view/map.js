@@ -8,22 +8,19 @@ function columnsOf(trace, gradientNames) {
   const isInput = ({ id, tree, pass, isBool, shape }) =>
     !tree && pass === "forward" && !isBool && (id === 0 || shape.length > 2);
   const stream = new Set(forward.filter(isInput).flatMap(({ id }) => [...trace.reachedBy(id)]));
-  for (const { id, tree, reads } of forward) if (stream.has(id)) {
+  for (const { id, tree } of forward) if (stream.has(id)) {
+    const reads = trace.arrays[id].reads;
     const before = reads.filter((each) => stream.has(each)).map((each) => columns[each]);
     const hasParam = reads.some((each) => !stream.has(each) && trace.arrays[each].shape.length > 1);
     columns[id] = tree && tree[0] !== "array" ? Math.max(...before, hasParam ? 1 : 0) + 1 : Math.max(0, ...before);
   }
   for (const { id } of forward.toReversed()) if (!stream.has(id)) {
-    const readers = forward.filter(({ reads }) => reads.includes(id)).map((each) => columns[each.id]);
+    const readers = forward.filter((each) => each.reads.includes(id)).map((each) => columns[each.id]);
     columns[id] = readers.length ? Math.max(0, Math.min(...readers) - 1) : 0;
   }
-  for (const { id, name } of forward) {  // a constant that backward reads again
-    const first = trace.arrays.find((each) => each.name === name).id;
-    if (!forward.some(({ reads }) => reads.includes(id))) columns[id] = columns[first];
-  }
   const twins = new Map(forward.map(({ id, name }) => [gradientNames[name], id]));
-  for (const { id, name, pass, reads } of trace.arrays) if (pass === "backward") {
-    const known = reads.map((each) => columns[each]).filter(Number.isFinite);
+  for (const { id, name, pass } of trace.arrays) if (pass === "backward") {
+    const known = trace.arrays[id].reads.map((each) => columns[each]).filter(Number.isFinite);
     columns[id] = columns[twins.get(name) ?? trace.byName.get(name.slice(2))] ?? Math.min(...known, 99);
   }
   return columns;
@@ -50,15 +47,13 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
       return { ctx: canvas.getContext("2d"), image: new ImageData(cols, rows) };
     });
     link.append(...pictures.map(({ ctx }) => ctx.canvas));
-    // A constant that backward reads again is in the list, and stands on the map once.
-    const isAgain = array.pass === "param" && trace.arrays.find(({ name }) => name === array.name) !== array;
-    return { link, array, isAgain, blocks, pictures };
+    return { link, array, blocks, pictures };
   });
   for (const pass of ["forward", "backward"]) {
     for (const column of used) {
       const lane = root.appendChild(element("div", `lane ${pass}`));
-      const here = thumbs.filter(({ array, isAgain }) =>
-        !isAgain && columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
+      const here = thumbs.filter(({ array }) =>
+        columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
       if (pass === "forward") root.insertBefore(element("span", "column", here[0]?.array.name ?? ""), root.children[used.indexOf(column)]);
       lane.append(...here.map(({ link }) => link));
     }

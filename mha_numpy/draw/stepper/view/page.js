@@ -2,6 +2,7 @@
 
 function startPage(data) {
   const trace = openTrace(data);
+  for (const array of trace.arrays) array.asGiven = array.numbers;  // whatever a switch does to it
   const names = nameAxes(data, trace);
   const byId = (id) => document.getElementById(id);
   const isPhone = () => innerWidth < 640;
@@ -30,8 +31,7 @@ function startPage(data) {
   const controls = openControls({
     root: byId("controls"), data, trace, setSwitch, reset: () => undo(),
     change: (id, pairs) => changed(() => {
-      for (const [place, value] of pairs) trace.arrays[id].edits.set(place, value);
-      trace.compute(id);
+      trace.setMany(id, pairs);
       const name = Object.keys(data.options).find((each) => [data.options[each], data.options[each].mask].includes(trace.arrays[id].name));
       tell("option", { name, value: controls.get(name) });
     }),
@@ -164,17 +164,17 @@ function startPage(data) {
   }
 
   function undo(id, place) {
-    changed(() => {
-      if (id === undefined && controls.chosen()) { trace.setSwitch(null); controls.choose(null); }
-      trace.reset(id, place);
-    });
+    changed(() => trace.reset(id, place));
+    if (id === undefined && controls.chosen()) setSwitch(null);
     tell("edit", { array: id === undefined ? null : trace.arrays[id].name, index: null, value: null });
   }
 
   function setSwitch(id) {
     changed(() => { trace.setSwitch(id); controls.choose(id); });
-    stage.arrange();
-    clock.paint();
+    map.mark(current.id, current.reads);
+    byId("equation").textContent = current.equation ? `= ${current.equation}` : "";
+    showStage();
+    showCell(false);
     tell("switch", id);
   }
 

@@ -63,7 +63,8 @@ function hiddenIn(array, trace) {
       return condition.data[flatten(at, condition.shape)] === 0;
     };
   }
-  return (place) => data[place] === -Infinity;
+  const { numbers, asGiven } = array;  // a switch took the number away
+  return (place) => data[place] === -Infinity || (numbers !== asGiven && numbers[place] === 0 && asGiven[place] !== 0);
 }
 
 function hatch(ctx, x, y, size, color) {
@@ -145,7 +146,8 @@ function paintFrame(ctx, colors, each) {
   bars(block.colHeads, block.cols, (j) => [x + j * cell, y - 3 - thick, cell, thick]);
   bars(block.rowHeads, block.rows, (i) => [x - 3 - thick, y + i * cell, thick, cell]);
 
-  if (each.labelsColumns && cell >= 14) block.colLabels.forEach((label, j) =>
+  const longest = Math.max(...block.colLabels.map(textWidth));
+  if (each.labelsColumns && cell >= 14 && 0.7 * longest < cell) block.colLabels.forEach((label, j) =>
     text(ctx, label, x + columnLeft(block, j, cell) + cell / 2, y - 13, { ...words, width: cell - 1 }));
   if (each.labelsRows && cell >= 9) block.rowLabels.forEach((label, i) =>
     text(ctx, label, x - 10, y + rowTop(block, i, cell) + cell / 2,

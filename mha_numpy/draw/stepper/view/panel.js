@@ -33,20 +33,23 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
         : array.pass === "param" ? "Nothing computes a param: it is learned, or set." : "Nothing computes an input: it is given.";
       return [element("p", "sum", element("code", "", labelOf(array, index)), result), element("p", "hint", what)];
     }
-    const change = array.isBool ? 0 : array.edits.get(place) ?? 0;
-    const edited = change ? element("span", "changed", ` ${change < 0 ? "−" : "+"} ${written(Math.abs(change))} by your edit`) : "";
-    if (told.array !== undefined) {
-      const source = element("span", "number", `${labelOf(trace.arrays[told.array], told.index)}`);
-      point(source, told);
+    const isEdited = told.op === "edited";
+    const [from, change] = isEdited ? [told.args[0], told.args[1].value] : [told, 0];
+    const edited = !isEdited ? "" : element("span", "changed",
+      array.isBool ? " (your edit)" : ` ${change < 0 ? "−" : "+"} ${written(Math.abs(change))} by your edit`);
+    if (from.array !== undefined) {
+      const source = element("span", "number", labelOf(trace.arrays[from.array], from.index));
+      point(source, from);
+      source.textContent = labelOf(trace.arrays[from.array], from.index);
       return [element("p", "sum", source, edited, result),
         element("p", "hint", "The same number: it only stands at another place.")];
     }
-    return [element("p", "sum", writeStory(told, point), halves(told), edited, result)];
+    return [element("p", "sum", writeStory(from, point), halves(from), edited, result)];
   }
 
   // What reads this array next; where a number only moves, the very cell.
   function tellReaders(array, place) {
-    const readers = trace.arrays.filter(({ reads }) => reads.includes(array.id)).slice(0, 6);
+    const readers = trace.arrays.filter((each) => each.reads.includes(array.id)).slice(0, 6);
     if (!readers.length) return [];
     const links = readers.map((reader) => {
       const to = onlyMoves(reader.tree) ? [...reader.data.keys()].find((at) => {
@@ -64,7 +67,7 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
   function showEditor(array, place) {
     const forwards = forward(array);
     const isNumber = Number.isFinite(forwards.data[place]);
-    target = trace.isLive && trace.isEditable(forwards) && isNumber ? { array: forwards, place } : null;
+    target = isNumber && trace.isEditable(forwards, place) ? { array: forwards, place } : null;
     part("editor").hidden = !target;
     part("fixed").hidden = trace.isLive;
     if (!target) return;

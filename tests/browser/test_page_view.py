@@ -1,0 +1,323 @@
+"""The page of a trace as its readers use it: edits, motion, words, keys, phone, in the dark."""
+
+import re
+
+import numpy as np
+import pytest
+
+from mha_numpy.core import causal_mask, step
+from mha_numpy.draw import stepper
+from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.tracing import trace
+from tests.compare import Tolerance, assert_close
+
+pytestmark = pytest.mark.slow
+
+TOKENS = ["the", "cat", "sat"]
+SHOWN = Tolerance(0.0, 0.0051)  # two decimals are written
+LOSS = Tolerance(0.0, 0.0011)
+RNG = np.random.default_rng(5)
+X = np.round(RNG.normal(size=(1, 3, 4)), 1)
+D_OUT = np.round(RNG.normal(size=(1, 3, 4)), 1)
+
+
+def layer():
+    made = MultiHeadAttention(4, 2, rng=3)
+    for _, param in made.named_params():
+        param[...] = np.round(param + 0.1, 1)
+    return made
+
+
+def run(change=None, *, x=X, mask=None, gate=(1.0, 1.0)):
+    """Record the layer, forward and backward, with other numbers; return arrays by name."""
+    made = layer()
+    if change:
+        change(made.params)
+    with trace() as t:
+        made(x, mask=np.ones((3, 3), bool) if mask is None else mask, head_gate=np.array(gate))
+        made.backward(D_OUT)
+    return t
+
+
+@pytest.fixture(scope="module")
+def html():
+    return stepper(run(), tokens=TOKENS, note="These params are random.").to_html()
+
+
+@pytest.fixture
+def open_page(browser, tmp_path, html):
+    """Return a function that opens a page from a file; a complaint or a request is a failure."""
+    complaints, contexts = [], []
+
+    def opened(name="", code=html, *, width=1200, height=900, **options):
+        path = tmp_path / "page.html"
+        path.write_text(code, encoding="utf-8")
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: complaints.append(request.url)
+                if not request.url.startswith(path.as_uri()) else None)  # fmt: skip
+        page.goto(f"{path.as_uri()}#{name}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def go(page, name):
+    page.locator(f"#map a[href='#{name}']").click()
+
+
+def numbers(page, name):
+    """Return an array as the table of the page has it: one row after the other."""
+    go(page, name)
+    page.locator("#table").evaluate("details => { details.open = true; }")
+    texts = page.locator("#numbers td").all_inner_texts()
+    return np.array([float(plain(text).replace("∞", "inf")) for text in texts])
+
+
+def plain(text):
+    """Write a minus as programs do."""
+    return text.replace("\N{MINUS SIGN}", "-")
+
+
+def loss(page):
+    return float(re.search(r"= (-?[\d.]+)", plain(page.locator("#loss").inner_text()))[1])
+
+
+def part(page, name):
+    return page.locator(f"[data-part={name}]")
+
+
+def picture(page):
+    return page.locator("#cells").evaluate("canvas => canvas.toDataURL()")
+
+
+def set_slider(slider, value):
+    slider.evaluate(
+        "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }",
+        value,
+    )
+
+
+def assert_shows_core(page, t):
+    """Compare what the page computed anew with the core."""
+    for name in ("weights", "out", "d_w_q", "d_x"):
+        assert_close(numbers(page, name), t[name].ravel(), SHOWN)
+    assert_close(loss(page), float((t["out"] * D_OUT).sum()), LOSS)
+
+
+def test_an_edited_number_changes_everything_after_it_until_it_is_as_it_was(open_page):
+    page = open_page("w_q")
+    page.locator("#cells").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowUp")
+    assert part(page, "cell").inner_text() == "w_q[0,0]"
+    page.keyboard.press("Enter")
+    page.keyboard.type("2.5")
+
+    def change(params):
+        params["w_q"][0, 0] = 2.5
+
+    assert "arrays changed. L = " in page.locator("#spoken").text_content()
+    assert_shows_core(page, run(change))
+    go(page, "w_q")
+    part(page, "field").press("Escape")
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowUp")
+    part(page, "undo").click()
+    assert_shows_core(page, run())
+
+
+def test_an_edit_of_a_computed_number_is_added_and_said(open_page):
+    page = open_page("scores")
+    box = page.locator("#cells").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 3)
+    before = float(part(page, "field").input_value())
+    page.locator("#cells").focus()
+    page.keyboard.press("+")
+    assert_close(float(part(page, "field").input_value()), before + 0.1, Tolerance(0.0, 1e-3))
+    assert "+ 0.1 by your edit" in part(page, "arithmetic").inner_text()
+    page.get_by_role("button", name="reset").click()
+    assert_shows_core(page, run())
+
+
+def test_the_slider_of_the_scale(open_page):
+    page = open_page()
+    set_slider(page.get_by_role("slider", name="scale"), 0)
+    assert_close(numbers(page, "weights"), np.full(18, 1 / 3), SHOWN)
+    assert_close(numbers(page, "d_q"), np.zeros(12), SHOWN)
+
+
+def test_a_head_is_switched_off(open_page):
+    page = open_page()
+    page.get_by_label("head 1").uncheck()
+    assert_shows_core(page, run(gate=(1.0, 0.0)))
+
+
+def test_causal(open_page):
+    page = open_page()
+    page.get_by_label("causal").check()
+    assert_shows_core(page, run(mask=causal_mask(3, 3)))
+    page.get_by_label("causal").uncheck()
+    assert_shows_core(page, run())
+
+
+@pytest.mark.parametrize("name", ["q_by_token", "q", "merged"])
+def test_cells_move_and_arrive(open_page, name):
+    page = open_page(name)
+    arrived = picture(page)
+    page.locator("#again").click()
+    page.wait_for_timeout(600)
+    assert picture(page) != arrived
+    page.wait_for_timeout(3000)
+    assert picture(page) == arrived
+
+
+def test_a_motion_can_be_interrupted_and_is_left_out_where_less_is_asked_for(open_page):
+    page = open_page("q_by_token", reduced_motion="reduce")
+    arrived = picture(page)
+    page.locator("#again").click()
+    page.wait_for_timeout(300)
+    assert picture(page) == arrived
+
+    page = open_page("q_by_token")
+    page.locator("#again").click()
+    page.wait_for_timeout(200)
+    page.locator("#cells").focus()
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(100)
+    assert picture(page) == arrived
+
+
+def test_the_arithmetic_of_a_product_is_right(open_page):
+    page = open_page("q_projected")
+    told = part(page, "arithmetic").inner_text()
+    left, right = plain(told).replace("·", "*").replace("+ -", "-").rsplit("=", 1)
+    index = eval(part(page, "cell").inner_text().removeprefix("q_projected"))
+    assert len(re.findall(r"\*", left)) == 4
+    assert_close(eval(left), run()["q_projected"][tuple(index)], SHOWN)
+    assert_close(float(right), eval(left), SHOWN)
+    assert "head" in part(page, "words").inner_text()
+    assert "“" in part(page, "words").inner_text()
+
+
+def test_the_arithmetic_of_softmax_has_the_powers_and_their_sum(open_page):
+    page = open_page("weights")
+    told = part(page, "arithmetic").locator(".sum")
+    powers = [float(plain(power)) for power in told.locator("sup").all_inner_texts()]
+    weight = float(told.locator("strong").inner_text().strip(" ="))
+    assert len(powers) == 4
+    assert_close(np.exp(powers[0]) / np.exp(powers[1:]).sum(), weight, Tolerance(0.0, 0.02))
+
+
+def test_what_is_long_is_shortened_with_its_count(open_page):
+    made = MultiHeadAttention(32, 2, rng=0)
+    with trace() as t:
+        made(RNG.normal(size=(1, 2, 32)))
+    page = open_page("q_projected", stepper(t).to_html())
+    assert "… 22 more terms …" in part(page, "arithmetic").inner_text()
+
+
+def test_a_number_in_the_arithmetic_leads_to_its_cell(open_page):
+    page = open_page("q")
+    source = part(page, "arithmetic").locator(".number").first
+    name = source.inner_text()
+    before = picture(page)
+    source.hover()
+    page.wait_for_timeout(100)
+    assert picture(page) != before
+    source.click()
+    assert part(page, "cell").inner_text() == name
+    assert page.locator("#name").inner_text() == "q_by_token"
+
+
+def test_a_gradient_is_a_slope(open_page):
+    page = open_page("x_q")
+    name = part(page, "cell").inner_text()
+    index = tuple(eval(name.removeprefix("x_q")))
+    told = plain(part(page, "slope-words").inner_text())
+    about, truth = map(float, re.findall(r"by (?:about )?([+-][\d.]+\d)", told))
+    moved = X.copy()
+    moved[index] += 0.1
+    t = run()
+    changed = ((run(x=moved)["out"] - t["out"]) * D_OUT).sum()
+    assert_close(about, 0.1 * t["d_x"][index], Tolerance(0.0, 6e-4))
+    assert_close(truth, float(changed), Tolerance(0.0, 6e-4))
+    page.locator("#cells").focus()
+    page.keyboard.press("g")
+    assert page.locator("#name").inner_text() == "d_x"
+    assert part(page, "cell").inner_text() == name.replace("x_q", "d_x")
+
+
+def test_all_arrays_by_the_keyboard(open_page):
+    page = open_page("x_q", reduced_motion="reduce")
+    listed = page.locator("#list a").all_inner_texts()
+    assert {s.name for s in run()} <= set(listed)
+    found = [page.locator("#name").inner_text()]
+    for _ in range(page.locator("#map a").count() - 1):
+        page.keyboard.press(".")
+        found.append(page.locator("#name").inner_text())
+        assert page.url.endswith(f"#{found[-1]}")
+    assert found == [a.removeprefix("#") for a in found]
+    assert set(found) == set(page.locator("#map a").evaluate_all("all => all.map(a => a.title)"))
+    page.keyboard.press(",")
+    assert page.locator("#name").inner_text() == found[-2]
+
+
+def test_the_axes_of_weights_and_the_meaning_of_a_mask_are_written_on_the_stage(open_page):
+    page = open_page("weights")
+    written = """() => { const words = [], { fillText } = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+        words.push(text); fillText.call(this, text, ...at); };
+      window.words = words; }"""
+    page.evaluate(written)
+    go(page, "masked")
+    page.wait_for_timeout(100)
+    assert {"row = query, column = key", "True = may attend", *TOKENS} <= set(
+        page.evaluate("() => window.words")
+    )
+
+
+def test_the_dark_is_dark(open_page):
+    light, dark = (open_page("scores", color_scheme=scheme) for scheme in ("light", "dark"))
+    shade = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
+    assert light.evaluate(shade) > 240
+    assert dark.evaluate(shade) < 40
+    assert picture(light) != picture(dark)
+
+
+def test_a_phone_shows_one_head_and_never_scrolls_sideways(open_page):
+    page = open_page("x_q", width=380, height=800, has_touch=True, reduced_motion="reduce")
+    wide = "() => document.documentElement.scrollWidth"
+    for _ in range(page.locator("#map a").count() - 1):
+        assert page.evaluate(wide) <= 380, page.locator("#name").inner_text()
+        assert page.locator("#panel").bounding_box()["height"] <= 0.44 * 800 + 1
+        page.keyboard.press(".")
+    page.evaluate("() => { location.hash = 'weights'; }")
+    tabs = page.locator("#heads button")
+    assert tabs.all_inner_texts() == ["head 0", "head 1"]
+    tabs.nth(1).tap()
+    assert part(page, "cell").inner_text().startswith("weights[0,1,")
+
+
+def test_where_the_page_cannot_compute_everything_nothing_is_edited(open_page):
+    with trace() as t:
+        x = step("x", RNG.normal(size=(3, 4)), "T_q D")
+        step("y", np.sort(x), "T_q D", "np.sort(x)")
+    page = open_page("", stepper(t).to_html())
+    assert "cannot compute" in page.locator("#controls").inner_text()
+    assert part(page, "editor").is_hidden()
+    page.locator("#cells").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("Enter")
+    assert (
+        "recorded" in part(page, "arithmetic").inner_text()
+        or "given" in part(page, "arithmetic").inner_text()
+    )
