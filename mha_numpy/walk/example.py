@@ -46,8 +46,8 @@ OUTPUTS: Table = {  # what head 0 found counts whole, what head 1 found counts h
 def example_setting(seed: int = 0) -> Setting:
     """Return "the cat sat on the mat" and a layer of two heads, all numbers set by hand.
 
-    The loss is about one token: it grows if "sat" finds the animal, and falls if it finds the
-    thing.
+    The loss is about one token: it grows if "sat" finds a noun and an animal, and falls if it finds
+    a thing.
 
     Examples
     --------
@@ -62,7 +62,8 @@ def example_setting(seed: int = 0) -> Setting:
     x = np.array([[float(feature in IS[token]) for feature in FEATURES] for token in TOKENS])
     x[:, -2:] = POSITIONS
     d_out = np.zeros((1, *x.shape))
-    d_out[0, TOKENS.index("sat"), [FEATURES.index("animal"), FEATURES.index("thing")]] = 1, -1
+    for feature, number in {"noun": 1, "animal": 1, "thing": -1}.items():
+        d_out[0, TOKENS.index("sat"), FEATURES.index(feature)] = number
     return Setting(
         layer=layer,
         inputs={"x_q": x[None]},
@@ -76,8 +77,8 @@ def example_setting(seed: int = 0) -> Setting:
         about=(
             "All numbers are set by hand, and nothing is trained. Head 0 looks by meaning: a verb "
             "asks for an animal, a preposition for a thing. Head 1 looks at the word before. The "
-            "upstream gradient is about one word: L grows if 'sat' finds the animal, and falls if "
-            "it finds the thing."
+            "upstream gradient is about one word: L grows if 'sat' finds a noun and an animal, and "
+            "falls if it finds a thing."
         ),
         note=NOTE,
     )

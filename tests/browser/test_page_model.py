@@ -120,7 +120,7 @@ PROBLEMS = {
         H_kv=2, d=4, B=2, rope=PARTIAL._replace(interleaved=True)
     ),
     "batch": layer(B=2, H_kv=2, is_causal=True, q_offset=np.array([0, 1])),
-    "large scores": layer(scale=400.0),
+    "large scores": layer(scale=60.0),
     "rank 2": alone(more={"bias": hiding}, softcap=1.5),
     "rank 3": alone(2, is_causal=True, q_offset=1),
     "rank 4": alone(2, 4, H_kv=2, more={"head_gate": gates, "mask": some}),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.blocks import cross_entropy_backward, cross_entropy_forward
+from mha_numpy.draw import training_page
 from mha_numpy.draw.stepper.training import describe_training, training_step
 from mha_numpy.draw.stepper.training_page import SCRIPTS
 from mha_numpy.nn import LearnedPositions
@@ -142,3 +143,20 @@ def test_a_rate_that_is_too_high_never_learns(page):
     page.get_by_role("button", name="Pause").click()
     assert page.evaluate("training.shareRight()") < 0.9
     assert not page.evaluate("training.learnedAt()")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_its_pictures_have_the_colours_of_the_page(browser, scheme, tmp_path):
+    training_page().to_html(tmp_path / "page.html")
+    page = browser.new_page(color_scheme=scheme)
+    page.goto((tmp_path / "page.html").as_uri())
+    red, green, blue = page.evaluate(
+        """() => {  // a cell of the weights, which are all about 1/8: a little gold on paper
+            const canvas = document.querySelector(".train-weights");
+            const [x, y] = [60, 46].map((place) => place * devicePixelRatio);
+            return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3);
+        }"""
+    )
+    page.close()
+    assert red > blue  # gold
+    assert green > 200 if scheme == "light" else green < 80

@@ -169,14 +169,43 @@ def test_causal(open_page):
     assert_shows_core(page, run())
 
 
+WORDS = """() => {
+  window.words = [];
+  const { fillText } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    if (this.canvas.id === "cells") window.words.push([text, x, y]);
+    fillText.call(this, text, x, y);
+  };
+}"""
+
+
+def words_painted(page, action, milliseconds):
+    """Return every word that the stage paints after an action, and where."""
+    page.evaluate(WORDS)
+    action()
+    page.wait_for_timeout(milliseconds)
+    return page.evaluate("() => window.words")
+
+
 @pytest.mark.parametrize("name", ["q_by_token", "q", "merged"])
-def test_cells_move_and_arrive(open_page, name):
+def test_each_number_moves_from_its_old_place_to_its_new_one(open_page, name):
     page = open_page(name)
     arrived = picture(page)
-    page.locator("#again").click()
-    page.wait_for_timeout(600)
-    assert picture(page) != arrived
-    page.wait_for_timeout(3000)
+    still = words_painted(page, lambda: page.keyboard.press("Escape"), 200)
+    places = {}
+    for word, *place in still:
+        places.setdefault(word, set()).add(tuple(place))
+    ends = {word: sorted(two) for word, two in places.items() if "." in word and len(two) == 2}
+    assert len(ends) >= 5
+
+    on_the_way = 0
+    for word, *place in words_painted(page, page.locator("#again").click, 4000):
+        if word in ends:
+            (a, b), at = np.array(ends[word]), np.array(place)
+            share = (at - a) @ (b - a) / ((b - a) @ (b - a))
+            assert_close(at, a + share * (b - a), Tolerance(0.0, 1.0))
+            on_the_way += 0.05 < share < 0.95
+    assert on_the_way > 5
     assert picture(page) == arrived
 
 
@@ -261,11 +290,11 @@ def test_all_arrays_by_the_keyboard(open_page):
     listed = page.locator("#list a").all_inner_texts()
     assert {s.name for s in run()} <= set(listed)
     found = [page.locator("#name").inner_text()]
-    for _ in range(page.locator("#map a").count() - 1):
+    for _ in listed[1:]:
         page.keyboard.press(".")
         found.append(page.locator("#name").inner_text())
         assert page.url.endswith(f"#{found[-1]}")
-    assert found == [a.removeprefix("#") for a in found]
+    assert found == listed
     assert set(found) == set(page.locator("#map a").evaluate_all("all => all.map(a => a.title)"))
     page.keyboard.press(",")
     assert page.locator("#name").inner_text() == found[-2]
@@ -273,16 +302,8 @@ def test_all_arrays_by_the_keyboard(open_page):
 
 def test_the_axes_of_weights_and_the_meaning_of_a_mask_are_written_on_the_stage(open_page):
     page = open_page("weights")
-    written = """() => { const words = [], { fillText } = CanvasRenderingContext2D.prototype;
-      CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
-        words.push(text); fillText.call(this, text, ...at); };
-      window.words = words; }"""
-    page.evaluate(written)
-    go(page, "masked")
-    page.wait_for_timeout(100)
-    assert {"row = query, column = key", "True = may attend", *TOKENS} <= set(
-        page.evaluate("() => window.words")
-    )
+    words = {word for word, *_ in words_painted(page, lambda: go(page, "masked"), 500)}
+    assert words >= {"row = query, column = key", "True = may attend", *TOKENS}
 
 
 def test_the_dark_is_dark(open_page):

@@ -52,18 +52,19 @@ SAYS = {
 ROLES = {"q": ("query", "what a token asks"), "k": ("key", "what a token offers"),
          "v": ("value", "what a token gives")}  # fmt: skip
 for letter, (role, what) in ROLES.items():
+    roles = "queries" if role == "query" else f"{role}s"
     SAYS |= {
         letter: f"One {role} for each head and token: {what}.",
         f"{letter}_unrotated": f"The {role} of each head before RoPE turns it.",
-        f"{letter}_projected": f"One long row for each token: the {role}s of all heads side by "
+        f"{letter}_projected": f"One long row for each token: the {roles} of all heads side by "
         "side, before they are cut.",
         f"{letter}_by_token": "The long row is cut into heads: no number moves in memory, only "
         "the shape is new.",
-        f"b_{letter}": f"A learned number that is added to each feature of the {role}s.",
-        f"cos_{letter}": f"The cosines of the angles by which the {role}s are turned, by position.",
-        f"sin_{letter}": f"The sines of the angles by which the {role}s are turned, by position.",
-        f"{letter}_past": f"The {role}s of earlier tokens, kept from before.",
-        f"{letter}_new": f"The {role}s of the new tokens.",
+        f"b_{letter}": f"A learned number that is added to each feature of the {roles}.",
+        f"cos_{letter}": f"The cosines of the angles by which the {roles} are turned, by position.",
+        f"sin_{letter}": f"The sines of the angles by which the {roles} are turned, by position.",
+        f"{letter}_past": f"The {roles} of earlier tokens, kept from before.",
+        f"{letter}_new": f"The {roles} of the new tokens.",
     }
 for name in ("heads", "gated"):
     SAYS[f"{name}_by_token"] = "The head axis moves behind the tokens, so that heads can be merged."

@@ -241,7 +241,7 @@ function startTour({ root, page, cards = CARDS }) {
     start.hidden = isOpen;
     start.textContent = place || isDone
       ? `Go on with the tour (${place + 1} of ${usable.length})`
-      : `Take the tour: ${usable.length} cards, about ${Math.ceil(usable.length / 2)} minutes`;
+      : `Take the tour: ${usable.length} cards, ${Math.ceil(usable.length / 2)} minutes`;
     if (!isOpen) return;
     panel.querySelector("h3").textContent = card().title;
     find("count").textContent = `${place + 1} of ${usable.length}`;

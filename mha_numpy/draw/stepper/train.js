@@ -9,11 +9,13 @@ function startTraining(section, data, seed = 0) {
   const RECENT = 10;  // steps whose shares of right digits are averaged
   const WEIGHTS = { left: 42, top: 40, right: 44, size: tokens };  // margins of a matrix, in pixels
   const PASSED = { left: 42, top: 40, right: 12, size: values };
+  const COLORS = ["ink", "muted", "paper", "gold", "violet", "flash", "accent"];
   const ON_GOLD = "#16161a";
   const LEARNED = { right: 0.99, antidiagonal: 0.95 };
 
   section.innerHTML = `
     <h2>Watch a head learn</h2>
+    <span class="train-probe" hidden></span>
     <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Its params are
     random at first. Each step draws ${sequences} new rows, computes how wrong the answers are (the
     loss) and, by backward, the slope of the loss over each of the ${countParams()} params; then
@@ -106,11 +108,19 @@ function startTraining(section, data, seed = 0) {
   function paint() {
     const reading = training.read(example);
     tell(reading);
-    const style = getComputedStyle(section);
-    const color = (name) => style.getPropertyValue(`--${name}`).trim();
+    const color = colorsNow();
     onCanvas(find("weights"), WEIGHTS, (...place) => paintWeights(...place, reading, color));
     onCanvas(find("passed"), PASSED, (...place) => paintPassed(...place, color));
     onCanvas(find("loss"), null, (...place) => paintLoss(...place, color));
+  }
+
+  // The page's colours as a canvas understands them: what the style sheet makes of them now.
+  function colorsNow() {
+    const found = Object.fromEntries(COLORS.map((name) => {
+      find("probe").style.color = `var(--${name})`;
+      return [name, getComputedStyle(find("probe")).color];
+    }));
+    return (name) => found[name];
   }
 
   // A canvas as wide as its place, and as tall as its square cells need.
@@ -279,6 +289,7 @@ function startTraining(section, data, seed = 0) {
     document.body.classList.toggle("training", isIntersecting), { rootMargin: "0px 0px -45% 0px" },
   ).observe(section);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+  new MutationObserver(paint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 
   find("rate").value = Math.log10(data.learningRate);
   find("digits").value = EXAMPLE.join("");

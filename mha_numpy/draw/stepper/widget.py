@@ -23,8 +23,8 @@ from mha_numpy.tracing import Step, Trace
 SCRIPTS = (  # in this order: one scope holds them all
     "arrays.js", "equations.js", "trace.js", "view/axes.js", "view/blocks.js", "view/layout.js",
     "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js", "view/arithmetic.js",
-    "view/slope.js", "view/panel.js", "view/controls.js", "view/page.js",
-    "learning.js", "train.js", "tour.js",
+    "view/slope.js", "view/panel.js", "view/controls.js", "view/listing.js", "view/keyboard.js",
+    "view/page.js", "learning.js", "train.js", "tour.js",
 )  # fmt: skip
 STYLES = ("page.css", "train.css", "tour.css")
 

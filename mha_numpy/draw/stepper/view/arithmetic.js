@@ -1,10 +1,16 @@
 // A cell's story as arithmetic with its numbers, each of which points back at its cell.
 
 const TERMS_SHOWN = 10;
+const SIGNS = { "+": " + ", "*": "·" };
+const TESTS = { "&": " and ", "<=": " ≤ ", ">=": " ≥ ", "==": " = " };
 const LEVELS = { sum: 1, "+": 1, "-": 1, "*": 2, "/": 2, negative: 2, "**": 3 };
 
-const leavesOf = (told) => (told === null ? [] : told.array !== undefined ? [told] : (told.args ?? []).flatMap(leavesOf));
-const sameCell = (a, b) => a.array !== undefined && a.array === b.array && String(a.index) === String(b.index);
+function leavesOf(told) {
+  if (told?.array !== undefined) return [told];
+  return (told?.args ?? []).flatMap(leavesOf);
+}
+const isSameCell = (a, b) =>
+  a.array !== undefined && a.array === b.array && String(a.index) === String(b.index);
 
 const element = (tag, className, ...children) => {
   const made = document.createElement(tag);
@@ -15,24 +21,28 @@ const element = (tag, className, ...children) => {
 
 // scale * q * k in each term: the scale is written once, before the brackets.
 function commonFactor(terms) {
-  const factors = terms.map(({ op, args }) => (op === "*" && args[0].op === "*" ? args[0].args[0] : null));
-  if (terms.length < 2 || !factors[0] || !factors.every((each) => each && sameCell(each, factors[0]))) return null;
-  const rest = terms.map(({ args: [{ args: [, a] }, b] }) => ({ op: "*", args: [a, b], value: a.value * b.value }));
-  return [factors[0], { op: "sum", args: rest, value: rest.reduce((all, { value }) => all + value, 0) }];
+  const isScaled = ({ op, args }) => op === "*" && args[0].op === "*";
+  if (terms.length < 2 || !terms.every(isScaled)) return null;
+  const factors = terms.map(({ args: [scaled] }) => scaled.args[0]);
+  if (!factors.every((each) => isSameCell(each, factors[0]))) return null;
+  return [factors[0], total(terms.map(({ args: [scaled, b] }) => times(scaled.args[1], b)))];
 }
 
 function writeStory(told, point, outer = 0) {
   const { op, args, value } = told;
   if (!op || (op === "negative" && !args[0].op && args[0].array === undefined)) {
-    const made = element("span", `number ${value < 0 ? "less" : value > 0 ? "more" : "zero"}`, written(value));
+    const sign = value < 0 ? "less" : value > 0 ? "more" : "zero";
+    const made = element("span", `number ${sign}`, written(value));
     if (told.array !== undefined) point(made, told);
     return made;
   }
   const level = LEVELS[op] ?? 4;
   const write = (part, at = level) => writeStory(part, point, at);
   const join = (parts, sign) => parts.flatMap((part, i) => (i ? [sign, part] : [part]));
-  const wrapped = (...parts) => element("span", value === 0 ? "zero" : "", ...(level < outer ? ["(", ...parts, ")"] : parts));
-  const call = (name) => element("span", "", `${name}(`, ...join(args.map((part) => write(part, 0)), ", "), ")");
+  const wrapped = (...parts) => element("span", value === 0 ? "zero" : "",
+    ...(level < outer ? ["(", ...parts, ")"] : parts));
+  const inBrackets = (name, sign) =>
+    element("span", "", `${name}(`, ...join(args.map((part) => write(part, 0)), sign), ")");
 
   if (op === "sum") {
     const factored = commonFactor(args);
@@ -43,20 +53,20 @@ function writeStory(told, point, outer = 0) {
     return wrapped(...join(shown.map((part) => (part ? write(part)
       : element("span", "left-out", `… ${left} more terms …`))), " + "));
   }
-  if (op === "where" || op === "hidden") return element("span", "", write(args[0], 1), " where ", write(args[1]));
+  if (op === "where" || op === "hidden") {
+    return element("span", "", write(args[0], 1), " where ", write(args[1]));
+  }
   if (op === "exp") return element("span", "", "e", element("sup", "", write(args[0], 0)));
   if (op === "**") return wrapped(write(args[0], 4), element("sup", "", write(args[1], 0)));
   if (op === "negative") return wrapped("−", write(args[0], 3));
   if (op === "-") {
     const right = write(args[1], 2);
-    return wrapped(write(args[0]), " − ", ...(args[1].value < 0 && !args[1].op ? ["(", right, ")"] : [right]));
+    const isNegative = args[1].value < 0 && !args[1].op;
+    return wrapped(write(args[0]), " − ", ...(isNegative ? ["(", right, ")"] : [right]));
   }
-  if (op === "+" || op === "*") return wrapped(...join(args.map((part) => write(part)), op === "*" ? "·" : " + "));
+  if (op in SIGNS) return wrapped(...join(args.map((part) => write(part)), SIGNS[op]));
   if (op === "/") return wrapped(write(args[0]), " / ", write(args[1], 3));
-  if (op === "&" || op === "<=" || op === ">=") {
-    return element("span", "", "(", ...join(args.map((part) => write(part, 0)), ` ${op.replace("<=", "≤").replace(">=", "≥")} `), ")");
-  }
-  return call(op);
+  return op in TESTS ? inBrackets("", TESTS[op]) : inBrackets(op, ", ");
 }
 
 // A quotient's two halves as numbers: the row of powers and their sum.

@@ -3,91 +3,114 @@
 function openControls({ root, data, trace, change, setSwitch, reset }) {
   const { options } = data;
   const arrayOf = (name) => trace.arrays[trace.byName.get(name)];
-  const initial = trace.hasLoss ? trace.loss() : NaN;
+  const places = ({ data: now }) => [...now.keys()];
+  const initial = trace.loss();
   let chosen = null;
 
-  // A mask of causal order: no key after its query.
-  function causalMask() {
-    const { shape, data: now, numbers } = arrayOf(options.causal.mask);
-    const isLater = (place) => { const [i, j] = unflatten(place, shape).slice(-2); return j > i; };
-    const later = [...now.keys()].filter(isLater);
-    return { later, isOn: later.every((place) => !now[place]), wasGiven: (place) => Boolean(numbers?.[place]) };
+  // The cells of the mask whose key comes after its query.
+  function laterKeys() {
+    const mask = arrayOf(options.causal.mask);
+    return places(mask).filter((place) => {
+      const [query, key] = unflatten(place, mask.shape).slice(-2);
+      return key > query;
+    });
   }
+
   const known = {
     causal: {
-      get: () => causalMask().isOn,
+      get: () => laterKeys().every((place) => !arrayOf(options.causal.mask).data[place]),
       set(isOn) {
-        const { later, wasGiven } = causalMask();
-        const isBack = later.some(wasGiven) ? wasGiven : () => true;  // what was hidden besides stays so
-        change(arrayOf(options.causal.mask).id, later.map((place) => [place, Number(!isOn && isBack(place))]));
+        const { id, numbers } = arrayOf(options.causal.mask);
+        const later = laterKeys();
+        const wasGiven = (place) => Boolean(numbers?.[place]);
+        const back = later.some(wasGiven) ? wasGiven : () => true;  // other hidden keys stay hidden
+        change("causal", id, later.map((place) => [place, Number(!isOn && back(place))]));
       },
     },
     scale: {
       get: () => arrayOf(options.scale).data[0],
-      set: (value) => change(arrayOf(options.scale).id, [[0, value]]),
+      set: (value) => change("scale", arrayOf(options.scale).id, [[0, value]]),
     },
     heads: {
-      get: () => { const { data: gates, shape } = arrayOf(options.heads); return [...gates.slice(0, shape.at(-1))]; },
+      get: () => [...arrayOf(options.heads).data.slice(0, arrayOf(options.heads).shape.at(-1))],
       set(gates) {
-        const { id, data: now } = arrayOf(options.heads);
-        change(id, [...now.keys()].map((place) => [place, Number(gates[place % gates.length])]));
+        const gate = arrayOf(options.heads);
+        const pairs = places(gate).map((place) => [place, Number(gates[place % gates.length])]);
+        change("heads", gate.id, pairs);
       },
     },
   };
 
-  const labelled = (words, input) => element("label", "", input, ` ${words}`);
-  const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
   const shown = [];  // what brings the controls up to date
-  function checkbox(words, get, set, color) {
+  const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
+
+  function checkbox(words, get, set, color = "") {
     const box = input("checkbox");
-    if (color) box.style.accentColor = color;
+    box.style.accentColor = color;
     box.addEventListener("change", () => set(box.checked));
     shown.push(() => { box.checked = get(); });
-    root.append(labelled(words, box));
+    root.append(element("label", "", box, words));
   }
-  if (trace.isLive && options.causal) checkbox("causal", known.causal.get, known.causal.set);
-  if (trace.isLive && options.heads) known.heads.get().forEach((_, head) => checkbox(`head ${head}`,
-    () => known.heads.get()[head] !== 0,
-    (isOn) => known.heads.set(known.heads.get().map((gate, i) => (i === head ? Number(isOn) : gate))),
-    `var(--head-${head % 8})`));
-  if (trace.isLive && options.scale) {
-    const usual = known.scale.get();
-    const slider = input("range", { min: 0, max: Math.max(2, 4 * usual), step: 0.01 });
-    slider.setAttribute("aria-label", "scale");
+
+  function slider(words, { get, set }) {
+    const range = input("range", { min: 0, max: Math.max(2, 4 * get()), step: 0.01 });
     const value = element("output");
-    slider.addEventListener("input", () => known.scale.set(Number(slider.value)));
-    shown.push(() => { slider.value = known.scale.get(); value.textContent = known.scale.get().toFixed(2); });
-    root.append(element("label", "slider", "scale ", slider, value));
+    range.setAttribute("aria-label", words);
+    range.addEventListener("input", () => set(Number(range.value)));
+    shown.push(() => {
+      range.value = get();
+      value.textContent = get().toFixed(2);
+    });
+    root.append(element("label", "slider", words, range, value));
   }
-  const answer = document.getElementById("question");
-  if (trace.isLive && data.switches?.length) {
-    const menu = element("select", "", new Option("What if ...?", ""), ...data.switches.map(({ id, label }) => new Option(label, id)));
+
+  function questions() {
+    const answers = data.switches.map(({ id, label }) => new Option(label, id));
+    const menu = element("select", "", new Option("What if ...?", ""), ...answers);
+    const words = document.getElementById("question");
     menu.setAttribute("aria-label", "What if ...?");
     menu.addEventListener("change", () => setSwitch(menu.value || null));
     shown.push(() => {
       menu.value = chosen ?? "";
       const found = data.switches.find(({ id }) => id === chosen);
-      answer.hidden = !found;
-      answer.replaceChildren(...(found ? [element("strong", "", found.question), ` ${found.says}`] : []));
+      words.hidden = !found;
+      if (found) words.replaceChildren(element("strong", "", found.question), ` ${found.says}`);
     });
     root.append(menu);
   }
-  if (trace.isLive) {
+
+  function resetButton() {
     const button = Object.assign(element("button", "", "reset"), { type: "button" });
     button.addEventListener("click", reset);
     shown.push(() => { button.disabled = !trace.isEdited() && !chosen; });
     root.append(button);
-  } else root.append(element("p", "hint", "Nothing can be changed here: the page cannot compute all of these arrays itself, so they are shown as they were recorded."));
-  if (trace.hasLoss) {
-    const loss = element("output", "loss");
-    loss.id = "loss";
+  }
+
+  function showLoss() {
+    const output = Object.assign(element("output"), { id: "loss" });
     shown.push(() => {
       const now = trace.loss();
       const moved = Math.abs(now - initial) > 5e-7 ? ` (${signed(now - initial)})` : "";
-      loss.replaceChildren(`L = Σ d_out · out = ${now < 0 ? "−" : ""}${Math.abs(now).toFixed(3)}`, element("span", "changed", moved));
+      output.replaceChildren(`L = Σ d_out · out = ${signed(now).replace("+", "")}`,
+        element("span", "changed", moved));
     });
-    root.append(loss);
+    root.append(output);
   }
+
+  if (trace.isLive) {
+    if (options.causal) checkbox("causal", known.causal.get, known.causal.set);
+    if (options.heads) known.heads.get().forEach((_, head) => checkbox(`head ${head}`,
+      () => known.heads.get()[head] !== 0,
+      (isOn) => known.heads.set(known.heads.get().with(head, Number(isOn))),
+      `var(--head-${head % 8})`));
+    if (options.scale) slider("scale", known.scale);
+    if (data.switches.length) questions();
+    resetButton();
+  } else {
+    root.append(element("p", "hint", "Nothing can be changed here: the page cannot compute all "
+      + "of these arrays itself, so they are shown as they were recorded."));
+  }
+  if (trace.hasLoss) showLoss();
 
   return {
     show: () => shown.forEach((update) => update()),

@@ -1,5 +1,5 @@
-// Where the blocks of an equation stand on the stage: a product as a product (a row meets a column),
-// numbers that only move with their source above or beside, everything else side by side.
+// Where the blocks of an equation stand on the stage: a product as a product (a row meets a
+// column), numbers that only move below or beside their source, everything else side by side.
 //
 // A layout is a function of the size of a cell; `fitted` takes the one with the largest cells.
 
@@ -17,8 +17,9 @@ const boxHeight = (block, cell) => rowTop(block, block.rows - 1, cell) + cell;
 
 const isPair = ({ rowName, colName }) =>
   ["T_q T_k", "T_k T_q"].includes(`${rowName} ${colName}`);
+const ROLES = { T_q: "row = query, column = key", T_k: "row = key, column = query" };
 const notesBelow = (block) => [
-  ...(isPair(block) ? [block.rowName === "T_q" ? "row = query, column = key" : "row = key, column = query"] : []),
+  ...(isPair(block) ? [ROLES[block.rowName]] : []),
   ...(block.array.isBool ? ["True = may attend"] : []),
 ];
 const textWidth = (text) => 6.6 * text.length;
@@ -29,7 +30,8 @@ const labelWidth = ({ rowLabels }, cell) =>
 const labelHeight = (cell) => (cell < 14 ? 0 : 17);
 const wide = (block, cell) => Math.max(boxWidth(block, cell), cell > 9 ? nameWidth(block) : 0);
 
-const box = (block, cell, x, y, more = {}) => ({ block, cell, x, y, labelsRows: true, labelsColumns: true, title: "above", ...more });
+const box = (block, cell, x, y, more) =>
+  ({ block, cell, x, y, labelsRows: true, labelsColumns: true, title: "above", ...more });
 
 const single = (block, role) => (cell) => {
   const [left, top] = [labelWidth(block, cell), TITLE + labelHeight(cell) + 5];
@@ -66,20 +68,24 @@ function grid(units, columns) {
 const grids = (units) => units.map((_, i) => grid(units, units.length - i));
 
 const product = ([left, above, bias, result]) => (cell) => {
-  const [labels, top, gap] = [labelWidth(left, cell), TITLE + labelHeight(cell), Math.max(6, cell / 3)];
+  const [labels, top] = [labelWidth(left, cell), TITLE + labelHeight(cell)];
+  const gap = Math.max(6, cell / 3);
   const corner = Math.max(wide(left, cell) + gap, labelWidth(above, cell) - labels + gap);
   const x = labels + corner;
   const biasTop = top + boxHeight(above, cell) + gap;
   const y = Math.max(biasTop + (bias ? cell + gap : 0), top + TITLE);
   const notes = notesBelow(result).length;
+  const bare = { labelsRows: false, labelsColumns: false };
+  const hasWords = above.rowLabels.some(isNaN) && cell >= 14;  // numbers along it would say little
   return {
     boxes: [
-      box(left, cell, labels, y, { role: "left", labelsColumns: false }),
-      box(above, cell, x, top, { role: "above", labelsRows: above.rowLabels.some(isNaN) && cell >= 14 }),
-      ...(bias ? [box(bias, cell, x, biasTop, { role: "bias", labelsColumns: false, title: "left" })] : []),
-      box(result, cell, x, y, { role: "result", labelsRows: false, labelsColumns: false, title: "below" }),
+      box(left, cell, labels, y, { role: "source", labelsColumns: false }),
+      box(above, cell, x, top, { role: "source", labelsRows: hasWords }),
+      ...(bias ? [box(bias, cell, x, biasTop, { ...bare, role: "source", title: "left" })] : []),
+      box(result, cell, x, y, { ...bare, role: "result", title: "below" }),
     ],
-    width: x + Math.max(wide(above, cell), notes && cell >= 9 ? 140 : 0), height: y + boxHeight(result, cell) + TITLE + 14 * notes + 6,
+    width: x + Math.max(wide(above, cell), notes && cell >= 9 ? 140 : 0),
+    height: y + boxHeight(result, cell) + TITLE + 14 * notes + 6,
   };
 };
 
@@ -92,17 +98,20 @@ function productIn(tree, shape) {
   const found = op === "+" && productIn(args[0], shape);
   return found && (args[1].shape.at(-2) ?? 1) === 1 ? { ...found, bias: args[1] } : null;
 }
-const onlyMoves = ([op, first]) =>
-  op === "array" || (["reshape", "transpose", "swapaxes", "newaxes"].includes(op) && onlyMoves(first));
+const MOVES = ["reshape", "transpose", "swapaxes", "newaxes"];
+const onlyMoves = ([op, first]) => op === "array" || (MOVES.includes(op) && onlyMoves(first));
 
-// Everything that the stage shows of an array: {kind, candidates}, layouts in the order of preference.
+// Everything that the stage shows of an array: {kind, candidates}, the layouts to be preferred first.
 function sceneOf(array, trace, names, sequence, head) {
   const blocks = (operand) => blocksOf(operand, names, sequence);
   const whole = (id) => blocks(operandOf(["array", id], trace));
   const ofHead = (list) => (head === null || list.length < 2 ? list
     : [list[Math.floor(head * list.length / names.heads)]]);
   const results = whole(array.id);
-  if (!array.tree) return { kind: "given", candidates: grids(ofHead(results).map((block) => single(block, "result"))) };
+  if (!array.tree) {
+    const units = ofHead(results).map((block) => single(block, "result"));
+    return { kind: "given", candidates: grids(units) };
+  }
 
   if (onlyMoves(array.tree)) {
     const from = whole(array.reads[0]).map((block) => single(block, "source"));
@@ -134,7 +143,7 @@ function sceneOf(array, trace, names, sequence, head) {
 
   const sources = array.reads.filter((id) => trace.arrays[id].shape.length).slice(0, 4).map(whole);
   const units = (all) => ofHead(results).map((result) => all([
-    ...sources.flatMap((list) => partFor(list, result.number)).map((block) => single(block, "source")),
+    ...sources.flatMap((list) => partFor(list, result.number).map((block) => single(block, "source"))),
     single(result, "result"),
   ]));
   const options = [...grids(units(beside)).reverse(), ...grids(units(below))];
@@ -146,7 +155,8 @@ function sceneOf(array, trace, names, sequence, head) {
 function fitted(candidates, width, height) {
   const inView = largestCells(candidates, width, height);
   const longer = largestCells(candidates, width, 1.8 * height);
-  return inView.boxes[0].cell < READABLE_CELL && longer.boxes[0].cell >= READABLE_CELL ? longer : inView;
+  const isReadable = ({ boxes: [{ cell }] }) => cell >= READABLE_CELL;
+  return !isReadable(inView) && isReadable(longer) ? longer : inView;
 }
 
 function largestCells(candidates, width, height) {

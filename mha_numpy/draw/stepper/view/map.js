@@ -12,10 +12,11 @@ function columnsOf(trace, gradientNames) {
     const reads = trace.arrays[id].reads;
     const before = reads.filter((each) => stream.has(each)).map((each) => columns[each]);
     const hasParam = reads.some((each) => !stream.has(each) && trace.arrays[each].shape.length > 1);
-    columns[id] = tree && tree[0] !== "array" ? Math.max(...before, hasParam ? 1 : 0) + 1 : Math.max(0, ...before);
+    const isCopy = !tree || tree[0] === "array";
+    columns[id] = isCopy ? Math.max(0, ...before) : Math.max(...before, hasParam ? 1 : 0) + 1;
   }
   for (const { id } of forward.toReversed()) if (!stream.has(id)) {
-    const readers = forward.filter((each) => each.reads.includes(id)).map((each) => columns[each.id]);
+    const readers = forward.filter(({ reads }) => reads.includes(id)).map((each) => columns[each.id]);
     columns[id] = readers.length ? Math.max(0, Math.min(...readers) - 1) : 0;
   }
   const twins = new Map(forward.map(({ id, name }) => [gradientNames[name], id]));
@@ -44,33 +45,28 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
       canvas.style.width = `${cols * size}px`;
       canvas.style.height = `${Math.max(3, rows * size)}px`;
       if (head !== null) canvas.style.borderColor = `var(--head-${head % 8})`;
-      return { ctx: canvas.getContext("2d"), image: new ImageData(cols, rows) };
+      return canvas.getContext("2d");
     });
-    link.append(...pictures.map(({ ctx }) => ctx.canvas));
+    link.append(...pictures.map((ctx) => ctx.canvas));
     return { link, array, blocks, pictures };
   });
+  for (const column of used) {
+    const first = thumbs.find(({ array: { id, pass } }) => columns[id] === column && pass !== "backward");
+    root.append(element("span", "column", first?.array.name ?? ""));
+  }
   for (const pass of ["forward", "backward"]) {
     for (const column of used) {
       const lane = root.appendChild(element("div", `lane ${pass}`));
       const here = thumbs.filter(({ array }) =>
         columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
-      if (pass === "forward") root.insertBefore(element("span", "column", here[0]?.array.name ?? ""), root.children[used.indexOf(column)]);
       lane.append(...here.map(({ link }) => link));
     }
   }
   root.style.gridTemplateColumns = `repeat(${used.length}, auto)`;
 
   function paintOne({ array, blocks, pictures }, colors) {
-    const most = largest(array.data);
-    blocks.forEach(({ cells }, i) => {
-      const { ctx, image } = pictures[i];
-      const pixels = new Uint32Array(image.data.buffer);
-      cells.forEach((place, k) => {
-        const value = array.data[place];
-        pixels[k] = array.isBool ? colors.truth[value] : colors.shade(value, most).pixel;
-      });
-      ctx.putImageData(image, 0, 0);
-    });
+    const [most, isHidden] = [largest(array.data), hiddenIn(array, trace)];
+    pictures.forEach((ctx, i) => ctx.putImageData(pixelsOf(blocks[i], colors, most, isHidden), 0, 0));
   }
 
   return {
@@ -85,8 +81,8 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
         else link.removeAttribute("aria-current");
       }
     },
-    flash(ids, color) {
-      for (const { link, array } of thumbs) if (ids.has(array.id)) {
+    flash(changed, color) {
+      for (const { link, array } of thumbs) if (changed.has(array.id)) {
         link.animate({ background: [color, "transparent"] }, { duration: FLASH, easing: "ease-out" });
       }
     },

@@ -7,8 +7,8 @@ function written(value) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   const digits = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-  const text = size < 0.005 ? "0.00" : size.toFixed(digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
-  return (value < 0 ? "−" : "") + text;
+  const tidy = size.toFixed(digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+  return (value < 0 ? "−" : "") + (size < 0.005 ? "0.00" : tidy);
 }
 const signed = (value, digits = 3) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
 
@@ -48,7 +48,7 @@ function readColors() {
 const largest = (data) => data.reduce(
   (most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 0) || 1;
 
-// Whether the equation itself hides a cell: where a mask is False, a score is -inf, a weight left out.
+// Whether an equation hides a cell: where a mask is False, a score is -inf, or a weight left out.
 function hiddenIn(array, trace) {
   const { tree, data } = array;
   if (array.isBool) return (place) => data[place] === 0;
@@ -64,7 +64,20 @@ function hiddenIn(array, trace) {
     };
   }
   const { numbers, asGiven } = array;  // a switch took the number away
-  return (place) => data[place] === -Infinity || (numbers !== asGiven && numbers[place] === 0 && asGiven[place] !== 0);
+  const isGone = (place) => numbers !== asGiven && numbers[place] === 0 && asGiven[place] !== 0;
+  return (place) => data[place] === -Infinity || isGone(place);
+}
+
+// A block as a picture of a pixel for each cell.
+function pixelsOf({ array, cells, rows, cols }, colors, most, isHidden) {
+  const image = new ImageData(cols, rows);
+  const pixels = new Uint32Array(image.data.buffer);
+  cells.forEach((place, k) => {
+    const isGrey = array.isBool ? !array.data[place] : isHidden(place);
+    const shade = array.isBool ? colors.truth[1] : colors.shade(array.data[place], most).pixel;
+    pixels[k] = isGrey ? colors.truth[0] : shade;
+  });
+  return image;
 }
 
 function hatch(ctx, x, y, size, color) {
@@ -83,7 +96,8 @@ function hatch(ctx, x, y, size, color) {
   ctx.restore();
 }
 
-function text(ctx, words, x, y, { size = 12, least = 7, width = Infinity, color, font, align = "center", bold = false }) {
+function text(ctx, words, x, y, style) {
+  const { size = 12, least = 7, width = Infinity, color, font, align = "center", bold = false } = style;
   ctx.fillStyle = color;
   ctx.textAlign = align;
   ctx.textBaseline = "middle";
@@ -130,7 +144,8 @@ function paintFrame(ctx, colors, each) {
   if (block.group) {  // heads within a row: a frame around each piece
     ctx.lineWidth = 1.25;
     for (let i = 0; i < block.rows; i++) for (let j = 0; j < block.cols; j += block.group) {
-      frame(x + columnLeft(block, j, cell), y + rowTop(block, i, cell), block.group * cell, cell, block.colHeads[j]);
+      const [left, top] = [x + columnLeft(block, j, cell), y + rowTop(block, i, cell)];
+      frame(left, top, block.group * cell, cell, block.colHeads[j]);
     }
   } else frame(x, y, width, height, block.head);
 
@@ -147,23 +162,28 @@ function paintFrame(ctx, colors, each) {
   bars(block.rowHeads, block.rows, (i) => [x - 3 - thick, y + i * cell, thick, cell]);
 
   const longest = Math.max(...block.colLabels.map(textWidth));
-  if (each.labelsColumns && cell >= 14 && 0.7 * longest < cell) block.colLabels.forEach((label, j) =>
-    text(ctx, label, x + columnLeft(block, j, cell) + cell / 2, y - 13, { ...words, width: cell - 1 }));
+  if (each.labelsColumns && cell >= 14 && 0.7 * longest < cell) block.colLabels.forEach((label, j) => {
+    const middle = x + columnLeft(block, j, cell) + cell / 2;
+    text(ctx, label, middle, y - 13, { ...words, width: cell - 1 });
+  });
   if (each.labelsRows && cell >= 9) block.rowLabels.forEach((label, i) =>
     text(ctx, label, x - 10, y + rowTop(block, i, cell) + cell / 2,
       { ...words, align: "right", size: Math.min(12, cell), width: 64 }));
 
   const isResult = each.role === "result";
-  const name = { font: colors.font, color: isResult ? colors.ink : colors.muted, bold: isResult, align: "left", size: 12.5 };
+  const name = { ...words, font: colors.font, bold: isResult, align: "left", size: 12.5 };
+  if (isResult) name.color = colors.ink;
   const top = y - 11 - (each.labelsColumns ? labelHeight(cell) : 0);
   const head = block.head === null ? "" : `head ${block.number}`;
-  const headColor = { font: colors.words, color: colors.ofHead(block.head), bold: true, align: "right", size: 12 };
+  const headColor = { ...words, color: colors.ofHead(block.head), bold: true, align: "right" };
   let noteTop = y + height + 12;
   if (each.title === "left") text(ctx, block.title, x - 8, y + cell / 2, { ...name, align: "right" });
-  else if (each.title === "below") { text(ctx, block.title, x, noteTop, name); noteTop += TITLE - 2; }
-  else text(ctx, block.title, x, top, name);
-  if (head && each.role !== "left" && each.role !== "result" || head && each.title === "above") {
-    if (cell > 9) text(ctx, head, x + wide(block, cell), top, headColor);
+  else if (each.title === "below") {
+    text(ctx, block.title, x, noteTop, name);
+    noteTop += TITLE - 2;
+  } else text(ctx, block.title, x, top, name);
+  if (head && each.title === "above" && cell > 9) {
+    text(ctx, head, x + wide(block, cell), top, headColor);
   }
   if (cell >= 9) for (const note of notesBelow(block)) {
     text(ctx, note, x - 1, noteTop, { ...words, align: "left", size: 11 });

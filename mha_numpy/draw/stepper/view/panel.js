@@ -1,4 +1,4 @@
-// The panel: where a number is, how it came about, what it could be instead, and what that does to L.
+// The panel: where a number is, how it came about, what it could be instead, and what L would be.
 
 function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) {
   const part = (name) => root.querySelector(`[data-part=${name}]`);
@@ -11,14 +11,16 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
   const forward = (array) => trace.arrays.find((each) =>
     each.pass !== "backward" && trace.gradientOf(each) === array) ?? array;
 
+  const inFull = ({ isBool, data }, place) =>
+    (isBool ? (data[place] ? "True" : "False") : written(data[place]));
+
   const point = (made, { array, index }) => {
     const cell = { array, place: flatten(index, trace.arrays[array].shape) };
     made.title = labelOf(trace.arrays[array], index);
     made.tabIndex = 0;
-    if (trace.arrays[array].isBool) made.textContent = trace.arrays[array].data[cell.place] ? "True" : "False";
-    for (const [event, isOn] of [["pointerenter", true], ["focus", true], ["pointerleave", false], ["blur", false]]) {
-      made.addEventListener(event, () => light(isOn ? [cell] : []));
-    }
+    if (trace.arrays[array].isBool) made.textContent = inFull(trace.arrays[array], cell.place);
+    for (const event of ["pointerenter", "focus"]) made.addEventListener(event, () => light([cell]));
+    for (const event of ["pointerleave", "blur"]) made.addEventListener(event, () => light([]));
     const follow = () => { light([]); go(array, cell.place); };
     made.addEventListener("click", follow);
     made.addEventListener("keydown", ({ key }) => { if (key === "Enter") follow(); });
@@ -26,17 +28,17 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
 
   function tellArithmetic(array, index, place) {
     const told = trace.story(array, index);
-    const value = array.data[place];
-    const result = element("strong", "", ` = ${array.isBool ? (value ? "True" : "False") : written(value)}`);
+    const result = element("strong", "", ` = ${inFull(array, place)}`);
     if (!told) {
-      const what = array.equation ? "It was recorded: the page cannot compute it."
-        : array.pass === "param" ? "Nothing computes a param: it is learned, or set." : "Nothing computes an input: it is given.";
-      return [element("p", "sum", element("code", "", labelOf(array, index)), result), element("p", "hint", what)];
+      const given = array.pass === "param" ? "Nothing computes a param: it is learned, or set."
+        : "Nothing computes an input: it is given.";
+      return [element("p", "sum", element("code", "", labelOf(array, index)), result),
+        element("p", "hint", array.equation ? "It was recorded: the page cannot compute it." : given)];
     }
     const isEdited = told.op === "edited";
     const [from, change] = isEdited ? [told.args[0], told.args[1].value] : [told, 0];
-    const edited = !isEdited ? "" : element("span", "changed",
-      array.isBool ? " (your edit)" : ` ${change < 0 ? "−" : "+"} ${written(Math.abs(change))} by your edit`);
+    const added = ` ${change < 0 ? "−" : "+"} ${written(Math.abs(change))} by your edit`;
+    const edited = isEdited ? element("span", "changed", array.isBool ? " (your edit)" : added) : "";
     if (from.array !== undefined) {
       const source = element("span", "number", labelOf(trace.arrays[from.array], from.index));
       point(source, from);
@@ -56,7 +58,8 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
         const from = trace.story(reader, unflatten(at, reader.shape));
         return from.array === array.id && flatten(from.index, array.shape) === place;
       }) : undefined;
-      const link = element("button", "link", to === undefined ? reader.name : labelOf(reader, unflatten(to, reader.shape)));
+      const name = to === undefined ? reader.name : labelOf(reader, unflatten(to, reader.shape));
+      const link = element("button", "link", name);
       link.type = "button";
       link.addEventListener("click", () => go(reader.id, to));
       return link;
@@ -87,21 +90,24 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
 
   function showSlope(array, place) {
     clearTimeout(waiting);
-    const gradient = target && !target.array.isBool && trace.hasLoss && trace.gradientOf(target.array);
+    const gradient = target && trace.hasLoss && trace.gradientOf(target.array);
     part("slope").hidden = !gradient;
     if (!gradient) return;
     const { array: { id, data, shape, name } } = target;
     const at = data[place];
     const reach = Math.max(1, Math.abs(at));
-    const known = { from: at - reach, to: at + reach, at, loss: trace.loss(), gradient: gradient.data[place],
-      name: labelOf({ name }, unflatten(place, shape)), curve: [] };
+    const [index, from, to] = [unflatten(place, shape), at - reach, at + reach];
+    const known = {
+      from, to, at, loss: trace.loss(), gradient: gradient.data[place], curve: [],
+      name: labelOf({ name }, index),
+    };
     const start = performance.now();
     const [truth] = trace.lossAt(id, place, [at + 0.1]);
-    const words = part("slope-words");
-    words.replaceChildren(element("strong", "", `slope ${written(known.gradient)} = ${labelOf(gradient, unflatten(place, shape))}: `),
+    const slope = `slope ${written(known.gradient)} = ${labelOf(gradient, index)}: `;
+    part("slope-words").replaceChildren(element("strong", "", slope),
       slopeInWords(known.gradient, truth - known.loss));
     const draw = () => {
-      const values = Array.from({ length: POINTS }, (_, i) => known.from + (known.to - known.from) * i / (POINTS - 1));
+      const values = Array.from({ length: POINTS }, (_, i) => between(from, to, i / (POINTS - 1)));
       drawSlope(part("curve"), colors(), { ...known, curve: trace.lossAt(id, place, values) });
     };
     if (performance.now() - start < 0.25) draw();
@@ -123,7 +129,9 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     showSlope(array, place);
   }
 
-  const change = (value) => { if (target && Number.isFinite(value)) edit(target.array.id, target.place, value); };
+  const change = (value) => {
+    if (target && Number.isFinite(value)) edit(target.array.id, target.place, value);
+  };
   field.addEventListener("input", () => { if (field.value !== "") change(Number(field.value)); });
   slider.addEventListener("input", () => change(Number(slider.value)));
   switchBox.addEventListener("change", () => change(Number(switchBox.checked)));

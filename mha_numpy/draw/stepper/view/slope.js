@@ -24,7 +24,8 @@ function drawSlope(canvas, colors, { from, to, at, loss, gradient, curve, name }
     ctx.lineWidth = thick;
     ctx.setLineDash(dash);
     ctx.beginPath();
-    values.forEach((value, i) => ctx.lineTo(x(from + (to - from) * i / (values.length - 1)), y(value)));
+    const step = (to - from) / (values.length - 1);
+    values.forEach((value, i) => ctx.lineTo(x(from + step * i), y(value)));
     ctx.stroke();
     ctx.setLineDash([]);
   };
@@ -34,15 +35,17 @@ function drawSlope(canvas, colors, { from, to, at, loss, gradient, curve, name }
   ctx.clip();
   if (curve.length) line(curve, colors.muted, 2);
   const tangent = (value) => loss + gradient * (value - at);
-  line([tangent(from), tangent(to)], colors.shade(gradient, Math.abs(gradient) || 1).css === colors.paper
-    ? colors.ink : (gradient < 0 ? colors.less : colors.more)[SHADES].css, 2, [5, 4]);
+  const color = gradient === 0 ? colors.ink : colors.shade(gradient, Math.abs(gradient)).css;
+  line([tangent(from), tangent(to)], color, 2, [5, 4]);
   ctx.fillStyle = colors.ink;
   ctx.beginPath();
   ctx.arc(x(at), y(loss), 4.5, 0, 7);
   ctx.fill();
   ctx.restore();
   text(ctx, "L", 8, 11, { color: colors.ink, font: colors.words, align: "left" });
-  text(ctx, `${name} →`, width - 6, height - 9, { color: colors.muted, font: colors.font, size: 11, align: "right", width: width - 30 });
+  text(ctx, `${name} →`, width - 6, height - 9, {
+    color: colors.muted, font: colors.font, size: 11, align: "right", width: width - 30,
+  });
 }
 
 const slopeInWords = (gradient, truth) => (Math.abs(gradient) < 1e-12 && Math.abs(truth) < 1e-12

@@ -5,6 +5,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   const state = {
     array: null, scene: null, layout: null, before: new Map(), head: null, colors: readColors(),
     cell: null, lit: [], led: [], extra: [], changed: new Map(),
+    pictures: new WeakMap(),  // by the numbers of an array
   };
   const keyOf = (id, place) => `${id}:${place}`;
 
@@ -38,14 +39,16 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     clock.play("stage", PANELS + CELLS[state.scene.kind]);
   }
 
-  // Cells of a layout, by the cell of the array that they show.
+  const placeIn = ({ block, x, y, cell }, i, j) =>
+    [x + columnLeft(block, j, cell), y + rowTop(block, i, cell), cell];
+
+  // Where cells stand, [x, y, size], by the cell of the array that they show.
   function positions(role) {
     const found = new Map();
-    for (const each of state.layout.boxes) if ((each.role === "result") === (role === "result")) {
-      each.block.cells.forEach((place, k) => found.set(keyOf(each.block.array.id, place), {
-        x: each.x + columnLeft(each.block, k % each.block.cols, each.cell),
-        y: each.y + rowTop(each.block, Math.floor(k / each.block.cols), each.cell), size: each.cell,
-      }));
+    for (const each of state.layout.boxes) if (each.role === role) {
+      const { array: { id }, cells, cols } = each.block;
+      cells.forEach((place, k) =>
+        found.set(keyOf(id, place), placeIn(each, Math.floor(k / cols), k % cols)));
     }
     return found;
   }
@@ -58,11 +61,13 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     ctx.setTransform(scale, 0, 0, scale, 0, 0);
     ctx.clearRect(0, 0, canvas.width, canvas.height);
     const panels = eased(within(time / PANELS));
-    const isMove = scene.kind === "moves" && time !== Infinity;
-    const sources = isMove ? positions("source") : null;
+    const sources = scene.kind === "moves" && time !== Infinity ? positions("source") : null;
     const looks = new Map();
     const lookOf = (array) => {
-      if (!looks.has(array)) looks.set(array, { most: largest(array.data), isHidden: hiddenIn(array, trace) });
+      if (!looks.has(array)) {
+        const { isBool, data } = array;
+        looks.set(array, { isBool, most: largest(data), isHidden: hiddenIn(array, trace) });
+      }
       return looks.get(array);
     };
 
@@ -76,37 +81,57 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
       ctx.globalAlpha = each.alpha;
       paintFrame(ctx, colors, each);
     }
-    for (const each of boxes) paintCells(each, each.role === "result", time, { isMove, sources, lookOf, scene });
+    for (const each of boxes) paintCells(each, time, sources, lookOf(each.block.array));
     ctx.globalAlpha = 1;
     if (time === Infinity) paintMarks(boxes);
   }
 
-  function paintCells(each, isResult, time, { isMove, sources, lookOf, scene }) {
-    const { block, cell } = each;
-    const { array, cells, cols } = block;
-    const { most, isHidden } = lookOf(array);
-    const dimmed = isMove && !isResult && time > PANELS ? 0.3 : 1;
-    const heads = state.layout.boxes.reduce((n, { block: { number } }) => Math.max(n, number + 1), 1);
-    const pieces = block.group ? block.cols / block.group : 1;
+  // The cells of a box. Those of the result may be on their way: from their sources, where the
+  // equation only moves numbers, or else out of nothing, in the order of reading.
+  function paintCells(each, time, sources, { most, isBool, isHidden }) {
+    const { block: { array, cells, cols, group, head, number }, cell } = each;
+    const { kind } = state.scene;
+    const isComing = each.role === "result" && kind !== "given" && time !== Infinity;
+    if (cell < 8 && !isComing && !group) {  // many small cells: one picture, as long as they stay
+      ctx.globalAlpha = each.alpha * (sources && time > PANELS ? 0.3 : 1);
+      ctx.imageSmoothingEnabled = false;
+      const picture = pictureOf(each.block, most, isHidden);
+      ctx.drawImage(picture, each.x, each.y, cols * cell, cells.length / cols * cell);
+      return;
+    }
+    const pieces = group ? cols / group : state.layout.boxes.filter(({ role }) => role === "result").length;
     cells.forEach((place, k) => {
       const [i, j] = [Math.floor(k / cols), k % cols];
-      let [x, y, size] = [each.x + columnLeft(block, j, cell), each.y + rowTop(block, i, cell), cell];
-      const isEmpty = isResult && scene.kind !== "given";
-      const piece = block.group ? Math.floor(j / block.group) : block.head === null ? null : block.number;
-      const share = isEmpty ? shareOf(time, scene.kind, k / cells.length, Math.max(heads, pieces), piece) : 1;
-      if (isMove && isResult && share < 1) {
+      const piece = group ? Math.floor(j / group) : head === null ? null : number;
+      const share = isComing ? shareOf(time, kind, k / cells.length, pieces, piece) : 1;
+      let at = placeIn(each, i, j);
+      ctx.globalAlpha = each.alpha;
+      if (isComing && sources) {
         const from = sources.get(sourceKey(array, place));
         if (!from || time < PANELS) return;
-        [x, y, size] = [between(from.x, x, share), between(from.y, y, share), between(from.size, size, share)];
-      } else ctx.globalAlpha = each.alpha * dimmed * share;
-      if (isMove && isResult) ctx.globalAlpha = 1;
-      if (ctx.globalAlpha === 0) return;
-      paintCell(ctx, state.colors, x, y, size, array.data[place], { most, isBool: array.isBool, isHidden: isHidden(place) });
+        at = at.map((to, axis) => between(from[axis], to, share));
+        ctx.globalAlpha = 1;
+      } else if (isComing) ctx.globalAlpha *= share;
+      else if (sources && time > PANELS) ctx.globalAlpha *= 0.3;
+      const look = { most, isBool, isHidden: isHidden(place) };
+      if (ctx.globalAlpha > 0) paintCell(ctx, state.colors, ...at, array.data[place], look);
     });
   }
 
+  function pictureOf(block, most, isHidden) {
+    const { data } = block.array;  // another array after every change
+    const known = state.pictures.get(data) ?? state.pictures.set(data, new Map()).get(data);
+    if (!known.has(block.key)) {
+      const canvas = new OffscreenCanvas(block.cols, block.rows);
+      canvas.getContext("2d").putImageData(pixelsOf(block, state.colors, most, isHidden), 0, 0);
+      known.set(block.key, canvas);
+    }
+    return known.get(block.key);
+  }
+
   function sourceKey(array, place) {
-    const { array: id, index } = storyOf(array.tree, unflatten(place, array.shape), (each) => trace.arrays[each]);
+    const arrayOf = (id) => trace.arrays[id];
+    const { array: id, index } = storyOf(array.tree, unflatten(place, array.shape), arrayOf);
     return keyOf(id, flatten(index, trace.arrays[id].shape));
   }
 
@@ -121,7 +146,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
       const changed = flash > 0 ? state.changed.get(array.id) : undefined;
       cells.forEach((place, k) => {
         const key = keyOf(array.id, place);
-        const mark = (color, thick, dash) => outline(ctx, each, Math.floor(k / cols), k % cols, color, thick, dash);
+        const mark = (...style) => outline(ctx, each, Math.floor(k / cols), k % cols, ...style);
         if (changed?.has(place)) {
           ctx.globalAlpha = flash;
           mark(colors.flash, 3);
@@ -144,7 +169,8 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
         if (y < top || y >= top + cell) continue;
         for (let j = 0; j < block.cols; j++) {
           const left = columnLeft(block, j, cell);
-          if (x >= left && x < left + cell) return { id: block.array.id, place: block.cells[i * block.cols + j] };
+          const place = block.cells[i * block.cols + j];
+          if (x >= left && x < left + cell) return { id: block.array.id, place };
         }
       }
     }
@@ -180,12 +206,11 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     mark(cell, lit, led) { Object.assign(state, { cell, lit, led }); clock.paint(); },
     light(cells) { state.extra = cells; clock.paint(); },
     flash(changed) { state.changed = changed; },
-    recolor() { state.colors = readColors(); },
-    rowsOf: () => state.layout.boxes.filter(({ role }) => role === "result").map(({ block }) => block),
+    recolor() { Object.assign(state, { colors: readColors(), pictures: new WeakMap() }); },
     cellSize: () => state.layout.boxes[0].cell,
     where: positions,
     scrollTo({ id, place }) {  // above the sheet that covers the lower part of a phone
-      const y = positions("result").get(keyOf(id, place))?.y ?? 0;
+      const y = positions("result").get(keyOf(id, place))?.[1] ?? 0;
       const over = canvas.getBoundingClientRect().top + y + 60 - 0.56 * innerHeight;
       if (over > 0) scrollBy({ top: over });
     },
