@@ -16,6 +16,7 @@ from mha_numpy.draw.recorded import (
 )
 from mha_numpy.draw.stepper.data import describe_trace
 from mha_numpy.draw.stepper.fallback import table_of
+from mha_numpy.draw.stepper.training import describe_training
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.tracing import Step, Trace
 
@@ -23,9 +24,9 @@ SCRIPTS = (  # in this order: one scope holds them all
     "arrays.js", "equations.js", "trace.js", "view/axes.js", "view/blocks.js", "view/layout.js",
     "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js", "view/arithmetic.js",
     "view/slope.js", "view/panel.js", "view/controls.js", "view/listing.js", "view/keyboard.js",
-    "view/page.js",
+    "view/page.js", "learning.js", "train.js", "tour.js",
 )  # fmt: skip
-STYLES = ("page.css",)
+STYLES = ("page.css", "train.css", "tour.css")
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 250_000  # in all arrays: the page computes them anew after every edit
@@ -136,7 +137,13 @@ def stepper(
         labels["sourceTokens"] = labels["tokens"]
     passes = dict.fromkeys("backward" if step.is_backward else "forward" for step in steps)
     title = f"{len(steps)} arrays, {' and '.join(passes)}"
-    told = {"title": title, "note": note, "sequence": sequence, **labels}
+    told = {
+        "title": title,
+        "note": note,
+        "sequence": sequence,
+        **labels,
+        "training": describe_training(),
+    }
     return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
                    table_of(steps, sequence), len(steps))  # fmt: skip
 

@@ -281,6 +281,7 @@ function startPage(data) {
   };
   return {
     trace, here,
+    reset: () => undo(),
     goTo(name, index) {
       const id = trace.byName.get(name);
       go(id, index && placeOf(id, index));

@@ -1,0 +1,185 @@
+"""The guided tour in a real browser: every card is done as a reader does it, and noticed."""
+
+import re
+
+import numpy as np
+import pytest
+
+from mha_numpy.core import attention_forward
+from mha_numpy.draw import stepper
+from mha_numpy.draw.stepper.widget import read
+from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.tracing import trace
+from mha_numpy.walk import walk
+from mha_numpy.walk.page import page_of
+
+pytestmark = pytest.mark.slow
+
+CARDS = 12
+DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 380, "height": 780}
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a Stepper as a file; an error in its script fails the test."""
+    opened, errors = [], []
+
+    def open_page(made, viewport=DESKTOP):
+        path = tmp_path / "page.html"
+        made.to_html(path)
+        page = browser.new_page(viewport=viewport, reduced_motion="reduce")
+        page.on("pageerror", lambda error: errors.append(error))
+        page.goto(path.as_uri())
+        opened.append(page)
+        return page
+
+    yield open_page
+    for page in opened:
+        page.close()
+    assert not errors
+
+
+@pytest.fixture(scope="module")
+def example():
+    """Return the page of the sentence that the walk begins with."""
+    return page_of(walk(example=True))
+
+
+def in_map(name):
+    return lambda page: page.locator(f'#map a[href="#{name}"]').click()
+
+
+def keys(*pressed):
+    def press(page):
+        for key in pressed:
+            page.keyboard.press(key)
+
+    return press
+
+
+def click_start(page):
+    page.locator(".train-start").click()
+
+
+ACTIONS = {
+    "What comes in": keys("ArrowRight"),
+    "Three roles": in_map("w_k"),
+    "One query meets all keys": keys("ArrowRight", "ArrowLeft"),  # to the start, the largest
+    "Shares that sum to 1": lambda page: page.locator("#controls .slider input").fill("0"),
+    "A mix of values": lambda page: page.get_by_label("causal").click(),
+    "Cut into heads": keys(".", "."),
+    "Merged by w_o": lambda page: page.get_by_label("head 1").click(),
+    "One number for everything": keys("+"),
+    "Backward, through softmax": in_map("d_weights"),
+    "Back to the params": keys("ArrowDown"),
+    "Change one number": keys("Enter", "2", "Enter"),
+    "How params are learned": click_start,
+}
+
+
+def title_of(page):
+    return page.locator(".tour-head h3").inner_text()
+
+
+def is_done(page):
+    return "done" in page.locator(".tour-card").get_attribute("class").split()
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_every_card_notices_what_it_asked_for(show, example, viewport):
+    page = show(example, viewport)
+    before = page.locator("#loss").inner_text()
+    page.get_by_role("button", name="Take the tour").click()
+    for number, (title, act) in enumerate(ACTIONS.items(), start=1):
+        assert title_of(page) == title
+        assert page.locator(".tour-count").inner_text() == f"{number} of {CARDS}"
+        assert not is_done(page)
+        assert page.locator("#loss").inner_text() == before  # the last card's changes are gone
+        if viewport is PHONE:
+            page.locator(".tour-fold").click()  # a finger beside the card folds it, too
+        act(page)
+        page.locator(".tour-card.done").wait_for(timeout=60_000)
+        assert page.locator(".tour-seen").inner_text()
+        page.locator(".tour-next").click()
+    assert page.locator(".tour-card").is_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def test_what_was_not_asked_for_does_not_count(show, example):
+    page = show(example)
+    page.get_by_role("button", name="Take the tour").click()
+    page.keyboard.press("n")
+    assert title_of(page) == "Three roles"
+    page.keyboard.press("ArrowRight")
+    in_map("scores")(page)
+    assert not is_done(page)
+    page.keyboard.press("n")
+    page.keyboard.press("ArrowDown")  # another score, but not the largest of its row
+    assert title_of(page) == "One query meets all keys"
+    assert not is_done(page)
+
+
+def test_it_is_left_and_taken_up_again(show, example):
+    page = show(example)
+    page.get_by_role("button", name="Take the tour").click()
+    keys("n", "n", "n", "p")(page)
+    assert title_of(page) == "One query meets all keys"
+    assert page.locator("#map a.lit").count() == 3
+    page.get_by_role("button", name="Leave the tour").click()
+    assert page.locator(".tour-card").is_hidden()
+    assert page.locator(".lit").count() == 0
+    page.get_by_role("button", name=f"Go on with the tour (3 of {CARDS})").click()
+    assert title_of(page) == "One query meets all keys"
+
+
+def test_what_the_reader_changed_before_a_card_stays(show, example):
+    page = show(example)
+    page.locator("#controls .slider input").fill("1")
+    before = page.locator("#loss").inner_text()
+    page.get_by_role("button", name="Take the tour").click()
+    keys("n", "n")(page)
+    assert page.locator("#loss").inner_text() == before
+
+
+def test_without_a_tour_the_cards_are_a_text(show, example):
+    page = show(example)
+    cards = page.locator(".tour-list li")
+    assert cards.count() == CARDS
+    cards.nth(8).get_by_role("button").click()
+    assert title_of(page) == "Backward, through softmax"
+    assert page.locator("#name").inner_text() == "d_scores"
+
+
+def forward_alone():
+    with trace() as t:
+        MultiHeadAttention(8, 2)(np.ones((1, 3, 8)))
+    return t
+
+
+def attention_alone():
+    with trace() as t:
+        attention_forward(np.eye(3), np.eye(3), np.eye(3))
+    return t
+
+
+def test_other_traces_have_the_cards_that_fit_them(show):
+    titles = list(ACTIONS)
+    for recorded, left_out in [
+        (forward_alone, {"A mix of values", "Merged by w_o", *titles[7:10]}),  # no mask, no gates
+        (attention_alone, {*titles[:2], *titles[4:11]}),
+    ]:
+        page = show(stepper(recorded()))
+        shown = page.locator(".tour-list button").all_inner_texts()
+        assert shown == [title for title in titles if title not in left_out]
+
+
+def test_cards_are_short(browser):
+    page = browser.new_page()
+    page.add_script_tag(content=read("tour.js"))
+    cards = page.evaluate("CARDS.map(({ title, text, ask, seen }) => ({ title, text, ask, seen }))")
+    page.close()
+    assert 10 <= len(cards) <= CARDS
+    for card in cards:
+        words = len(re.findall(r"\S+", f"{card['text']} {card['ask']}"))
+        assert 35 <= words <= 70, (card["title"], words)
+        assert len(card["seen"].split()) <= 35

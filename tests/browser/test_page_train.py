@@ -1,0 +1,162 @@
+"""A head learns in the page: its gradients and its optimizer are the library's, and it learns."""
+
+import json
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from mha_numpy.blocks import cross_entropy_backward, cross_entropy_forward
+from mha_numpy.draw import training_page
+from mha_numpy.draw.stepper.training import describe_training, training_step
+from mha_numpy.draw.stepper.training_page import SCRIPTS
+from mha_numpy.nn import LearnedPositions
+from mha_numpy.train.optimizers import adam_step
+from tests.compare import assert_close
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def page(browser):
+    """Open an empty page with the scripts of the training; what they define is within reach."""
+    page = browser.new_page()
+    folder = files("mha_numpy.draw.stepper")
+    code = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    page.set_content('<section id="train"></section>')
+    page.add_script_tag(content=code)
+    page.add_script_tag(content=f"const data = {json.dumps(describe_training())};")
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_gradients_of_a_step_are_those_of_the_layers(page, seed):
+    step = training_step(seed)
+    given = {
+        s.name: s.array.ravel().tolist()
+        for s in (*step.trace.constants, *step.trace.steps)
+        if s.name in ("x_v", "expected", "places", "w_q", "w_k", "w_v", "w_o")
+    }
+    loss, gradients = page.evaluate(
+        """(given) => {
+            const { trace, params } = openTraining(data);
+            const named = (name) => trace.arrays[trace.byName.get(name)];
+            for (const [name, numbers] of Object.entries(given)) named(name).numbers.set(numbers);
+            trace.compute();
+            return [trace.loss(), Object.fromEntries(
+                params.map((param) => [param.name, [...trace.gradientOf(param).data]]))];
+        }""",
+        given,
+    )
+    want = gradients_by_layers(step)
+    assert_close(loss, step.loss)
+    assert gradients.keys() == want.keys()
+    for name, gradient in gradients.items():
+        assert_close(np.reshape(gradient, want[name].shape), want[name])
+
+
+def gradients_by_layers(step):
+    """Compute the same step by layers, which know nothing of traces."""
+    (tokens, width), head = step.places.shape, step.head
+    digits, targets = step.trace["x_v"], step.trace["expected"].argmax(axis=-1)
+    positions = LearnedPositions(tokens, width)
+    positions.params["table"] = step.places
+    placed = positions(digits)
+    _, cache = cross_entropy_forward(head(placed, placed, digits), targets)
+    head.zero_grads()
+    d_query, d_key, _ = head.backward(cross_entropy_backward(np.array(1.0), cache).d_logits)
+    positions.backward(d_query + d_key)
+    return {"places": positions.grads["table"], **head.grads}
+
+
+def test_its_optimizer_is_adam(page, rng):
+    param, gradients = rng.normal(size=5), rng.normal(size=(4, 5))
+    got = page.evaluate(
+        """([param, gradients]) => {
+            const memory = { mean: new Float64Array(5), square: new Float64Array(5) };
+            gradients.forEach((gradient, i) => adamStep(param, gradient, memory, i + 1, 0.03));
+            return param;
+        }""",
+        [param.tolist(), gradients.tolist()],
+    )
+    mean = square = np.zeros(5)
+    for t, gradient in enumerate(gradients, start=1):
+        param, mean, square = adam_step(param, gradient, mean, square, t, learning_rate=0.03)
+    assert_close(np.array(got), param)
+
+
+def test_every_seed_learns(page):
+    """In 600 steps of the default rate; the antidiagonal is where it looks."""
+    found = page.evaluate(
+        """() => [0, 1, 2, 3, 4].map((seed) => {
+            const training = openTraining(data, seed);
+            for (let step = 1; step < 600; step++) training.learn(data.learningRate);
+            const { right, loss } = training.learn(data.learningRate);
+            return { right, loss, ...training.read([0, 0, 1, 2, 3, 3, 4, 5]) };
+        })"""
+    )
+    for training in found:
+        assert training["right"] > 0.95
+        assert training["loss"] < 0.2
+        assert training["antidiagonal"] > 0.9
+        assert training["said"] == [5, 4, 3, 3, 2, 1, 0, 0]
+
+
+def test_the_reader_trains_and_forgets(page):
+    page.evaluate(
+        "() => { window.training = startTraining(document.querySelector('#train'), data); }"
+    )
+    told = page.locator(".train-told")
+    assert "random" in told.inner_text()
+    assert len(set(digits_said(page))) < 8
+
+    page.get_by_role("button", name="One step").click()
+    assert page.evaluate("training.steps()") == 1
+    page.get_by_role("button", name="Go on").click()
+    page.wait_for_function("!training.isRunning()", timeout=60_000)  # it ends by itself
+    assert "The antidiagonal is there" in told.inner_text()
+    assert page.evaluate("training.shareRight()") > 0.95
+    assert digits_said(page) == list("62951413")
+    page.get_by_role("textbox").fill("00112345")
+    assert digits_said(page) == list("54321100")
+
+    page.get_by_role("button", name="Forget").click()
+    assert page.evaluate("training.steps()") == 0
+    assert "random" in told.inner_text()
+    assert digits_said(page) != list("54321100")
+
+
+def digits_said(page):
+    """Read what the picture's description says, row by row."""
+    label = page.locator(".train-weights").get_attribute("aria-label")
+    return [sentence.split(" says ")[1][0] for sentence in label.split(" Query ")]
+
+
+def test_a_rate_that_is_too_high_never_learns(page):
+    page.evaluate(
+        "() => { window.training = startTraining(document.querySelector('#train'), data); }"
+    )
+    page.locator(".train-rate").fill("-0.5")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_function("training.steps() > 60", timeout=60_000)
+    page.get_by_role("button", name="Pause").click()
+    assert page.evaluate("training.shareRight()") < 0.9
+    assert not page.evaluate("training.learnedAt()")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_its_pictures_have_the_colours_of_the_page(browser, scheme, tmp_path):
+    training_page().to_html(tmp_path / "page.html")
+    page = browser.new_page(color_scheme=scheme)
+    page.goto((tmp_path / "page.html").as_uri())
+    red, green, blue = page.evaluate(
+        """() => {  // a cell of the weights, which are all about 1/8: a little gold on paper
+            const canvas = document.querySelector(".train-weights");
+            const [x, y] = [60, 46].map((place) => place * devicePixelRatio);
+            return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3);
+        }"""
+    )
+    page.close()
+    assert red > blue  # gold
+    assert green > 200 if scheme == "light" else green < 80
