@@ -37,11 +37,10 @@ print(say(your_number))
 #
 # ## It looks at one word while it writes another
 #
-# The model writes one word after the other. Each time, two *heads* decide how much it takes from each English word.
-# Their decisions are numbers, the *attention weights*. We draw them: a row is a word that is being written, a column is
-# a word that is read.
+# The model writes one word after the other. Each time, two *heads* take a share from each English word. These shares are
+# the *attention weights*.
 #
-# > **Predict first.** The model writes *vierzig* (forty). Which English word should have the dark cell in that row?
+# > **Predict first.** The model writes *vierzig* (forty). Which English word has the longest bar?
 
 
 # %%
@@ -53,16 +52,26 @@ def looks(n):
 
 
 written, read = [*german(245), "<end>"], english(245)
-names = {"query_name": "it writes", "key_name": "it looks at"}
-weights_by_head(looks(245), written, read, note="Trained params.", **names)
+row = looks(245)[0, written.index("vierzig")]
+title = "Where head 0 looks while it writes 'vierzig' (trained params)"
+bar_chart(dict(zip(read, 100 * row, strict=True)), title=title, unit="percent")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# *Forty*. Both heads give it almost all of their weight, 0.98 and 0.99. In the row *fünf* they look at *five*, one word
-# further right. These two rows are the crossing: the model goes to the last word, and then back.
+# *Forty*, with 98 percent.
 #
 # </details>
+#
+# Now all words and both heads. Each bar chart has become a row: a row is a word that is written, a column is a word that
+# is read.
+
+# %%
+names = {"query_name": "it writes", "key_name": "it looks at"}
+weights_by_head(looks(245), written, read, note="Trained params.", **names)
+
+# %% [markdown]
+# Look at the rows *fünf* and *vierzig*: the model goes to the last English word, and then one back. This is the crossing.
 #
 # The rest of the picture tells something as well. *Und* (and) has no English word of its own, and the two heads look at
 # different words. The training did not have to decide that. Each row sums to 1: what one word gains, the others lose.
@@ -145,10 +154,10 @@ weights_by_head(
 # Nobody wrote this diagonal into the model. There is no rule about places in its code. Training has put it there, by
 # many small steps, and you will see how.
 #
-# ## A head that looks one letter back
+# ## Two heads that work together
 #
 # The third model reads letters, each time new ones, and guesses the next. When letters come back, it can know what
-# follows. Here is one of its eight heads, the first of layer 0:
+# follows. Here are two of its eight heads, one of each layer:
 
 # %%
 copier = load_trained("induction").model
@@ -157,15 +166,16 @@ ids = np.array([[7, 2, 9, 4, 0, 7, 2, 9, 4]])
 text = list(letters[ids[0]])
 print("it reads:        ", *text)
 print("it guesses next: ", letters[copier(ids).argmax(axis=-1)[0, -1]])
-one_head = copier.attentions[0].weights[0, :1]
+two = np.stack([copier.attentions[0].weights[0, 0], copier.attentions[1].weights[0, 3]])
 with cut_heads(copier.attentions[0], 0):
-    print("without the head:", letters[copier(ids).argmax(axis=-1)[0, -1]])
+    print("without head 0.0:", letters[copier(ids).argmax(axis=-1)[0, -1]])
 names = {"query_name": "at this letter", "key_name": "it looks at"}
-weights_by_head(one_head, text, head_names=["head 0"], note="Trained params.", **names)
+weights_by_head(two, text, head_names=["head 0.0", "head 1.3"], note="Trained params.", **names)
 
 # %% [markdown]
-# In every row but the first, which has no letter before it, the dark cell is one place left of the diagonal: this head
-# looks at the letter before. Without it, the model no longer knows how the letters go on.
+# Head 0.0 looks at the letter before: in every row but the first, which has none before it, the dark cell is one place
+# left of the diagonal. Head 1.3 uses that. In the last rows it looks at the letter that *followed* the last time, and this
+# is the guess. Without head 0.0, the model no longer knows how the letters go on.
 #
 # Three models, three patterns. Be careful with general sentences, though: what is said here is said of these tasks and
 # these training runs. In large models most heads do several things.

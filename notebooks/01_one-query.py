@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 01 · One query
 #
-# When the translator of notebook 00 wrote *vierzig*, its head 0 gave *forty* 98 percent of the weight. Here is all that
+# When the translator of notebook 00 writes *vierzig*, its head 0 gives *forty* 98 percent of the weight. Here is all that
 # this head had before it: one vector for the word that it writes, the **query**, and one vector for each word that it
 # reads, the **keys**. They come from trained params.
 

@@ -177,7 +177,7 @@ line_chart(np.arange(10), {"right": right}, title=title, x_label="steps", y_labe
 #
 # ## The same look at another head
 #
-# The third head of notebook 00 looked at the letter before. Open it in the same way, and multiply place with place. It
+# Head 0.0 of notebook 00 looked at the letter before. Open it in the same way, and multiply place with place. It
 # is the first of four heads, so its block is the first quarter of the columns of `w_q` and `w_k`.
 
 # %%
