@@ -53,7 +53,7 @@ def page_of(seen: Walk) -> "Stepper":
         )
     return stepper(
         record(seen), tokens=seen.tokens, source_tokens=seen.source_tokens,
-        features=seen.features, note=seen.page_note,
+        features=seen.features, note=seen.page_note, training=True,
     )  # fmt: skip
 
 

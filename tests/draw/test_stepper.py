@@ -163,14 +163,14 @@ def test_a_page_is_small(rng, dtype):
         out = layer(rng.normal(size=(1, 16, 64)).astype(dtype), is_causal=True)
         layer.backward(rng.normal(size=out.shape).astype(dtype))
     drawn = stepper(t)
-    assert len(drawn.to_html().encode()) < (290_000 if dtype == "float64" else 240_000)
+    assert len(drawn.to_html().encode()) < (300_000 if dtype == "float64" else 260_000)
     assert len(drawn.fallback.encode()) < 60_000
 
 
 def test_a_page_needs_no_network_and_allows_none(case):
     page = stepper(case[0]).to_html()
     assert "default-src 'none'" in page
-    assert not re.findall(r"""https?:|src=|href=|url\(|@import|import\(|fetch\(""", page)
+    assert not re.findall(r"""https?:|src=|href=(?!.{1,2}#)|url\(|@import|import\(|fetch\(""", page)
     assert "{{" not in page
 
 

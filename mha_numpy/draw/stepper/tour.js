@@ -156,7 +156,7 @@ const CARDS = [
 ];
 
 function startTour({ root, page, cards = CARDS }) {
-  const isThere = ({ at }) => at.startsWith("#") ? document.querySelector(at) : page.trace.byName.has(at);
+  const isThere = ({ at }) => at.startsWith("#") ? document.querySelector(`${at}:not(:empty)`) : page.trace.byName.has(at);
   const canBeDone = ({ control, edits }) =>
     (!(control || edits) || page.trace.isLive) &&
     (control === "loss" ? page.trace.hasLoss : !control || page.option(control) !== undefined);

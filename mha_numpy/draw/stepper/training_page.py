@@ -3,7 +3,7 @@
 import json
 
 from mha_numpy.draw.stepper.training import describe_training
-from mha_numpy.draw.stepper.widget import Stepper, _fill, _without_comments, read
+from mha_numpy.draw.stepper.widget import Stepper, fill, read, without_comments
 
 SCRIPTS = ("arrays.js", "equations.js", "trace.js", "learning.js", "train.js")
 STYLES = ("page.css", "train.css")
@@ -35,8 +35,8 @@ def training_page() -> Stepper:
     """
     data = describe_training()
     parts = {
-        "style": "\n".join(_without_comments(read(name)) for name in STYLES),
+        "style": "\n".join(without_comments(read(name)) for name in STYLES),
         "data": json.dumps(data, separators=(",", ":")),
-        "script": "\n".join(_without_comments(read(name)) for name in SCRIPTS),
+        "script": "\n".join(without_comments(read(name)) for name in SCRIPTS),
     }
-    return Stepper(_fill(read("training.html"), parts), FALLBACK, len(data["trace"]["arrays"]))
+    return Stepper(fill(read("training.html"), parts), FALLBACK, len(data["trace"]["arrays"]))

@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from mha_numpy.checks import check_flag
 from mha_numpy.draw.recorded import (
     check_number_of_steps,
     check_numbers,
@@ -24,9 +25,10 @@ SCRIPTS = (  # in this order: one scope holds them all
     "arrays.js", "equations.js", "trace.js", "view/axes.js", "view/blocks.js", "view/layout.js",
     "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js", "view/arithmetic.js",
     "view/slope.js", "view/panel.js", "view/controls.js", "view/listing.js", "view/keyboard.js",
-    "view/page.js", "learning.js", "train.js", "tour.js",
+    "view/page.js", "tour.js",
 )  # fmt: skip
-STYLES = ("page.css", "train.css", "tour.css")
+STYLES = ("page.css", "tour.css")
+TRAINING_SCRIPTS, TRAINING_STYLES = ("learning.js", "train.js"), ("train.css",)
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 250_000  # in all arrays: the page computes them anew after every edit
@@ -59,7 +61,7 @@ class Stepper:
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own, and a table in case that this is taken out."""
         frame = read("frame.html")
-        return _fill(frame, {"page": escape(self.page), "fallback": self.fallback,
+        return fill(frame, {"page": escape(self.page), "fallback": self.fallback,
                              "script": read("frame.js")})  # fmt: skip
 
 
@@ -71,6 +73,7 @@ def stepper(
     source_tokens: Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     note: str = "",
+    training: bool = False,
 ) -> Stepper:
     """Make a page of every recorded array, forward and backward, that computes them itself.
 
@@ -91,6 +94,8 @@ def stepper(
         What the features of the inputs mean.
     note : str
         What the page says about the numbers: what is random, what is trained.
+    training : bool
+        Let a head learn below the arrays, as in `training_page`.
 
     Returns
     -------
@@ -137,27 +142,26 @@ def stepper(
         labels["sourceTokens"] = labels["tokens"]
     passes = dict.fromkeys("backward" if step.is_backward else "forward" for step in steps)
     title = f"{len(steps)} arrays, {' and '.join(passes)}"
-    told = {
-        "title": title,
-        "note": note,
-        "sequence": sequence,
-        **labels,
-        "training": describe_training(),
-    }
+    told: dict[str, Any] = {"title": title, "note": note, "sequence": sequence, **labels}
+    if check_flag("training", training):
+        told["training"] = describe_training()
     return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
                    table_of(steps, sequence), len(steps))  # fmt: skip
 
 
 def _page(title: str, data: dict[str, Any]) -> str:
-    """Return the page with everything that it needs inside."""
-    return _fill(
+    """Return the page with everything that it needs inside, and with nothing else."""
+    learns = "training" in data
+    styles = STYLES + TRAINING_STYLES * learns
+    scripts = SCRIPTS + TRAINING_SCRIPTS * learns
+    return fill(
         read("page.html"),
         {
             "title": escape(title),
-            "style": "\n".join(_without_comments(read(name)) for name in STYLES),
+            "style": "\n".join(without_comments(read(name)) for name in styles),
             # inside of a script element only "<" could end it
             "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-            "script": "\n".join(_without_comments(read(name)) for name in SCRIPTS),
+            "script": "\n".join(without_comments(read(name)) for name in scripts),
         },
     )
 
@@ -204,13 +208,13 @@ def read(name: str) -> str:
     return files("mha_numpy.draw.stepper").joinpath(name).read_text(encoding="utf-8")
 
 
-def _without_comments(code: str) -> str:
+def without_comments(code: str) -> str:
     """Leave out the lines that are comments, and what indents the others: a page is short."""
     lines = (line.strip() for line in code.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith(("//", "/*")))
 
 
-def _fill(template: str, parts: dict[str, str]) -> str:
+def fill(template: str, parts: dict[str, str]) -> str:
     """Put each part in the place of its {{name}}; what a part holds is not looked at again."""
     pieces = template.split("{{")
     return pieces[0] + "".join(
