@@ -170,7 +170,7 @@ def test_other_traces_have_the_cards_that_fit_them(show):
     ]:
         page = show(stepper(recorded()))
         shown = page.locator(".tour-list button").all_inner_texts()
-        assert shown == [title for title in titles if title not in left_out]
+        assert shown == [title for title in titles[:-1] if title not in left_out]
 
 
 def test_cards_are_short(browser):
