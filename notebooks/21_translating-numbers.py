@@ -81,7 +81,7 @@ matrices({"source: what may be seen": source != 0}, row_labels=["45", "245"])
 # ## A hundred steps
 #
 # The model has one encoder block and one decoder block, with two heads in each attention. The whole training takes 750
-# steps; we take 100, in 4 seconds.
+# steps; we take 100, in some 8 seconds.
 #
 # > **Predict first.** There are 35 German words. What is the loss of a model that finds them all equally likely?
 #
@@ -215,7 +215,7 @@ matrices({"p(next word)": probs[:, likely]}, row_labels=rows, column_labels=colu
 # </details>
 
 # %%
-some = numbers[:40]  # some 5 seconds
+some = numbers[:40]  # some 10 seconds
 
 
 def share_right(model, beams):

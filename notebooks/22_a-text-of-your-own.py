@@ -88,7 +88,7 @@ bar_chart(losses, title="Loss on what is held out", unit="nats for each characte
 # ## Sixty steps of a transformer
 #
 # The model has two decoder blocks with four heads each. It reads 64 characters at most. We take 60 steps from random
-# params, in 10 to 20 seconds, and draw the loss beside that of the pairs.
+# params, in some 8 seconds, and draw the loss beside that of the pairs.
 
 # %%
 from mha_numpy.train import train_recipe
@@ -249,7 +249,7 @@ matrices(columns, row_labels=names, shared=False)
 # ```
 #
 # Or here. The text of the next cell is the source of one file of this package; put yours in its place. It takes 40
-# steps, in some 15 seconds; the recipe takes 1,500.
+# steps, in some 5 seconds; the recipe takes 1,500.
 
 # %%
 import inspect
