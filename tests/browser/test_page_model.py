@@ -15,7 +15,7 @@ from mha_numpy.core import (
     multi_head_attention_forward,
 )
 from mha_numpy.draw.stepper.data import describe_trace, items_of
-from mha_numpy.draw.stepper.widget import read
+from mha_numpy.draw.stepper.document import read
 from mha_numpy.tracing import trace
 from tests.compare import Tolerance, assert_close
 

@@ -7,7 +7,7 @@ import pytest
 
 from mha_numpy.core import attention_forward
 from mha_numpy.draw import stepper
-from mha_numpy.draw.stepper.widget import read
+from mha_numpy.draw.stepper.document import read
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tracing import trace
 from mha_numpy.walk import walk

@@ -1,8 +1,10 @@
 """An equation as a tree in JSON, which the page computes: ``["@", ["array", 3], ["array", 5]]``."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from mha_numpy.tracing.equations import function_of, method_of, parse, receiver_of, with_sizes
 from mha_numpy.tracing.step import Step
@@ -112,8 +114,7 @@ class _Translator:
         given = dict(zip(METHODS[name], node.args, strict=False))
         given |= {keyword.arg: keyword.value for keyword in node.keywords}
         if name in ("sum", "max"):
-            axis = self._number(given["axis"]) if "axis" in given else None
-            axes = list(axis) if isinstance(axis, Sequence) else axis if axis is None else [axis]
+            axes = np.ravel(self._number(given["axis"])).tolist() if "axis" in given else None
             return [name, receiver, axes, "keepdims" in given]
         if name == "repeat":
             return ["repeat", receiver, *(self._number(given[n]) for n in METHODS[name])]

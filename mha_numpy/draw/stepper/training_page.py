@@ -1,12 +1,11 @@
 """training_page(): a head that learns before the reader's eyes."""
 
-import json
-
+from mha_numpy.draw.stepper.document import document
 from mha_numpy.draw.stepper.training import describe_training
-from mha_numpy.draw.stepper.widget import Stepper, fill, read, without_comments
+from mha_numpy.draw.stepper.widget import TRAINING_SCRIPTS, TRAINING_STYLES, Stepper
 
-SCRIPTS = ("arrays.js", "equations.js", "trace.js", "learning.js", "train.js")
-STYLES = ("page.css", "train.css")
+MODEL = ("arrays.js", "equations.js", "trace.js")
+START = 'startTraining(document.getElementById("train"), data);'
 FALLBACK = "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
 
 
@@ -34,9 +33,8 @@ def training_page() -> Stepper:
     True
     """
     data = describe_training()
-    parts = {
-        "style": "\n".join(without_comments(read(name)) for name in STYLES),
-        "data": json.dumps(data, separators=(",", ":")),
-        "script": "\n".join(without_comments(read(name)) for name in SCRIPTS),
-    }
-    return Stepper(fill(read("training.html"), parts), FALLBACK, len(data["trace"]["arrays"]))
+    page = document(
+        "Watch a head learn", '<section id="train"></section>\n', data,
+        styles=("page.css", *TRAINING_STYLES), scripts=MODEL + TRAINING_SCRIPTS, start=START,
+    )  # fmt: skip
+    return Stepper(page, FALLBACK, len(data["trace"]["arrays"]))

@@ -1,10 +1,8 @@
 """stepper(): a trace as a page that can be looked at, and played with."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from mha_numpy.draw.recorded import (
     check_trace,
 )
 from mha_numpy.draw.stepper.data import describe_trace
+from mha_numpy.draw.stepper.document import document, fill, read
 from mha_numpy.draw.stepper.fallback import table_of
 from mha_numpy.draw.stepper.training import describe_training
 from mha_numpy.errors import ConfigError, describe
@@ -29,6 +28,9 @@ SCRIPTS = (  # in this order: one scope holds them all
 )  # fmt: skip
 STYLES = ("page.css", "tour.css")
 TRAINING_SCRIPTS, TRAINING_STYLES = ("learning.js", "train.js"), ("train.css",)
+START = """const page = startPage(data);
+if (data.training) startTraining(document.getElementById("train"), data.training);
+startTour({ root: document.getElementById("tour"), page });"""
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 250_000  # in all arrays: the page computes them anew after every edit
@@ -152,18 +154,11 @@ def stepper(
 def _page(title: str, data: dict[str, Any]) -> str:
     """Return the page with everything that it needs inside, and with nothing else."""
     learns = "training" in data
-    styles = STYLES + TRAINING_STYLES * learns
-    scripts = SCRIPTS + TRAINING_SCRIPTS * learns
-    return fill(
-        read("page.html"),
-        {
-            "title": escape(title),
-            "style": "\n".join(without_comments(read(name)) for name in styles),
-            # inside of a script element only "<" could end it
-            "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-            "script": "\n".join(without_comments(read(name)) for name in scripts),
-        },
-    )
+    return document(
+        title, read("page.html"), data,
+        styles=STYLES + TRAINING_STYLES * learns, scripts=SCRIPTS + TRAINING_SCRIPTS * learns,
+        start=START,
+    )  # fmt: skip
 
 
 def _check_steps(steps: Sequence[Step], constants: Sequence[Step]) -> None:
@@ -201,22 +196,3 @@ def _labels(
         raise ConfigError(f"{name}: expected one label for each of {axis} ({known}); "
                           f"got {describe(labels)}")  # fmt: skip
     return [str(label) for label in labels]
-
-
-def read(name: str) -> str:
-    """Return the text of a file that lies beside this one."""
-    return files("mha_numpy.draw.stepper").joinpath(name).read_text(encoding="utf-8")
-
-
-def without_comments(code: str) -> str:
-    """Leave out the lines that are comments, and what indents the others: a page is short."""
-    lines = (line.strip() for line in code.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith(("//", "/*")))
-
-
-def fill(template: str, parts: dict[str, str]) -> str:
-    """Put each part in the place of its {{name}}; what a part holds is not looked at again."""
-    pieces = template.split("{{")
-    return pieces[0] + "".join(
-        parts[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces[1:])
-    )

@@ -65,7 +65,7 @@ function drawMap({ root, trace, names, sequence, gradientNames, go }) {
   root.style.gridTemplateColumns = `repeat(${used.length}, auto)`;
 
   function paintOne({ array, blocks, pictures }, colors) {
-    const [most, isHidden] = [largest(array.data), hiddenIn(array, trace)];
+    const [most, isHidden] = [largest(array), hiddenIn(array, trace)];
     pictures.forEach((ctx, i) => ctx.putImageData(pixelsOf(blocks[i], colors, most, isHidden), 0, 0));
   }
 

@@ -45,8 +45,10 @@ function readColors() {
   };
 }
 
-const largest = (data) => data.reduce(
-  (most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 0) || 1;
+// The number that has full colour: the largest one, and 1 among shares.
+const isShares = (tree) => tree && (tree[0] === "softmax" || (tree[0] === "where" && isShares(tree[2])));
+const largest = ({ data, tree }) => (isShares(tree) ? 1 : data.reduce(
+  (most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 0) || 1);
 
 // Whether an equation hides a cell: where a mask is False, a score is -inf, or a weight left out.
 function hiddenIn(array, trace) {

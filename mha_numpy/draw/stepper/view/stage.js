@@ -65,8 +65,8 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     const looks = new Map();
     const lookOf = (array) => {
       if (!looks.has(array)) {
-        const { isBool, data } = array;
-        looks.set(array, { isBool, most: largest(data), isHidden: hiddenIn(array, trace) });
+        const { isBool } = array;
+        looks.set(array, { isBool, most: largest(array), isHidden: hiddenIn(array, trace) });
       }
       return looks.get(array);
     };
