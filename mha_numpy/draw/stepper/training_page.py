@@ -4,7 +4,7 @@ from mha_numpy.draw.stepper.document import document
 from mha_numpy.draw.stepper.training import describe_training
 from mha_numpy.draw.stepper.widget import TRAINING_SCRIPTS, TRAINING_STYLES, Stepper
 
-MODEL = ("arrays.js", "equations.js", "trace.js")
+SCRIPTS = ("arrays.js", "equations.js", "trace.js", *TRAINING_SCRIPTS)
 START = 'startTraining(document.getElementById("train"), data);'
 FALLBACK = "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
 
@@ -35,6 +35,6 @@ def training_page() -> Stepper:
     data = describe_training()
     page = document(
         "Watch a head learn", '<section id="train"></section>\n', data,
-        styles=("page.css", *TRAINING_STYLES), scripts=MODEL + TRAINING_SCRIPTS, start=START,
+        styles=("page.css", *TRAINING_STYLES), scripts=SCRIPTS, start=START,
     )  # fmt: skip
     return Stepper(page, FALLBACK, len(data["trace"]["arrays"]))
