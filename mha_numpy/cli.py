@@ -72,9 +72,9 @@ def _walk(options: argparse.Namespace) -> int:
     if html:
         check_page(html, force=options.force)
     seen = walk(
-        options.text, model=options.model, file=options.input, heads=options.heads,
-        kv_heads=options.kv_heads, dim=options.dim, causal=options.causal, cross=options.cross,
-        dtype=options.dtype, seed=options.seed, example=options.example,
+        options.text, model=options.model, params=options.params, file=options.input,
+        heads=options.heads, kv_heads=options.kv_heads, dim=options.dim, causal=options.causal,
+        cross=options.cross, dtype=options.dtype, seed=options.seed, example=options.example,
     )  # fmt: skip
     # saved before anything is printed: a reader such as head may leave early
     saved = save(seen, options.save) if options.save else []

@@ -51,6 +51,8 @@ def _walk(commands: Commands) -> None:
     add("text", nargs="?", help="the sentence")
     add("--model", metavar="NAME",
         help="a trained model: induction, numbers, reverse or text (default: random params)")
+    add("--params", type=Path, metavar="FILE",
+        help="params of your own for that model: params.npz, written by `mha-numpy train --save`")
     add("--example", action="store_true",
         help="'the cat sat on the mat', with features that have names and heads set by hand")
     add("--input", type=Path, metavar="FILE",

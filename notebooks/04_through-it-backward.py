@@ -11,7 +11,7 @@
 import numpy as np
 
 from mha_numpy import gradcheck, merge_heads, softmax_forward, split_heads
-from mha_numpy.draw import line_chart, matrices, weights_by_head
+from mha_numpy.draw import line_chart, matrices, training_page, weights_by_head
 from mha_numpy.exercises import check, hint
 from mha_numpy.train import RECIPES, loss_and_gradients
 
@@ -54,6 +54,13 @@ line_chart(np.arange(40), {"loss": losses}, title="The loss", x_label="steps", y
 # The head has learned to look at the digit on the other side. No rule in the model says so: each step only went a
 # little downhill.
 #
+# You can watch this happen. Press **Start** below, and a head of this kind learns before your eyes. **Forget** draws new
+# random params.
+
+# %%
+training_page()
+
+# %% [markdown]
 # ## A gradient is a slope
 #
 # Let us look at a single number: one of `w_v`, in a new model with random params. We change it, and nothing else,

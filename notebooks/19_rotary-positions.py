@@ -10,7 +10,7 @@
 import numpy as np
 
 from mha_numpy import rope_forward, sinusoidal_positions
-from mha_numpy.draw import Picture, fade, head_color, line_chart, matrices
+from mha_numpy.draw import arrows, line_chart, matrices
 from mha_numpy.exercises import check, hint
 
 # %%
@@ -52,27 +52,10 @@ matrices({f"{way}, from {t}": f(t) for way, f in ways.items() for t in (0, 1000)
 # in each of four pairs. (The base is 20 here, for all four to turn visibly; usually it is 10000.)
 
 # %%
-angle = np.linspace(0, 2 * np.pi, 99)
-frame = {"aspect": "equal", "frame_on": False, "xticks": [], "yticks": []}
-
-
-def draw_arrows(panels, names, colors):  # each panel: (N, 2) unit vectors, drawn in a circle
-    picture = Picture(figsize=(9, 2.5))
-    picture.set_label(f"Arrows named {', '.join(names)} in circles: {'; '.join(panels)}.")
-    for i, (title, arrows) in enumerate(panels.items(), 1):
-        ax = picture.add_subplot(1, len(panels), i, title=title, **frame)
-        ax.plot(1.4 * np.cos(angle), 1.4 * np.sin(angle), color="#dddddd")
-        ax.quiver(*np.zeros_like(arrows.T), *arrows.T, color=colors, scale=3.1, width=0.02)
-        for xy, name in zip(1.2 * arrows, names, strict=True):
-            ax.text(*xy, name, ha="center", va="center")
-    return picture
-
-
 ones = np.repeat([[1.0, 0.0]], 4, axis=0).T.reshape(1, 8).repeat(6, axis=0)  # four pairs (1, 0)
 turned, _ = rope_forward(ones, base=20)
 pairs = {f"pair {i}: {20 ** (-i / 4):.2f} each": turned[:, [i, i + 4]] for i in range(4)}
-shades = [fade(head_color(0))(0.3 + 0.14 * t) for t in range(6)]
-draw_arrows(pairs, ["0", "", "", "", "", "5"], shades)
+arrows(pairs, title="One arrow at positions 0 to 5")
 
 # %% [markdown]
 # Pair 0 turns by 1 radian with each token, pair 3 by a tenth of it. No arrow gets longer or shorter.
@@ -91,14 +74,14 @@ draw_arrows(pairs, ["0", "", "", "", "", "5"], shades)
 
 # %%
 def q_and_k(m, n):
-    arrows = np.array([[0.6, 0.8], [1.0, 0.0]])  # q, k: one pair each
-    return rope_forward(arrows, positions=np.array([m, n]))[0]
+    pair = np.array([[0.6, 0.8], [1.0, 0.0]])  # q and k
+    return rope_forward(pair, positions=np.array([m, n]))[0]
 
 
 moves = {"q at 2, k at 0": (2, 0), "(a) 1002 and 1000": (1002, 1000), "(b) 4 and 0": (4, 0)}
-arrows = {name: q_and_k(*places) for name, places in moves.items()}
-print({name: float((q @ k).round(3)) for name, (q, k) in arrows.items()})  # the scores
-draw_arrows(arrows, ["q", "k"], [head_color(0), head_color(1)])
+turned = {name: q_and_k(*places) for name, places in moves.items()}
+print({name: float((q @ k).round(3)) for name, (q, k) in turned.items()})  # the scores
+arrows(turned, title="A query and a key, turned", labels=["q", "k"])
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -233,7 +216,7 @@ _, cache = rope_forward(np.ones((5, 2)))
 right, forgot = rope_backward(d_out, cache).d_x, rope_forward(d_out)[0]
 steps = {f"position {t}": np.stack([d_out[t], right[t], forgot[t]]) for t in (1, 2, 4)}
 display(gradcheck(rope_forward, rope_backward, {"x": rng.normal(size=(2, 3, 5, 4))}))
-draw_arrows(steps, ["d_out", "d_x", "wrong"], [head_color(2), head_color(0), head_color(1)])
+arrows(steps, title="The gradient, turned back and turned on", labels=["d_out", "d_x", "wrong"])
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -32,9 +32,9 @@ def cross_entropy_steps(
     log_probs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
     # 2. what is asked for: 1 at the target, of which smoothing shares some among all
-    at_target = targets[..., None] == np.arange(V)
+    at_target = (targets[..., None] == np.arange(V)).astype(log_probs.dtype)
     expected = (1 - label_smoothing) * at_target + label_smoothing / V
-    expected = np.where(counted[..., None], expected, 0).astype(log_probs.dtype)
+    expected = np.where(counted[..., None], expected, 0)
 
     # 3. minus its mean log-probability; what is not asked for may have probability 0
     surprise = np.where(expected == 0, 0, -log_probs)

@@ -1,6 +1,5 @@
 """Attention weights with their tokens: one heatmap for each head, in the head's colour."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -110,11 +109,11 @@ def weights_by_head(
         right=max(0.0, widest(names, TITLE_SIZE, weight="bold") - T_k * cell),
         below=AXIS_NAME + TICK + widest(column_labels.texts, column_labels.size),
     )  # fmt: skip
-    across = math.ceil(H / len(flow([box] * H)))  # rows of about one length
-    boxes = [[box] * min(across, H - first) for first in range(0, H, across)]
     scale = SCALE._replace(height=0.06 * min(H, 8), top=0.2)
 
-    title = f"Attention weights of {H} head" + "s" * (H > 1)
+    title = "Attention weights"
+    if head_names is None:
+        title += f" of {H} head" + "s" * (H > 1)
     if batch > 1:
         title += f", sequence {sequence} of a batch of {batch}"
     notes = [check_text("note", note)]
@@ -122,9 +121,10 @@ def weights_by_head(
     every = max(row_labels.every, column_labels.every)
     if every > 1:
         notes.append(f"Labels: one token of every {every}.")
-    legend = {"hidden: may not attend": patch(facecolor="none", hatch=HIDDEN)}
     is_masked = seen is not None and not seen.all()
-    picture, axes = start_page([*boxes, [scale]], title, notes, legend=legend if is_masked else {})
+    hidden = {"hidden: may not attend": patch(facecolor="none", hatch=HIDDEN)}
+    legend = hidden if is_masked else {}
+    picture, axes = start_page([*flow([box] * H), [scale]], title, notes, legend=legend)
     picture.set_label(_alt_text(title, notes[0], weights, keys, names))
     for head, ax in enumerate(axes[:H]):
         ax.set_title(
@@ -198,7 +198,7 @@ def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: lis
     for name, share in zip(names, np.nan_to_num(weights).mean(axis=1), strict=True):
         told.append(f"{name} gives most weight to {keys[share.argmax()]} ({share.max():.2f})")
     heading = ". ".join(filter(None, (title, note.rstrip("."))))
-    return f"{heading}. One heatmap for each; on average over the queries, {'; '.join(told)}."
+    return f"{heading}. One heatmap for each head; on average over the queries, {'; '.join(told)}."
 
 
 def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float) -> None:

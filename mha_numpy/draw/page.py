@@ -63,10 +63,21 @@ def patch(**style: Any) -> Rectangle:
 
 
 def flow(boxes: Sequence[Box], gutter: float = GUTTER) -> list[list[Box]]:
-    """Break panels into rows that are no wider than a notebook."""
+    """Break panels into as few rows as a notebook's width allows, and make these even."""
+    rows = _fill(boxes, gutter, MAX_WIDTH)
+    parts = (boxes[i:j] for j in range(1, len(boxes) + 1) for i in range(j))
+    for width in sorted({_row_width(part, gutter) for part in parts}):
+        narrower = _fill(boxes, gutter, width)
+        if len(narrower) == len(rows):
+            return narrower
+    return rows
+
+
+def _fill(boxes: Sequence[Box], gutter: float, width: float) -> list[list[Box]]:
+    """Put panels side by side, and begin a new row where one would pass the width."""
     rows: list[list[Box]] = [[]]
     for box in boxes:
-        if rows[-1] and _row_width([*rows[-1], box], gutter) > MAX_WIDTH:
+        if rows[-1] and _row_width([*rows[-1], box], gutter) > width:
             rows.append([])
         rows[-1].append(box)
     return rows

@@ -15,6 +15,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator
 from mha_numpy.nn import Layer
+from mha_numpy.nn.params_file import PathLike
 from mha_numpy.train.batch import IGNORED
 from mha_numpy.train.fit import fit
 from mha_numpy.train.history import History
@@ -50,6 +51,7 @@ class Trained(NamedTuple):
     task: Any
     model: Any
     history: History  # empty where the params were loaded
+    origin: str  # the command that trained it, or the file of its params
 
 
 def _make_reverse(task: Reverse, **options: Any) -> AttentionOnlyLM:
@@ -210,15 +212,24 @@ def train_recipe(
         checkpoint=checkpoint,
         progress=progress,
     )
-    return Trained(name, task, model, history)
+    return Trained(name, task, model, history, _command(name, seed))
 
 
-def load_trained(name: str, *, backend: str = "numpy") -> Trained:
-    """Return a model with the params that are shipped: trained, by `mha-numpy train NAME`.
+def _command(name: str, seed: int) -> str:
+    return f"mha-numpy train {name}, seed {seed}"
+
+
+def load_trained(name: str, *, params: PathLike | None = None, backend: str = "numpy") -> Trained:
+    """Return a trained model, with the params that are shipped or with your own.
+
+    The command ``mha-numpy train NAME`` makes those that are shipped.
 
     Parameters
     ----------
     name : {"reverse", "induction", "numbers", "text"}
+    params : path, optional
+        A file that ``mha-numpy train NAME --save DIR`` or ``model.save`` has written. A model of
+        text reads and writes the characters of the text that is shipped.
     backend : {"numpy", "loops", "numba"}
 
     Returns
@@ -230,6 +241,8 @@ def load_trained(name: str, *, backend: str = "numpy") -> Trained:
     ------
     ConfigError
         There is no such model.
+    FileError
+        There is no such file, or its params are not those of this model.
 
     Examples
     --------
@@ -240,9 +253,12 @@ def load_trained(name: str, *, backend: str = "numpy") -> Trained:
     recipe = find_recipe(name)
     task = recipe.make_task()
     model: Layer = recipe.make_model(task, backend=backend, rng=0)
+    if params is not None:
+        model.load(params)
+        return Trained(name, task, model.eval(), History(), f"params of {Path(params).name}")
     with resources.as_file(params_file(name)) as path:
         model.load(path)
-    return Trained(name, task, model.eval(), History())
+    return Trained(name, task, model.eval(), History(), _command(name, seed=0))
 
 
 def params_file(name: str) -> Any:

@@ -26,6 +26,7 @@ def walk(
     text: str | None = None,
     *,
     model: str | None = None,
+    params: str | Path | None = None,
     file: str | Path | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
@@ -46,7 +47,11 @@ def walk(
         The sentence; its tokens get vectors from `seed`, or from the trained model.
     model : {"reverse", "induction", "numbers", "text"}, optional
         A trained model: one of its attention layers is shown, with what flows into it when the
-        model reads the text, and what the model says. It goes with `dtype` and `seed` alone.
+        model reads the text, and what the model says. It goes with `params`, `dtype` and `seed`
+        alone.
+    params : path, optional
+        The trained model's params, as ``mha-numpy train NAME --save DIR`` has written them to
+        ``DIR/params.npz``; default: those that are shipped.
     file : path, optional
         Instead of `text`: a .npy or .npz file with a (T, D) or (B, T, D) array of one's own.
     heads, kv_heads : int
@@ -90,11 +95,14 @@ def walk(
         "cross": cross,
     }  # fmt: skip
     if example:
-        given = [name for name, value in {"text": text, "model": model, **random}.items() if value]
+        others: dict[str, Any] = {"text": text, "model": model, "params": params, **random}
+        given = [name for name, value in others.items() if value]
         if given:
             raise ConfigError(f"{given[0]}: expected none, as the example has its own; got it")
         return _go(example_setting(seed), dtype)
     if model is None:
+        if params is not None:
+            raise ConfigError("params: expected model=, the model that they belong to; got none")
         if (text is None) == (file is None):
             raise ConfigError("text: expected a sentence, or else --input FILE; one of the two")
         return _go(random_setting(text, seed=seed, **random), dtype)
@@ -106,7 +114,7 @@ def walk(
     from mha_numpy.train.recipes import load_trained
     from mha_numpy.walk.trained import trained_setting
 
-    return _go(trained_setting(load_trained(model), text, seed=seed), dtype)
+    return _go(trained_setting(load_trained(model, params=params), text, seed=seed), dtype)
 
 
 def _go(setting: Setting, dtype: str) -> Walk:

@@ -58,17 +58,16 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
         inputs["x_k"] = cache.project_k.x
     if cache.is_given[1]:
         inputs["x_v"] = cache.project_v.x
-    command = f"mha-numpy train {trained.name}, seed 0"
     return Setting(
         layer=layer,
         inputs=inputs,
         seed=seed,
         model=trained.name,
         about=(
-            f"Trained by {command}: the params and the inputs are those of {place} while the model "
-            f"reads this text. Only the upstream gradient is random (seed {seed})."
+            f"Trained ({trained.origin}): the params and the inputs are those of {place} while the "
+            f"model reads this text. Only the upstream gradient is random (seed {seed})."
         ),
-        note=f"Trained ({command}): {place}.",
+        note=f"Trained ({trained.origin}): {place}.",
         **told,
     )
 

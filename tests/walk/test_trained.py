@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError
-from mha_numpy.train.recipes import load_trained
+from mha_numpy.errors import ConfigError, FileError
+from mha_numpy.train.recipes import load_trained, train_recipe
 from mha_numpy.walk import walk
 from mha_numpy.walk.trained import trained_setting
 from tests.compare import assert_close
@@ -62,3 +62,15 @@ def test_what_a_model_cannot_read(text, options, message):
     with pytest.raises(ConfigError) as error:
         walk(text, **options)
     assert message in str(error.value)
+
+
+def test_params_of_ones_own_are_walked(tmp_path):
+    ours = train_recipe("reverse", steps=2, seed=3, backend="numpy", progress=False)
+    ours.model.save(tmp_path / "params.npz")
+    seen = walk("314159265358", model="reverse", params=tmp_path / "params.npz")
+    assert_close(seen.layer.params["w_q"], ours.model.attentions[0].params["w_q"])
+    assert "params of params.npz" in seen.note
+    with pytest.raises(FileError, match=r"params\.npz"):
+        walk("a b a", model="induction", params=tmp_path / "params.npz")
+    with pytest.raises(ConfigError, match="params: expected model="):
+        walk("a b a", params=tmp_path / "params.npz")
