@@ -125,7 +125,7 @@ def _runs(evidence: Evidence) -> Answer:
         return False, evidence.run.ended
     errors = [call.error for call in (*evidence.second, *evidence.reacted) if call.error]
     if errors:
-        return False, f"called again, or on a changed input: {_cut(errors[0])}"
+        return False, f"a second call, or one on a changed input, failed: {_cut(errors[0])}"
     count = len(evidence.probes)
     return True, f"on {count} inputs" if count > 1 else "on 1 input"
 
@@ -279,7 +279,7 @@ def _differentiates(evidence: Evidence) -> Answer:
             is_direction = isinstance(row.worst, str)
             at = "along a random direction" if is_direction else f"at {list(row.worst)}"
             mine, theirs = two_numbers(row.analytic, row.numeric)
-            numbers = f"{mine}; numeric differentiation says {theirs}"
+            numbers = f"{mine}; numeric differentiation gives {theirs}"
             return False, f"d_{row.name} {at}: {numbers}", 0
     return True, f"numeric differentiation agrees to {report.max_error:.0e}"
 
