@@ -95,8 +95,7 @@ def gradcheck(
     Notes
     -----
     For each element a central difference costs two forward passes, and its error is O(h^2) and
-    rounding over h. A complex step, ``Im f(x + i h) / h``, costs one pass, and its error is rounding
-    alone.
+    rounding over h. A complex step, ``Im f(x + i h) / h``, costs one pass and has only rounding.
     Sources: Squire and Trapp 1998; CS231n's notes on gradient checks.
 
     Examples
