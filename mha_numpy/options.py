@@ -103,8 +103,9 @@ def _bench(commands: Commands) -> None:
     parser = commands.add_parser(
         "bench",
         help="time attention side by side with other libraries",
-        description="Time attention, forward and backward, side by side with whatever is installed "
-        "of PyTorch, JAX and ONNX Runtime, after comparing the results. Takes some minutes.",
+        description="Time attention, forward and backward, side by side with those of PyTorch, "
+        "JAX and ONNX Runtime that are installed, after comparing the results. This takes some "
+        "minutes.",
         epilog="example: mha-numpy bench --quick --against torch,numpy --chart ratios.png",
     )
     # fmt: off
@@ -154,8 +155,8 @@ def _lab(commands: Commands) -> None:
     parser = commands.add_parser(
         "lab",
         help="copy the notebooks into a folder of yours and open them in JupyterLab",
-        description="Copy the notebooks into a folder of yours, leaving alone those that are there "
-        "already, and open JupyterLab on them.",
+        description="Copy the notebooks into a folder of yours, and open JupyterLab on them. "
+        "Notebooks that are there already stay as they are.",
         epilog="example: mha-numpy lab attention --open 05 --port 9000 --no-browser",
     )
     # fmt: off
@@ -164,7 +165,7 @@ def _lab(commands: Commands) -> None:
         help="default attention-notebooks")
     add("--open", default="00", metavar="NUMBER", help="the notebook to begin with (default 00)")
     add("--force", action="store_true",
-        help="overwrite notebooks that are there already: what you wrote into them is lost")
+        help="overwrite notebooks that are there already; what you wrote into them is lost")
     add("--copy-only", action="store_true", help="copy, and open nothing")
     add("--no-browser", action="store_true", help="only print the address")
     add("--port", type=int, metavar="N",
@@ -178,8 +179,9 @@ def _exercises(commands: Commands) -> None:
     parser = commands.add_parser(
         "exercises",
         help="list the exercises, or begin with them in a folder of yours",
-        description="List all exercises, with what is done in a folder; or write a stub for each, "
-        "a README and a file for pytest into a folder, leaving alone what is there already.",
+        description="List all exercises, and which of them are done in a folder. With `start`, "
+        "write a stub for each, a README and a file for pytest into a folder; files that are there "
+        "already stay as they are.",
         epilog="example: mha-numpy exercises start my-exercises",
     )
     # fmt: off

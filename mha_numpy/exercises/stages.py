@@ -279,7 +279,7 @@ def _differentiates(evidence: Evidence) -> Answer:
             is_direction = isinstance(row.worst, str)
             at = "along a random direction" if is_direction else f"at {list(row.worst)}"
             mine, theirs = two_numbers(row.analytic, row.numeric)
-            numbers = f"{mine}; numeric differentiation gives {theirs}"
+            numbers = f"{mine}; numeric differentiation says {theirs}"
             return False, f"d_{row.name} {at}: {numbers}", 0
     return True, f"numeric differentiation agrees to {report.max_error:.0e}"
 

@@ -69,7 +69,7 @@ BROKEN = {
     "NaN": (lambda d, w: right(d, w) / (w > 0), "finite", "nan"),
     "rows": (lambda d, w: w * d, "invariants", "rows of d_scores sum to 0: off by"),
     "values": (lambda d, w: 2 * right(d, w), "values", "each is 2 times what was expected"),
-    "gradients": (lambda d, w: 2 * right(d, w), "gradients", "numeric differentiation gives"),
+    "gradients": (lambda d, w: 2 * right(d, w), "gradients", "numeric differentiation says"),
 }  # fmt: skip
 
 
