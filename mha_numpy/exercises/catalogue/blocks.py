@@ -12,8 +12,8 @@ from mha_numpy.exercises.exercise import Hints, exercise
     hints=Hints(
         where="Look at the brackets of the formula: what does the root multiply, and what does the "
         "1 / 2 multiply?",
-        question="What is tanh of a very large number, and of a very small one? So what is "
-        "gelu(100), and what gelu(-100)?",
+        question="What is tanh of 1000, and of -1000? So what is gelu(100), and what is "
+        "gelu(-100)?",
         mistake="GELU: cube outside of the product",
         fix="0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))",
     ),

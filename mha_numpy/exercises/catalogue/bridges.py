@@ -12,7 +12,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=5,
     needs=("multi-head",),
     hints=Hints(
-        where="The axis of c_attn_w that is 3D long: is it the inputs' or the outputs'? "
+        where="One axis of c_attn_w is 3D long: is it that of the inputs or of the outputs? "
         "docs/conventions.md, params; notebook 25.",
         question="Take D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and "
         "from which columns of c_attn_w do they come?",

@@ -86,7 +86,7 @@ def softmax(scores: Array, mask: Array | None) -> Array:
     minutes=10,
     needs=("softmax",),
     hints=Hints(
-        where="The sum that your softmax divides by: is it the sum of exp(scores)? "
+        where="Look at the sum that your softmax divides by: is it the sum of exp(scores)? "
         'docs/softmax.md, lse; notebook 07, "lse: the log of the sum".',
         question="Two scores of 1000: their sum of exp(scores - 1000) is 2. What is the log of "
         "exp(1000) + exp(1000), and how do you get it from 2?",

@@ -61,7 +61,7 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
     hints=Hints(
         where="Compare the gradient of a sequence alone with its gradient in a batch.",
         question="A sequence stands in a batch of 3, and no other sequence touches it. Its loss "
-        "has a gradient by its own q. Does that change when the other two leave?",
+        "has a gradient by its own q. Does that change if the other two are taken out?",
         mistake="everything divided by B",
         fix="Leave the division out: a mean over the batch belongs to the loss, and d_heads has "
         "it.",

@@ -161,7 +161,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     minutes=10,
     needs=("grouped-attention",),
     hints=Hints(
-        where="The line that lengthens the head axis: docs/grouped.md, Who reads what.",
+        where="Look at the line that lengthens the head axis: docs/grouped.md, Who reads what.",
         question="With six query heads and two key/value heads a and b, write down which of them "
         "each query head reads here. Are the readers of a neighbours?",
         mistake="groups tiled, not repeated",

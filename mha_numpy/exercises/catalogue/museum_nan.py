@@ -15,7 +15,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("softmax",),
     hints=Hints(
         where="Follow a row in which every cell is hidden, line by line.",
-        question="In such a row, what is the largest score? Type into Python what is left when it "
+        question="In such a row, what is the largest score? Compute in Python what is left when it "
         "is subtracted. Does the guard in the last line help?",
         mistake="NaN in a row that sees nothing",
         fix="powers = np.exp(scores - np.where(np.isinf(largest), 0, largest))",
@@ -60,7 +60,7 @@ def softmax(scores: Array, mask: Array | None) -> Array:
     needs=("masked-attention",),
     hints=Hints(
         where="Look at how the mask becomes numbers that are added to the scores.",
-        question="What should be added to the score of a visible cell? Type into Python what is "
+        question="What should be added to the score of a visible cell? Compute in Python what is "
         "added here.",
         mistake="0 times -inf",
         fix="additive = np.where(mask, 0.0, -np.inf)",

@@ -10,7 +10,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     difficulty=3,
     minutes=25,
     hints=Hints(
-        where="docs/rope.md, steps 1 and 2, and its table of two layouts; notebook 19, "
+        where="Read docs/rope.md, steps 1 and 2, and its table of two layouts; notebook 19, "
         '"Turn queries and keys". Angles have an axis for tokens and one for pairs.',
         question="Take d = 4. Which two features form pair 0, and which pair 1? With base 100, by "
         "what angle does each pair turn at position 3?",
