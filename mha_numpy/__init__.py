@@ -5,7 +5,7 @@ too; `attention_stages` returns the arrays between input and output. `MultiHeadA
 with params; the functions below it are `multi_head_attention_forward`, `..._backward` and, for one
 token after another, `..._decode`. Their parts (softmax, linear maps, RoPE, heads split and merged)
 are here too. `causal_mask`, `padding_mask` and `window_mask` make masks, and `explain_mask` prints
-one. `trace` records every step; `gradcheck` and `compare` check anybody's gradients and arrays.
+one. `trace` records every step; `gradcheck` and `compare` check gradients and arrays of any code.
 
 >>> import numpy as np
 >>> from mha_numpy import attention_backward, attention_forward

@@ -115,7 +115,9 @@ def _train(options: argparse.Namespace) -> int:
         )  # fmt: skip
     except KeyboardInterrupt as stop:
         kept = options.checkpoint is not None and options.checkpoint.exists()
-        advice = f"the same command goes on from {options.checkpoint}" if kept else "nothing kept"
+        advice = (
+            f"the same command goes on from {options.checkpoint}" if kept else "nothing was saved"
+        )
         print(f"mha-numpy train: {str(stop) or 'interrupted'}; {advice}", file=sys.stderr)
         return 130
     seconds = perf_counter() - start
@@ -222,7 +224,7 @@ def _exercises(options: argparse.Namespace) -> int:
             folder = Path(*options.words)
             if not folder.is_dir():
                 raise ConfigError(
-                    f"there is no folder {folder}; `mha-numpy exercises start {folder}`"
+                    f"there is no folder {folder}; `mha-numpy exercises start {folder}` makes it"
                 )
             show(overview(folder))
         case _:

@@ -42,8 +42,8 @@ def _walk(commands: Commands) -> None:
     parser = commands.add_parser(
         "walk",
         help="run a sentence through attention and show every step",
-        description="Run a sentence through multi-head attention, forward and backward: show every "
-        "step with its shape, who attends to whom, and check every gradient.",
+        description="Run a sentence through multi-head attention, forward and backward. Show every "
+        "step with its shape, show who attends to whom, and check every gradient.",
         epilog=f"example: mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
     )
     # fmt: off
@@ -67,11 +67,11 @@ def _walk(commands: Commands) -> None:
     add("--seed", type=int, default=0,
         help="seeds the upstream gradient, and random vectors and params (default 0)")
     add("--memory", action="store_true",
-        help="tell each step by its memory: strides, bytes, view or copy")
+        help="show the memory of each step: strides, bytes, view or copy")
     add("--save", type=Path, metavar="DIR",
         help="write pictures (PNG, SVG) and the trace (JSON) there")
     add("--html", type=Path, metavar="FILE",
-        help="write a page there to play with: every number, and what changes if it does")
+        help="write a page there on which any number can be changed")
     add("--open", action="store_true", help="open that page in the browser (page.html by default)")
     add("--force", action="store_true", help="let --save and --html overwrite files")
     # fmt: on
@@ -89,11 +89,11 @@ def _train(commands: Commands) -> None:
     add = parser.add_argument
     add("name", metavar="NAME", help="induction, numbers, reverse or text")
     add("file", nargs="?", type=Path, metavar="FILE", help="for text: a text of yours, in UTF-8")
-    add("--seed", type=int, default=0, help="of params, dropout and batches (default 0)")
-    add("--steps", type=int, metavar="N", help="default what the recipe says")
+    add("--seed", type=int, default=0, help="seeds params, dropout and batches (default 0)")
+    add("--steps", type=int, metavar="N", help="number of steps (default: that of the recipe)")
     add("--backend", default="numba", help="numpy, loops or numba (default)")
     add("--checkpoint", type=Path, metavar="FILE",
-        help="keep the state there; go on from it if it is there already")
+        help="save the state there; go on from it if the file exists")
     add("--save", type=Path, metavar="DIR",
         help="write the params (.npz), and pictures of the loss and of what was measured")
     add("--force", action="store_true", help="let --save overwrite files")
@@ -105,8 +105,9 @@ def _bench(commands: Commands) -> None:
     parser = commands.add_parser(
         "bench",
         help="time attention side by side with other libraries",
-        description="Time attention, forward and backward, side by side with whatever is installed "
-        "of PyTorch, JAX and ONNX Runtime, after comparing the results. Takes some minutes.",
+        description="Time attention, forward and backward, side by side with those of PyTorch, "
+        "JAX and ONNX Runtime that are installed, after comparing the results. This takes some "
+        "minutes.",
         epilog="example: mha-numpy bench --quick --against torch,numpy --chart ratios.png",
     )
     # fmt: off
@@ -118,10 +119,11 @@ def _bench(commands: Commands) -> None:
     add("--only", default="", metavar="SUBSTRING",
         help="only measurements with this in their name: a shape such as 4,12,128,64, layer, LM, "
         "import, compile, memory, scaling, error")
-    add("--threads", type=int, metavar="N", help="for every library (default: one a core)")
+    add("--threads", type=int, metavar="N",
+        help="threads of every library (default: one for each core)")
     add("--seconds", type=float, default=2.0, metavar="S",
         help="time for each figure (default 2); five pairs are timed even if they take longer")
-    add("--mask", action="store_true", help="also with boolean masks")
+    add("--mask", action="store_true", help="also measure with boolean masks")
     add("--quick", action="store_true",
         help="a rough look: short shapes, a tenth of the time, import times and nothing else")
     add("--json", type=Path, metavar="FILE", help="write all figures there")
@@ -145,7 +147,7 @@ def _cost(commands: Commands) -> None:
     add = parser.add_argument
     add("--model", metavar="NAME", help="such as gpt-2 or llama-3-70b")
     add("--context", type=int, metavar="T",
-        help="tokens of each sequence (default: what the model was made for)")
+        help="tokens of each sequence (default: the context of the model)")
     add("--batch", type=int, default=1, metavar="B", help="sequences (default 1)")
     # fmt: on
 
@@ -155,8 +157,8 @@ def _lab(commands: Commands) -> None:
     parser = commands.add_parser(
         "lab",
         help="copy the notebooks into a folder of yours and open them in JupyterLab",
-        description="Copy the notebooks into a folder of yours, leaving alone those that are there "
-        "already, and open JupyterLab on them.",
+        description="Copy the notebooks into a folder of yours, and open JupyterLab on them. "
+        "Notebooks that are there already stay as they are.",
         epilog="example: mha-numpy lab attention --open 05 --port 9000 --no-browser",
     )
     # fmt: off
@@ -165,7 +167,7 @@ def _lab(commands: Commands) -> None:
         help="default attention-notebooks")
     add("--open", default="00", metavar="NUMBER", help="the notebook to begin with (default 00)")
     add("--force", action="store_true",
-        help="overwrite notebooks that are there already: what you wrote into them is lost")
+        help="overwrite notebooks that are there already; what you wrote into them is lost")
     add("--copy-only", action="store_true", help="copy, and open nothing")
     add("--no-browser", action="store_true", help="only print the address")
     add("--port", type=int, metavar="N",
@@ -179,8 +181,9 @@ def _exercises(commands: Commands) -> None:
     parser = commands.add_parser(
         "exercises",
         help="list the exercises, or begin with them in a folder of yours",
-        description="List all exercises, with what is done in a folder; or write a stub for each, "
-        "a README and a file for pytest into a folder, leaving alone what is there already.",
+        description="List all exercises, and which of them are done in a folder. With `start`, "
+        "write a stub for each, a README and a file for pytest into a folder; files that are there "
+        "already stay as they are.",
         epilog="example: mha-numpy exercises start my-exercises",
     )
     # fmt: off
@@ -200,8 +203,8 @@ def _check(commands: Commands) -> None:
     )
     # fmt: off
     add = parser.add_argument
-    add("folder", type=Path, metavar="DIR", help="made by `mha-numpy exercises start`")
-    add("id", nargs="?", metavar="ID", help="of an exercise (default: all)")
+    add("folder", type=Path, metavar="DIR", help="a folder written by `mha-numpy exercises start`")
+    add("id", nargs="?", metavar="ID", help="the id of an exercise (default: all)")
     add("--watch", action="store_true", help="check again whenever a file is saved")
     add("--seconds", type=float, default=10.0, metavar="S",
         help="how long your code may run (default 10)")
@@ -221,8 +224,8 @@ def _hint(commands: Commands) -> None:
     )
     # fmt: off
     add = parser.add_argument
-    add("folder", type=Path, metavar="DIR", help="made by `mha-numpy exercises start`")
-    add("id", metavar="ID", help="of an exercise")
+    add("folder", type=Path, metavar="DIR", help="a folder written by `mha-numpy exercises start`")
+    add("id", metavar="ID", help="the id of an exercise")
     add("--number", type=int, choices=range(1, 5), metavar="N",
         help="one of the four (default: the next)")
     # fmt: on
@@ -253,8 +256,8 @@ def _audit_tests(commands: Commands) -> None:
     parser = commands.add_parser(
         "audit-tests",
         help="count how many of the known mistakes some tests catch",
-        description="Run the tests of a file, by pytest, on right functions and then on each known "
-        "mistake: how many do they catch, and which slip through?",
+        description="Run the tests of a file with pytest, on right functions and then on each "
+        "known mistake. Print how many mistakes they catch, and which slip through.",
         epilog="example: mha-numpy audit-tests tests/test_attention.py",
     )
     # fmt: off

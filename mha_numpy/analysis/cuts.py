@@ -27,7 +27,7 @@ def cut_heads(
     heads : int or ints
         Numbers from 0 to H - 1.
     means : (H, d_v) float array, optional
-        Of `mean_heads`: what each head gives on the average.
+        From `mean_heads`: the mean output of each head.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def cut_heads(
 
 
 def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array:
-    """Return what each head gave on the average of the last forward.
+    """Return the mean output of each head in the last forward.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array
     Raises
     ------
     MhaError, ShapeError
-        There was no forward before it, or `counted` has not its shape.
+        There was no forward before it, or `counted` is not of its shape.
 
     Examples
     --------

@@ -27,9 +27,9 @@ def head_importance(model: Layer, batch: Batch) -> dict[str, Array]:
 
     Notes
     -----
-    One backward tells of all heads. To first order means for small changes, and to cut a head is
-    no small one: compare with `cut_heads`. Source: Michel et al. 2019, *Are sixteen heads really
-    better than one?*, eq. 2, without their norm for each layer.
+    One backward gives the importance of all heads. It holds to first order, for small changes, and
+    cutting a head is not a small change: compare with `cut_heads`. Source: Michel et al. 2019, *Are
+    sixteen heads really better than one?*, eq. 2, without their norm for each layer.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def head_importance(model: Layer, batch: Batch) -> dict[str, Array]:
 
 
 def weights_times_norm(layer: MultiHeadAttention) -> Array:
-    """Return the weights of the last forward, each times the length of what it brings.
+    """Return the weights of the last forward, each times the length of its value.
 
     ``|weights_ij * (v_j w_o^h)|``: a head may give a token much weight and take next to nothing
     from it, because its value is short.

@@ -37,7 +37,7 @@ def ratio_chart(results: Results) -> Picture:
         There is no ratio to draw.
     """
     if not results.cells:
-        raise ConfigError("chart: expected a ratio to draw; nobody was compared")
+        raise ConfigError("chart: expected a ratio to draw; nothing was compared")
     others = list(dict.fromkeys(cell.other for cell in results.cells))
     shapes = list(dict.fromkeys(cell.shape for cell in results.cells))
     cases = list(dict.fromkeys(cell.case for cell in results.cells))

@@ -102,7 +102,7 @@ def peak_memory(settings: Settings, who: str) -> list[Fact]:
 def scaling(settings: Settings, who: str) -> list[Fact]:
     """Measure how many times faster all threads are than one."""
     if settings.threads == 1:
-        raise MeasurementError("skipped: one thread is all there is")
+        raise MeasurementError("skipped: there is only one thread")
     facts = []
     with worker(settings.threads) as ask_many, worker(1) as ask_one:
         for case in (Case(), Case(backward=True)):

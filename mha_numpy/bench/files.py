@@ -46,7 +46,7 @@ class Files:
             replace_generated(_read(self.write), "")
 
     def save(self, results: Results) -> list[Path]:
-        """Write all and return the paths; where nobody was compared there is no chart."""
+        """Write all and return the paths; where nothing was compared there is no chart."""
         texts = {}
         if self.json:
             texts[self.json] = to_json(results)

@@ -92,7 +92,7 @@ def cross_entropy_forward(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> tuple[Array, CrossEntropyCache]:
-    """Measure how little probability softmax gives to the targets.
+    """Return the cross-entropy of ``softmax(logits)`` with the targets.
 
     ``loss = mean over tokens of -log softmax(logits)[target]``.
 
@@ -106,7 +106,7 @@ def cross_entropy_forward(
         A target that stands for none, such as -100 or the id of padding: such tokens have loss 0
         and gradient 0, and the mean does not count them.
     label_smoothing : float
-        0 <= s <= 1: the share of probability that is asked for all V entries alike.
+        0 <= s <= 1: the share of the target's probability that all V entries share evenly.
     reduction : {"mean", "sum", "none"}
         "none" returns the loss of each token.
 
@@ -125,8 +125,8 @@ def cross_entropy_forward(
 
     Notes
     -----
-    Log and softmax are one step: the log of a probability that has become 0 would be -inf.
-    Source: Goodfellow et al. 2016, *Deep Learning*, section 6.2.2; smoothing: Szegedy et al.
+    Log and softmax are computed in one step: the log of a probability that has become 0 would be
+    -inf. Source: Goodfellow et al. 2016, *Deep Learning*, section 6.2.2; smoothing: Szegedy et al.
     2016, section 7. Derivation: ``docs/blocks.md``.
 
     Examples
@@ -171,7 +171,7 @@ def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntr
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_loss` is not a float or has not the shape of the loss; `cache` is not forward's.
+        `d_loss` is not a float or not of the shape of the loss; `cache` is not forward's.
 
     Notes
     -----

@@ -92,7 +92,7 @@ def dropout_backward(d_out: Array, cache: DropoutCache) -> DropoutGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Examples
     --------

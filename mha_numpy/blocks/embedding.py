@@ -65,7 +65,7 @@ def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
 
     Notes
     -----
-    The same as a product with one-hot rows, ``one_hot(ids) @ table``, without their zeros.
+    It is a product with one-hot rows, ``one_hot(ids) @ table``, without their zeros.
     Source: Bengio et al. 2003, *A neural probabilistic language model*, section 2.
 
     Examples
@@ -104,7 +104,7 @@ def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Examples
     --------

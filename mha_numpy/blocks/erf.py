@@ -1,4 +1,4 @@
-"""The error function, which NumPy has not."""
+"""The error function, which NumPy does not have."""
 
 import math
 
@@ -12,7 +12,7 @@ _erf_of_each = np.vectorize(math.erf, otypes=[np.float64])
 def erf(x: Array) -> Array:
     """Return ``2 / sqrt(pi) * integral of e^(-t^2) from 0 to x`` for every x.
 
-    A complex step is followed along the slope: its imaginary part is too small to bend.
+    The imaginary part of a complex step is multiplied by the slope, as it is very small.
     """
     if x.dtype.kind == "c":
         return _erf_of_each(x.real) + 1j * x.imag * erf_slope(x.real)

@@ -66,10 +66,10 @@ def feed_forward_forward(
     ----------
     x : (..., D) float array
     params : FeedForwardParams
-        Its `w_gate` is given for "swiglu" and for nothing else.
+        Its `w_gate` is an array for "swiglu", and None otherwise.
     activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
     backend : {"numpy", "loops", "numba"}
-        Who computes, in all parts and in backward too.
+        What computes, in all parts and in backward too.
 
     Returns
     -------
@@ -83,8 +83,8 @@ def feed_forward_forward(
 
     Notes
     -----
-    Tokens do not meet here: attention moves information between them, this works on each alone.
-    4 D F floating-point operations a token, 6 D F with a gate. Source: Vaswani et al. 2017,
+    The network works on each token alone; only attention moves information between tokens. A token
+    takes 4 D F floating-point operations, 6 D F with a gate. Source: Vaswani et al. 2017,
     eq. 2; gated: Shazeer 2020. Derivation: ``docs/blocks.md``.
 
     Examples
@@ -134,11 +134,11 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Notes
     -----
-    About twice forward's operations. Derivation: ``docs/blocks.md``.
+    Backward takes about twice forward's operations. Derivation: ``docs/blocks.md``.
 
     Examples
     --------

@@ -25,7 +25,7 @@ class GeluSteps(NamedTuple):
 
 
 def gelu_steps(x: Array, approximate: str) -> GeluSteps:
-    """Let of each number pass the share of normally distributed numbers that lie below it."""
+    """Multiply each number by the share of normally distributed numbers that lie below it."""
     # 1. share
     if approximate == "tanh":
         share = (1 + np.tanh(SLOPE * x * (1 + CUBIC * x**2))) / 2
@@ -82,7 +82,7 @@ def gelu_forward(
     approximate : {"none", "tanh"}
         GPT-2 was trained with "tanh", BERT with "none"; they differ by at most 0.0005.
     backend : {"numpy", "loops", "numba"}
-        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
+        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -96,8 +96,8 @@ def gelu_forward(
 
     Notes
     -----
-    A smooth ReLU. NumPy has no erf, so that the exact form takes several times as long as "tanh".
-    Source: Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
+    GELU is a smooth ReLU. NumPy has no erf, so the exact form takes several times as long as
+    "tanh". Source: Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
     ``docs/blocks.md``.
 
     Examples
@@ -132,7 +132,7 @@ def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Notes
     -----

@@ -100,7 +100,7 @@ def layer_norm_forward(
     eps : float
         > 0; keeps a constant token from being divided by 0.
     backend : {"numpy", "loops", "numba"}
-        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
+        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Notes
     -----

@@ -69,7 +69,7 @@ def learned_positions_forward(
 
     Notes
     -----
-    Beyond N there is nothing to look up: that is their limit. Source: Gehring et al. 2017,
+    There is no vector for a position beyond N. Source: Gehring et al. 2017,
     *Convolutional sequence to sequence learning*, section 3.1; in transformers, Vaswani et al.
     2017, section 3.5.
 
@@ -116,7 +116,7 @@ def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> Le
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Examples
     --------

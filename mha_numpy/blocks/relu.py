@@ -44,7 +44,7 @@ def relu_forward(x: Array, *, backend: str = "numpy") -> tuple[Array, ReluCache]
     ----------
     x : float array of any shape
     backend : {"numpy", "loops", "numba"}
-        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
+        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Examples
     --------

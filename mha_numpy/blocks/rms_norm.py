@@ -83,7 +83,7 @@ def rms_norm_forward(
     eps : float
         > 0; keeps a token of zeros from being divided by 0.
     backend : {"numpy", "loops", "numba"}
-        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
+        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def rms_norm_forward(
 
     Notes
     -----
-    Layer normalisation without centring and without a bias. Source: Zhang and Sennrich 2019,
+    It is layer normalisation without centring and without a bias. Source: Zhang and Sennrich 2019,
     *Root mean square layer normalization*, eq. 4. Derivation: ``docs/blocks.md``.
 
     Examples
@@ -141,7 +141,7 @@ def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Notes
     -----

@@ -76,7 +76,7 @@ def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Ar
     gate, x : (..., F) float arrays of one shape
         Two linear maps of the same tokens; `feed_forward_forward` computes them.
     backend : {"numpy", "loops", "numba"}
-        Who computes, in backward too: NumPy, for "loops" as well, or a kernel.
+        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output; `cache` is not forward's.
+        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Notes
     -----

@@ -58,8 +58,8 @@ def analytic_gradients(
         gradient = found.get(name)
         if gradient is None:
             raise ConfigError(
-                f"d_{name}: backward returns no such gradient; what shall not be checked goes into "
-                "forward by functools.partial"
+                f"d_{name}: backward returns no such gradient; bind an input that is not to be "
+                "checked by functools.partial"
             )
         if gradient.shape != array.shape:
             raise ShapeError(f"d_{name}: expected {array.shape}, as {name}; got {gradient.shape}")

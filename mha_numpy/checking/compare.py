@@ -282,4 +282,4 @@ def _narrower(actual: Array, expected: Array) -> str:
     is_narrower = actual.dtype.itemsize < expected.dtype.itemsize
     if not is_narrower or differing(actual, expected, largest_of(expected)).any():
         return ""
-    return f"right as far as {actual.dtype} goes, and {expected.dtype} was asked for"
+    return f"right to the precision of {actual.dtype}, but {expected.dtype} is expected"

@@ -142,7 +142,7 @@ def complex_step(pair: Pair, d_out: Array, name: str, probe: Probe) -> float:
 
 
 def rounding_noise(out: Array, d_out: Array, probe: Probe, h: float) -> float:
-    """Estimate what the output's rounding can feign in a central difference."""
+    """Estimate the error that rounding of the output can cause in a central difference."""
     rounding = 4 * EPSILON * float(np.linalg.norm(np.nan_to_num(out * d_out)))
     return rounding / (h * probe.size)
 

@@ -58,7 +58,7 @@ def gradcheck(
     inputs : dict or sequence
         All inputs; those that are float arrays are checked, in float64, whatever their
         dtype. May be nested: a NamedTuple of params is one input, and its gradient a NamedTuple
-        likewise. What shall not be checked goes into `forward` by ``functools.partial``.
+        likewise. Bind what is not to be checked to `forward` by ``functools.partial``.
     d_out : float array, optional
         Upstream gradient; default random. Ones would hide many mistakes.
     rng : int or numpy Generator
@@ -94,8 +94,8 @@ def gradcheck(
 
     Notes
     -----
-    A central difference costs two forward passes for each element and errs by O(h^2) and by
-    rounding over h; a complex step, ``Im f(x + i h) / h``, one pass, and by rounding alone.
+    For each element a central difference costs two forward passes, and its error is O(h^2) and
+    rounding over h. A complex step, ``Im f(x + i h) / h``, costs one pass and has only rounding.
     Sources: Squire and Trapp 1998; CS231n's notes on gradient checks.
 
     Examples

@@ -12,9 +12,9 @@ class ArrayReport:
     """The check of one array by one method.
 
     ``error`` is the largest ``|analytic - numeric|`` divided by the largest numeric derivative of
-    the whole set (or by a multiple of what rounding can feign, where that is larger), so that an
-    array whose true gradient is zero is not divided by zero. The worst index is that of the element
-    farthest beyond its tolerance: an index into the array, or "direction i" where a random
+    the whole set (or by a multiple of the error that rounding can cause, where that is larger), so
+    that an array whose true gradient is zero is not divided by zero. The worst index is that of the
+    element farthest beyond its tolerance: an index into the array, or "direction i" where a random
     direction showed it.
     """
 

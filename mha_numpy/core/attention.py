@@ -217,11 +217,11 @@ def attention_forward(
 
     Notes
     -----
-    2 B H T_q T_k (d_k + d_v) floating-point operations. The reference's cache holds B H T_q T_k
-    weights, and as many numbers again for each of softcap and dropout; a kernel's only heads and
-    lse. All backends agree to rounding. What the kernels do not cover, the equations compute:
-    dtypes other than float32 and float64 (float16 computes in float32), empty axes, and whatever
-    a recorder watches.
+    Forward takes 2 B H T_q T_k (d_k + d_v) floating-point operations. The reference's cache holds
+    B H T_q T_k weights, and as many numbers again for each of softcap and dropout; a kernel's cache
+    holds only heads and lse. All backends agree to rounding. The equations compute what the kernels
+    do not cover: dtypes other than float32 and float64 (float16 is computed in float32), empty
+    axes, and all that is recorded.
     The cache refers to the inputs: leave them as they are until backward has run.
     mask, is_causal, window and a bias of -inf combine by AND. Sources: Vaswani et al. 2017,
     eq. 1; grouped heads: Ainslie et al. 2023; softcap: Gemma Team 2024,
@@ -266,7 +266,7 @@ def attention_backward(
     cache : AttentionCache
         Of any backend's forward.
     backend : {"numpy", "loops", "numba"}, optional
-        Who computes; default the backend of forward.
+        What computes; default the backend of forward.
 
     Returns
     -------
@@ -278,14 +278,15 @@ def attention_backward(
     Raises
     ------
     DTypeError, ShapeError, ConfigError, BackendError
-        `d_out` is not a float array or has not the shape of the output.
+        `d_out` is not a float array or not of the shape of the output.
         `cache` is not forward's.
 
     Notes
     -----
-    About twice forward's operations, and once forward's more where cells have to be computed
-    anew: in a kernel, and in the reference after a kernel. A kernel's gradients are computed in
-    the dtype of forward's computation. Derivation: ``docs/attention.md``, ``docs/grouped.md``.
+    Backward takes about twice forward's operations, and forward's once more where cells have to be
+    computed anew: in a kernel, and in the reference after a kernel. A kernel's gradients are
+    computed in the dtype of forward's computation. Derivation: ``docs/attention.md``,
+    ``docs/grouped.md``.
 
     Examples
     --------

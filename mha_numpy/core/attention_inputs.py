@@ -112,7 +112,9 @@ def _check_head_gate(head_gate: Any, q: Array) -> Array | None:
         return None
     head_gate = as_float_array("head_gate", head_gate)
     if q.ndim < 4:
-        raise ShapeError("head_gate: expected q of rank 4, (B, H, T_q, d_k); without it no heads")
+        raise ShapeError(
+            "head_gate: expected q of rank 4, (B, H, T_q, d_k); a lower rank has no heads"
+        )
     B, H, *_ = q.shape
     axes = "H" if head_gate.ndim == 1 else "B H"
     check_shape("head_gate", head_gate, axes, {"B": B, "H": H})

@@ -55,7 +55,7 @@ def _load(backend: str, kernels: str) -> ModuleType:
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise BackendError(
-            f"backend: {backend!r} needs numba, and its import says: {reason}; "
+            f"backend: {backend!r} needs numba, whose import failed: {reason}; "
             "pip install numba, or write backend='numpy'"
         ) from error
 

@@ -31,8 +31,8 @@ def multi_head_attention_decode(
 ) -> tuple[Array, AttentionCache]:
     """Attend from new tokens to all tokens so far, whose keys and values `kv_cache` holds.
 
-    What `multi_head_attention_forward` gives for the last T tokens of the whole sequence,
-    without projecting the earlier ones again. It has no backward: it is for inference.
+    It returns what `multi_head_attention_forward` gives for the last T tokens of the whole
+    sequence, without projecting the earlier ones again. It has no backward: it is for inference.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def multi_head_attention_decode(
 
     Notes
     -----
-    O(T_k) time a token instead of O(T_k^2). Source: Shazeer 2019, section 2.4.
+    A token takes O(T_k) time instead of O(T_k^2). Source: Shazeer 2019, section 2.4.
 
     Examples
     --------

@@ -19,8 +19,8 @@ class KVCache:
 
     Notes
     -----
-    2 B H_kv length d_h numbers a layer, where keys and values are equally wide: H / H_kv times
-    less than multi-head attention would need. Source: Shazeer 2019, section 3.
+    A layer's cache holds 2 B H_kv length d_h numbers if keys and values are equally wide. That is
+    H / H_kv times less than multi-head attention would need. Source: Shazeer 2019, section 3.
 
     Examples
     --------

@@ -68,7 +68,7 @@ def linear_forward(
         Inputs by outputs. PyTorch stores the transpose.
     b : (O,) float array, optional
     backend : {"numpy", "loops", "numba"}
-        Who computes, in backward too: NumPy; "loops" leaves it to NumPy; or the kernels' tiles.
+        What computes, in backward too: NumPy; "loops" leaves it to NumPy; or the kernels' tiles.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def linear_forward(
 
     Notes
     -----
-    2 I O floating-point operations a vector. Source: Goodfellow et al. 2016, *Deep
+    A vector takes 2 I O floating-point operations. Source: Goodfellow et al. 2016, *Deep
     Learning*, chapter 6. Derivation: ``docs/multi-head.md``.
 
     Examples
@@ -127,7 +127,7 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output.
+        `d_out` is not a float array or not of the shape of the output.
         `cache` is not forward's.
 
     Notes

@@ -124,7 +124,7 @@ def padding_mask(lengths: Array, T_k: int) -> Array:
 
 
 def combine_masks(*masks: Array | None) -> Array | None:
-    """Let through what every mask lets through (AND); None hides nothing.
+    """Combine masks: a cell is visible if every mask shows it (AND); None hides nothing.
 
     Parameters
     ----------

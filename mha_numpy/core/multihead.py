@@ -164,11 +164,11 @@ def multi_head_attention_forward(
     Parameters
     ----------
     x_q : (B, T_q, D) float array
-        What asks.
+        The input of the queries.
     x_k : (B, T_k, kdim) float array, optional
-        What is matched; defaults to `x_q` (self-attention).
+        The input of the keys; defaults to `x_q` (self-attention).
     x_v : (B, T_k, vdim) float array, optional
-        What is mixed; defaults to `x_k`.
+        The input of the values; defaults to `x_k`.
     params : MultiHeadParams
     num_heads : int
         H, query heads.
@@ -227,7 +227,7 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output.
+        `d_out` is not a float array or not of the shape of the output.
         `cache` is not forward's.
 
     Notes

@@ -120,7 +120,7 @@ def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or has not the shape of the output.
+        `d_out` is not a float array or not of the shape of the output.
 
     Notes
     -----

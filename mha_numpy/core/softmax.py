@@ -152,12 +152,13 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `d_weights` is not a float array or has not the shape of the weights.
+        `d_weights` is not a float array or not of the shape of the weights.
         `cache` is not forward's.
 
     Notes
     -----
-    O(T_q T_k) time, against O(T_q T_k^2) with the Jacobian. Derivation: ``docs/softmax.md``.
+    It takes O(T_q T_k) time, against O(T_q T_k^2) with the Jacobian. Derivation:
+    ``docs/softmax.md``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""step(): names an array for whoever watches, and costs next to nothing when nobody does."""
+"""step(): names an array for a recorder, and costs next to nothing without one."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -115,9 +115,9 @@ class _Renaming:
 
 @contextmanager
 def watching(watcher: Watcher | None) -> Iterator[None]:
-    """Let `watcher` record inside the block, alone; None lets nobody.
+    """Let only `watcher` record inside the block; with None nothing is recorded.
 
-    A thread has its own.
+    Each thread has its own.
     """
     token = _watcher.set(watcher)
     try:

@@ -32,7 +32,7 @@ class ModelConfig:
     tied : bool
         Whether the output is multiplied by the embedding once more, instead of by a map of its own.
     others : int
-        Params that no other field tells of.
+        Params that no other field counts.
     published : float
         All params, as the source has them.
     source : str

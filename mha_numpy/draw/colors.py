@@ -40,8 +40,8 @@ def head_color(head: int) -> str:
     Notes
     -----
     Six colours of Okabe and Ito, *Color Universal Design* (2008). Their yellow is too pale on
-    white and their black too near the text: a violet and a brown that people with a colour
-    deficiency can tell from the six stand in.
+    white and their black too near the text. A violet and a brown replace them, which people with a
+    colour deficiency can distinguish from the six.
 
     Examples
     --------

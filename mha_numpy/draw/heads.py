@@ -72,7 +72,7 @@ def weights_by_head(
     Raises
     ------
     ShapeError, DTypeError, MaskError
-        An array has not the shape or the kind that is written above.
+        An array is not of the shape or the kind that is written above.
     ConfigError
         There are not T_q and T_k labels, or not H names; `sequence` is not in the batch; or a
         weight is not between 0 and 1.
@@ -81,8 +81,8 @@ def weights_by_head(
     -----
     All heads share one scale: white is 0, the head's full colour is 1. Up to 12 by 12 cells have
     their numbers. A row that may attend to nothing, by `visible` or because all its weights are 0,
-    says so. Where not all labels fit, every
-    second, third, ... is written, and the picture says so.
+    is marked so. Where not all labels fit, every second, third, ... is written, and the picture
+    says so.
 
     Examples
     --------

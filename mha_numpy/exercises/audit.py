@@ -24,8 +24,8 @@ COMMAND = (sys.executable, "-B", "-m", "mha_numpy.exercises.audit_run")
 GRACE = 2.0  # seconds to end in, when asked to
 
 TOGETHER = (
-    "together: these are caught in one function, but not where others have the same mistake, as "
-    "where one of them calls another; tests that compare them with each other cannot see it"
+    "together: these mistakes are caught if one function has them, but not if all functions have "
+    "them, as where one calls another; tests that compare functions cannot find them"
 )
 
 Case = tuple[str, str]  # a function and a mistake in it
@@ -111,7 +111,7 @@ class Audit:
         bad = frozenset(i for i, row in enumerate(rows) if row[1] == "0")
         title = "What each test catches"
         if bad:
-            title += f": {len(bad)} of {len(rows)} nothing"
+            title += f": {len(bad)} of {len(rows)} catch nothing"
         return Table(title, ["test", "catches", "it alone"], rows, bad)
 
     def _caught_by(self, test: str) -> list[Case]:
@@ -144,21 +144,21 @@ def audit_tests(file: Path | str, *, seconds: float = 10.0) -> Audit:
     Notes
     -----
     The functions are the keys of ``mha_numpy.mistakes.PIECES``, with the arguments that their
-    probes hold; an argument that may be None may be left out at the end. A test takes one by its
-    name, as a fixture, or calls what has that name in its module. Both are replaced, whatever they
-    were: tests that exist are aimed here by a line such as ``softmax = my_layers.masked_softmax``,
-    or, where the arguments are others, by a function of that name around one's own.
+    probes hold; an argument that may be None may be left out at the end. A test takes a function by
+    its name, as a fixture, or calls the function of that name in its own module. Both are replaced.
+    So a line such as ``softmax = my_layers.masked_softmax`` is enough for existing tests, or a
+    function of that name around their own if the arguments differ.
 
     A mistake counts as caught if a test fails, hangs or ends the process. It is made in one
-    function alone, and, where several of those that are called can make it, also in all of them
-    together: tests that do no more than compare functions with each other see the first, and are
-    blind to the second, as where one of the functions calls another.
+    function alone, and, if several of the functions that are called can make it, also in all of
+    them together. Tests that only compare functions with each other catch the first and miss the
+    second, which is the case where one of the functions calls another.
 
-    Each mistake has a process of its own, which begins after the tests are collected: fixtures of
-    any scope are made with the mistake, what a module computes on loading is not. Where processes
-    do not fork (Windows), all runs share one, without a limit of time. Plugins other than those
-    named in ``PYTEST_PLUGINS`` are not loaded, what tests print is dropped, and skipped tests do
-    not count.
+    Each mistake has a process of its own, which begins after the tests are collected. So fixtures
+    of any scope are computed with the mistake, but what a module computes on loading is not. Where
+    processes do not fork (Windows), all runs share one, without a limit of time. Plugins other than
+    those named in ``PYTEST_PLUGINS`` are not loaded, what tests print is dropped, and skipped tests
+    do not count.
 
     Examples
     --------

@@ -24,8 +24,8 @@ OPTIONS = (
 MEMORY = 8 * 2**30  # bytes: a framework that a test imports maps some
 STARTING = 10.0  # seconds for pytest itself
 UNUSED = (
-    "no test calls one of the functions: take one by its name, def test_rows(softmax), or define "
-    f"or import it in the file; there are {', '.join(PIECES)}"
+    "no test calls one of the functions: a test takes one by its name, def test_rows(softmax), or "
+    f"the file defines or imports it; the functions are {', '.join(PIECES)}"
 )
 
 

@@ -63,13 +63,13 @@ def _unknown(evidence: Evidence) -> dict[str, str]:
         return {"likely cause": orders.pop()}
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return {
-            "no known mistake": "right to about "
-            f"{NARROW:g} of the largest number: a small number may have been added, as in "
-            "x / (total + 1e-9), or a part be in float32"
+            "no known mistake": f"the numbers are right to about {NARROW:g} of the largest one: "
+            "a small number may have been added, as in x / (total + 1e-9), or a part is computed "
+            "in float32"
         }
     name = evidence.exercise.function_name
-    told = f"none of those known for {name}, nor two of them together, gives these numbers"
-    return {"no known mistake": told}
+    reason = f"none of those known for {name}, nor two of them together, gives these numbers"
+    return {"no known mistake": reason}
 
 
 def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
@@ -120,15 +120,17 @@ def _told(cause: frozenset[str]) -> str:
 def _evidence(evidence: Evidence, found: Diagnosis) -> str:
     """Say what speaks for a cause."""
     if found.causes[0] == {FLOAT32}:
-        return "every number is one of float32, and right as far as float32 goes"
+        return "every number is a float32 number, and right to the precision of float32"
     which = "this mistake gives" if len(found.causes[0]) == 1 else "these two give together"
     if found.is_partial:
-        return f"what is wrong is just what {which}; the other arrays are right"
+        return f"the wrong arrays are just what {which}; the other arrays are right"
     answered = [answer for answer in evidence.answers if answer is not None]
     arrays = sum(len(leaves(answer)) for answer in answered)
     what = {1: "the array is", 2: "both arrays are"}.get(arrays, f"all {arrays} arrays are")
     inputs = "the input" if len(answered) == 1 else f"the {len(answered)} inputs"
-    where = "" if len(answered) == len(evidence.probes) else f", on {inputs} where it ran"
+    where = (
+        "" if len(answered) == len(evidence.probes) else f", on {inputs} where your function ran"
+    )
     return f"{what} just what {which}{where}"
 
 

@@ -1,4 +1,4 @@
-"""Exercise: a function to write, with what a learner is told about it."""
+"""Exercise: a function to write, with its task and its hints."""
 
 import inspect
 import re
@@ -9,12 +9,12 @@ from typing import Any, Literal, NamedTuple
 Kind = Literal[
     "code",  # a stub is handed out, to be written
     "museum",  # code with a bug is handed out, to be mended
-    "tests",  # tests of a piece are asked for, which they are given
+    "tests",  # a function that tests a piece is to be written
 ]
 
 
 class Hints(NamedTuple):
-    """Four hints, each tells more than the one before."""
+    """Four hints, each more direct than the one before."""
 
     where: str  # where to look
     question: str  # whose answer is the way

@@ -94,10 +94,14 @@ keepdims=True))
 def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
     """Say where the mistake of the third hint comes from."""
     if own and exercise.kind != "museum":
-        return "what your last answer shows"
+        return "the mistake that your last answer shows"
     if exercise.kind == "tests":
         return "a mistake that many tests do not see"
-    return "the bug here" if exercise.kind == "museum" else "what many do here, perhaps not you"
+    return (
+        "the bug here"
+        if exercise.kind == "museum"
+        else "a mistake that many make here, perhaps not you"
+    )
 
 
 def _picture(exercise: Exercise, mistake: str) -> Difference | None:

@@ -55,7 +55,7 @@ def judge_tests(
         Stage(
             "catches mistakes",
             caught >= ENOUGH * count if is_counted else None,
-            f"{caught} of {count}; {ceil(ENOUGH * count)} are asked for" if is_counted else "",
+            f"{caught} of {count}; {ceil(ENOUGH * count)} are required" if is_counted else "",
         ),
     ]
     remarks = {}

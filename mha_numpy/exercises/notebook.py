@@ -23,7 +23,7 @@ def check(exercise_id: str, function: Callable[..., Any]) -> None:
     exercise_id : str
         Of an exercise: ``mha-numpy exercises`` lists them.
     function : callable
-        Takes the arguments that the exercise tells, in their order.
+        Takes the arguments that the exercise lists, in their order.
 
     Raises
     ------

@@ -249,7 +249,7 @@ def _death(code: int, limits: Limits, *, is_late: bool) -> str:
     if is_late and -code in (signal.SIGKILL, signal.SIGALRM):
         return f"took longer than {limits.seconds:g} s and was stopped"
     if -code == signal.SIGKILL:
-        return "was killed, perhaps for want of memory"
+        return "was killed, perhaps for lack of memory"
     return f"crashed: {signal.strsignal(-code)}".lower()
 
 
@@ -288,7 +288,7 @@ def _cut_loose(show: IO[bytes], limits: Limits) -> None:
 
 def _no_input(*_: object) -> NoReturn:
     """Stand for `input`, which would ask the reader of a notebook."""
-    raise EOFError("input() has nobody to ask here")
+    raise EOFError("input() cannot be answered here")
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def _runs(evidence: Evidence) -> Answer:
         return False, evidence.run.ended
     errors = [call.error for call in (*evidence.second, *evidence.reacted) if call.error]
     if errors:
-        return False, f"called again, or on a changed input: {_cut(errors[0])}"
+        return False, f"a second call, or one on a changed input, failed: {_cut(errors[0])}"
     count = len(evidence.probes)
     return True, f"on {count} inputs" if count > 1 else "on 1 input"
 

@@ -62,8 +62,8 @@ def readme_text() -> str:
 
 README = """# Exercises in attention
 
-{count} functions to write, one in each file, about {hours} hours in all. Each file tells what its
-function takes and returns; NumPy and this package are all they need.
+{count} functions to write, one in each file, about {hours} hours in all. Each file says what its
+function takes and returns. You need NumPy and this package, and nothing else.
 
     mha-numpy check .                  all of them, a line each
     mha-numpy check . softmax          one of them, stage by stage
@@ -75,11 +75,12 @@ function takes and returns; NumPy and this package are all they need.
 Each file stands alone: copy what you need from the earlier ones. Where a hint names a notebook,
 `mha-numpy lab` opens it; the pages of docs/ are in the project's repository.
 
-A check runs your function in a process of its own, on a few inputs (sizes that all differ, sizes
-that are equal, large numbers, rows that see nothing) in float64, and says in order: whether it
-runs; type and dtype; shape; NaN; whether it changed its inputs; whether it gives the same twice;
-what must hold for every right answer; the numbers; and for gradients, what numeric differentiation
-finds. Where your numbers are those of a known mistake, it names the mistake. The files named museum
+A check runs your function in a process of its own, on a few inputs in float64: sizes that all
+differ, sizes that are equal, large numbers, rows that see nothing. It asks in this order whether
+the function runs; whether type, dtype and shape are right; whether a number is NaN; whether the
+inputs stay as they were; whether a second call returns the same; whether the result has what every
+right answer has; whether the numbers are right; and whether numeric differentiation gives the same
+gradients. If your numbers are those of a known mistake, the check names it. The files named museum
 hold code with a bug, for you to find.
 
 | | id | | difficulty | minutes | after |

@@ -112,7 +112,7 @@ class Verdict:
     def _told(self) -> dict[str, str]:
         """The remarks, and what the student's code printed."""
         printed = self.printed.strip()
-        label = "it printed (every input runs twice)"
+        label = "your code printed (every input runs twice)"
         return {**self.remarks, label: printed} if printed else self.remarks
 
     def __bool__(self) -> bool:

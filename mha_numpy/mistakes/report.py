@@ -11,14 +11,16 @@ PAGE = """# Which mistakes are named
 
 Written by `mha-numpy mistakes --confusion --write docs/confusion.md`. Every known mistake is made
 in each function where it changes anything, and the answers are handed to `diagnose`, which sees
-nothing else. *On top*: the first name given is that of the mistake. *Among*: it is one of several
-names for the same numbers, as where two mistakes are one and the same function. Pairs are drawn at
-random; *named*: the first alternative holds one of the two mistakes.
+nothing else. A mistake is *on top* if the first name of the answer is its own. It is *among* the
+names if it is one of several for the same numbers, as where two mistakes are one and the same
+function. Pairs are drawn at random; a pair is *named* if the first alternative holds one of its two
+mistakes.
 
-The mistakes are edits of the right implementation, here and where `diagnose` asks: the page says
-how well they can be told apart, not that somebody's code makes them in just this way. Code that was
-written apart, with one bug each, are the exhibits of the museum: all eighteen get their right name
-(`tests/exercises/test_catalogue.py`). How a check works: [exercises](exercises.md).
+The mistakes are edits of the right implementation, both here and where `diagnose` compares. So this
+page says how well mistakes can be distinguished, not that a student's code makes them in just this
+way. The exhibits of the museum are code that was written apart, with one bug each: all eighteen get
+their right name (`tests/exercises/test_catalogue.py`). [Exercises](exercises.md) says how a check
+works.
 
 """
 

@@ -11,8 +11,8 @@ from mha_numpy.nn.layer import make_rng
 class AttentionOnlyLM(Layer):
     """Embedding, attention layers with residual connections, unembedding, and nothing else.
 
-    Positions are added to what makes queries and keys, never to what is passed on: a head finds
-    a token by its content or its place, and what it carries away is content alone.
+    Positions are added to the input of queries and keys, never to that of values: a head attends to
+    a token by its content or its position, and reads its content alone.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ def generate(
     top_p: float | None = None,
     rng: int | np.random.Generator = 0,
 ) -> Array:
-    """Continue a text: draw each next token from what the model says.
+    """Continue a text: draw each next token from the probabilities of the model.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def generate(
     Notes
     -----
     A KV cache holds what was computed for earlier tokens, so that a step costs one token. When
-    the model's positions are used up, it goes on from the last ones of the text, half as many as
+    the model's positions are used up, it goes on from the last tokens of the text, half as many as
     there are positions. Sources:
     top-k: Fan et al. 2018; top-p: Holtzman et al. 2020, *The curious case of neural text
     degeneration*, section 3.1.
@@ -143,7 +143,7 @@ def choose(
 def translate(
     model: Translator, source: Array, *, max_tokens: int | None = None, beams: int = 1
 ) -> Array:
-    """Write the target of one source, the likeliest that a search of this width finds.
+    """Write the target of one source: the likeliest that a beam search of this width meets.
 
     Parameters
     ----------
@@ -166,8 +166,8 @@ def translate(
 
     Notes
     -----
-    Compared is the sum of log-probabilities; a target that has ended takes no further part in the
-    search. Source: Sutskever et al. 2014, *Sequence to sequence learning*, section 3.2.
+    The search compares sums of log-probabilities; a target that has ended takes no further part in
+    the search. Source: Sutskever et al. 2014, *Sequence to sequence learning*, section 3.2.
 
     Examples
     --------

@@ -107,7 +107,7 @@ class Translator(Layer):
         return self.unembedding(self.decoder_norm(x))
 
     def forward(self, source: Array, target: Array) -> Array:
-        """Score what comes next after each target token, the source known.
+        """Score what comes next after each target token, for a known source.
 
         Parameters
         ----------

@@ -47,7 +47,7 @@ class MultiHeadAttention(Layer):
     dropout_p : float
         Share of weights to drop while ``layer.training``; 0 <= p < 1.
     backend : {"numpy", "loops", "numba"}
-        Who computes the attention core, as `attention_forward` explains.
+        What computes the attention core, as `attention_forward` explains.
     rng : int or numpy Generator, optional
         Seeds the params and dropout; default 0, so that a notebook gives the same twice.
 

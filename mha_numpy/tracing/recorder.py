@@ -76,7 +76,7 @@ class Trace:
         Returns
         -------
         array
-            What the step recorded, to rounding: this is how its tests know that a trace is true.
+            What the step recorded, to rounding; the tests compare the two.
 
         Raises
         ------
@@ -132,8 +132,8 @@ class Trace:
 
         Notes
         -----
-        Derived from the equations; where these do not tell, the words say so. A cell that only
-        moved is explained by what it was computed from.
+        The answer is derived from the equations; if they give none, the text says so. A cell that
+        only moved is explained by what it was computed from.
 
         Examples
         --------

@@ -8,7 +8,7 @@ IGNORED = -100  # a target of which nothing is asked
 
 
 class Batch(NamedTuple):
-    """Ids for a model, and what it should say about them.
+    """Ids for a model, and the targets that it should predict.
 
     Examples
     --------

@@ -80,7 +80,7 @@ def adam_step(
         The param first shrinks by ``learning_rate * weight_decay`` of itself, apart from the
         gradient: AdamW.
     backend : {"numpy", "loops", "numba"}
-        Who computes: NumPy, for "loops" as well, or a kernel.
+        What computes: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -129,7 +129,7 @@ class Optimizer:
     ----------
     layer : Layer
     learning_rate : float
-        Of a step whose schedule says 1.
+        Of a step whose factor in the schedule is 1.
     """
 
     def __init__(self, layer: Layer, learning_rate: float) -> None:

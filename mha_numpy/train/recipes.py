@@ -167,7 +167,7 @@ def train_recipe(
     seed : int
         Of params, dropout and batches.
     steps : int, optional
-        Default what the recipe says.
+        Default: the number of the recipe.
     backend : {"numpy", "loops", "numba"}
     measure_every : int
         Steps between two measures.

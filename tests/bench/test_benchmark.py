@@ -187,7 +187,7 @@ class TestPlan:
         ]
         assert found == [
             Fact("compile", "our NumPy", None, "", "skipped: nothing is compiled"),
-            Fact("scaling", "our NumPy", None, "", "skipped: one thread is all there is"),
+            Fact("scaling", "our NumPy", None, "", "skipped: there is only one thread"),
         ]
 
     def test_a_measurement_that_fails_leaves_the_others(self, monkeypatch):

@@ -81,7 +81,7 @@ def test_wrong_ones_fail_and_say_where(mistake, expected):
 
 def test_a_narrower_dtype_is_named_where_it_alone_is_to_blame(expected):
     narrow = expected.astype(np.float32)
-    assert "; right as far as float32 goes, and float64 was asked for" in finding(
+    assert "; right to the precision of float32, but float64 is expected" in finding(
         narrow, expected, tolerance=1e-12
     )
     assert "each is 2 times" in finding(2 * narrow, expected, tolerance=1e-12)

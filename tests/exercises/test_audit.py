@@ -140,7 +140,7 @@ class TestCounting:
         assert ("attention", "scale missing") in found.caught  # softmax has no scale
         assert ("softmax", "mask forgotten") in found.missed
         assert ("softmax", "mask forgotten") not in found.together
-        assert "together: these are caught in one function" in str(found)
+        assert "together: these mistakes are caught if one function has them" in str(found)
         text += """
             def test_rows(softmax):
                 scores = np.random.default_rng(0).normal(size=(1, 1, 4, 4))
@@ -372,7 +372,7 @@ LOADING = {
     "def test_x(:\n    pass": "SyntaxError: invalid syntax (line 1 of test_mine.py: `def",
     "": "there are no tests in it",
     "import pytest\n@pytest.mark.skip\ndef test_x(softmax): pass": "there are no tests",
-    "def test_x(): pass": "no test calls one of the functions: take one by its name",
+    "def test_x(): pass": "no test calls one of the functions: a test takes one by its name",
     "import sys\nsys.exit(3)": "SystemExit: 3 (line 2",
     "import os\nos._exit(0)": "ended its process with 0",
 }
@@ -442,7 +442,7 @@ class TestSections:
         assert scores.bad_rows == {0}
         assert slipping.title == "Slipped through: 1"
         assert slipping.rows == [["softmax", BANK["softmax over queries"].verdict, ""]]
-        assert useful.title == "What each test catches: 1 of 3 nothing"
+        assert useful.title == "What each test catches: 1 of 3 catch nothing"
         assert useful.rows == [["test_a", "0", "0"], ["test_b", "2", "1"], ["test_c", "1", "0"]]
         assert useful.bad_rows == {0}
         assert str(found).count("\n\n") == 2

@@ -109,7 +109,10 @@ def test_hints_are_counted_and_know_the_last_mistake(folder):
     hints = [hint_in(folder, "softmax-backward") for _ in range(5)]
     assert [hint.number for hint, _ in hints] == [1, 2, 3, 4, 4]
     third, picture = hints[2]
-    assert "what your last answer shows: softmax's sum is taken over the queries" in third.text
+    assert (
+        "the mistake that your last answer shows: softmax's sum is taken over the queries"
+        in third.text
+    )
     assert picture.read_bytes().startswith(b"\x89PNG")
     (folder / NAME).write_text(WRONG.replace("axis=-2", "axis=0"))
     judge_file(folder, "softmax-backward")

@@ -279,7 +279,7 @@ def test_a_mistake_that_is_made_in_part_is_named():
 def test_float32_inside_is_told_by_its_numbers():
     verdict = verdict_on(make("softmax_backward", ["float32 inside"]))
     assert verdict.mistakes == {"float32 inside"}
-    assert verdict.remarks["evidence"].startswith("every number is one of float32")
+    assert verdict.remarks["evidence"].startswith("every number is a float32 number")
 
 
 def test_float32_is_told_by_its_dtype():

@@ -526,7 +526,7 @@ class TestEnd:
             (lambda x: os._exit(0), "ended the process: os._exit(0) (call 1 of 1)"),
             (lambda x: ctypes.string_at(0), "crashed: segmentation fault (call 1 of 1)"),
             (lambda x: os.abort(), "crashed: aborted (call 1 of 1)"),
-            (lambda x: os.kill(os.getpid(), 9), "was killed, perhaps for want of memory (call"),
+            (lambda x: os.kill(os.getpid(), 9), "was killed, perhaps for lack of memory (call"),
             (lambda x: os.kill(os.getpid(), 2), "crashed: interrupt (call 1 of 1)"),
             (lambda x: os.kill(os.getpid(), 15), "crashed: terminated (call 1 of 1)"),
             (lambda x: (_ for _ in ()).throw(KeyboardInterrupt), "KeyboardInterrupt (line"),
@@ -606,7 +606,7 @@ class TestOutput:
             return input("?")
 
         error = run(ask).calls[0].error
-        assert error.startswith("EOFError: input() has nobody to ask here (line")
+        assert error.startswith("EOFError: input() cannot be answered here (line")
 
     def test_there_is_no_input(self):
         reader, writer = os.pipe()
@@ -890,7 +890,7 @@ def test_in_a_notebook():
     notebook = nbformat.v4.new_notebook(cells=cells)
     nbclient.NotebookClient(notebook, timeout=60).execute()
     shown = [output.text for cell in notebook.cells for output in cell.outputs]
-    no_input = "EOFError: input() has nobody to ask here"
+    no_input = "EOFError: input() cannot be answered here"
     assert "".join(shown).splitlines() == [
         "[(5.0, '')]  hello",
         "",

@@ -12,8 +12,9 @@ from mha_numpy.exercises.exercise import Hints, exercise
     hints=Hints(
         where="A row of a picture of weights is a query, a column is a key. Notebook 00, the "
         "picture of the translator.",
-        question="Two queries and three keys: one row of the weights is (0.1, 0.7, 0.2). Which "
-        "key is that, counted from 0? Over which of the axes (H, T_q, T_k) did you look?",
+        question="Take two queries and three keys: one row of the weights is (0.1, 0.7, 0.2). "
+        "Which key has the largest weight, counted from 0? Along which of the axes (H, T_q, T_k) "
+        "did you compare?",
         mistake="queries taken for keys",
         fix="weights.argmax(axis=-1)",
     ),
@@ -44,7 +45,7 @@ def strongest_keys(weights: Array) -> Array:
         where="One gate scales a whole head, in all sequences: docs/attention.md, Backward, step "
         '7; notebook 10, "How much does a head matter?".',
         question="A head is (3, 5), its gate 1, the upstream gradient (10, 1). If the gate grows "
-        "by 0.1, by how much do both numbers grow, and how much the loss?",
+        "by 0.1, by how much do both numbers grow, and by how much does the loss?",
         mistake="gate gradient of the last sequence alone",
         fix="(d_gated * heads).sum(axis=(0, 2, 3))",
     ),
@@ -52,7 +53,7 @@ def strongest_keys(weights: Array) -> Array:
 def d_head_gate(d_gated: Array, heads: Array) -> Array:
     """Return the gradient of the gates, one for each head.
 
-    Forward was ``gated = heads * gate[:, None, None]``: one gate a head, the same for all
+    Forward was ``gated = heads * gate[:, None, None]``. Each head has one gate, the same for all
     sequences, queries and features.
 
     Parameters
@@ -74,8 +75,8 @@ def d_head_gate(d_gated: Array, heads: Array) -> Array:
     minutes=10,
     needs=("head-gates",),
     hints=Hints(
-        where="As for the gate's gradient, but look at which axis is still there when the absolute "
-        "value is taken: Michel et al. 2019, section 4.1; notebook 10, "
+        where="Begin as for the gate's gradient. Then look at which axis is still there when the "
+        "absolute value is taken: Michel et al. 2019, section 4.1; notebook 10, "
         '"How much does a head matter?".',
         question="A head helps sequence 0 (gradient -3) and hurts sequence 1 (gradient 3). What is "
         "the gradient over both, and does the head matter?",

@@ -13,8 +13,8 @@ from mha_numpy.exercises.exercise import Hints, exercise
     hints=Hints(
         where="The scores are a matrix product with a number before it: docs/attention.md, "
         'Backward, step 1; notebook 06, "The scale in backward".',
-        question="Take one query and two keys. The query is used in both scores: by what was it "
-        "multiplied in each? So which two vectors make up its gradient, with which factors?",
+        question="Take one query and two keys. The query is used in both scores. By what was it "
+        "multiplied in each? Its gradient is a sum of two vectors: which, and with which factors?",
         mistake="scale left out of backward",
         fix="scale = 1 / np.sqrt(q.shape[-1]); d_q = scale * d_scores @ k; "
         "d_k = scale * d_scores.swapaxes(-1, -2) @ q",
@@ -86,7 +86,7 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
         where="Forward multiplies each weight by a number that does not depend on it: "
         "docs/attention.md, Backward, step 5.",
         question="With p = 0.75, a weight of 0.2 that is kept becomes 0.8. If it grows by 0.01, by "
-        "how much does what comes out grow? And if it is dropped?",
+        "how much does the output grow? And by how much if the weight is dropped?",
         mistake="dropout not undone by 1/(1-p)",
         fix="d_dropped * keep / (1 - p)",
     ),
@@ -95,7 +95,7 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
     """Return the gradient of the weights, from that of the weights after dropout.
 
     Forward was ``dropped = weights * keep / (1 - p)``: each weight was dropped with probability
-    `p`, and those that stayed were enlarged, so that the mean remains.
+    `p`, and the others were enlarged, so that the mean stays the same.
 
     Parameters
     ----------
@@ -119,8 +119,9 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
     minutes=35,
     needs=("attention", "scores-backward", "softmax-backward"),
     hints=Hints(
-        where="Three lines forward, so three steps back, the last line first: docs/attention.md, "
-        'Backward, steps 6, 4 and 1; notebook 12, "Forward and backward side by side".',
+        where="Forward has three lines, so backward has three steps, the last line first: "
+        'docs/attention.md, Backward, steps 6, 4 and 1; notebook 12, "Forward and backward side by '
+        'side".',
         question="heads = weights @ v is a product of (T_q, T_k) and (T_k, d_v), and d_heads is "
         "(T_q, d_v). With T_q = 2, T_k = 3, d_v = 4, which products have the shapes of weights and "
         "of v? What is left then is softmax and scores, whose backward you know.",
@@ -141,8 +142,8 @@ def attention_backward(
         weights = softmax(scores)  # along the last axis; with a mask or without
         heads = weights @ v
 
-    A hidden cell has weight 0, and in a row that sees nothing all weights are 0: so the mask need
-    not be handed over.
+    A hidden cell has weight 0, and in a row that sees nothing all weights are 0. So backward does
+    not need the mask.
 
     Parameters
     ----------
@@ -168,12 +169,12 @@ def attention_backward(
     minutes=45,
     needs=("attention-backward", "softmax-with-lse"),
     hints=Hints(
-        where="One number a row brings the row of weights back, and the row sum of softmax's "
-        "backward hides in what you are given: docs/softmax.md, lse; notebook 12, "
+        where="The lse of a row is enough to compute its weights again, and the row sum of "
+        "softmax's backward follows from two of the arguments: docs/softmax.md, lse; notebook 12, "
         '"Backward without stored weights".',
         question="Softmax's backward needs, for each query, the sum over the keys of "
         "weights * d_weights, and d_weights = d_heads @ v.T. Write the sum out with all indices "
-        "and sum over the keys first: which array of yours appears?",
+        "and sum over the keys first: which of the arguments appears?",
         mistake="mask forgotten in backward",
         fix="weights = np.exp(np.where(mask, scores - np.where(np.isinf(lse), 0, lse)[..., None], "
         "-np.inf)); d_scores = weights * (d_weights - (d_heads * heads).sum(axis=-1, "
@@ -193,8 +194,8 @@ def backward_from_lse(
         weights = softmax(scores)  # along the last axis
         heads = weights @ v
 
-    It threw the weights away and kept two things: heads, and of each row one number, lse. A row
-    that sees nothing has lse -inf and heads 0, and gives gradients of 0. The scores may be large,
+    Forward did not keep the weights. It kept heads, and one number for each row, lse. A row that
+    sees nothing has lse -inf and heads 0, and its gradients are 0. The scores may be large,
     those of hidden cells too; no gradient is NaN or inf.
 
     Parameters

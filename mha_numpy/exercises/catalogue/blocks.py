@@ -10,17 +10,18 @@ from mha_numpy.exercises.exercise import Hints, exercise
     difficulty=1,
     minutes=5,
     hints=Hints(
-        where="The brackets of the formula: what does the root multiply, and what does the 1 / 2?",
-        question="What is tanh of a very large number, and of a very small one? So what is "
-        "gelu(100), and what gelu(-100)?",
+        where="Look at the brackets of the formula: what does the root multiply, and what does the "
+        "1 / 2 multiply?",
+        question="What is tanh of 1000, and of -1000? So what is gelu(100), and what is "
+        "gelu(-100)?",
         mistake="GELU: cube outside of the product",
         fix="0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))",
     ),
 )
 def gelu(x: Array) -> Array:
-    """Let of each number pass about the share of normally distributed numbers below it.
+    """Multiply each number by about the share of normally distributed numbers below it.
 
-    ``out = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``: GPT-2 was trained with this
+    ``out = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``. GPT-2 was trained with this
     form, which differs from the exact one by at most 0.0005.
 
     Parameters
@@ -43,8 +44,8 @@ def gelu(x: Array) -> Array:
     hints=Hints(
         where="out is a product of two things that both depend on x, and one of them is a chain of "
         "three functions.",
-        question="What is the derivative of x * f(x)? Of f(g(x))? Of tanh(y), by tanh(y) itself? "
-        "And of y + c y^3?",
+        question="What is the derivative of x * f(x)? Of f(g(x))? Of tanh(y), written with "
+        "tanh(y)? And of y + c y^3?",
         mistake="GELU: inner derivative left out",
         fix="tanh = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)); slope = np.sqrt(2 / np.pi)"
         " * (1 + 3 * 0.044715 * x**2); d_out * ((1 + tanh) / 2 + x * (1 - tanh**2) / 2 * slope)",
@@ -76,7 +77,7 @@ def gelu_backward(d_out: Array, x: Array) -> Array:
     hints=Hints(
         where="A token that occurs three times has read one row three times.",
         question="Type into Python: a = np.zeros(3); a[[1, 1]] += 5. What should a[1] be, what is "
-        "it, and which function of NumPy's adds up?",
+        "it, and which function of NumPy adds both?",
         mistake="the last of equal tokens counts",
         fix="d_table = np.zeros((V, D)); np.add.at(d_table, ids, d_out)",
     ),

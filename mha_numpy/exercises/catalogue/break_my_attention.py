@@ -14,30 +14,31 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=60,
     needs=("masked-attention",),
     hints=Hints(
-        where="What can you know about a right answer without computing it? Sums, bounds, what may "
-        "not matter, what must; and cases so small that you know every number.",
-        question="Which values would make the output show you the weights themselves? And with "
-        "those in view, what must each row of them fulfil: a row in full, in part, and one that "
-        "sees nothing?",
+        where="What do you know about a right answer without computing it? Think of sums, of "
+        "bounds, and of changes of the input that must or must not change the output. Then think "
+        "of cases so small that you know every number.",
+        question="For which v is the output equal to the weights? What must hold for a row of "
+        "weights that sees all keys, for one that sees some of them, and for one that sees none?",
         mistake="groups tiled, not repeated",
-        fix="With v the identity, (B, H_kv, T_k, T_k), the output is the weights: hidden ones are "
-        "0, rows that see something sum to 1. Then: T_q != T_k and equal, 4 heads on 2 that "
-        "differ, a score of log 3 with d_k = 4, scores of 10000 in one row and -10000 in the next, "
-        "or under the mask, and a softcap that bends.",
+        fix="If v is the identity, (B, H_kv, T_k, T_k), the output is the weights: hidden ones are "
+        "0, and rows that see something sum to 1. Then test T_q != T_k and T_q == T_k, 4 query "
+        "heads on 2 key/value heads that differ, a score of log 3 with d_k = 4, scores of 10000 in "
+        "one row and -10000 in the next, such scores under the mask, and a softcap small enough to "
+        "change the scores.",
     ),
     piece="masked_attention",
 )
 def break_my_attention(attention: Callable[..., Array]) -> None:
     """Test an attention that somebody else wrote: raise an error if it is wrong.
 
-    `attention` will be a right one, and then many that each make one known mistake. Let the right
-    one pass. Your score is the number of wrong ones that you catch, by ``assert`` or any other
-    exception (nine of ten are asked for); one that fails by itself while you call it is caught as
-    well. Bring numbers of your own: small cases that you know by hand, and properties that hold for
-    all. Do not compare with another implementation.
+    Your function is called with a right `attention`, and then with many that each make one known
+    mistake. It must accept the right one. Your score is the number of wrong ones that you catch, by
+    ``assert`` or any other exception; you need nine of ten. A wrong one that raises an error by
+    itself counts as caught. Use numbers of your own: small cases that you know by hand, and
+    properties that hold for all inputs. Do not compare with another implementation.
 
-    It is called as ``attention(q, k, v, mask, softcap)``, takes and returns arrays of float64, and
-    is to do this:
+    Call it as ``attention(q, k, v, mask, softcap)``. It takes and returns arrays of float64, and
+    computes this:
 
     - scores: the dot product of a query and a key, divided by the square root of d_k;
     - with a softcap c, each score becomes ``c * tanh(score / c)``;

@@ -1,4 +1,4 @@
-"""Bridges: params as others store them, in our names and back."""
+"""Bridges: params as other libraries store them, in our names and back."""
 
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
@@ -12,10 +12,10 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=5,
     needs=("multi-head",),
     hints=Hints(
-        where="The axis of c_attn_w that is 3D long: is it the inputs' or the outputs'? "
+        where="One axis of c_attn_w is 3D long: is it that of the inputs or of the outputs? "
         "docs/conventions.md, params; notebook 25.",
-        question="D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and which "
-        "columns of c_attn_w made them?",
+        question="Take D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and "
+        "from which columns of c_attn_w do they come?",
         mistake="every w transposed",
         fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1), and np.split(c_attn_b, 3) for the "
         "biases",
@@ -28,8 +28,8 @@ def from_gpt2(
 
     GPT-2 computes queries, keys and values at once, ``x @ c_attn_w + c_attn_b``: the first D
     columns are the queries, the next D the keys, the last D the values. Its output is
-    ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` as well, one for each of the
-    four, and in both head h has the h-th block of columns of the queries, keys and values.
+    ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` as well, one for each of the four.
+    In both layouts head h has the h-th block of columns of the queries, keys and values.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ def from_gpt2(
     minutes=5,
     needs=("from-gpt2",),
     hints=Hints(
-        where="The inverse of from_gpt2: what was cut is laid together, along the same axis. "
-        "Notebook 25.",
-        question="w_q, w_k and w_v are (D, D) each, c_attn_w is (D, 3*D): along which axis do they "
-        "grow? If you put a token through both, where must its key come out?",
+        where="This is the inverse of from_gpt2: it joins the arrays along the axis along which "
+        "from_gpt2 cuts. Notebook 25.",
+        question="w_q, w_k and w_v are (D, D) each, c_attn_w is (D, 3*D). Along which axis must "
+        "you join them? In which columns of ``x @ c_attn_w`` must the key of a token stand?",
         mistake="q, k, v by reshape alone",
         fix="np.concatenate([params.w_q, params.w_k, params.w_v], axis=1), and np.concatenate of "
         "the three biases",
@@ -68,8 +68,8 @@ def to_gpt2(params: MultiHeadParams) -> tuple[Array, Array, Array, Array]:
     GPT-2, as in Hugging Face, computes queries, keys and values at once,
     ``x @ c_attn_w + c_attn_b``: the first D columns are the queries, the next D the keys, the last
     D the values. Its output is ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` as
-    well, one for each of the four, and in both head h has the h-th block of columns of the queries,
-    keys and values.
+    well, one for each of the four. In both layouts head h has the h-th block of columns of the
+    queries, keys and values.
 
     Parameters
     ----------

@@ -10,10 +10,11 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=15,
     needs=("multi-head", "grouped-attention"),
     hints=Hints(
-        where="The shapes of the four params, of q, k, v, and of the weights, and in which of them "
-        "H_kv stands instead of H: notebook 23, the first sections; notebook 17 for the KV cache.",
-        question="A (2, 3) matrix times a (3, 5) one: how many numbers come out, and how many "
-        "multiplications and additions does each take? Now with x and w_k for the two.",
+        where="Write down the shapes of the four params, of q, k, v, and of the weights, and mark "
+        "where H_kv stands instead of H: notebook 23, the first sections; notebook 17 for the KV "
+        "cache.",
+        question="Multiply a (2, 3) matrix by a (3, 5) matrix: how many numbers come out, and how "
+        "many multiplications and additions does each take? And if the two matrices are x and w_k?",
         mistake="H for H_kv in the KV cache",
         fix="attention_params = 2 * D * H * d + 2 * D * H_kv * d; projection_flops = 2 * B * T * "
         "attention_params; score_flops = 2 * (2 * B * H * T * T * d); weights_bytes = B * H * T * "

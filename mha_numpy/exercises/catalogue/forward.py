@@ -10,8 +10,9 @@ from mha_numpy.exercises.exercise import Hints, exercise
     difficulty=1,
     minutes=5,
     hints=Hints(
-        where="Eq. 1 of Vaswani et al. 2017, what stands inside softmax; of arrays of rank 4, "
-        'NumPy multiplies the matrices of the last two axes. Notebook 06, "Divide by what?".',
+        where="Eq. 1 of Vaswani et al. 2017: look at what stands inside softmax. If arrays have "
+        'rank 4, NumPy multiplies the matrices of their last two axes. Notebook 06, "Divide by '
+        'what?".',
         question="A query and a key of d_k = 64 numbers each, independent, mean 0, variance 1: "
         "what is the standard deviation of their dot product? What must you divide by to make it "
         "1?",
@@ -43,11 +44,11 @@ def scores(q: Array, k: Array) -> Array:
     difficulty=2,
     minutes=20,
     hints=Hints(
-        where="What exp gives for 1000, and what 0 / 0 is; docs/softmax.md, steps 1 to 4. Notebook "
-        '03, "Adding a constant changes nothing" and "A row that may attend to nothing".',
+        where="Compute exp(1000) and 0 / 0 in NumPy; then read docs/softmax.md, steps 1 to 4. "
+        'Notebook 03, "Adding a constant changes nothing" and "A row that may attend to nothing".',
         question="What are the weights of the scores (1000, 1001), and what those of (0, 1)? In a "
-        "row of hidden cells alone, what is the largest visible score, and what do all powers sum "
-        "to?",
+        "row whose cells are all hidden, what is the largest visible score, and what is the sum of "
+        "all powers?",
         mistake="NaN in a row that sees nothing",
         fix="With masked = np.where(mask, scores, -np.inf) and sees_any = mask.any(axis=-1, "
         "keepdims=True), powers are np.exp(masked - np.where(sees_any, masked.max(axis=-1, "
@@ -85,7 +86,7 @@ def softmax(scores: Array, mask: Array | None) -> Array:
     minutes=10,
     needs=("softmax",),
     hints=Hints(
-        where="The sum that your softmax divides by: is it the sum of exp(scores)? "
+        where="Look at the sum that your softmax divides by: is it the sum of exp(scores)? "
         'docs/softmax.md, lse; notebook 07, "lse: the log of the sum".',
         question="Two scores of 1000: their sum of exp(scores - 1000) is 2. What is the log of "
         "exp(1000) + exp(1000), and how do you get it from 2?",
@@ -96,9 +97,9 @@ def softmax(scores: Array, mask: Array | None) -> Array:
 def softmax_with_lse(scores: Array, mask: Array | None) -> tuple[Array, Array]:
     """Turn rows of scores into weights, and return the log of each row's sum as well.
 
-    ``lse = log sum_j exp(scores_j)``, over the visible cells of a row, is one number a row;
-    ``weights_j = exp(scores_j - lse)`` there. A hidden cell has weight 0, however large its score.
-    A row that sees nothing has weights 0 and lse -inf.
+    ``lse = log sum_j exp(scores_j)``, over the visible cells of a row, is one number for each row.
+    In these cells ``weights_j = exp(scores_j - lse)``. A hidden cell has weight 0, however large
+    its score. A row that sees nothing has weights 0 and lse -inf.
 
     Scores may be in the thousands, above 0 or below, and one row far from another: nothing may
     become NaN, and lse is infinite only in rows that see nothing.
@@ -123,10 +124,10 @@ def softmax_with_lse(scores: Array, mask: Array | None) -> tuple[Array, Array]:
     difficulty=1,
     minutes=5,
     hints=Hints(
-        where="Three lines: the scores, their shares, the mean of the values, with the shape "
-        'written beside each. Notebook 01, "By hand".',
+        where="The function needs three lines: the scores, the weights, the mean of the values. "
+        'Write the shape beside each. Notebook 01, "By hand".',
         question="A query of shape (2,) and keys of shape (3, 2): how many scores are there? What "
-        "must their shares sum to, and which axis of the values do they weigh?",
+        "must the weights sum to, and along which axis of the values do you take the mean?",
         mistake="scale missing",
         fix="scores = k @ q / np.sqrt(len(q)); powers = np.exp(scores - scores.max()); the result "
         "is powers / powers.sum() @ v",
@@ -158,10 +159,10 @@ def one_query(q: Array, k: Array, v: Array) -> Array:
     minutes=10,
     needs=("scores", "softmax"),
     hints=Hints(
-        where="Eq. 1 of Vaswani et al. 2017, from the inside out, with the shape written beside "
-        'each step. Notebook 02, "All queries at once".',
-        question="Two queries and three keys: what shape have the weights? Which numbers of them "
-        "make one mean of the values, and must therefore sum to 1?",
+        where="Write Eq. 1 of Vaswani et al. 2017 from the inside out, with the shape beside each "
+        'step. Notebook 02, "All queries at once".',
+        question="Two queries and three keys: what shape have the weights? Which of them "
+        "belong to one mean of the values, and must therefore sum to 1?",
         mistake="softmax over queries",
         fix="powers = np.exp(scores - scores.max(axis=-1, keepdims=True)), and then powers / "
         "powers.sum(axis=-1, keepdims=True) @ v",

@@ -11,10 +11,10 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=15,
     needs=("attention",),
     hints=Hints(
-        where="The head axis of q against that of k and v: docs/grouped.md, the table of who reads "
-        'what. Notebook 16, "Repeat, never tile".',
+        where="Compare the head axis of q with that of k and v: docs/grouped.md, the table of who "
+        'reads what. Notebook 16, "Repeat, never tile".',
         question="H = 6 and H_kv = 2: which three query heads read key head 0? Are they "
-        "neighbours, and does your way of lengthening k keep them so?",
+        "neighbours? And which heads read it after your way of lengthening k?",
         mistake="groups tiled, not repeated",
         fix="np.repeat(k, G, axis=1), and v likewise; or without a copy q.reshape(B, H_kv, G, T_q, "
         "d_k) against k[:, :, None]",

@@ -11,19 +11,19 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=5,
     needs=("grouped-attention",),
     hints=Hints(
-        where="The head axis, axis 1: neighbours share. docs/grouped.md, Backward; notebook 16, "
-        '"Backward: what was shared is summed".',
+        where="Look at the head axis, axis 1, on which neighbours share: docs/grouped.md, "
+        'Backward; notebook 16, "Backward: what was shared is summed".',
         question="Four query heads, two key/value heads: which query heads read key/value head 0? "
-        "Their shares are 2 and 5: what is the gradient of the head that both used?",
+        "Their gradients are 2 and 5: what is the gradient of the head that both read?",
         mistake="gradients summed as if tiled",
         fix="d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d).sum(axis=2)",
     ),
 )
 def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
-    """Return the gradient of each key/value head, from its shares in all query heads.
+    """Return the gradient of each key/value head, summed over its query heads.
 
     Forward let query head h read key/value head h // G, with ``G = H // num_kv_heads``. Backward
-    has found, for each query head, the gradient of the keys (or values) that it read.
+    has computed, for each query head, the gradient of the keys (or values) that it read.
 
     Parameters
     ----------

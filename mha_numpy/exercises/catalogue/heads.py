@@ -44,8 +44,8 @@ def split_heads(x: Array, num_heads: int) -> Array:
     minutes=5,
     needs=("split-heads",),
     hints=Hints(
-        where="A reshape can join axes that are neighbours; of B, H, T, d, head and column are to "
-        "be joined. Notebook 09 shows merging right and wrong.",
+        where="A reshape can join only axes that are neighbours. Of B, H, T, d, the axes H and d "
+        "must be joined. Notebook 09 shows a right and a wrong way to merge.",
         question="Two heads of width 1 with two tokens, heads[0] = [[[1], [2]], [[3], [4]]]: which "
         "two numbers belong to token 0? Which does heads.reshape(1, 2, 2)[0, 0] hold?",
         mistake="merge without transpose",

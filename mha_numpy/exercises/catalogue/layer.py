@@ -39,8 +39,8 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     x : (B, T, D)
     params : MultiHeadParams
         ``params.w_q`` and ``params.w_k`` (D, H*d_k), ``params.w_v`` (D, H*d_v), ``params.w_o``
-        (H*d_v, D); as many biases, ``params.b_q`` to ``params.b_o``, each as long as its ``w`` has
-        columns.
+        (H*d_v, D); four biases, ``params.b_q`` to ``params.b_o``, each with one number
+        for each column of its ``w``.
     num_heads : int
         H.
     mask : (T, T) bool
@@ -61,9 +61,9 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     minutes=10,
     needs=("multi-head",),
     hints=Hints(
-        where="Three products with two inputs: the width of each input says which params fit it. "
-        'Notebook 15, "One asks, the other answers".',
-        question="A text of 4 words is translated from one of 7: how many rows must the output "
+        where="There are three products and two inputs. The width of an input shows which params "
+        'fit. Notebook 15, "One asks, the other answers".',
+        question="A text of 7 words is translated into one of 4: how many rows must the output "
         "have, and how many columns the weights? Which of q, k, v have 4 rows?",
         mistake="queries from the source",
         fix="q from y @ params.w_q + params.b_q; k and v from x @ params.w_k + params.b_k and x @ "
@@ -73,9 +73,9 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
 def cross_attention(y: Array, x: Array, params: MultiHeadParams, num_heads: int) -> Array:
     """Let the tokens of one sequence attend to those of another, with several heads.
 
-    Queries are ``y @ w_q + b_q``; keys and values are made of `x`, each with its own params. Head h
-    takes the h-th block of their columns, d_k wide for queries and keys and d_v for values, and
-    returns ``softmax(q k^T / sqrt(d_k)) v`` with softmax over the keys. Nothing is hidden. The
+    Queries are ``y @ w_q + b_q``; keys and values are projected from `x`, each with its own params.
+    Head h takes the h-th block of their columns, d_k wide for queries and keys and d_v for values,
+    and returns ``softmax(q k^T / sqrt(d_k)) v`` with softmax over the keys. Nothing is hidden. The
     heads, side by side in their order, are ``merged``; the output is ``merged @ w_o + b_o``. Large
     scores must not overflow.
 
@@ -84,13 +84,13 @@ def cross_attention(y: Array, x: Array, params: MultiHeadParams, num_heads: int)
     Parameters
     ----------
     y : (B, T_y, D)
-        The sequence that asks.
+        The sequence of the queries.
     x : (B, T_x, kdim)
-        The sequence that is asked; its length and its width may differ from those of `y`.
+        The sequence of the keys and values; its length and width may differ from those of `y`.
     params : MultiHeadParams
         ``params.w_q`` (D, H*d_k), ``params.w_k`` (kdim, H*d_k), ``params.w_v`` (kdim, H*d_v),
-        ``params.w_o`` (H*d_v, D); as many biases, ``params.b_q`` to ``params.b_o``, each as long as
-        its ``w`` has columns.
+        ``params.w_o`` (H*d_v, D); four biases, ``params.b_q`` to ``params.b_o``, each with one
+        number for each column of its ``w``.
     num_heads : int
         H.
 

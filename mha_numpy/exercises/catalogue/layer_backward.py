@@ -62,7 +62,7 @@ def linear_backward(d_out: Array, x: Array, w: Array) -> tuple[Array, Array, Arr
 def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) -> Array:
     """Return the gradient of self-attention's input, from those of its queries, keys and values.
 
-    Forward made all three of one x, (B, T, D). For the queries it was::
+    Forward computed all three from one x, (B, T, D). For the queries it was::
 
         q = (x @ params.w_q + params.b_q).reshape(B, T, H, d).transpose(0, 2, 1, 3)
 
@@ -114,8 +114,8 @@ def multi_head_backward(
         merged = merge_heads(weights @ v)
         out = merged @ params.w_o + params.b_o
 
-    where split_heads is ``.reshape(B, T, H, d).transpose(0, 2, 1, 3)`` and merge_heads its
-    opposite. softmax ran along the last axis. A hidden cell has weight 0, and in a row that sees
+    where split_heads is ``.reshape(B, T, H, d).transpose(0, 2, 1, 3)`` and merge_heads is
+    its inverse. softmax ran along the last axis. A hidden cell has weight 0, and in a row that sees
     nothing all weights are 0.
 
     Parameters

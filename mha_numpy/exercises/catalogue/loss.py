@@ -11,10 +11,10 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=20,
     needs=("softmax",),
     hints=Hints(
-        where="log and softmax are one step: write log(exp(a) / sum of exp(b)) as a difference. "
-        "Then the mean: over which tokens? Notebook 07 for large scores.",
-        question="Logits are (1000, 3), and the target is the second. What is the loss? What is "
-        "softmax here, and what its log?",
+        where="Compute log and softmax in one step: write log(exp(a) / sum of exp(b)) as a "
+        "difference. Then ask over which tokens the mean runs. Notebook 07 treats large scores.",
+        question="The logits are (1000, 3), and the target is the second. What is the loss? What "
+        "is softmax here, and what is its log?",
         mistake="log of a probability that became 0",
         fix="shifted = logits - logits.max(axis=-1, keepdims=True); log_probs = shifted - np.log("
         "np.exp(shifted).sum(axis=-1, keepdims=True)); counted = targets != ignored; "
@@ -22,11 +22,11 @@ from mha_numpy.exercises.exercise import Hints, exercise
     ),
 )
 def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
-    """Return how little probability softmax gives to the targets.
+    """Return the mean cross-entropy of softmax(logits) with the targets.
 
     ``loss = mean over tokens of -log softmax(logits)[target]``, with the natural logarithm. Tokens
-    whose target is `ignored` do not count, neither in the sum nor in its number. Logits may be in
-    the thousands.
+    whose target is `ignored` count neither in the sum nor in the number that divides it. Logits may
+    be in the thousands.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
     targets : (B, T) int
         For each token the entry of the vocabulary that is right, 0 to V - 1, or `ignored`.
     ignored : int
-        Such as -100 or -1, or the id of padding. At least one target is another one.
+        For example -100 or -1, or the id of padding. At least one target differs from it.
 
     Returns
     -------
@@ -63,7 +63,8 @@ def cross_entropy_backward(d_loss: float, logits: Array, targets: Array, ignored
     """Return the gradient of the logits.
 
     Forward was ``loss = mean over tokens of -log softmax(logits)[target]``. Tokens whose target is
-    `ignored` did not count, neither in the sum nor in its number. Logits may be in the thousands.
+    `ignored` counted neither in the sum nor in the number that divides it. Logits may be in the
+    thousands.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def cross_entropy_backward(d_loss: float, logits: Array, targets: Array, ignored
     targets : (B, T) int
         For each token the entry of the vocabulary that is right, 0 to V - 1, or `ignored`.
     ignored : int
-        Such as -100 or -1, or the id of padding. At least one target is another one.
+        For example -100 or -1, or the id of padding. At least one target differs from it.
 
     Returns
     -------

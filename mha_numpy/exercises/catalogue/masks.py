@@ -10,10 +10,11 @@ from mha_numpy.exercises.exercise import Hints, exercise
     difficulty=2,
     minutes=15,
     hints=Hints(
-        where="Positions of queries along one axis, of keys along another, lengths along a third: "
-        'notebook 08, "How a shape meets the scores" and "Causal with more keys than queries".',
-        question="T_q = 2, T_k = 5, q_offset = 3, left = 1, no padding: at which position does "
-        "each query stand, and which two keys does it see?",
+        where="Lay the positions of queries along one axis, those of keys along another, and "
+        'lengths along a third: notebook 08, "How a shape meets the scores" and "Causal with more '
+        'keys than queries".',
+        question="Take T_q = 2, T_k = 5, q_offset = 3, left = 1, no padding. At which position "
+        "does each query stand, and which two keys does it see?",
         mistake="causal, strict",
         fix="query, key = np.arange(T_q)[:, None] + q_offset, np.arange(T_k); then (key <= query) "
         "& (key >= query - left) & (key < lengths[:, None, None, None])",
@@ -24,7 +25,7 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
 
     Key j stands at position j, query i at position ``i + q_offset``. A query may attend to a key if
     all three hold: the key stands at the query's own position or before it; it stands at most
-    `left` positions before it; it is no padding. For some queries there may be no such key.
+    `left` positions before it; it is not padding. For some queries there may be no such key.
 
     Use NumPy alone, without `causal_mask`, `window_mask` and `padding_mask`.
 
@@ -54,10 +55,10 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
     minutes=30,
     needs=("masks", "softmax", "grouped-attention"),
     hints=Hints(
-        where="The order of the steps: docs/attention.md, Forward. Then what each does to a hidden "
-        "score of -inf, and what -inf - -inf is.",
+        where="Look at the order of the steps: docs/attention.md, Forward. Then ask what each does "
+        "to a hidden score of -inf, and what -inf - -inf is.",
         question="A cell is hidden, and softcap is 2. Which score does it have if the cap comes "
-        "after the mask, which if it comes before? And what is the largest score of a row that "
+        "after the mask, and which if it comes before? And what is the largest score of a row that "
         "sees nothing?",
         mistake="softcap after the mask",
         fix="scores = softcap * np.tanh(scores / softcap) where there is a softcap; then "

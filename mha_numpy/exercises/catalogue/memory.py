@@ -12,8 +12,8 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=20,
     needs=("multi-head", "grouped-attention"),
     hints=Hints(
-        where="Which of q, k, v are new, and which axis of k and v holds the tokens: notebook 17, "
-        '"What is kept".',
+        where="Ask which of q, k, v are new, and which axis of k and v holds the tokens: notebook "
+        '17, "What is kept".',
         question="Three tokens are kept and a fourth comes: how many rows has q, how many k? Is "
         "the fourth token among the keys that it attends to? What must the step return if none is "
         "kept?",
@@ -43,8 +43,8 @@ def decode_step(
         Split into heads already; H_kv divides H.
     params : MultiHeadParams
         ``params.w_q`` (D, H*d), ``params.w_k`` and ``params.w_v`` (D, H_kv*d), ``params.w_o``
-        (H*d, D); as many biases, ``params.b_q`` to ``params.b_o``, each as long as its ``w`` has
-        columns.
+        (H*d, D); four biases, ``params.b_q`` to ``params.b_o``, each with one number for each
+        column of its ``w``.
     num_heads : int
         H.
 
@@ -64,11 +64,11 @@ def decode_step(
     minutes=40,
     needs=("attention", "softmax-with-lse"),
     hints=Hints(
-        where="What a block of keys leaves behind for each query: docs/kernels.md, the table by "
-        'hand. Notebook 24, "Online softmax".',
-        question="One query, scores 0, 1, 5, and blocks of two keys. After the first block you "
-        "hold a sum of exp(s - 1). The second brings a maximum of 5: what factor turns that sum "
-        "into one of exp(s - 5)? What else has to be multiplied by it?",
+        where="Ask what you must keep of a block of keys for each query: docs/kernels.md, the "
+        'table by hand. Notebook 24, "Online softmax".',
+        question="Take one query with the scores 0, 1, 5, and blocks of two keys. After the first "
+        "block you hold a sum of exp(s - 1). The second brings a maximum of 5: what factor turns "
+        "that sum into one of exp(s - 5)? What else has to be multiplied by it?",
         mistake="old mixture not rescaled",
         fix="factor = np.exp(largest_before - largest), starting from -np.inf; total = total * "
         "factor + powers.sum(axis=-1, keepdims=True); head = head * factor + powers @ v_block; "

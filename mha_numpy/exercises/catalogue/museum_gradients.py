@@ -16,9 +16,10 @@ from mha_numpy.mistakes.saved import Saved
     minutes=10,
     needs=("softmax-backward",),
     hints=Hints(
-        where="The matrix of one row: entry (i, j) says how weight i reacts to score j.",
-        question="If score 0 rises, what happens to weight 1? And what does the matrix here say "
-        "about it?",
+        where="Look at the matrix of one row: entry (i, j) is the derivative of weight i by score "
+        "j.",
+        question="If score 0 rises, what happens to weight 1? And which entry of the "
+        "matrix here says so?",
         mistake="diagonal of the Jacobian alone",
         fix="jacobian = np.diag(p) - np.outer(p, p)",
     ),
@@ -27,8 +28,8 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
     """Repair softmax's backward: return the gradient of the scores.
 
     The native library under Deeplearning4j computed softmax's derivative like this
-    (deeplearning4j/libnd4j, issue #440). The first answer to the report was to ask for a test, and
-    one was written then. A test that asks how each weight reacts to its own score finds nothing.
+    (deeplearning4j/libnd4j, issue #440). The first answer to the report asked for a test, which
+    was then written. A test of how each weight reacts to its own score does not find the bug.
 
     Forward was ``weights = softmax(scores)`` along the last axis. Hidden cells and rows that see
     nothing have weights 0, and their gradient is 0.
@@ -58,11 +59,12 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
     minutes=10,
     needs=("attention-backward",),
     hints=Hints(
-        where="What one sequence gets alone, beside what it gets in a batch.",
+        where="Compare the gradient of a sequence alone with its gradient in a batch.",
         question="A sequence stands in a batch of 3, and no other sequence touches it. Its loss "
-        "has a gradient by its own q. Does that change when the other two leave?",
+        "has a gradient by its own q. Does that change if the other two are taken out?",
         mistake="everything divided by B",
-        fix="Leave the division out: the loss takes the mean, if anybody does, and d_heads has it.",
+        fix="Leave the division out: a mean over the batch belongs to the loss, and d_heads has "
+        "it.",
     ),
 )
 def attention_backward(
@@ -71,8 +73,8 @@ def attention_backward(
     """Repair attention's backward: return the gradients of q, k and v.
 
     A transformer written in NumPy has such a line in its backward. It trains: a gradient that is
-    too small by one factor is a smaller learning rate, and an optimizer like Adam does not even
-    notice. A test on a single sequence cannot see it either.
+    too small by one factor acts like a smaller learning rate, and with an optimizer like Adam it
+    changes almost nothing. A test on a single sequence cannot find it either.
 
     Forward was, for every sequence and head on its own::
 
@@ -114,10 +116,10 @@ def attention_backward(
     minutes=25,
     needs=("multi-head-backward",),
     hints=Hints(
-        where="The moves between tokens and heads, on the way back.",
+        where="Look at the lines of backward that go from tokens to heads or from heads to tokens.",
         question="merged of one sequence is two tokens of two heads, (a0 b0) and (a1 b1), where a0 "
-        "is what head a gave token 0. What does the reshape here hand to head a? And with one "
-        "token only?",
+        "is what head a gave token 0. What does the reshape here give to head a? And what if "
+        "there is only one token?",
         mistake="split without transpose",
         fix="d_heads = (d_out @ params.w_o.T).reshape(B, T, H, d).transpose(0, 2, 1, 3)",
     ),
@@ -138,8 +140,8 @@ def multi_head_backward(
         merged = merge_heads(weights @ v)
         out = merged @ params.w_o + params.b_o
 
-    where split_heads is ``.reshape(B, T, H, d).transpose(0, 2, 1, 3)`` and merge_heads its
-    opposite. softmax ran along the last axis. A hidden cell has weight 0, and in a row that sees
+    where split_heads is ``.reshape(B, T, H, d).transpose(0, 2, 1, 3)`` and merge_heads is
+    its inverse. softmax ran along the last axis. A hidden cell has weight 0, and in a row that sees
     nothing all weights are 0.
 
     Parameters

@@ -15,9 +15,9 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=10,
     needs=("attention",),
     hints=Hints(
-        where="Between the scores and the mix: which numbers make up one mean of the values?",
+        where="Look between the scores and the weighted mean: which weights belong to one mean?",
         question="Put in two queries and three keys and add up the weights of query 0. What should "
-        "the sum be, and which sums are it?",
+        "the sum be, and which sums have this value here?",
         mistake="softmax over queries",
         fix="weights = softmax(scores, axis=-1)",
     ),
@@ -28,7 +28,8 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     A diffusion model of labml's annotated papers had this bug in the self-attention of its U-Net
     (labmlai/annotated_deep_learning_paper_implementations, issue #146). Nothing failed: it drew
     good images. The reader who saw the line trained both models on CIFAR-10 and measured no
-    difference in their quality, for a network learns around much; no test looked at the weights.
+    difference in their quality, as training can make up for such a bug. No test looked at the
+    weights.
 
     Required is ``softmax(q k^T / sqrt(d_k)) v`` for one head of one sequence. Nothing is hidden.
     Large scores must not overflow.
@@ -71,10 +72,10 @@ def attention(q: Array, k: Array, v: Array) -> Array:
 def split_heads(x: Array, num_heads: int) -> Array:
     """Repair the splitting: cut every token's vector into one piece for each head.
 
-    ONNX defines an operator Attention, and a NumPy program says what it means. For inputs with the
-    heads in one axis that program did this (issue #7118, mended in #7142), and so did the graph
-    that the operator expands to. The tests took the numbers that they expected from the program
-    itself.
+    ONNX defines an operator Attention, and a NumPy program says what it means. For inputs whose
+    last axis holds all heads, that program split them like this (issue #7118, mended in #7142), and
+    so did the graph that the operator expands to. The tests took their expected numbers from the
+    program itself.
 
     Head h gets columns ``h*d`` to ``(h + 1)*d - 1`` of every token, and the tokens keep their
     order: ``heads[b, h, t, c]`` is ``x[b, t, h*d + c]``.
@@ -160,7 +161,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     minutes=10,
     needs=("grouped-attention",),
     hints=Hints(
-        where="The line that lengthens the head axis: docs/grouped.md, Who reads what.",
+        where="Look at the line that lengthens the head axis: docs/grouped.md, Who reads what.",
         question="With six query heads and two key/value heads a and b, write down which of them "
         "each query head reads here. Are the readers of a neighbours?",
         mistake="groups tiled, not repeated",
@@ -171,8 +172,8 @@ def grouped_attention(q: Array, k: Array, v: Array) -> Array:
     """Repair grouped attention: query heads share key and value heads.
 
     The NumPy program that defines ONNX's operator Attention did this until #7274; PyTorch does
-    another thing. The tests had nine query heads and three key/value heads, enough to see it, but
-    they took the numbers that they expected from the program itself.
+    something else. The tests had nine query heads and three key/value heads, which is enough to
+    find the bug, but they took their expected numbers from the program itself.
 
     H_kv divides H, and query head h reads key/value head ``h // (H // H_kv)``. Query head h returns
     ``softmax(q k^T / sqrt(d_k)) v`` with softmax over the keys. Nothing is hidden. Large scores

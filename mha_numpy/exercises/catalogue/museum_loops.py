@@ -14,7 +14,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=10,
     needs=("train-steps",),
     hints=Hints(
-        where="What the gradients are at the beginning of the second step.",
+        where="Look at the gradients at the beginning of the second step.",
         question="The gradient of a param is 1 in both steps. By which gradient is it moved in the "
         "second?",
         mistake="gradients not zeroed",
@@ -28,7 +28,7 @@ def train_steps(
     """Repair a training loop: return the params after all steps, and the losses.
 
     The first two examples of IBM's aihwkit had this bug (issue #446, 2022): the loss fell for five
-    steps and rose for five. A test of one step finds nothing.
+    steps and rose for five. A test of one step does not find the bug.
 
     The model reads one token and guesses the next: ``logits = table[token] @ w + b``. In each batch
     it reads all tokens but the last of a sequence, and is to guess all but the first. The loss is
@@ -84,7 +84,7 @@ def train_steps(
 @exercise(
     "museum-step-counter",
     kind="museum",
-    title="Find the bug: a counter that hurries",
+    title="Find the bug: a counter that is too fast",
     difficulty=2,
     minutes=15,
     needs=("train-with-adam",),

@@ -14,7 +14,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=10,
     needs=("train-steps",),
     hints=Hints(
-        where="Which target stands beside which input, from the batch to the loss.",
+        where="Follow which target belongs to which input, from the batch to the loss.",
         question="A sequence is 7 1 4 8. Which token is the model to guess when it reads 7? Follow "
         "it through both functions.",
         mistake="targets shifted twice",
@@ -27,8 +27,8 @@ def train_steps(
     """Repair a training loop, in which two functions prepare the targets.
 
     In transformers the loss of a language model shifts its labels. JetMoe (until #37830), GIT
-    (until #47395) and others shifted them before, too. Nothing fails, the loss falls, and the model
-    has learned to leave out a token. That some guesses count for nothing is part of the same bug.
+    (until #47395) and others shifted them before, too. Nothing fails and the loss falls, but the
+    model learns to leave out a token. The same bug is the reason why some guesses do not count.
 
     The model reads one token and guesses the next: ``logits = table[token] @ w + b``. In each batch
     it reads all tokens but the last of a sequence, and is to guess all but the first. The loss is
@@ -86,7 +86,7 @@ def train_steps(
     minutes=10,
     needs=("train-with-adam",),
     hints=Hints(
-        where="Which functions know whether the model is being trained, and which ask?",
+        where="Look for the argument that says whether the model is in training, and its uses.",
         question="The same model is evaluated with p = 0 and with p = 0.5. Should its loss differ, "
         "and does it here?",
         mistake="dropout at evaluation",
@@ -105,8 +105,8 @@ def train_with_adam(
     """Repair a training loop with dropout: return the params, and the loss of what was held out.
 
     nanoGPT handed p to PyTorch's scaled_dot_product_attention whether it trained or not, until #240
-    (2023): a function does not know, where a layer does. Somebody saw the loss of GPT-2 rise from
-    3.09 to 3.49 when p alone was changed (#245).
+    (2023): unlike a layer, a function does not know whether it is in training. Somebody saw the
+    loss of GPT-2 rise from 3.09 to 3.49 when p alone was changed (#245).
 
     The model reads one token and guesses the next: ``logits = dropout(table[token]) @ w``. In each
     batch it reads all tokens but the last of a sequence, and is to guess all but the first. The

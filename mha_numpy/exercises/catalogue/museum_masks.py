@@ -14,7 +14,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=10,
     needs=("masks",),
     hints=Hints(
-        where="The positions of queries and keys, before anything is compared.",
+        where="Look at the positions of queries and keys, before they are compared.",
         question="Three keys are in the cache and one query comes after them. At which position "
         "does it stand, at which does this code put it, and which keys does it see?",
         mistake="q_offset ignored",
@@ -26,7 +26,7 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
 
     The NumPy program that defines ONNX's operator Attention made causal masks like this until
     #7297. Whole sequences came out right; after a cache of past keys most of the past was hidden.
-    Its tests had caches too, but took the numbers that they expected from the program itself.
+    Its tests had caches too, but took their expected numbers from the program itself.
 
     Key j stands at position j, query i at position ``i + q_offset``. A query may attend to a key if
     all three hold: the key does not stand after it (at its own position it may); the key stands at
@@ -60,12 +60,12 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
 @exercise(
     "museum-softcap",
     kind="museum",
-    title="Find the bug: a hidden key that spoke",
+    title="Find the bug: a hidden key with a weight",
     difficulty=2,
     minutes=10,
     needs=("masked-attention",),
     hints=Hints(
-        where="The order of the steps, one score at a time: docs/attention.md, Forward.",
+        where="Look at the order of the steps: docs/attention.md, Forward.",
         question="Follow one hidden score through the lines, with a cap of 5: after which line is "
         "it no longer -inf, and what weight does that leave it beside a score of 5?",
         mistake="softcap after the mask",
@@ -76,8 +76,9 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
     """Repair attention with a mask and a softcap.
 
     ONNX's operator Attention was defined like this until #7867, in words, as a graph and in NumPy,
-    and a runtime followed it. In its tests a softcap met only masks of finite numbers, to be added,
-    none of which hid a key; and what they expected came from the NumPy program itself.
+    and a runtime implemented it so. Its tests had a softcap only beside masks of finite numbers,
+    which are added to the scores and hide no key, and their expected numbers came from the NumPy
+    program itself.
 
     The scores are ``q k^T / sqrt(d_k)``. With a `softcap` c they become ``c * tanh(scores / c)``.
     The weights are softmax over the visible keys; hidden ones have weight 0, and a query that sees
@@ -116,7 +117,7 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
     minutes=10,
     needs=("softmax",),
     hints=Hints(
-        where="The mask changes its kind twice before it meets the scores.",
+        where="The mask changes its dtype twice before it is applied to the scores.",
         question="A visible cell is True. What number is it after the first step, and what does "
         "bool() make of that number? And of -inf?",
         mistake="mask inverted",
@@ -126,10 +127,10 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
 def softmax(scores: Array, mask: Array | None) -> Array:
     """Repair softmax: turn every row of scores into weights that sum to 1.
 
-    Since #20511 Keras' MultiHeadAttention turns every mask into bool. For one of zeros and ones
-    that is right; one of zeros and -inf, made to be added to the scores as in PyTorch, is taken
-    without a word, and means something else. No test with masks of zeros and ones can see it. Here
-    both habits meet in one function.
+    Since #20511 Keras' MultiHeadAttention turns every mask into bool. For a mask of zeros and
+    ones that is right. A mask of zeros and -inf, which PyTorch adds to the scores, is accepted
+    without an error and means something else. No test with masks of zeros and ones can find this.
+    The function here uses both kinds of masks.
 
     Along the last axis, ``weights_j = exp(scores_j) / sum_l exp(scores_l)``; the sum is over the
     visible cells of the row. A hidden cell has weight 0, and a row that sees nothing weights 0.

@@ -14,8 +14,8 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=10,
     needs=("softmax",),
     hints=Hints(
-        where="A row in which every cell is hidden, line by line.",
-        question="In such a row, what is the largest score? Type into Python what is left when it "
+        where="Follow a row in which every cell is hidden, line by line.",
+        question="In such a row, what is the largest score? Compute in Python what is left when it "
         "is subtracted. Does the guard in the last line help?",
         mistake="NaN in a row that sees nothing",
         fix="powers = np.exp(scores - np.where(np.isinf(largest), 0, largest))",
@@ -25,9 +25,9 @@ def softmax(scores: Array, mask: Array | None) -> Array:
     """Repair softmax: turn every row of scores into weights that sum to 1.
 
     PyTorch's nn.MultiheadAttention does this (issue #41508, opened in 2020). Padding together with
-    a mask can leave a query of padding nothing to see. That its own output is lost would be no
-    harm, nobody reads it: but the way back goes through it, 0 times NaN is NaN, and all params get
-    it. A test without such a query has nothing to see.
+    a mask can hide every key from a query of padding. A NaN in its own output would do no harm, as
+    that output is not used. But backward goes through it, 0 times NaN is NaN, and so the gradients
+    of all params become NaN. A test without such a query does not find the bug.
 
     Along the last axis, ``weights_j = exp(scores_j) / sum_l exp(scores_l)``; the sum is over the
     visible cells of the row. A hidden cell has weight 0, and a row that sees nothing weights 0.
@@ -59,8 +59,8 @@ def softmax(scores: Array, mask: Array | None) -> Array:
     minutes=10,
     needs=("masked-attention",),
     hints=Hints(
-        where="How the mask becomes numbers that are added to the scores.",
-        question="What should be added to the score of a visible cell? Type into Python what is "
+        where="Look at how the mask becomes numbers that are added to the scores.",
+        question="What should be added to the score of a visible cell? Compute in Python what is "
         "added here.",
         mistake="0 times -inf",
         fix="additive = np.where(mask, 0.0, -np.inf)",
@@ -69,9 +69,9 @@ def softmax(scores: Array, mask: Array | None) -> Array:
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:
     """Repair attention with a mask and a softcap.
 
-    The NumPy program that defines ONNX's operator Attention made numbers of a bool mask like this,
-    but only where attention was causal besides, until #8068; without causality another line did it,
-    rightly. Bool masks were tested and causality was tested, but not the two together.
+    Until #8068 the NumPy program that defines ONNX's operator Attention turned a bool mask into
+    numbers like this, but only if attention was also causal; otherwise another line did it, and was
+    right. Bool masks were tested and causality was tested, but not the two together.
 
     The scores are ``q k^T / sqrt(d_k)``. With a `softcap` c they become ``c * tanh(scores / c)``.
     The weights are softmax over the visible keys; hidden ones have weight 0, and a query that sees

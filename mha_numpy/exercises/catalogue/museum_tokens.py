@@ -14,7 +14,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     minutes=5,
     needs=("embedding-backward",),
     hints=Hints(
-        where="An array of ids as an index, and one of them twice.",
+        where="Look at what NumPy does with an index that holds one id twice.",
         question="Type into Python: a = np.zeros(3); a[[1, 1]] += 5. How often was 5 added?",
         mistake="the last of equal tokens counts",
         fix="np.add.at(d_table, ids, d_out)",
@@ -24,8 +24,8 @@ def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
     """Repair an embedding's backward: return the gradient of its table.
 
     HIPS autograd, which differentiates NumPy programs, did this on the way back through an index
-    until issue #39 (2015), and so did PyTorch in 2017 (#1528). A test with different indices finds
-    nothing.
+    until issue #39 (2015), and so did PyTorch in 2017 (#1528). A test whose indices all
+    differ does not find the bug.
 
     Forward was ``out = table[ids]``: each token took the row of its id.
 
@@ -54,7 +54,7 @@ def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
     minutes=10,
     needs=("cross-entropy",),
     hints=Hints(
-        where="How much a token of a long sequence weighs, and one of a short sequence.",
+        where="Compare how much a token counts in a long sequence and in a short one.",
         question="The losses are (1, 1, 1, 1) in one sequence and (5) in the other. What is the "
         "mean over the five tokens, and what is returned here?",
         mistake="mean of the sequences' means",
@@ -66,11 +66,12 @@ def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
 
     Where a batch is too large for the memory, its gradients are summed over several passes.
     transformers (issue #24725, mended in 2024), torchtune (#1875) and many others took the mean of
-    each pass, and the mean of these. Losses were a little off, only where sequences have different
-    lengths, and for years nobody saw it.
+    each pass, and then the mean of these means. The losses were slightly wrong, only where
+    sequences have different lengths, and for years nobody noticed.
 
     The loss is the mean over all tokens of ``-log softmax(logits)[target]``. Tokens whose target is
-    `ignored` do not count, neither in the sum nor in its number. Logits may be in the thousands.
+    `ignored` count neither in the sum nor in the number that divides it. Logits may be in the
+    thousands.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
     targets : (B, T) int
         For each token the entry of the vocabulary that is right, 0 to V - 1, or `ignored`.
     ignored : int
-        Such as -100 or -1, or the id of padding. At least one target is another one.
+        For example -100 or -1, or the id of padding. At least one target differs from it.
 
     Returns
     -------

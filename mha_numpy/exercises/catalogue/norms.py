@@ -10,10 +10,11 @@ from mha_numpy.exercises.exercise import Hints, exercise
     difficulty=1,
     minutes=10,
     hints=Hints(
-        where="Which axis do the features lie on, and which axes does a token share with nobody? "
-        "Look at keepdims.",
-        question="A token is (1, 3). What are its mean and its variance? What becomes of it, with "
-        "gain (10, 1) and bias (0, 5), if eps is 0? And what if the batch holds another token?",
+        where="On which axis do the features lie? Mean and variance run along this axis alone. "
+        "Look up keepdims.",
+        question="A token is (1, 3). What are its mean and its variance? What is its output with "
+        "gain (10, 1), bias (0, 5) and eps 0? Does the output change if the batch holds another "
+        "token?",
         mistake="variance by n - 1",
         fix="centred = x - x.mean(axis=-1, keepdims=True); centred / np.sqrt((centred**2)."
         "mean(axis=-1, keepdims=True) + eps) * gain + bias",
@@ -47,10 +48,11 @@ def layer_norm(x: Array, gain: Array, bias: Array, eps: float) -> Array:
     minutes=40,
     needs=("softmax-backward", "linear-backward"),
     hints=Hints(
-        where="The last axis: a feature acts on all features of its token, by itself, by the mean "
-        "and by the variance. So count three ways, as softmax's row sum was a second one.",
-        question="Add 1 to all features of a token: what becomes of out? And if eps is 0 and you "
-        "double them? So with what two vectors must each row of d_x have the dot product 0?",
+        where="A feature changes the output of its token in three ways: directly, through the mean "
+        "and through the variance. In softmax there were two: directly and through the row sum.",
+        question="Add 1 to all features of a token: how does out change? How does it change if eps "
+        "is 0 and you double them? So with which two vectors must each row of d_x have the dot "
+        "product 0?",
         mistake="gradient through the variance left out",
         fix="d_normed = d_out * gain; d_x = (d_normed - d_normed.mean(axis=-1, keepdims=True) - "
         "normed * (d_normed * normed).mean(axis=-1, keepdims=True)) / np.sqrt(var + eps)",
@@ -94,7 +96,7 @@ def layer_norm_backward(
     minutes=5,
     needs=("layer-norm",),
     hints=Hints(
-        where="Layer norm, less two things: look for the mean and the bias in the formula.",
+        where="RMS norm is layer norm without two things: look for mean and bias in the formula.",
         question="A token is (3, 4). What is the mean of its squares, and by what is it divided if "
         "eps is 0? Is its mean 0 afterwards, and should it be?",
         mistake="RMS norm: sum of squares",

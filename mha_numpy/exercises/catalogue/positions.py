@@ -10,10 +10,10 @@ from mha_numpy.exercises.exercise import Hints, exercise
     difficulty=3,
     minutes=25,
     hints=Hints(
-        where="docs/rope.md, steps 1 and 2, and its table of two layouts; notebook 19, "
+        where="Read docs/rope.md, steps 1 and 2, and its table of two layouts; notebook 19, "
         '"Turn queries and keys". Angles have an axis for tokens and one for pairs.',
-        question="d = 4: which two features form pair 0, and which pair 1? With base 100, by what "
-        "angle does each pair turn at position 3?",
+        question="Take d = 4. Which two features form pair 0, and which pair 1? With base 100, by "
+        "what angle does each pair turn at position 3?",
         mistake="pairs interleaved",
         fix="angles = positions[:, None] * base ** (-2 * np.arange(d // 2) / d); the new first "
         "half is first * np.cos(angles) - second * np.sin(angles), the new second half first * "
@@ -52,7 +52,7 @@ def rope(x: Array, positions: Array, base: float) -> Array:
         where="Forward is out = R x with a rotation R for each pair, so backward needs the "
         "transpose of R: docs/rope.md, backward.",
         question="At a quarter turn the pair (x1, x2) becomes (-x2, x1). If the loss is the first "
-        "number of that, what are its derivatives by x1 and by x2? Which turn takes (1, 0) there?",
+        "number of that, what are its derivatives by x1 and by x2? Which turn maps (1, 0) to them?",
         mistake="gradient turned forward",
         fix="The same rotation by -positions: the new first half is first * np.cos(angles) + "
         "second * np.sin(angles), the new second half second * np.cos(angles) - first * "

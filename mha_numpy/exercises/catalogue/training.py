@@ -10,8 +10,8 @@ from mha_numpy.exercises.exercise import Hints, exercise
     difficulty=2,
     minutes=15,
     hints=Hints(
-        where="Kingma and Ba 2015, algorithm 1: six lines. Which numbers go to the next step, and "
-        "which serve this one alone?",
+        where="Algorithm 1 of Kingma and Ba 2015 has six lines. Which numbers go to the next step, "
+        "and which are used in this one alone?",
         question="Before the first step mean and square are 0, and the gradient is 5. With beta_1 "
         "= 0.9, what is the mean after it, and by what must it be divided to be 5 again?",
         mistake="corrected means kept",
@@ -50,7 +50,7 @@ def adam_step(
     Returns
     -------
     param, mean, square : arrays of that shape
-        `mean` and `square` as the next step is to get them.
+        `mean` and `square` are those that the next step takes.
     """
     raise NotImplementedError
 
@@ -62,10 +62,10 @@ def adam_step(
     minutes=30,
     needs=("embedding-backward", "linear-backward", "cross-entropy-backward"),
     hints=Hints(
-        where="Forward, loss, backward from the last line to the first, step; then the next batch, "
-        "with the params that the step has made.",
+        where="Each batch takes forward, loss, backward from the last line to the first, and a "
+        "step. The next batch uses the params after this step.",
         question="A sequence is 7 1 4. Which tokens does the model read, and which is it to guess "
-        "for each? Which params did the loss of the second batch see?",
+        "for each? On which params does the loss of the second batch depend?",
         mistake="gradients not zeroed",
         fix="for batch in tokens: inputs, targets = batch[:, :-1], batch[:, 1:]; ...; table = table"
         " - learning_rate * d_table, and so for w and b, all gradients computed before",
@@ -108,10 +108,10 @@ def train_steps(
     minutes=30,
     needs=("train-steps", "adam-step"),
     hints=Hints(
-        where="Three things that differ from the loop before: what each param remembers from step "
-        "to step, where dropout stands forward and backward, and that evaluation has none.",
+        where="Three things differ from the loop before: what is kept for each param from step to "
+        "step, where dropout stands forward and backward, and that evaluation has no dropout.",
         question="In step 3, how often has each param been moved? What is t for the table, and for "
-        "w? And what is dropped when the loss of what was held out is measured?",
+        "w? And what is dropped when the sequences held out are evaluated?",
         mistake="dropout not undone backward",
         fix="x = table[inputs] * keep[n] / (1 - p); ...; d_embedded = d_x * keep[n] / (1 - p); "
         "adam_step with t = n + 1 for the table and for w; at the end table[inputs] @ w alone",

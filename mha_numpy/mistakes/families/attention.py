@@ -113,7 +113,7 @@ PIECES = [
         result="scores",
         reactions=[
             Reaction(
-                "a change of the last key moves the last column alone",
+                "a change of the last key changes only the last column",
                 moved("k", np.s_[:, :, -1]),
                 lambda _, arrays: arrays[""][..., :-1],
             )
@@ -128,7 +128,7 @@ PIECES = [
         laws=[MEANS],
         reactions=[
             Reaction(
-                "turning keys and values around together changes nothing",
+                "reversing keys and values together changes nothing",
                 reversed_tokens("k", "v"),
                 lambda _, arrays: arrays[""],
             )
@@ -141,7 +141,7 @@ PIECES = [
         laws=[MEANS],
         reactions=[
             Reaction(
-                "keys and values turned around together: nothing changes",
+                "reversing keys and values together changes nothing",
                 reversed_tokens("k", "v"),
                 lambda _, arrays: arrays[""],
             )
@@ -155,7 +155,7 @@ PIECES = [
         laws=[MEANS],
         reactions=[
             Reaction(
-                "a change of the first key/value head moves the first group alone",
+                "a change of the first key/value head changes only the first group",
                 moved("v", np.s_[:, 0]),
                 lambda inputs, arrays: arrays[""][
                     :, inputs["q"].shape[1] // inputs["v"].shape[1] :
@@ -180,13 +180,13 @@ MISTAKES = [
             {"np.where(visible, scores, -np.inf)": "scores",
              "weights = powers / total": "weights = powers / total * (1 if mask is None else mask)"}),
     Mistake("mask multiplied into the scores",
-            "the mask is multiplied into the scores: a hidden score is 0, and e^0 is not",
+            "the mask is multiplied into the scores: a hidden score becomes 0, and e^0 is 1",
             "np.where(mask, scores, -np.inf), not scores * mask",
             {"np.where(visible, scores, -np.inf)": "scores * visible"}),
     Mistake("mask added to the scores", "the mask is added to the scores: True counts 1, and nothing is hidden",
             "np.where(mask, scores, -np.inf), not scores + mask",
             {"np.where(visible, scores, -np.inf)": "scores + visible"}),
-    Mistake("hidden scores lowered by 10", "hidden scores are lowered by 10, so e^-10 of them leaks", "use -np.inf",
+    Mistake("hidden scores lowered by 10", "hidden scores are lowered by 10, so hidden keys keep some weight", "use -np.inf",
             {"np.where(visible, scores, -np.inf)": "np.where(visible, scores, scores - 10)"}),
     Mistake("-1e9 for -inf", "-1e9 stands for -inf, so a row that sees nothing gets equal weights instead of 0",
             "use -np.inf, and decide rows that see nothing from the mask",
@@ -240,7 +240,7 @@ MISTAKES = [
             "softcap comes after the mask, so that a hidden score is -softcap instead of -inf", "softcap, then mask",
             {"cap(scores(q, k), softcap)": "cap(scores(q, k) if softcap is None else hide(scores(q, k), mask), softcap)",
              "softmax(capped, mask)": "softmax(capped, mask if softcap is None else None)"}),
-    Mistake("softcap drops the mask", "the mask is not used where there is a softcap", "softcap, then mask: both",
+    Mistake("softcap drops the mask", "the mask is not used where there is a softcap", "apply both: softcap, then mask",
             {"softmax(capped, mask)": "softmax(capped, mask if softcap is None else None)"}),
     Mistake("softcap without its factor", "the scores become tanh(scores / softcap): the factor softcap is missing",
             "softcap * np.tanh(scores / softcap)", {"softcap * np.tanh": "np.tanh"}),
@@ -259,7 +259,7 @@ MISTAKES = [
             "weights = softmax(scores)",
             {"softmax(capped, mask)": "capped if mask is None else np.where(mask, capped, 0.0)"}),
     Mistake("no maximum subtracted",
-            "no maximum is subtracted, so that large scores overflow, and rows of very low ones are 0/0: both NaN",
+            "no maximum is subtracted, so that large scores overflow, and rows of very low ones become 0/0: both are NaN",
             "subtract each row's maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.zeros_like(largest)",
              "before, largest = largest, np.maximum(largest, of_block.max(axis=-1, keepdims=True))": "before = largest = np.zeros((T_q, 1))"}),
@@ -269,7 +269,7 @@ MISTAKES = [
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = np.zeros_like(largest)",
              "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
     Mistake("one maximum for all",
-            "one maximum is subtracted for all rows, so that rows far below it become 0/0: NaN",
+            "one maximum is subtracted for all rows, so that rows far below it become 0/0, which is NaN",
             "subtract each row's own maximum: axis=-1, keepdims=True",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = masked.max(keepdims=True)"}),
     Mistake("one maximum for all, lost rows 0",

@@ -14,7 +14,7 @@ SPLIT = Piece(
     result="heads",
     reactions=[
         Reaction(
-            "a change of the last token moves no other token",
+            "a change of the last token changes no other token",
             moved("x", np.s_[:, -1]),
             lambda _, arrays: arrays[""][:, :, :-1],
         )
@@ -26,7 +26,7 @@ MERGE = Piece(
     result="merged",
     reactions=[
         Reaction(
-            "a change of the last token moves no other token",
+            "a change of the last token changes no other token",
             moved("heads", np.s_[:, :, -1]),
             lambda _, arrays: arrays[""][:, :-1],
         )

@@ -28,7 +28,7 @@ PIECES = [
         result="out",
         reactions=[
             Reaction(
-                "a change of the last token moves no output before it: the mask is causal",
+                "a change of the last token changes no output before it, as the mask is causal",
                 moved("x", np.s_[:, -1]),
                 lambda _, arrays: arrays[""][:, :-1],
             )
@@ -76,7 +76,7 @@ MISTAKES = [
             {"k = split_heads(project_k(x,": "k = split_heads(project_k(y,"}),
     Mistake("values from the queries' input", "the values come from the queries' input", "project v from the source",
             {"v = split_heads(project_v(x,": "v = split_heads(project_v(y,"}),
-    Mistake("output projection left out", "the output projection is left out: the output is merged",
+    Mistake("output projection left out", "the output projection is left out: merged is returned",
             "merged @ w_o + b_o", {"x @ params.w_o + params.b_o": "x"}),
 ]
 # fmt: on

@@ -92,7 +92,7 @@ PIECES = [
         _draw_backward,
         laws=[
             Law(
-                "d_b_k is 0, as a bias of the keys moves all scores of a row alike",
+                "d_b_k is 0, as a bias of the keys adds one number to all scores of a row",
                 lambda _, arrays: arrays["d_params.b_k"],
             )
         ],
@@ -105,7 +105,7 @@ PIECES = [
 MISTAKES = [
     Mistake("d_x by w, not its transpose", "the gradient goes back through w where w.T belongs", "d_out @ w.T",
             {"d_out @ w.T": "d_out @ w", **{f"@ params.w_{letter}.T": f"@ params.w_{letter}" for letter in "qkv"}}),
-    Mistake("d_w of the last sequence alone", "d_w is of the last sequence alone", "sum over the batch",
+    Mistake("d_w of the last sequence alone", "d_w is computed from the last sequence alone", "sum over the batch",
             {"@ d_out).sum(axis=0)": "@ d_out)[-1]"}),
     Mistake("d_w not summed over the batch", "d_w is (B, inputs, outputs): its sum over the batch is left out",
             "sum over the batch", {"@ d_out).sum(axis=0)": "@ d_out)"}),
@@ -115,9 +115,9 @@ MISTAKES = [
             {"@ d_out).sum(axis=0)": "@ d_out).mean(axis=0) / x.shape[1]"}),
     Mistake("d_w transposed", "d_w is transposed", "x.T @ d_out, (inputs, outputs)",
             {"@ d_out).sum(axis=0)": "@ d_out).sum(axis=0).T"}),
-    Mistake("d_b of the last sequence alone", "d_b is of the last sequence alone", "sum over the batch",
+    Mistake("d_b of the last sequence alone", "d_b is computed from the last sequence alone", "sum over the batch",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out[-1].sum(axis=0)"}),
-    Mistake("d_b of the last token alone", "d_b is of the last tokens alone", "sum over the tokens",
+    Mistake("d_b of the last token alone", "d_b is computed from the last tokens alone", "sum over the tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out[:, -1].sum(axis=0)"}),
     Mistake("d_b: mean", "d_b is a mean over batch and tokens", "sum over both",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.mean(axis=(0, 1))"}),
@@ -129,12 +129,12 @@ MISTAKES = [
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=0)"}),
     Mistake("d_b over the tokens alone", "d_b is summed over the tokens alone", "sum over batch and tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=1)"}),
-    Mistake("d_w_o from the output", "d_w_o is made from the layer's output instead of merged", "merged.T @ d_out",
+    Mistake("d_w_o from the output", "d_w_o is computed from the layer's output instead of merged", "merged.T @ d_out",
             {"through_linear(d_out, saved.merged, params.w_o)":
              "through_linear(d_out, saved.merged, params.w_o)\n    d_w_o = through_linear(d_out, project_o(saved.merged, params), params.w_o).d_w"}),
     Mistake("output projection skipped in backward", "d_merged is d_out: the output projection is skipped",
             "d_out @ w_o.T", {"split_heads(d_merged,": "split_heads(d_out,"}),
-    Mistake("params of k from d_q", "d_w_k and d_b_k are made from d_q", "d_w_k from d_k",
+    Mistake("params of k from d_q", "d_w_k and d_b_k are computed from d_q", "d_w_k from d_k",
             {"merge_heads(d_k), saved.x": "merge_heads(d_q), saved.x"}),
     *for_each([*"qkv"], "branch of ? forgotten",
             "x is used for q, k and v, and the share through ? is missing in d_x", "d_x sums all three branches",

@@ -39,7 +39,7 @@ PIECES = [
         _draw_decode,
         laws=[
             Law(
-                "the past keys and values stay in front, as they are",
+                "the past keys and values come first, unchanged",
                 lambda inputs, arrays: np.concatenate(
                     [
                         arrays["k"][:, :, :-1] - inputs["k_past"],
@@ -79,7 +79,7 @@ MISTAKES = [
             "np.exp(before - largest)",
             {"np.exp(before - largest)": "np.exp(largest - before if start else before - largest)"}),
     Mistake("block by its own maximum",
-            "a block's powers are made with its own maximum while the sum is kept for the running one",
+            "a block's powers use its own maximum, while the sum refers to the running maximum",
             "np.exp(scores - largest), largest = np.maximum(before, of_block)",
             {"np.exp(of_block - largest)": "np.exp(of_block - of_block.max(axis=-1, keepdims=True))"}),
     Mistake("maximum of the block alone",

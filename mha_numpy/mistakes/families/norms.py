@@ -47,7 +47,7 @@ def _slope_of_layer_norm(inputs: Inputs) -> Slope:
 
 
 EACH_ALONE = Reaction(
-    "a change of the last token moves no other token",
+    "a change of the last token changes no other token",
     moved("x", np.s_[:, -1, 0]),
     lambda _, arrays: arrays[""][:, :-1],
 )
@@ -73,7 +73,7 @@ PIECES = [
         _draw_layer_norm_backward,
         laws=[
             Law(
-                "d_x sums to 0 over the features, as moving all of them alike changes nothing",
+                "d_x sums to 0 over the features, as adding one number to all of them changes nothing",
                 lambda _, arrays: arrays["d_x"].sum(axis=-1),
             )
         ],
@@ -110,11 +110,11 @@ MISTAKES = [
     Mistake("norm over the tokens", "the means are taken over the tokens", "axis=-1", _norm_over("-2")),
     Mistake("norm over batch and tokens", "the means are taken over batch and tokens, as batch norm does",
             "axis=-1", _norm_over("(0, 1)")),
-    Mistake("d_gain made from x", "d_gain is made from x instead of x_hat", "(d_out * x_hat).sum(axis=(0, 1))",
+    Mistake("d_gain made from x", "d_gain is computed from x instead of x_hat", "(d_out * x_hat).sum(axis=(0, 1))",
             {"(d_out * x_hat)": "(d_out * x)"}),
-    Mistake("d_gain of the last sequence alone", "d_gain is of the last sequence alone", "sum over the batch",
+    Mistake("d_gain of the last sequence alone", "d_gain is computed from the last sequence alone", "sum over the batch",
             {").sum(axis=(0, 1))": ")[-1].sum(axis=0)"}),
-    Mistake("d_bias of the last sequence alone", "d_bias is of the last sequence alone", "sum over the batch",
+    Mistake("d_bias of the last sequence alone", "d_bias is computed from the last sequence alone", "sum over the batch",
             {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out[-1].sum(axis=0)"}),
     Mistake("d_gain over the batch alone", "d_gain is summed over the batch alone", "sum over batch and tokens",
             {").sum(axis=(0, 1))": ").sum(axis=0)"}),
@@ -135,11 +135,11 @@ MISTAKES = [
     Mistake("norm without bias", "the bias is left out", "normed * gain + bias", {"return scaled + bias": "return scaled"}),
     Mistake("bias before the gain", "the bias is added before the gain multiplies", "normed * gain + bias",
             {"scaled = x_hat * gain": "scaled = (x_hat + bias) * gain", "return scaled + bias": "return scaled"}),
-    Mistake("1 + gain", "the token is multiplied by 1 + gain, as Gemma stores it", "multiply by the gain itself",
+    Mistake("1 + gain", "the token is multiplied by 1 + gain, as in Gemma", "multiply by the gain itself",
             {"scaled = x_hat * gain": "scaled = x_hat * (1 + gain)", "return normed * gain": "return normed * (1 + gain)"}),
     Mistake("RMS norm: mean subtracted", "the mean is subtracted, as in layer norm", "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)",
             {"mean_square = (x**2)": "x = x - x.mean(axis=-1, keepdims=True)\n    mean_square = (x**2)"}),
-    Mistake("RMS norm: mean subtracted under the root", "the standard deviation divides x, where the root of the mean square belongs",
+    Mistake("RMS norm: mean subtracted under the root", "x is divided by its standard deviation, not by the root of its mean square",
             "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)",
             {"mean_square = (x**2).mean(axis=-1, keepdims=True)": "mean_square = x.var(axis=-1, keepdims=True)"}),
     Mistake("RMS norm: sum of squares", "x is divided by the root of the sum of squares, so that each token has length 1",

@@ -67,9 +67,9 @@ MISTAKES = [
             "features i and i + d / 2 turn by frequency i: np.concatenate([angles, angles], axis=-1)",
             {"return np.concatenate(turned, axis=-1)":
              "return x * np.repeat(cos, 2, axis=-1) + np.concatenate([-second, first], axis=-1) * np.repeat(sin, 2, axis=-1)"}),
-    Mistake("base ignored", "the base is 10000 whatever is given", "base ** -(2 i / d)",
+    Mistake("base ignored", "the base is 10000, whatever the argument says", "base ** -(2 i / d)",
             {"frequency = base": "frequency = 10000.0"}),
-    Mistake("positions ignored", "the positions that are given are not used",
+    Mistake("positions ignored", "the argument positions is not used",
             "angles are positions times frequencies", {"positions[:, None]": "np.arange(len(positions))[:, None]"}),
     Mistake("turned by head, not by token", "head h is turned by position h: the angles lie along the heads",
             "angles (T, d / 2) broadcast against (..., T, d / 2)",

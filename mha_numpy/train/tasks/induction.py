@@ -1,4 +1,4 @@
-"""Induction: say what followed the last time."""
+"""Induction: predict what followed the last time."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ from mha_numpy.train.batch import IGNORED, Batch
 
 
 class Induction:
-    """Segments of random tokens come back, and what comes back has to be said beforehand.
+    """Segments of random tokens come back, and the model predicts the tokens that come back.
 
     A sequence is made of segments of 4 to 10 tokens; each occurs two or three times, with up to
     two other tokens before each occurrence. Tokens are drawn without being put back, so a token
-    that is there again belongs to a segment that has come back. Asked is every token of a second
-    or third occurrence but the first, which nobody can know.
+    that is there again belongs to a segment that has come back. The targets are all tokens of a
+    second or third occurrence but its first, which cannot be predicted.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Induction:
             )
 
     def draw_batch(self, rng: np.random.Generator, size: int) -> Batch:
-        """Draw sequences, and what comes next where it comes back."""
+        """Draw sequences, and their targets: the next tokens of segments that come back."""
         drawn = [self._draw_sequence(rng) for _ in range(size)]
         ids, comes_back = (np.stack(part) for part in zip(*drawn, strict=True))
         targets = np.where(comes_back, ids, IGNORED)

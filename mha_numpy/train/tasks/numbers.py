@@ -94,10 +94,11 @@ def _check_number(n: int) -> int:
 
 
 class Numbers:
-    """English number words are read, German ones have to be written.
+    """The model reads English number words and writes German ones.
 
-    Half of the numbers are drawn from 0 to 999,999 alike, half with any number of digits alike; in
-    half of all, each digit turns to 0 with probability 1/2, so that round numbers are learned too.
+    Half of the numbers are drawn uniformly from 0 to 999,999; for the other half the number of
+    digits is drawn uniformly. In half of all, each digit turns to 0 with probability 1/2, so that
+    round numbers are learned too.
     Every 89th number but 0 is held out: it is never drawn.
 
     Examples

@@ -1,4 +1,4 @@
-"""Reverse: say a sequence of digits backwards."""
+"""Reverse: write a sequence of digits backwards."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from mha_numpy.train.batch import Batch
 
 
 class Reverse:
-    """A sequence of random digits is read, and its reverse has to be said.
+    """The model reads a sequence of random digits and writes its reverse.
 
     Position t of the answer is digit ``T - 1 - t`` of the question: a head that has learned it
     looks along the antidiagonal.

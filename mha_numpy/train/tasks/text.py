@@ -1,4 +1,4 @@
-"""Text: say the next character."""
+"""Text: predict the next character."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from mha_numpy.train.batch import Batch
 
 
 class Text:
-    """Pieces of a text are read, and after each character the next has to be said.
+    """The model reads pieces of a text and predicts the next character after each.
 
     Parameters
     ----------
