@@ -3,8 +3,10 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-# pytest-xdist has one process a core: a thread that waits must not keep another's core busy
+# pytest-xdist has one process a core: a thread that waits must not keep another's core busy, and
+# two NumPys with two threads each, which wait by spinning, take ten times as long to train a model
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest

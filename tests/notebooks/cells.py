@@ -1,6 +1,8 @@
 """Run a notebook's cells in this process, with an exercise filled in by somebody else's code."""
 
+import ast
 import functools
+import itertools
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -60,14 +62,29 @@ def run(code, namespace):
     exec(compile(code, "<cell>", "exec"), namespace)
 
 
-def up_to_the_exercise(source):
-    """Return the names that a reader has defined when they come to the exercise."""
+def names_for(source, codes):
+    """Run the cells before the exercise that define what some code uses, and return the names."""
+    used, needed = set().union(*(_names(code, ast.Load) for code in codes)), []
+    cells = list(itertools.takewhile(lambda cell: "exercise" not in tags(cell), code_cells(source)))
+    for cell in reversed(cells):
+        if used & _names(cell.source, ast.Store):
+            needed.append(cell.source)
+            used |= _names(cell.source, ast.Load)
     namespace = {"__name__": "__main__"}
-    for cell in code_cells(source):
-        if "exercise" in tags(cell):
-            break
-        run(cell.source, namespace)
+    for code in reversed(needed):
+        run(code, namespace)
     return namespace
+
+
+def _names(code, context):
+    """Return the names that some code uses (ast.Load), or those that it defines (ast.Store)."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, context):
+            names.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.alias)) and context is ast.Store:
+            names.add(getattr(node, "asname", None) or node.name)
+    return names
 
 
 def shown_by(cells, namespace, monkeypatch):

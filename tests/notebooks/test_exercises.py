@@ -14,11 +14,11 @@ from tests.notebooks.cells import (
     SOURCES,
     each_notebook,
     each_notebook_run,
+    names_for,
     notebook_of,
     run,
     shown_by,
     tagged,
-    up_to_the_exercise,
 )
 
 
@@ -69,18 +69,19 @@ def more(source):
 )
 @each_notebook_run
 def test_the_check_tells_right_from_wrong(source, monkeypatch):
-    names, (check,) = up_to_the_exercise(source), tagged(source, "check")
-    (stub,), ids = tagged(source, "exercise"), checked(source)
+    (stub,), (check,), ids = tagged(source, "exercise"), tagged(source, "check"), checked(source)
+    right, wrong = answer(source, "right"), answer(source, "wrong")
+    names = names_for(source, [stub, check, right, wrong])
 
     unwritten = shown_by([stub, check], names, monkeypatch)
     assert [verdict.exercise.id for verdict in unwritten if verdict.is_unwritten] == ids
 
-    right = shown_by([answer(source, "right"), check], names, monkeypatch)
-    told = "\n\n".join(map(str, right))
-    assert [verdict.exercise.id for verdict in right if verdict.passed] == ids, f"\n{told}"
+    verdicts = shown_by([right, check], names, monkeypatch)
+    told = "\n\n".join(map(str, verdicts))
+    assert [verdict.exercise.id for verdict in verdicts if verdict.passed] == ids, f"\n{told}"
 
-    wrong = shown_by([answer(source, "wrong"), check], names, monkeypatch)
-    for name, verdict in zip(ids, wrong, strict=True):
+    verdicts = shown_by([wrong, check], names, monkeypatch)
+    for name, verdict in zip(ids, verdicts, strict=True):
         assert not verdict.passed, name
         assert verdict.mistakes == {mistakes(source)[name]}, f"\n{verdict}"
 
