@@ -310,7 +310,7 @@ check("multi-head", my_multi_head)
 # in which direction the loss falls.
 #
 # **In the code:** `mha_numpy/core/multihead.py`, with `projection.py` and `shapes.py` beside it. Derivation:
-# docs/multi-head.md. What a single head is worth, and what happens if it is cut: notebook 10.
+# docs/multi-head.md. What a single head is worth, and what happens if it is switched off: notebook 10.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2.
 #

@@ -277,7 +277,7 @@ check("input-gradient", my_input_gradient)
 # - Weights are shares. So softmax's backward subtracts the row's mean, and the gradients of a row of scores sum to 0.
 # - Training is this, and one small step against all slopes, again and again. Forty steps taught a head to reverse.
 #
-# Whole derivations follow later: softmax in notebook 11, attention with masks in 12, the layer with all its params in 13.
+# Whole derivations follow later: softmax in notebook 11, attention with masks in 12, the layer with all its params in 14.
 #
 # **In the code:** `mha_numpy/core/attention.py`: the lines of backward stand beside those of forward.
 #

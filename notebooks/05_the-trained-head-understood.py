@@ -173,7 +173,7 @@ line_chart(np.arange(10), {"right": right}, title=title, x_label="steps", y_labe
 
 # %% [markdown]
 # It was this fast because `w_k`, `w_v` and `w_o` were trained already. From random params all of them have to come
-# together: notebook 20 trains the whole model, in 150 steps.
+# together: notebook 04 trained such a model, and `mha-numpy train reverse` takes 150 steps.
 #
 # ## The same look at another head
 #

@@ -43,7 +43,7 @@ matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random 
 # | 1. `q_projected = x @ w_q + b_q`, k, v | `d_w_q`, `d_b_q`, and q's share of `d_x`; k, v |
 # | 0. one `x` for all three | `d_x` = via q + via k + via v |
 #
-# (Step 2 is the rotation of notebook 18, off here.) Only two things are new: the linear map, and an input that is used
+# (Step 2 is the rotation of notebook 19, off here.) Only two things are new: the linear map, and an input that is used
 # three times.
 #
 # ## A linear map, by hand

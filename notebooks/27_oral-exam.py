@@ -195,7 +195,7 @@ compare(written, out, name="out")
 #
 # If they ask on: rare words (Voita et al.), induction heads (question 9). Nobody assigned these roles: they were observed
 # in trained models, and in large models most heads do several things. Below: two **trained** heads. On this task, in
-# this seed, one is positional, and the other continues what came before. More: notebooks 10, 18 and 20.
+# this seed, one is positional, and the other continues what came before. More: notebooks 10, 20 and 22.
 # </details>
 
 # %%

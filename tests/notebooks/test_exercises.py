@@ -126,3 +126,16 @@ def test_every_exercise_is_in_one_notebook_or_named_there():
     assert len(asked) == len(set(asked))
     named = set().union(*(more(source) for source in SOURCES))
     assert named.union(asked) == {exercise.id for exercise in EXERCISES}
+
+
+def test_hints_name_headings_that_stand_in_their_notebook():
+    texts = {source.name[:2]: source.read_text(encoding="utf-8") for source in SOURCES}
+    quoted = re.compile(r"""[Nn]otebook (\d\d), ((?:["'][^"']+["'](?: and )?)+)""")
+    found = [
+        (number, heading)
+        for exercise in EXERCISES
+        for number, headings in quoted.findall(exercise.hints.where)
+        for heading in re.findall(r"""["']([^"']+)["']""", headings)
+    ]
+    assert len(found) > 20
+    assert [each for each in found if f"# ## {each[1]}\n" not in texts[each[0]]] == []

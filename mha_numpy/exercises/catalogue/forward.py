@@ -45,7 +45,7 @@ def scores(q: Array, k: Array) -> Array:
     minutes=20,
     hints=Hints(
         where="Compute exp(1000) and 0 / 0 in NumPy; then read docs/softmax.md, steps 1 to 4. "
-        'Notebook 03, "Adding a constant changes nothing" and "A row that may attend to nothing".',
+        'Notebook 07, "Adding a constant changes nothing" and "A row that may attend to nothing".',
         question="What are the weights of the scores (1000, 1001), and what those of (0, 1)? In a "
         "row whose cells are all hidden, what is the largest visible score, and what is the sum of "
         "all powers?",
