@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
 from mha_numpy.draw.colors import GREY, INK, fade
-from mha_numpy.draw.labels import check_labels, check_text, named_arrays, short_number
+from mha_numpy.draw.labels import check_labels, check_text, named_arrays, short_number, widest
 from mha_numpy.draw.page import NOTE_SIZE, Box, flow, start_page
 from mha_numpy.draw.save import Picture
 from mha_numpy.dtypes import Array
@@ -16,6 +16,7 @@ from mha_numpy.palette import PALETTE
 
 SIDE, ROOM, HEAD = 1.5, 0.28, 0.35  # of a panel; for names at the arrows' tips; above it; in inches
 PALEST = 0.3  # share of full colour that the first arrow has
+SIDES = {-1: "right", 0: "center", 1: "left"}  # where a name's end is at its tip, by x
 BESIDE, APART = 0.16, 0.19  # from a tip to its name; between names; in radii
 
 
@@ -61,7 +62,8 @@ def arrows(
     rows = {name: _check_rows(name, array) for name, array in given.items()}
     names = _check_names(rows, labels)
     radius = max(float(np.hypot(*array.T).max()) for array in rows.values()) or 1.0
-    box = Box(SIDE, SIDE, left=ROOM, top=HEAD, right=ROOM)
+    room = max(ROOM, widest(names, NOTE_SIZE))
+    box = Box(SIDE, SIDE, left=room, top=HEAD, right=room)
     title, note = check_text("title", title), check_text("note", note)
     picture, axes = start_page(flow([box] * len(rows)), title, [note] if note else [])
     for ax, (name, array) in zip(axes, rows.items(), strict=True):
@@ -108,7 +110,7 @@ def _paint(ax: Axes, name: str, array: Array, names: Sequence[str]) -> None:
     for number, (x, y) in _tips(array).items():
         ax.text(
             x, y, names[number],
-            fontsize=NOTE_SIZE, color=INK, ha="center", va="center", parse_math=False,
+            fontsize=NOTE_SIZE, color=INK, ha=SIDES[round(x)], va="center", parse_math=False,
         )  # fmt: skip
 
 
