@@ -50,8 +50,8 @@ def backward_film(
     """Draw every gradient beside the array that it belongs to, in the order of backward.
 
     A small square is a number, as in `shape_film`: its colour is that of the head it belongs to
-    (grey: of none), its shade ``|value|`` relative to the panel's largest; a minus stands in the
-    negative cells of a gradient. With a reference, the heading names the first gradient that
+    (grey: of none), its shade ``|value|`` relative to the panel's largest; a minus marks a negative
+    one. With a reference, the heading names the first gradient that
     leaves it, and its first such cell is framed.
 
     Parameters
@@ -126,7 +126,7 @@ def backward_film(
         if i % 2 == 0:
             ax.add_patch(_frame(boxes[i], boxes[i + 1], is_first=is_first))
         if i % 2 or arrays[i // 2] is not None:
-            paint(ax, panel, header, signs=i % 2 == 1)
+            paint(ax, panel, header)
         else:
             _paint_missing(ax, panel, header)
         if first is not None and is_first and i % 2:
@@ -192,8 +192,8 @@ def _reading(panels: list[Panel], first: Difference | None) -> str:
     """Say how to read the film."""
     text = (
         "Left the array, right its gradient; from pair to pair as backward goes. One cell is one "
-        "number: white is 0, full colour the panel's largest |value|; a minus marks the negative "
-        "cells of a gradient."
+        "number: white is 0, full colour the panel's largest |value|, and a minus marks a negative "
+        "one."
     )
     if any(panel.blocks.labels for panel in panels):
         text += " The number at a block is its head's."

@@ -1,11 +1,14 @@
 """The shape film: every recorded step as small squares, coloured by the head they belong to."""
 
+from collections.abc import Sequence
+
 from mha_numpy.checks import check_flag
 from mha_numpy.draw.labels import check_text
 from mha_numpy.draw.page import start_page
 from mha_numpy.draw.paint import legend_entries, paint
 from mha_numpy.draw.panels import Panel, arrange, prepare
 from mha_numpy.draw.recorded import (
+    axis_labels,
     check_number_of_steps,
     check_sequence,
     check_trace,
@@ -20,14 +23,17 @@ def shape_film(
     *,
     backward: bool = False,
     sequence: int = 0,
+    tokens: Sequence[str] | None = None,
+    source_tokens: Sequence[str] | None = None,
     columns: int | None = None,
     note: str = "",
 ) -> Picture:
     """Draw every step of a pass in order, left to right and top to bottom, one panel each.
 
     A small square is a number: its colour is that of the head it belongs to (grey: of none), its
-    shade ``|value|`` relative to the panel's largest. So one sees each token's row being cut into
-    heads, the heads parting, attending, and lying side by side again.
+    shade ``|value|`` relative to the panel's largest; a minus marks a negative one. So one sees
+    each token's row being cut into heads, the heads parting, attending, and lying side by side
+    again.
 
     Parameters
     ----------
@@ -37,6 +43,10 @@ def shape_film(
         Draw the steps of backward instead of those of forward.
     sequence : int
         Which sequence of the batch; nothing else of axis B is drawn.
+    tokens : sequence of T_q strings, optional
+        They stand beside the rows of queries.
+    source_tokens : sequence of T_k strings, optional
+        They stand beside the rows of keys and values; default `tokens`, where there are as many.
     columns : int, optional
         Panels in a row; default as many as fit a notebook's width, of 6, 3, 2 and 1: much comes in
         threes.
@@ -52,7 +62,8 @@ def shape_film(
     ------
     ConfigError
         `trace` has no step of that pass or more than 300, or an array that holds no numbers;
-        `sequence` is not in the batch, or `columns` is not a count.
+        `sequence` is not in the batch, there are more or fewer tokens than the axis is long, or
+        `columns` is not a count.
     ShapeError
         The axes that a step names do not fit its array.
 
@@ -78,7 +89,8 @@ def shape_film(
     """
     steps = _chosen(trace, backward=check_flag("backward", backward))
     batch = check_sequence(steps, sequence)
-    panels = prepare(steps, trace.steps, sequence)
+    labels = axis_labels(trace.steps, tokens, source_tokens)
+    panels = prepare(steps, trace.steps, sequence, labels)
     rows, headers = arrange(panels, columns)
 
     title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
@@ -109,7 +121,10 @@ def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
 
 def _reading(panels: list[Panel]) -> str:
     """Say how to read the film."""
-    text = "One cell is one number: white is 0, full colour the panel's largest |value|."
+    text = (
+        "One cell is one number: white is 0, full colour the panel's largest |value|, and a minus "
+        "marks a negative one."
+    )
     if any(panel.blocks.labels for panel in panels):
         text += " The number at a block is its head's."
     if any(panel.blocks.is_shared for panel in panels):

@@ -21,7 +21,7 @@ from mha_numpy.draw.colors import (
     text_on,
 )
 from mha_numpy.draw.page import patch
-from mha_numpy.draw.panels import AXIS_ROOM, LABEL_ROOM, LINE, MONO, Layout, Panel, picture_height
+from mha_numpy.draw.panels import LABEL_ROOM, LINE, MONO, Layout, Panel, picture_height
 from mha_numpy.dtypes import Array
 
 MAX_VECTORS = 800  # squares in a panel that are shapes in an SVG; more are pixels there
@@ -45,11 +45,11 @@ def legend_entries(panels: list[Panel]) -> dict[str, Rectangle]:
     return entries
 
 
-def paint(ax: Axes, panel: Panel, header: list[str], *, signs: bool = False) -> None:
-    """Draw one panel: title, what is known about the step, and the picture; a minus on request."""
+def paint(ax: Axes, panel: Panel, header: list[str]) -> None:
+    """Draw one panel: title, what is known about the step, and the picture."""
     blocks, layout = panel.blocks, panel.layout
     write_header(ax, panel.title, header)
-    left, top = AXIS_ROOM, LINE * len(header)
+    left, top = panel.left, LINE * len(header)
     _name_axes(ax, panel, left, top)
     if blocks.values.size == 0:
         ax.text(left, top + LABEL_ROOM, "no cells", va="top", color=MUTED, fontsize=7)
@@ -61,9 +61,11 @@ def paint(ax: Axes, panel: Panel, header: list[str], *, signs: bool = False) -> 
     for i, (x, y) in enumerate(block_places(panel, header)):
         draw = _draw_image if layout.as_image else _draw_squares
         draw(ax, shade[i], blocks.colors[i], (x, y), layout)
-        if signs and layout.cell >= SMALLEST_SIGN:
+        if layout.cell >= SMALLEST_SIGN:
             negative = np.asarray(blocks.values[i].real < 0) & ~hidden[i]
             _mark_negative(ax, negative, shade[i], blocks.colors[i], (x, y), layout)
+        if layout.lefts[i] == 0:
+            _name_rows(ax, panel, y)
         for cells, hatch in ((hidden[i], HIDDEN), (broken[i], BROKEN)):
             hatch_cells(ax, cells, hatch, at=(x, y), cell=layout.cell, pitch=layout.pitch)
         width, height = shade.shape[2] * layout.cell, picture_height(blocks, layout)
@@ -95,7 +97,7 @@ def write_header(ax: Axes, title: str, header: list[str]) -> None:
 
 def block_places(panel: Panel, header: list[str]) -> list[tuple[float, float]]:
     """Return where each block's upper left corner lies in its panel."""
-    lefts, tops = panel.layout.lefts + AXIS_ROOM, panel.layout.tops + LINE * len(header)
+    lefts, tops = panel.layout.lefts + panel.left, panel.layout.tops + LINE * len(header)
     return list(zip(lefts.tolist(), tops.tolist(), strict=True))
 
 
@@ -117,6 +119,16 @@ def _name_axes(ax: Axes, panel: Panel, left: float, top: float) -> None:
         middle = left + max(width, 6.5 * MONO * len(blocks.column_axis)) / 2
         below = top + layout.height + 0.04
         ax.text(middle, below, blocks.column_axis, ha="center", va="top", **style)
+
+
+def _name_rows(ax: Axes, panel: Panel, top: float) -> None:
+    """Write the names of a block's rows to its left."""
+    for row, name in enumerate(panel.row_names):
+        y = top + panel.layout.cell * (row * panel.layout.pitch + 0.5)
+        ax.text(
+            panel.left - 0.04, y, name, ha="right", va="center_baseline", color=MUTED, fontsize=6,
+            fontfamily="monospace", parse_math=False,
+        )  # fmt: skip
 
 
 def _draw_squares(

@@ -1,12 +1,14 @@
 """Where the blocks of a step, and the steps of a film, lie. Lengths are in inches."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from mha_numpy.checks import check_count
 from mha_numpy.draw.blocks import Blocks, cut_step
+from mha_numpy.draw.labels import printable
 from mha_numpy.draw.page import GUTTER, MAX_WIDTH, PIXEL, Box, pixels
 from mha_numpy.draw.recorded import check_numbers
 from mha_numpy.dtypes import Array
@@ -18,6 +20,7 @@ SMALLEST_SQUARE = 5 * PIXEL  # smaller cells are drawn without gaps
 PICTURES = ((2.0, 0.06), (2.9, 0.03))  # largest width or height of a picture; smallest cell
 TITLE, LINE = 0.22, 0.14
 TEXT = 1.75  # what a panel's text has at least
+LEAST_ROW, LONGEST_NAME = 0.1, 9  # of a row with its name: inches; characters of that name
 AXIS_ROOM, LABEL_ROOM = 0.2, 0.14  # an axis' name; a head's number at its block
 MONO = 0.602 / 72  # width of a monospaced character, per point of its size
 
@@ -43,6 +46,7 @@ class Panel(NamedTuple):
     layout: Layout
     facts: list[str]  # axes and memory
     mark: str = ""  # behind the title
+    row_names: Sequence[str] = ()  # beside the rows of its blocks
 
     @property
     def title(self) -> str:
@@ -51,14 +55,28 @@ class Panel(NamedTuple):
         return f"{title} {self.mark}".rstrip()
 
     @property
+    def left(self) -> float:
+        """Room for the name of the rows' axis, and for the rows' own names."""
+        longest = max(map(len, self.row_names), default=0)
+        return AXIS_ROOM + bool(longest) * (6 * MONO * longest + 0.03)
+
+    @property
     def width(self) -> float:
         """What the picture and its unbroken lines need."""
         lines = max(7 * MONO * len(line) for line in self.facts)
-        return max(AXIS_ROOM + self.layout.width, 9 * MONO * len(self.title), lines, TEXT)
+        return max(self.left + self.layout.width, 9 * MONO * len(self.title), lines, TEXT)
 
 
-def prepare(steps: list[Step], recorded: list[Step], sequence: int) -> list[Panel]:
-    """Cut every step into blocks and lay them out, with cells of one size where that fits."""
+def prepare(
+    steps: list[Step],
+    recorded: list[Step],
+    sequence: int,
+    labels: Mapping[str, Sequence[str]] | None = None,
+) -> list[Panel]:
+    """Cut every step into blocks and lay them out, with cells of one size where that fits.
+
+    The labels of an axis stand beside the rows that it makes, where they fit.
+    """
     check_numbers(steps)
     cut = [cut_step(step, sequence, recorded) for step in steps]
     for limit, smallest in PICTURES:
@@ -73,7 +91,10 @@ def prepare(steps: list[Step], recorded: list[Step], sequence: int) -> list[Pane
         parts = [axis if axis == str(size) else f"{axis}={size}" for axis, size in sizes]
         axes = f"[{', '.join(parts)}]"
         memory = step.memory + ", drawn smaller" * (layout.cell < cell)
-        panels.append(Panel(step, blocks, layout, [axes, memory]))
+        names = (labels or {}).get(blocks.row_axis, ())
+        fits = layout.cell * layout.pitch >= LEAST_ROW and blocks.values.shape[1] == len(names)
+        names = [printable(name, LONGEST_NAME) for name in names] if fits else ()
+        panels.append(Panel(step, blocks, layout, [axes, memory], row_names=names))
     return panels
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mha_numpy.checks import check_integer
-from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.errors import ConfigError, ShapeError, describe
 from mha_numpy.tracing import Step, Trace
 
 MAX_STEPS = 300  # in one picture
@@ -56,3 +56,35 @@ def check_sequence(steps: Sequence[Step], sequence: int) -> int | None:
     if batch is None and check_integer("sequence", sequence) != 0:
         raise ConfigError(f"sequence: expected 0, as no step has an axis B; got {sequence}")
     return batch
+
+
+def axis_labels(
+    steps: Sequence[Step],
+    tokens: Sequence[str] | None,
+    source_tokens: Sequence[str] | None,
+    features: Sequence[str] | None = None,
+) -> dict[str, list[str]]:
+    """Return the labels of each axis that has some, or raise a ConfigError that names them.
+
+    Without source tokens, the keys have those of the queries if they are as many.
+    """
+    sizes = {
+        axis: size
+        for step in steps
+        for axis, size in zip(step.axes.split(), step.array.shape, strict=True)
+    }
+    if source_tokens is None and sizes.get("T_k") == sizes.get("T_q"):
+        source_tokens = tokens
+    given = {"tokens": (tokens, "T_q"), "source_tokens": (source_tokens, "T_k")}
+    found: dict[str, list[str]] = {}
+    for name, (labels, axis) in {**given, "features": (features, "D")}.items():
+        if labels is None:
+            continue
+        size = sizes.get(axis)
+        if isinstance(labels, str) or len(labels) != size:
+            known = "no step has that axis" if size is None else f"{axis}={size}"
+            raise ConfigError(
+                f"{name}: expected one label for each of {axis} ({known}); got {describe(labels)}"
+            )
+        found[axis] = [str(label) for label in labels]
+    return found

@@ -69,9 +69,10 @@ def save(seen: Walk, folder: Path) -> list[Path]:
     from mha_numpy.draw import save_figure, shape_film, weights_by_head
 
     note = seen.page_note
+    names: dict[str, Any] = {"tokens": seen.tokens, "source_tokens": seen.source_tokens}
     figures = {
-        "shape-film": shape_film(seen.trace, columns=6, note=seen.note),
-        "shape-film-backward": shape_film(seen.trace, backward=True, columns=6, note=note),
+        "shape-film": shape_film(seen.trace, **names, columns=6, note=seen.note),
+        "shape-film-backward": shape_film(seen.trace, backward=True, **names, columns=6, note=note),
         "weights": weights_by_head(
             seen.weights,
             seen.tokens,

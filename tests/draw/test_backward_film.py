@@ -144,14 +144,14 @@ def test_cells_have_the_colour_of_their_head():
         assert "◆" in title_of(panel)
 
 
-def test_negative_cells_of_a_gradient_have_a_minus_and_those_of_an_array_none():
+def test_negative_cells_have_a_minus():
     array = np.array([[1.0, -2.0, 0.0], [-0.0, -np.inf, np.nan], [-4.0, 0.5, 3.0]])
     t = steps_of(("x", array, "T D"), ("d_x", array.copy(), "T D"))
     ours, gradient = backward_film(t).axes
     expected = np.zeros((3, 3), bool)
     expected[[0, 2], [1, 0]] = True
-    np.testing.assert_array_equal(negative_cells(gradient), expected)
-    assert not negative_cells(ours).any()
+    for ax in (ours, gradient):
+        np.testing.assert_array_equal(negative_cells(ax), expected)
     np.testing.assert_array_equal(grid_of(ours)[1], grid_of(gradient)[1])
 
 

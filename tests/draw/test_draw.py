@@ -125,6 +125,23 @@ def test_a_shared_head_has_the_colour_of_its_first_query_head_and_a_mark():
 # the film: what is where
 
 
+def test_tokens_stand_beside_the_rows_of_their_axis():
+    queries, keys = ["one", "two", "three"], ["a", "an extraordinarily long one", "c", "d"]
+    arrays = [("q", np.ones((2, 3, 4)), "H T_q d_k"), ("k", np.ones((2, 4, 4)), "H T_k d_k"),
+              ("w_q", np.ones((4, 8)), "D H*d_k")]  # fmt: skip
+    film = shape_film(steps_of(*arrays), tokens=queries, source_tokens=keys)
+    assert_nothing_overlaps(film)
+    shown = {
+        name: [text.get_text() for text in texts_of(panel_of(film, name))] for name, *_ in arrays
+    }
+    assert ["one" in texts for texts in shown.values()] == [True, False, False]
+    assert ["an extra…" in texts for texts in shown.values()] == [False, True, False]
+    with pytest.raises(ConfigError, match="tokens: expected one label for each of T_q"):
+        shape_film(steps_of(*arrays), tokens=keys)
+    tiny = shape_film(steps_of(("q", np.ones((60, 300)), "T_q d_k")), tokens=["one"] * 60)
+    assert "one" not in [text.get_text() for text in texts_of(panel_of(tiny, "q"))]
+
+
 def test_one_panel_for_each_step_in_order():
     t, *films = grouped_pass()
     for backward, film in enumerate(films):

@@ -8,6 +8,7 @@ from typing import Any
 
 from mha_numpy.checks import check_flag
 from mha_numpy.draw.recorded import (
+    axis_labels,
     check_number_of_steps,
     check_numbers,
     check_sequence,
@@ -17,7 +18,7 @@ from mha_numpy.draw.stepper.data import describe_trace
 from mha_numpy.draw.stepper.document import document, fill, read
 from mha_numpy.draw.stepper.fallback import table_of
 from mha_numpy.draw.stepper.training import describe_training
-from mha_numpy.errors import ConfigError, describe
+from mha_numpy.errors import ConfigError
 from mha_numpy.tracing import Step, Trace
 
 SCRIPTS = (  # in this order: one scope holds them all
@@ -133,15 +134,9 @@ def stepper(
     steps = check_trace(trace).steps
     _check_steps(steps, trace.constants)
     check_sequence(steps, sequence)
-    sizes = dict(pair for step in steps
-                 for pair in zip(step.axes.split(), step.array.shape, strict=True))  # fmt: skip
-    labels = {
-        "tokens": _labels("tokens", tokens, "T_q", sizes),
-        "sourceTokens": _labels("source_tokens", source_tokens, "T_k", sizes),
-        "features": _labels("features", features, "D", sizes),
-    }
-    if source_tokens is None and sizes.get("T_k") == sizes.get("T_q"):
-        labels["sourceTokens"] = labels["tokens"]
+    names = axis_labels(steps, tokens, source_tokens, features)
+    axes = {"tokens": "T_q", "sourceTokens": "T_k", "features": "D"}
+    labels = {name: names.get(axis) for name, axis in axes.items()}
     passes = dict.fromkeys("backward" if step.is_backward else "forward" for step in steps)
     title = f"{len(steps)} arrays, {' and '.join(passes)}"
     told: dict[str, Any] = {"title": title, "note": note, "sequence": sequence, **labels}
@@ -182,17 +177,3 @@ def _check_steps(steps: Sequence[Step], constants: Sequence[Step]) -> None:
             f"trace: expected at most {MAX_NUMBERS:,} numbers for one page; got {numbers:,}: "
             f"record a smaller layer or a shorter sequence, {ADVICE}"
         )
-
-
-def _labels(
-    name: str, labels: Sequence[str] | None, axis: str, sizes: dict[str, int]
-) -> list[str] | None:
-    """Return labels of an axis, or raise a ConfigError."""
-    if labels is None:
-        return None
-    size = sizes.get(axis)
-    if isinstance(labels, str) or len(labels) != size:
-        known = "no step has that axis" if size is None else f"{axis}={size}"
-        raise ConfigError(f"{name}: expected one label for each of {axis} ({known}); "
-                          f"got {describe(labels)}")  # fmt: skip
-    return [str(label) for label in labels]
