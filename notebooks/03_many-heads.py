@@ -181,7 +181,7 @@ compare(from_list, out, name="the list of heads against all at once")
 #
 # </details>
 #
-# The film shows every step. A colour is a head, a shade is the size of a number.
+# The film shows every step. A colour is a head, a shade is the size of a number, and a minus marks a negative one.
 
 # %%
 shape_film(t, note="Random params: nothing here is trained.")
