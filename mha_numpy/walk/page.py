@@ -18,6 +18,10 @@ from mha_numpy.walk.result import Walk
 if TYPE_CHECKING:
     from mha_numpy.draw import Stepper
 
+TRAINED = (
+    "For trained heads run mha-numpy lab (notebook 00), or "
+    'mha-numpy walk --model reverse "3 1 4 1 5 9 2 6 5 3 5 8" --html page.html'
+)
 MARK = b'<meta name="generator" content="mha-numpy">'  # of every page of ours
 
 
@@ -53,7 +57,8 @@ def page_of(seen: Walk) -> "Stepper":
         )
     return stepper(
         record(seen), tokens=seen.tokens, source_tokens=seen.source_tokens,
-        features=seen.features, note=seen.page_note, training=True,
+        features=seen.features, training=True,
+        note=seen.page_note if seen.is_trained else f"{seen.page_note} {TRAINED}",
     )  # fmt: skip
 
 

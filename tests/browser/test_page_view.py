@@ -143,7 +143,7 @@ def test_an_edit_of_a_computed_number_is_added_and_said(open_page):
     page.locator("#cells").focus()
     page.keyboard.press("+")
     assert_close(float(part(page, "field").input_value()), before + 0.1, Tolerance(0.0, 1e-3))
-    assert "+ 0.1 by your edit" in part(page, "arithmetic").inner_text()
+    assert "+ 0.10 by your edit" in part(page, "arithmetic").inner_text()
     page.get_by_role("button", name="reset").click()
     assert_shows_core(page, run())
 
@@ -171,9 +171,15 @@ def test_causal(open_page):
 
 WORDS = """() => {
   window.words = [];
+  window.painted = [];
   const { fillText } = CanvasRenderingContext2D.prototype;
   CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
-    if (this.canvas.id === "cells") window.words.push([text, x, y]);
+    if (this.canvas.id === "cells") {
+      window.words.push([text, x, y]);
+      const { width } = this.measureText(text);
+      const left = x - { left: 0, center: width / 2, right: width }[this.textAlign];
+      window.painted.push({ text, left, right: left + width, font: this.font });
+    }
     fillText.call(this, text, x, y);
   };
 }"""
@@ -287,7 +293,7 @@ def test_a_gradient_is_a_slope(open_page):
 
 def test_all_arrays_by_the_keyboard(open_page):
     page = open_page("x_q", reduced_motion="reduce")
-    listed = page.locator("#list a").all_inner_texts()
+    listed = page.locator("#list a").all_text_contents()
     assert {s.name for s in run()} <= set(listed)
     found = [page.locator("#name").inner_text()]
     for _ in listed[1:]:
@@ -306,6 +312,75 @@ def test_the_axes_of_weights_and_the_meaning_of_a_mask_are_written_on_the_stage(
     assert words >= {"row = query, column = key", "True = may attend", *TOKENS}
 
 
+def test_all_numbers_of_an_array_have_the_same_decimals_and_size(open_page):
+    with trace() as t:
+        step("x", np.array([[-0.001, 0.4, 3.0], [-0.41, 0.0, -2.5]]), "T_q D")
+    page = open_page("", stepper(t).to_html())
+    words_painted(page, lambda: page.keyboard.press("ArrowLeft"), 200)
+    painted = page.evaluate("() => window.painted.filter(({ font }) => /mono/i.test(font))")
+    cells = {each["text"]: each["font"] for each in painted if each["text"] != "x"}
+    assert {plain(text) for text in cells} == {"0.00", "0.40", "3.00", "-0.41", "0", "-2.50"}
+    assert len(set(cells.values())) == 1
+
+
+SENTENCE = [
+    "The",
+    "animal",
+    "didn't",
+    "cross",
+    "the",
+    "street",
+    "because",
+    "it",
+    "was",
+    "too",
+    "tired",
+]
+
+
+@pytest.fixture(scope="module")
+def wide_html():
+    made = MultiHeadAttention(16, 4, rng=3)
+    with trace() as t:
+        made.backward(made(RNG.normal(size=(1, 11, 16))))
+    return stepper(t, tokens=SENTENCE).to_html()
+
+
+@pytest.mark.parametrize("name", ["scores", "weights", "heads"])
+def test_the_stage_is_labelled_and_stays_as_large_after_a_question(open_page, wide_html, name):
+    page = open_page(name, wide_html, width=1280, height=900, reduced_motion="reduce")
+    size = "() => [cells.width, cells.height]"
+    before = page.evaluate(size)
+    menu = page.get_by_label("What if ...?")
+    for act in (
+        lambda: menu.select_option(index=2),
+        page.get_by_role("button", name="reset").click,
+    ):
+        words = {word for word, *_ in words_painted(page, act, 200)}
+        assert page.evaluate(size) == before
+        assert words >= {*SENTENCE, "head 0", "head 3"}
+        for each in page.evaluate("() => window.painted"):
+            assert 0 <= each["left"] < each["right"] <= before[0], each
+    assert page.evaluate("() => scrollY") == 0
+    assert "Choose one head to see its numbers." in page.locator("#tabs").inner_text()
+    page.locator("#tabs button").nth(1).click()
+    assert "Choose" not in page.locator("#tabs").inner_text()
+
+
+def test_a_mask_is_told_in_words(open_page):
+    page = open_page("masked")
+    page.get_by_label("causal").check()
+    page.locator("#cells").focus()
+    for key in [*["ArrowUp", "ArrowLeft"] * 6, "ArrowRight"]:
+        page.keyboard.press(key)
+    told = part(page, "arithmetic").inner_text()
+    assert told.strip() == "hidden, so it becomes \N{MINUS SIGN}\N{INFINITY}"
+    part(page, "arithmetic").locator(".number").first.hover()
+    page.get_by_label("causal").uncheck()
+    told = part(page, "arithmetic").inner_text()
+    assert re.fullmatch(r"visible, so the number stays: -?\d\.\d\d", plain(told).strip())
+
+
 def test_the_dark_is_dark(open_page):
     light, dark = (open_page("scores", color_scheme=scheme) for scheme in ("light", "dark"))
     shade = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
@@ -322,10 +397,19 @@ def test_a_phone_shows_one_head_and_never_scrolls_sideways(open_page):
         assert page.locator("#panel").bounding_box()["height"] <= 0.44 * 800 + 1
         page.keyboard.press(".")
     page.evaluate("() => { location.hash = 'weights'; }")
-    tabs = page.locator("#heads button")
+    tabs = page.locator("#tabs button")
     assert tabs.all_inner_texts() == ["head 0", "head 1"]
     tabs.nth(1).tap()
     assert part(page, "cell").inner_text().startswith("weights[0,1,")
+
+
+def test_on_a_phone_the_button_to_the_next_array_stays_under_the_finger(open_page, wide_html):
+    page = open_page("x_q", wide_html, width=390, height=844, has_touch=True)
+    for _ in range(12):
+        page.locator("#next").tap(timeout=2000)
+        page.wait_for_timeout(50)
+        assert 0 <= page.locator("#next").bounding_box()["y"] < 300
+    assert page.evaluate("() => scrollY") > 0 or page.locator("#cells").bounding_box()["y"] < 300
 
 
 def test_where_the_page_cannot_compute_everything_nothing_is_edited(open_page):

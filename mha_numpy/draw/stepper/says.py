@@ -6,8 +6,7 @@ SAYS = {
     "x_v": "The input that values are made of: as a rule the same rows as for the keys.",
     "x": "The input has one row for each token.",
     "out": "Each token's new row: what all heads found for it, put together.",
-    "scores": "A row of q meets a row of k: the sum of their products says how well what this "
-    "token asks fits what that one offers.",
+    "scores": "A row of q meets a row of k: the sum of their products says how well the two fit.",
     "capped": "Large scores are bent back smoothly, so that none is larger than the softcap.",
     "bias": "A number for each pair of tokens that is added to its score.",
     "biased": "The scores with the bias added.",

@@ -21,7 +21,7 @@ const CARDS = [
       Gold is more than zero, violet is less. Attention will give each token a new row, which also
       knows something of the other tokens.`,
     at: "x_q",
-    ask: "Click a cell, or press an arrow key: the panel says what it is.",
+    ask: "Click a cell: the panel says what it is.",
     isDone: goesTo("x_q"),
     seen: "The panel always says three things: where the number stands, where it came from, and where it goes.",
   },
@@ -104,7 +104,7 @@ const CARDS = [
       a gradient is nothing else.`,
     at: "x_q",
     control: "loss",
-    ask: "Make the number larger, by the slider in the panel or the + key, and watch L.",
+    ask: "Make the number larger, by the slider in the panel, and watch L.",
     isDone: isEdit,
     seen: "L moved along the curve. For a small step the straight line is a good guess, for a large one the curve bends away.",
     edits: true,
@@ -138,7 +138,7 @@ const CARDS = [
       it is computed anew, forward and backward. What changed gets a magenta frame for a moment, in the
       map too.`,
     at: "w_q",
-    ask: "Double-click a cell of w_q, or press Enter; type a number and press Enter.",
+    ask: "Double-click a cell of w_q, and type another number.",
     isDone: isEdit,
     seen: "Arrays without a frame do not depend on this number. A number of w_q, for example, changes no key and no value.",
     edits: true,
@@ -185,7 +185,7 @@ function startTour({ root, page, cards = CARDS }) {
   const find = (name) => root.querySelector(`.tour-${name}`);
   const panel = find("card");
   const start = Object.assign(document.createElement("button"), { type: "button", className: "tour-start" });
-  document.getElementById("page").prepend(start);
+  document.querySelector("#page header").append(start);
 
   let [place, isOpen, isDone, isOurs] = [0, false, false, false];
   let [lit, wasEdited] = [[], false];  // what is lit; whether the reader had changed numbers before
@@ -213,25 +213,25 @@ function startTour({ root, page, cards = CARDS }) {
   }
 
   function enterCard() {
-    const { at, arrays = [], control, inMap } = card();
+    const { at, arrays = [], control, inMap, edits } = card();
     wasEdited = page.trace.isEdited();
     isDone = false;
-    const isOption = Boolean(control) && control !== "loss";
-    document.body.classList.toggle("tour-by-control", isOption);
-    document.body.classList.toggle("tour-without-panel", isOption || Boolean(inMap) || at.startsWith("#"));
-    if (at.startsWith("#")) {
-      document.querySelector(at).scrollIntoView();
-    } else {
-      byTour(() => page.goTo(at));
-      if (inMap || innerHeight > 950 || isPhone()) scrollTo(0, 0);
-      else document.getElementById("controls").scrollIntoView();
-      toStage();
-    }
+    const kinds = {
+      "by-control": control, "in-map": inMap, edits, "without-panel": inMap || (control && !edits),
+    };
+    for (const [kind, is] of Object.entries(kinds)) document.body.classList.toggle(`tour-${kind}`, Boolean(is));
     const links = arrays.map((name) => document.querySelector(`#map a[href="#${name}"]`));
     lit = [...links, ...(control ? controlsOf(control) : [])].filter(Boolean);
     lit.forEach((element) => page.light(element, true));
     fold(false);
-    show();
+    if (at.startsWith("#")) return document.querySelector(at).scrollIntoView();
+    const toTop = () => scrollTo(0, 0);
+    if (isPhone()) toTop();  // then the cell is scrolled into view
+    byTour(() => page.goTo(at));
+    if (inMap || innerHeight > 950) toTop();
+    else if (!isPhone()) document.getElementById("controls").scrollIntoView();
+    if (inMap) lit.forEach((link) => link.scrollIntoView({ block: "nearest", inline: "nearest" }));
+    toStage();
   }
 
   function show() {
@@ -250,12 +250,14 @@ function startTour({ root, page, cards = CARDS }) {
     find("seen").textContent = isDone ? card().seen : "";
     find("back").disabled = place === 0;
     find("next").textContent = place === usable.length - 1 ? "Finish" : "Next";
+    document.body.style.setProperty("--card", `${panel.offsetHeight}px`);
   }
 
   function fold(isFolded) {
     panel.classList.toggle("folded", isFolded);
     find("fold").textContent = isFolded ? "▴" : "▾";
     find("fold").setAttribute("aria-expanded", String(!isFolded));
+    show();
   }
 
   function open(at) {
@@ -292,9 +294,9 @@ function startTour({ root, page, cards = CARDS }) {
   }
   document.addEventListener("learned", () => notice({ type: "learned" }));
   const isPhone = () => matchMedia("(max-width: 639px)").matches;
-  document.addEventListener("pointerdown", ({ target }) => {  // a phone has no room for both
+  document.addEventListener("click", ({ target }) => {  // a phone has no room for both
     if (isOpen && isPhone() && !panel.contains(target)) fold(true);
-  });
+  }, true);  // before the cell is scrolled into what is left
   document.addEventListener("keydown", ({ key, target, ctrlKey, metaKey, altKey }) => {
     if (!isOpen || ctrlKey || metaKey || altKey) return;
     if (key === "Escape" && panel.contains(target)) leave();

@@ -285,9 +285,6 @@ function startTraining(section, data, seed = 0) {
     }
   });
   new ResizeObserver(paint).observe(find("pictures"));
-  new IntersectionObserver(([{ isIntersecting }]) =>  // on a phone the panel makes room
-    document.body.classList.toggle("training", isIntersecting), { rootMargin: "0px 0px -45% 0px" },
-  ).observe(section);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
   new MutationObserver(paint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 

@@ -3,6 +3,7 @@
 const TERMS_SHOWN = 10;
 const SIGNS = { "+": " + ", "*": "·" };
 const TESTS = { "&": " and ", "<=": " ≤ ", ">=": " ≥ ", "==": " = " };
+const CHOICES = ["where", "hidden"];
 const LEVELS = { sum: 1, "+": 1, "-": 1, "*": 2, "/": 2, negative: 2, "**": 3 };
 
 function leavesOf(told) {
@@ -53,8 +54,13 @@ function writeStory(told, point, outer = 0) {
     return wrapped(...join(shown.map((part) => (part ? write(part)
       : element("span", "left-out", `… ${left} more terms …`))), " + "));
   }
-  if (op === "where" || op === "hidden") {
-    return element("span", "", write(args[0], 1), " where ", write(args[1]));
+  if (CHOICES.includes(op)) {
+    const [value, isSeen] = [write(args[0], 1), op === "where"];
+    if (args[1].array === undefined) return element("span", "", value, " where ", write(args[1]));
+    const reason = element("span", "number");
+    point(reason, args[1]);
+    reason.textContent = isSeen ? "visible" : "hidden";
+    return element("span", "", reason, `, so ${isSeen ? "the number stays:" : "it becomes"} `, value);
   }
   if (op === "exp") return element("span", "", "e", element("sup", "", write(args[0], 0)));
   if (op === "**") return wrapped(write(args[0], 4), element("sup", "", write(args[1], 0)));
@@ -71,4 +77,4 @@ function writeStory(told, point, outer = 0) {
 
 // A quotient's two halves as numbers: the row of powers and their sum.
 const halves = ({ op, args }) => (op === "/" && args[1].op
-  ? ` = ${written(args[0].value)} / ${written(args[1].value)}` : "");
+  ? ` = ${inDecimals(args[0].value)} / ${inDecimals(args[1].value)}` : "");

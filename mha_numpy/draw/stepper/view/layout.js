@@ -6,6 +6,8 @@
 const LARGEST_CELL = 34;
 const READABLE_CELL = 26;  // from here on, cells hold their numbers
 const TITLE = 20;
+const LINE = 17;  // of labels above columns
+const LONGEST = 64;  // a label, in pixels
 
 const pieceGap = (cell) => Math.max(2, Math.round(cell * 0.3));
 const columnLeft = ({ group }, j, cell) =>
@@ -19,27 +21,43 @@ const isPair = ({ rowName, colName }) =>
   ["T_q T_k", "T_k T_q"].includes(`${rowName} ${colName}`);
 const ROLES = { T_q: "row = query, column = key", T_k: "row = key, column = query" };
 const notesBelow = (block) => [
-  ...(isPair(block) ? [ROLES[block.rowName]] : []),
+  ...(isPair(block) && block.isFirst ? [ROLES[block.rowName]] : []),
   ...(block.array.isBool ? ["True = may attend"] : []),
 ];
-const textWidth = (text) => 6.6 * text.length;
-const nameWidth = ({ title, head, number }) =>
-  7.6 * title.length + 8 + (head === null ? 0 : textWidth(`head ${number}`) + 6);
+const widths = new Map();  // of words, in pixels: each is measured once
+const ruler = new OffscreenCanvas(1, 1).getContext("2d");
+function textWidth(text) {
+  if (!widths.has(text)) {
+    ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    widths.set(text, ruler.measureText(text).width);
+  }
+  return widths.get(text);
+}
+const noteWidth = (text) => textWidth(text) * 11 / 12;
+const nameWidth = ({ title, head, number }, hasHead) =>
+  7.6 * title.length + 8 + (head === null || !hasHead ? 0 : 1.1 * textWidth(`head ${number}`) + 6);
+const longestOf = (labels) => Math.min(LONGEST, Math.max(...labels.map(textWidth)));
 const labelWidth = ({ rowLabels }, cell) =>
-  (cell < 9 ? 0 : Math.min(72, 8 + Math.max(...rowLabels.map(textWidth))));
-const labelHeight = (cell) => (cell < 14 ? 0 : 17);
-const wide = (block, cell) => Math.max(boxWidth(block, cell), cell > 9 ? nameWidth(block) : 0);
+  (cell < 9 ? 0 : 12 + longestOf(rowLabels) * Math.min(12, cell) / 12);
+function labelHeight({ colLabels }, cell) {
+  if (cell < 14) return 0;
+  const longest = longestOf(colLabels);
+  return 0.7 * longest < cell ? LINE : cell < READABLE_CELL ? 0 : longest;
+}
+const wide = (block, cell, hasHead = true) =>
+  Math.max(boxWidth(block, cell), cell >= 9 ? nameWidth(block, hasHead) : 0);
 
-const box = (block, cell, x, y, more) =>
-  ({ block, cell, x, y, labelsRows: true, labelsColumns: true, title: "above", ...more });
+const box = (block, cell, x, y, more) => ({
+  block, cell, x, y, labelsRows: true, labelsColumns: true, title: "above", hasHead: true, over: 0,
+  ...more,
+});
 
 const single = (block, role) => (cell) => {
-  const [left, top] = [labelWidth(block, cell), TITLE + labelHeight(cell) + 5];
-  const notes = notesBelow(block);
-  const noted = notes.length && cell >= 9 ? Math.max(...notes.map((text) => 5.4 * text.length)) : 0;
+  const [left, top] = [labelWidth(block, cell), TITLE + labelHeight(block, cell) + 5];
+  const notes = cell >= 9 ? notesBelow(block) : [];
   return {
     boxes: [box(block, cell, left, top, { role })],
-    width: left + Math.max(wide(block, cell), noted),
+    width: Math.max(left + wide(block, cell), ...notes.map(noteWidth)),
     height: top + boxHeight(block, cell) + 14 * notes.length + 4,
   };
 };
@@ -60,32 +78,37 @@ function placed(units, isBeside, gap) {
 }
 const beside = (units, gap = 22) => placed(units, true, gap);
 const below = (units, gap = 8) => placed(units, false, gap);
+const rowsOf = (count, columns) => Math.ceil(count / columns);
 function grid(units, columns) {
-  const rows = Math.ceil(units.length / columns);
-  return below(Array.from({ length: rows }, (_, i) =>
+  return below(Array.from({ length: rowsOf(units.length, columns) }, (_, i) =>
     beside(units.slice(i * columns, (i + 1) * columns))));
 }
-const grids = (units) => units.map((_, i) => grid(units, units.length - i));
+const grids = (units) => units.map((_, i) => units.length - i)
+  .filter((columns) => columns === rowsOf(units.length, rowsOf(units.length, columns)))  // even rows
+  .map((columns) => grid(units, columns));
 
 const product = ([left, above, bias, result]) => (cell) => {
-  const [labels, top] = [labelWidth(left, cell), TITLE + labelHeight(cell)];
+  const [labels, top] = [labelWidth(left, cell), TITLE + labelHeight(above, cell)];
   const gap = Math.max(6, cell / 3);
-  const corner = Math.max(wide(left, cell) + gap, labelWidth(above, cell) - labels + gap);
+  const hasHead = above.head === null;  // a head's name stands once, above the upper factor
+  const over = wide(above, cell) - boxWidth(above, cell);  // its name begins left of it
+  const outside = Math.max(labelWidth(above, cell), over) - labels;
+  const corner = Math.max(wide(left, cell, hasHead), outside) + gap;
   const x = labels + corner;
   const biasTop = top + boxHeight(above, cell) + gap;
   const y = Math.max(biasTop + (bias ? cell + gap : 0), top + TITLE);
-  const notes = notesBelow(result).length;
+  const notes = cell >= 9 ? notesBelow(result) : [];
   const bare = { labelsRows: false, labelsColumns: false };
   const hasWords = above.rowLabels.some(isNaN) && cell >= 14;  // numbers along it would say little
   return {
     boxes: [
-      box(left, cell, labels, y, { role: "source", labelsColumns: false }),
-      box(above, cell, x, top, { role: "source", labelsRows: hasWords }),
+      box(left, cell, labels, y, { role: "source", labelsColumns: false, hasHead }),
+      box(above, cell, x, top, { role: "source", labelsRows: hasWords, over }),
       ...(bias ? [box(bias, cell, x, biasTop, { ...bare, role: "source", title: "left" })] : []),
       box(result, cell, x, y, { ...bare, role: "result", title: "below" }),
     ],
-    width: x + Math.max(wide(above, cell), notes && cell >= 9 ? 140 : 0),
-    height: y + boxHeight(result, cell) + TITLE + 14 * notes + 6,
+    width: Math.max(x + boxWidth(above, cell), ...notes.map(noteWidth)),
+    height: y + boxHeight(result, cell) + TITLE + 14 * notes.length + 6,
   };
 };
 
@@ -108,6 +131,7 @@ function sceneOf(array, trace, names, sequence, head) {
   const ofHead = (list) => (head === null || list.length < 2 ? list
     : [list[Math.floor(head * list.length / names.heads)]]);
   const results = whole(array.id);
+  ofHead(results)[0].isFirst = true;  // what is said of all is said once
   if (!array.tree) {
     const units = ofHead(results).map((block) => single(block, "result"));
     return { kind: "given", candidates: grids(units) };
@@ -146,7 +170,10 @@ function sceneOf(array, trace, names, sequence, head) {
     ...sources.flatMap((list) => partFor(list, result.number).map((block) => single(block, "source"))),
     single(result, "result"),
   ]));
-  const options = [...grids(units(beside)).reverse(), ...grids(units(below))];
+  const stacked = (list) => beside([below(list.slice(0, -1)), list.at(-1)]);  // sources at the left
+  const options = [
+    ...grids(units(beside)).reverse(), ...grids(units(below)), ...grids(units(stacked)),
+  ];
   return { kind: "cells", candidates: results[0].rows === 1 ? options.reverse() : options };
 }
 
@@ -154,7 +181,7 @@ function sceneOf(array, trace, names, sequence, head) {
 // the largest cells.
 function fitted(candidates, width, height) {
   const inView = largestCells(candidates, width, height);
-  const longer = largestCells(candidates, width, 1.8 * height);
+  const longer = largestCells(candidates, width, 2 * height);
   const isReadable = ({ boxes: [{ cell }] }) => cell >= READABLE_CELL;
   return !isReadable(inView) && isReadable(longer) ? longer : inView;
 }

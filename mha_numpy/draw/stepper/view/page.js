@@ -66,8 +66,8 @@ function startPage(data) {
     showStage(isMoving && isNew);
     showCell();
     showTable();
-    if (isPhone() && isMoving) stage.scrollTo(cell);
     tell("go", here());
+    if (isPhone() && isMoving) stage.scrollTo(cell);
   }
 
   function showHeading() {
@@ -89,16 +89,18 @@ function startPage(data) {
     if (isPhone() && blocks.length > 1 && cell.id === current.id) {
       head = Math.floor(own * names.heads / blocks.length);
     }
-    stage.show(current, head, isMoving);
-    const hasTabs = blocks.length > 1 && (head !== null || stage.cellSize() < READABLE_CELL);
     const choices = [...(isPhone() ? [] : [null]), ...Array(names.heads).keys()];
-    byId("heads").replaceChildren(...(hasTabs ? choices : []).map((choice) => {
+    byId("tabs").replaceChildren(...(blocks.length > 1 ? choices : []).map((choice) => {
       const tab = element("button", "", choice === null ? "all heads" : `head ${choice}`);
       tab.type = "button";
       tab.setAttribute("aria-pressed", String(choice === head));
       tab.addEventListener("click", () => showHead(choice));
       return tab;
     }));
+    stage.show(current, head, isMoving);
+    if (blocks.length > 1 && head === null && stage.cellSize() < READABLE_CELL) {
+      byId("tabs").append(element("span", "hint", "Choose one head to see its numbers."));
+    }
   }
 
   function showHead(chosen) {
@@ -149,6 +151,7 @@ function startPage(data) {
     cell = found ?? cell;
     showCell();
     if (found) tell("go", here());
+    if (isPhone()) stage.scrollTo(cell);
     if (isEdit && found) panel.startEditing();
   }
 
@@ -237,6 +240,8 @@ function startPage(data) {
   byId("twin").addEventListener("click", toTwin);
   byId("table").addEventListener("toggle", showTable);
   byId("note").textContent = data.note ?? "";
+  const title = data.tokens ? data.title.replace(/^[^,]*/, "Attention on your sentence") : data.title;
+  byId("title").textContent = `${title}. Click any cell.`;
 
   const named = () => trace.byName.get(decodeURIComponent(location.hash.slice(1)));
   addEventListener("hashchange", () => {

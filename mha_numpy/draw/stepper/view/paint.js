@@ -2,14 +2,15 @@
 
 const SHADES = 48;
 
-function written(value) {
+const digitsFor = (size) => (size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+// "0" is exactly zero, "0.00" is tiny; a whole number has decimals only if they are asked for.
+function written(value, digits = Number.isInteger(value) ? 0 : digitsFor(Math.abs(value))) {
   if (value === 0) return "0";
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
-  const size = Math.abs(value);
-  const digits = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-  const tidy = size.toFixed(digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
-  return (value < 0 ? "−" : "") + (size < 0.005 ? "0.00" : tidy);
+  const words = Math.abs(value).toFixed(digits);
+  return (value < 0 && Number(words) ? "−" : "") + words;
 }
+const inDecimals = (value) => written(value, digitsFor(Math.abs(value)));
 const signed = (value, digits = 3) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
 
 // The colours of the page, as its style sheet has them at this moment.
@@ -49,6 +50,15 @@ function readColors() {
 const isShares = (tree) => tree && (tree[0] === "softmax" || (tree[0] === "where" && isShares(tree[2])));
 const largest = ({ data, tree }) => (isShares(tree) ? 1 : data.reduce(
   (most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 0) || 1);
+
+// All numbers of an array have the same decimals and the same size of digits.
+function lookOf(array, trace) {
+  const { isBool, isInteger, data } = array;
+  const most = largest(array);
+  const digits = isInteger ? 0 : digitsFor(most);
+  const letters = isBool ? 5 : written(most, digits).length + Number(data.some((value) => value < 0));
+  return { isBool, most, digits, letters, isHidden: hiddenIn(array, trace) };
+}
 
 // Whether an equation hides a cell: where a mask is False, a score is -inf, or a weight left out.
 function hiddenIn(array, trace) {
@@ -125,8 +135,8 @@ function paintCell(ctx, colors, x, y, size, value, look) {
   ctx.fillRect(x, y, inner, inner);
   if (look.isHidden) hatch(ctx, x, y, inner, colors.hatch);
   if (size < READABLE_CELL || (look.isHidden && !look.isBool && value === 0)) return;
-  const words = look.isBool ? (value ? "True" : "False") : written(value);
-  const fits = Math.floor(2 * (inner - 2) / (0.61 * words.length)) / 2;  // a mono letter is 0.6 wide
+  const words = look.isBool ? (value ? "True" : "False") : written(value, look.digits);
+  const fits = Math.floor(2 * (inner - 1) / (0.61 * look.letters)) / 2;  // a mono letter is 0.6 wide
   text(ctx, words, x + inner / 2, y + inner / 2 + 0.5, {
     size: Math.min(12.5, Math.round(size * 0.4), fits), font: colors.font,
     color: look.isHidden || look.isBool ? colors.muted : value === 0 ? colors.muted : shade.ink,
@@ -163,19 +173,24 @@ function paintFrame(ctx, colors, each) {
   bars(block.colHeads, block.cols, (j) => [x + j * cell, y - 3 - thick, cell, thick]);
   bars(block.rowHeads, block.rows, (i) => [x - 3 - thick, y + i * cell, thick, cell]);
 
-  const longest = Math.max(...block.colLabels.map(textWidth));
-  if (each.labelsColumns && cell >= 14 && 0.7 * longest < cell) block.colLabels.forEach((label, j) => {
+  const columnsHeight = each.labelsColumns ? labelHeight(block, cell) : 0;
+  if (columnsHeight) block.colLabels.forEach((label, j) => {
     const middle = x + columnLeft(block, j, cell) + cell / 2;
-    text(ctx, label, middle, y - 13, { ...words, width: cell - 1 });
+    if (columnsHeight === LINE) return text(ctx, label, middle, y - 13, { ...words, width: cell - 1 });
+    ctx.translate(middle, y - 8);  // a word that is longer than its cell is wide stands upright
+    ctx.rotate(-Math.PI / 2);
+    text(ctx, label, 0, 0, { ...words, align: "left", width: columnsHeight });
+    ctx.rotate(Math.PI / 2);
+    ctx.translate(-middle, 8 - y);
   });
   if (each.labelsRows && cell >= 9) block.rowLabels.forEach((label, i) =>
     text(ctx, label, x - 10, y + rowTop(block, i, cell) + cell / 2,
-      { ...words, align: "right", size: Math.min(12, cell), width: 64 }));
+      { ...words, align: "right", size: Math.min(12, cell), width: LONGEST }));
 
   const isResult = each.role === "result";
   const name = { ...words, font: colors.font, bold: isResult, align: "left", size: 12.5 };
   if (isResult) name.color = colors.ink;
-  const top = y - 11 - (each.labelsColumns ? labelHeight(cell) : 0);
+  const top = y - 11 - columnsHeight;
   const head = block.head === null ? "" : `head ${block.number}`;
   const headColor = { ...words, color: colors.ofHead(block.head), bold: true, align: "right" };
   let noteTop = y + height + 12;
@@ -183,12 +198,13 @@ function paintFrame(ctx, colors, each) {
   else if (each.title === "below") {
     text(ctx, block.title, x, noteTop, name);
     noteTop += TITLE - 2;
-  } else text(ctx, block.title, x, top, name);
-  if (head && each.title === "above" && cell > 9) {
-    text(ctx, head, x + wide(block, cell), top, headColor);
+  } else text(ctx, block.title, x - each.over, top, name);
+  if (head && each.hasHead && each.title === "above" && cell >= 9) {
+    text(ctx, head, x - each.over + wide(block, cell), top, headColor);
   }
   if (cell >= 9) for (const note of notesBelow(block)) {
-    text(ctx, note, x - 1, noteTop, { ...words, align: "left", size: 11 });
+    const left = Math.max(0, x - 1 - Math.max(0, noteWidth(note) - width));
+    text(ctx, note, left, noteTop, { ...words, align: "left", size: 11 });
     noteTop += 14;
   }
 }

@@ -11,8 +11,8 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
   const forward = (array) => trace.arrays.find((each) =>
     each.pass !== "backward" && trace.gradientOf(each) === array) ?? array;
 
-  const inFull = ({ isBool, data }, place) =>
-    (isBool ? (data[place] ? "True" : "False") : written(data[place]));
+  const inFull = ({ isBool, isInteger, data }, place) =>
+    (isBool ? (data[place] ? "True" : "False") : (isInteger ? written : inDecimals)(data[place]));
 
   const point = (made, { array, index }) => {
     const cell = { array, place: flatten(index, trace.arrays[array].shape) };
@@ -37,7 +37,7 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     }
     const isEdited = told.op === "edited";
     const [from, change] = isEdited ? [told.args[0], told.args[1].value] : [told, 0];
-    const added = ` ${change < 0 ? "−" : "+"} ${written(Math.abs(change))} by your edit`;
+    const added = ` ${change < 0 ? "−" : "+"} ${inDecimals(Math.abs(change))} by your edit`;
     const edited = isEdited ? element("span", "changed", array.isBool ? " (your edit)" : added) : "";
     if (from.array !== undefined) {
       const source = element("span", "number", labelOf(trace.arrays[from.array], from.index));
@@ -46,7 +46,9 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
       return [element("p", "sum", source, edited, result),
         element("p", "hint", "The same number: it only stands at another place.")];
     }
-    return [element("p", "sum", writeStory(from, point), halves(from), edited, result)];
+    const sum = [writeStory(from, point), halves(from), edited];
+    const isChoice = CHOICES.includes(from.op) && [undefined, "negative"].includes(from.args[0].op);
+    return [element("p", "sum", ...sum, isChoice && !isEdited ? "" : result)];  // ends with its result
   }
 
   // What reads this array next; where a number only moves, the very cell.

@@ -17,7 +17,7 @@ function drawSlope(canvas, colors, { from, to, at, loss, gradient, curve, name }
   const [least, most] = [Math.min(...known), Math.max(...known)];
   const room = Math.max(most - least, Math.abs(gradient) * (to - from) * 0.5, 1e-9);
   const middle = (least + most) / 2;
-  const x = (value) => 6 + (width - 12) * (value - from) / (to - from);
+  const x = (value) => 22 + (width - 28) * (value - from) / (to - from);
   const y = (value) => height / 2 - (height - 34) * (value - middle) / room;
   const line = (values, color, thick, dash = []) => {
     ctx.strokeStyle = color;
@@ -31,7 +31,7 @@ function drawSlope(canvas, colors, { from, to, at, loss, gradient, curve, name }
   };
   ctx.save();
   ctx.beginPath();
-  ctx.rect(0, 0, width, height);
+  ctx.rect(20, 0, width, height);
   ctx.clip();
   if (curve.length) line(curve, colors.muted, 2);
   const tangent = (value) => loss + gradient * (value - at);

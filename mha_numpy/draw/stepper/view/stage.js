@@ -1,5 +1,7 @@
 // The stage: the current array with what it is computed from, on one canvas.
 
+const HEADING = 140;  // controls and heading above the canvas, in pixels
+
 function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   const ctx = canvas.getContext("2d");
   const state = {
@@ -11,7 +13,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
 
   function arrange() {
     const width = canvas.parentElement.clientWidth;
-    const top = canvas.getBoundingClientRect().top + scrollY;
+    const top = document.getElementById("controls").offsetTop + HEADING;  // whatever else is shown
     const height = innerWidth < 640 ? 1200 : Math.max(400, innerHeight - top);
     state.scene = sceneOf(state.array, trace, names, sequence, state.head);
     const found = fitted(state.scene.candidates, width - 4, height);
@@ -63,13 +65,6 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     const panels = eased(within(time / PANELS));
     const sources = scene.kind === "moves" && time !== Infinity ? positions("source") : null;
     const looks = new Map();
-    const lookOf = (array) => {
-      if (!looks.has(array)) {
-        const { isBool } = array;
-        looks.set(array, { isBool, most: largest(array), isHidden: hiddenIn(array, trace) });
-      }
-      return looks.get(array);
-    };
 
     const boxes = layout.boxes.map((each) => {
       const old = time < PANELS && state.before.get(each.block.key);
@@ -81,21 +76,25 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
       ctx.globalAlpha = each.alpha;
       paintFrame(ctx, colors, each);
     }
-    for (const each of boxes) paintCells(each, time, sources, lookOf(each.block.array));
+    for (const each of boxes) {
+      const { array } = each.block;
+      if (!looks.has(array)) looks.set(array, lookOf(array, trace));
+      paintCells(each, time, sources, looks.get(array));
+    }
     ctx.globalAlpha = 1;
     if (time === Infinity) paintMarks(boxes);
   }
 
   // The cells of a box. Those of the result may be on their way: from their sources, where the
   // equation only moves numbers, or else out of nothing, in the order of reading.
-  function paintCells(each, time, sources, { most, isBool, isHidden }) {
+  function paintCells(each, time, sources, look) {
     const { block: { array, cells, cols, group, head, number }, cell } = each;
     const { kind } = state.scene;
     const isComing = each.role === "result" && kind !== "given" && time !== Infinity;
     if (cell < 8 && !isComing && !group) {  // many small cells: one picture, as long as they stay
       ctx.globalAlpha = each.alpha * (sources && time > PANELS ? 0.3 : 1);
       ctx.imageSmoothingEnabled = false;
-      const picture = pictureOf(each.block, most, isHidden);
+      const picture = pictureOf(each.block, look);
       ctx.drawImage(picture, each.x, each.y, cols * cell, cells.length / cols * cell);
       return;
     }
@@ -113,12 +112,13 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
         ctx.globalAlpha = 1;
       } else if (isComing) ctx.globalAlpha *= share;
       else if (sources && time > PANELS) ctx.globalAlpha *= 0.3;
-      const look = { most, isBool, isHidden: isHidden(place) };
-      if (ctx.globalAlpha > 0) paintCell(ctx, state.colors, ...at, array.data[place], look);
+      if (ctx.globalAlpha === 0) return;
+      const own = { ...look, isHidden: look.isHidden(place) };
+      paintCell(ctx, state.colors, ...at, array.data[place], own);
     });
   }
 
-  function pictureOf(block, most, isHidden) {
+  function pictureOf(block, { most, isHidden }) {
     const { data } = block.array;  // another array after every change
     const known = state.pictures.get(data) ?? state.pictures.set(data, new Map()).get(data);
     if (!known.has(block.key)) {
@@ -209,10 +209,13 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     recolor() { Object.assign(state, { colors: readColors(), pictures: new WeakMap() }); },
     cellSize: () => state.layout.boxes[0].cell,
     where: positions,
-    scrollTo({ id, place }) {  // above the sheet that covers the lower part of a phone
-      const y = positions("result").get(keyOf(id, place))?.[1] ?? 0;
-      const over = canvas.getBoundingClientRect().top + y + 60 - 0.56 * innerHeight;
-      if (over > 0) scrollBy({ top: over });
+    scrollTo({ id, place }) {  // into what the sheets at the bottom of a phone leave free
+      const at = positions("result").get(keyOf(id, place)) ?? positions("source").get(keyOf(id, place));
+      const y = canvas.getBoundingClientRect().top + (at?.[1] ?? 0);
+      const sheets = [...document.querySelectorAll("#panel, .tour-card")];
+      const least = sheets.reduce((left, { offsetHeight }) => left - offsetHeight, innerHeight - 60);
+      const most = parseFloat(getComputedStyle(canvas).scrollMarginTop);  // below what sticks there
+      scrollBy({ top: y > least ? y - least : Math.min(0, y - most) });
     },
     isMoving: () => clock.isPlaying("stage"),
   };
