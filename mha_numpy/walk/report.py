@@ -14,7 +14,7 @@ WIDTH = 80  # characters of a line, where no terminal says another
 SMALL, NARROW = 24, 5  # an array of so few numbers, and of so few in a row, is shown itself
 NEXT = """Next:
   mha-numpy lab                         the notebooks: begin with 00
-  mha-numpy walk ... --open             this as a page to play with, in the browser
+  mha-numpy walk ... --open             all this as a page to play with
   mha-numpy walk ... --save DIR         pictures of all this
   mha-numpy exercises start mine        write it yourself, and have it checked"""
 
