@@ -22,7 +22,6 @@ from mha_numpy.draw.difference import (
 from mha_numpy.draw.labels import check_text
 from mha_numpy.draw.page import GUTTER, Box, start_page
 from mha_numpy.draw.paint import (
-    SMALLEST_SIGN,
     block_places,
     legend_entries,
     paint,
@@ -173,8 +172,6 @@ def _pairs(
     for i, panel in enumerate(prepare(steps, recorded, sequence)):
         step, facts = panel.step, panel.facts
         if i % 2:
-            too_small = 0 < panel.layout.cell < SMALLEST_SIGN and panel.blocks.values.size
-            facts = facts + ["cells too small for a minus"] * bool(too_small)
             panel = panel._replace(mark=marks.get(id(step), ""))
         elif arrays[i // 2] is None:
             name = step.name.removeprefix("d_")
@@ -182,7 +179,7 @@ def _pairs(
             facts = [facts[0], "param, not recorded" if is_param else "not recorded"]
             step = replace(step, name=name, equation="")
         elif step.number > FAR:
-            facts = [facts[0], "the reference's"]
+            facts = [facts[0], "the reference's", *facts[2:]]
             step = replace(step, number=step.number - FAR)
         panels.append(panel._replace(step=step, facts=facts))
     return panels

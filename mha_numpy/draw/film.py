@@ -89,7 +89,7 @@ def shape_film(
     """
     steps = _chosen(trace, backward=check_flag("backward", backward))
     batch = check_sequence(steps, sequence)
-    labels = axis_labels(trace.steps, tokens, source_tokens)
+    labels = axis_labels(steps, tokens, source_tokens)
     panels = prepare(steps, trace.steps, sequence, labels)
     rows, headers = arrange(panels, columns)
 

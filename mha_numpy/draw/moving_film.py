@@ -14,7 +14,12 @@ from PIL import Image
 
 from mha_numpy.draw.blocks import Blocks, cut_step
 from mha_numpy.draw.labels import check_text
-from mha_numpy.draw.recorded import check_number_of_steps, check_sequence, check_trace
+from mha_numpy.draw.recorded import (
+    axis_labels,
+    check_number_of_steps,
+    check_sequence,
+    check_trace,
+)
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.tracing import Step, Trace
@@ -69,7 +74,8 @@ def animate(
     Raises
     ------
     ConfigError
-        `trace` is empty or too long, `sequence` is not in the batch, or `path` ends otherwise.
+        `trace` is empty or too long, `sequence` is not in the batch, `path` ends otherwise, or
+        there are more or fewer tokens than T_q.
 
     Examples
     --------
@@ -93,7 +99,8 @@ def animate(
     if not steps:
         raise ConfigError("trace: expected at least one step; got none")
     stage = _Stage(check_text("note", note))
-    scenes = [_scene(step, sequence, steps, tokens or ()) for step in _way(trace)]
+    names = axis_labels(steps, tokens, None).get("T_q", [])
+    scenes = [_scene(step, sequence, steps, names) for step in _way(trace)]
     cell = min(stage.cell_that_fits(scene) for scene in scenes)
     frames: list[Image.Image] = []
     durations: list[int] = []

@@ -64,12 +64,12 @@ def patch(**style: Any) -> Rectangle:
 
 def flow(boxes: Sequence[Box], gutter: float = GUTTER) -> list[list[Box]]:
     """Break panels into as few rows as a notebook's width allows, and make these even."""
-    rows = _fill(boxes, gutter, MAX_WIDTH)
-    parts = (boxes[i:j] for j in range(1, len(boxes) + 1) for i in range(j))
-    for width in sorted({_row_width(part, gutter) for part in parts}):
-        narrower = _fill(boxes, gutter, width)
-        if len(narrower) == len(rows):
-            return narrower
+    rows: list[list[Box]] = []
+    narrower = _fill(boxes, gutter, MAX_WIDTH)
+    while not rows or (len(narrower) == len(rows) and narrower != rows):
+        rows = narrower
+        widest = max(_row_width(row, gutter) for row in rows)
+        narrower = _fill(boxes, gutter, widest - PIXEL / 2)
     return rows
 
 

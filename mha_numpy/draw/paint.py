@@ -21,11 +21,18 @@ from mha_numpy.draw.colors import (
     text_on,
 )
 from mha_numpy.draw.page import patch
-from mha_numpy.draw.panels import LABEL_ROOM, LINE, MONO, Layout, Panel, picture_height
+from mha_numpy.draw.panels import (
+    LABEL_ROOM,
+    LINE,
+    MONO,
+    SMALLEST_SIGN,
+    Layout,
+    Panel,
+    picture_height,
+)
 from mha_numpy.dtypes import Array
 
 MAX_VECTORS = 800  # squares in a panel that are shapes in an SVG; more are pixels there
-SMALLEST_SIGN = 0.03  # a cell, in inches, that has room for a minus
 
 
 def legend_entries(panels: list[Panel]) -> dict[str, Rectangle]:

@@ -17,6 +17,7 @@ from mha_numpy.tracing import Step
 MAX_SIDE = 64  # rows or columns of a block drawn as squares; beyond it is an image
 CELL = 22 * PIXEL  # at most; whole pixels, so that all gaps look alike
 SMALLEST_SQUARE = 5 * PIXEL  # smaller cells are drawn without gaps
+SMALLEST_SIGN = 0.03  # a cell, in inches, that has room for a minus
 PICTURES = ((2.0, 0.06), (2.9, 0.03))  # largest width or height of a picture; smallest cell
 TITLE, LINE = 0.22, 0.14
 TEXT = 1.75  # what a panel's text has at least
@@ -91,10 +92,13 @@ def prepare(
         parts = [axis if axis == str(size) else f"{axis}={size}" for axis, size in sizes]
         axes = f"[{', '.join(parts)}]"
         memory = step.memory + ", drawn smaller" * (layout.cell < cell)
+        facts = [axes, memory]
+        if layout.cell < SMALLEST_SIGN and (blocks.values.real < 0).any():
+            facts.append("cells too small for a minus")
         names = (labels or {}).get(blocks.row_axis, ())
         fits = layout.cell * layout.pitch >= LEAST_ROW and blocks.values.shape[1] == len(names)
         names = [printable(name, LONGEST_NAME) for name in names] if fits else ()
-        panels.append(Panel(step, blocks, layout, [axes, memory], row_names=names))
+        panels.append(Panel(step, blocks, layout, facts, row_names=names))
     return panels
 
 

@@ -11,7 +11,7 @@ from matplotlib.text import Annotation
 import mha_numpy.core.attention as core_attention
 from mha_numpy.core import RopeOptions, attention_backward, attention_forward
 from mha_numpy.core.steps import step
-from mha_numpy.draw import backward_film, head_color
+from mha_numpy.draw import backward_film, head_color, shape_film
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.tracing import Trace, trace
 from tests.draw.helpers import (
@@ -165,10 +165,11 @@ def test_signs_of_many_heads_lie_in_their_cells():
 
 
 def test_cells_too_small_for_a_sign_say_so():
-    t = steps_of(("d_x", -np.ones((400, 3)), "T D"))
-    (_, gradient) = backward_film(t).axes
-    assert "cells too small for a minus" in lines_of(gradient)
-    assert not any(isinstance(lines, LineCollection) for lines in gradient.collections)
+    tall = -np.ones((400, 3))
+    t = steps_of(("x", tall, "T D"), ("d_x", tall, "T D"))
+    for panel in (*backward_film(t).axes, *shape_film(steps_of(("x", tall, "T D"))).axes):
+        assert "cells too small for a minus" in lines_of(panel)
+        assert not any(isinstance(lines, LineCollection) for lines in panel.collections)
 
 
 def test_two_passes_are_matched_last_with_first():

@@ -60,3 +60,5 @@ def test_wrong_use(layer, tmp_path):
         animate(Trace(), tmp_path / "film.png")
     with pytest.raises(ConfigError, match="sequence: expected an index"):
         animate(layer, tmp_path / "film.png", sequence=2)
+    with pytest.raises(ConfigError, match="tokens: expected one label for each of T_q"):
+        animate(layer, tmp_path / "film.png", tokens=["a", "b", "c", "d"])
