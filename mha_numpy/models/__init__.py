@@ -1,12 +1,16 @@
-"""Small whole models, a page each."""
+"""Small whole models, a page each; and larger ones that others have trained."""
 
 from mha_numpy.models.attention_only import AttentionOnlyLM
+from mha_numpy.models.bert import Bert, SentenceBert
 from mha_numpy.models.by_hand import induction_by_hand
 from mha_numpy.models.generate import choose, generate, translate
+from mha_numpy.models.gpt2 import GPT2
+from mha_numpy.models.llama import Llama
+from mha_numpy.models.pretrained import from_pretrained
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import Translator
 
 __all__ = [
-    "AttentionOnlyLM", "TransformerLM", "Translator", "choose", "generate",
-    "induction_by_hand", "translate",
+    "GPT2", "AttentionOnlyLM", "Bert", "Llama", "SentenceBert", "TransformerLM", "Translator",
+    "choose", "from_pretrained", "generate", "induction_by_hand", "translate",
 ]  # fmt: skip

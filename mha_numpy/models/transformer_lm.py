@@ -1,21 +1,21 @@
-"""A language model: a stack of decoder blocks, as in GPT-2."""
+"""A language model: a stack of decoder blocks, as in GPT-2 and Llama."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count
+from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core import KVCache
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
-from mha_numpy.nn import DecoderBlock, Embedding, Layer, LearnedPositions, Linear
+from mha_numpy.nn import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
 from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
 
 
 class TransformerLM(Layer):
-    """Embedding, learned positions, L decoder blocks, a last norm, and a score for each next token.
+    """Embedding, positions, L decoder blocks, a last norm, and a score for each next token.
 
     Parameters
     ----------
@@ -27,11 +27,14 @@ class TransformerLM(Layer):
         D, H, L.
     hidden_dim : int, optional
         F; default 4 D.
+    tied : bool
+        Whether the scores use the embedding's table instead of one of their own.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
         Seeds params and dropout; default 0.
     **block_options
         More options of DecoderBlock, such as `norm`, `activation`, `dropout_p`, `num_kv_heads`.
+        With `rope` there are no learned positions: queries and keys are rotated instead.
 
     Notes
     -----
@@ -54,6 +57,7 @@ class TransformerLM(Layer):
         num_heads: int = 4,
         num_layers: int = 2,
         hidden_dim: int | None = None,
+        tied: bool = False,
         backend: str = "numpy",
         rng: int | np.random.Generator | None = None,
         **block_options: Any,
@@ -62,15 +66,22 @@ class TransformerLM(Layer):
         rng = make_rng(rng)
         self.max_tokens = max_tokens
         self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
-        self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
+        self.positions = None
+        if block_options.get("rope") is None:
+            self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
         self.blocks = [
             DecoderBlock(
                 embed_dim, num_heads, hidden_dim, backend=backend, rng=rng, **block_options
             )
             for _ in range(check_count("num_layers", num_layers))
         ]
-        self.norm = make_norm(block_options.get("norm", "layer"), embed_dim, backend)
-        self.unembedding = Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
+        norm, eps = block_options.get("norm", "layer"), block_options.get("eps")
+        self.norm = make_norm(norm, embed_dim, backend, eps)
+        self.unembedding: Layer = (
+            Unembedding(self.embedding, backend=backend)
+            if check_flag("tied", tied)
+            else Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
+        )
 
     def forward(self, ids: Array, *, kv_caches: Sequence[KVCache] | None = None) -> Array:
         """Score what comes next after each token: (B, T) -> (B, T, V).
@@ -82,7 +93,9 @@ class TransformerLM(Layer):
                 f"kv_caches: expected one for each of the {len(self.blocks)} blocks; "
                 f"got {len(kv_caches)}"
             )
-        x = self.positions(self.embedding(ids), offset=kv_caches[0].length if kv_caches else 0)
+        x = self.embedding(ids)
+        if self.positions is not None:
+            x = self.positions(x, offset=kv_caches[0].length if kv_caches else 0)
         for i, block in enumerate(self.blocks):
             x = block(x, kv_cache=kv_caches[i] if kv_caches else None)
         return self.unembedding(self.norm(x))
@@ -92,4 +105,6 @@ class TransformerLM(Layer):
         d_x = self.norm.backward(self.unembedding.backward(d_logits))
         for block in reversed(self.blocks):
             d_x = block.backward(d_x)
-        self.embedding.backward(self.positions.backward(d_x))
+        if self.positions is not None:
+            d_x = self.positions.backward(d_x)
+        self.embedding.backward(d_x)

@@ -3,7 +3,7 @@
 from mha_numpy.nn.attention import MultiHeadAttention
 from mha_numpy.nn.blocks import DecoderBlock, EncoderBlock, EncoderDecoderBlock, TransformerBlock
 from mha_numpy.nn.dropout import Dropout
-from mha_numpy.nn.embedding import Embedding, LearnedPositions
+from mha_numpy.nn.embedding import Embedding, LearnedPositions, Unembedding
 from mha_numpy.nn.feed_forward import FeedForward
 from mha_numpy.nn.layer import Layer
 from mha_numpy.nn.linear import Linear
@@ -13,5 +13,5 @@ from mha_numpy.nn.residual import Residual
 __all__ = [
     "DecoderBlock", "Dropout", "Embedding", "EncoderBlock", "EncoderDecoderBlock", "FeedForward",
     "Layer", "LayerNorm", "LearnedPositions", "Linear", "MultiHeadAttention", "RMSNorm",
-    "Residual", "TransformerBlock",
+    "Residual", "TransformerBlock", "Unembedding",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.checks import check_choice
 from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.core.masks import Window
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn.attention import MultiHeadAttention
@@ -17,9 +18,10 @@ from mha_numpy.nn.residual import Residual
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
-def make_norm(norm: str, embed_dim: int, backend: str = "numpy") -> Layer:
-    """Return a normalisation by its name, or raise a ConfigError."""
-    return NORMS[check_choice("norm", norm, NORMS)](embed_dim, backend=backend)
+def make_norm(norm: str, embed_dim: int, backend: str = "numpy", eps: float | None = None) -> Layer:
+    """Return a normalisation by its name, with its own eps by default; or raise a ConfigError."""
+    options = {} if eps is None else {"eps": eps}
+    return NORMS[check_choice("norm", norm, NORMS)](embed_dim, backend=backend, **options)
 
 
 class TransformerBlock(Layer):
@@ -37,8 +39,12 @@ class TransformerBlock(Layer):
         F, width of the feed-forward network; default 4 D.
     num_kv_heads : int, optional
         H_kv; default H.
+    head_dim : int, optional
+        d_k and d_v; default D // H.
     activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
     norm : {"layer", "rms"}
+    eps : float, optional
+        Of the norms; default 1e-5 for "layer", 1e-6 for "rms".
     norm_first : bool
         Pre-norm; False is post-norm, as in the first transformer. After pre-norm blocks a model
         needs one norm more.
@@ -46,6 +52,8 @@ class TransformerBlock(Layer):
         Whether the linear maps have biases.
     rope : RopeOptions, optional
         Rotate queries and keys of self-attention by their positions.
+    window : (int or None, int or None), optional
+        How far self-attention sees to the left and to the right.
     dropout_p : float
         Share that is dropped while training, of attention weights and of what each residual adds.
     backend : {"numpy", "loops", "numba"}
@@ -79,11 +87,14 @@ class TransformerBlock(Layer):
         hidden_dim: int | None = None,
         *,
         num_kv_heads: int | None = None,
+        head_dim: int | None = None,
         activation: str = "gelu",
         norm: str = "layer",
+        eps: float | None = None,
         norm_first: bool = True,
         bias: bool = True,
         rope: RopeOptions | None = None,
+        window: Window | None = None,
         dropout_p: float = 0.0,
         backend: str = "numpy",
         rng: int | np.random.Generator | None = None,
@@ -91,14 +102,17 @@ class TransformerBlock(Layer):
         super().__init__()
         rng = make_rng(rng)
         shared: dict[str, Any] = {"bias": bias, "backend": backend, "rng": rng}
-        heads: dict[str, Any] = {"num_kv_heads": num_kv_heads, "dropout_p": dropout_p, **shared}
+        heads: dict[str, Any] = {
+            "num_kv_heads": num_kv_heads, "head_dim": head_dim, "dropout_p": dropout_p, **shared,
+        }  # fmt: skip
 
         def residual(layer: Layer) -> Residual:
             return Residual(
-                layer, make_norm(norm, embed_dim, backend),
+                layer, make_norm(norm, embed_dim, backend, eps),
                 norm_first=norm_first, dropout_p=dropout_p, rng=rng,
             )  # fmt: skip
 
+        self.window = window
         self.attention = residual(MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads))
         if self.reads_memory:
             self.cross_attention = residual(MultiHeadAttention(embed_dim, num_heads, **heads))
@@ -145,7 +159,9 @@ class TransformerBlock(Layer):
             raise ConfigError(
                 f"memory: expected {expected} in {article} {kind}; got {describe(memory)}"
             )
-        x = self.attention(x, mask=mask, is_causal=self.is_causal, kv_cache=kv_cache)
+        x = self.attention(
+            x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache
+        )
         if self.reads_memory:
             x = self.cross_attention(x, memory, mask=memory_mask)
         return self.feed_forward(x)

@@ -9,6 +9,8 @@ from mha_numpy.blocks import (
     learned_positions_forward,
 )
 from mha_numpy.checks import check_count, check_number
+from mha_numpy.core import linear_backward, linear_forward
+from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.nn.layer import Layer, make_rng
 
@@ -54,6 +56,44 @@ class Embedding(Layer):
     def backward(self, d_out: Array) -> None:
         """Add to the table's gradient; ids have none."""
         self.accumulate("table", embedding_backward(d_out, self.forward_cache).d_table)
+
+
+class Unembedding(Layer):
+    """``x table^T``: a score for each token, by the table of an embedding; params are shared.
+
+    Parameters
+    ----------
+    embedding : Embedding
+        Its table is this layer's too, and so is the table's gradient.
+    backend : {"numpy", "loops", "numba"}
+
+    Notes
+    -----
+    Source: Press and Wolf 2017, *Using the output embedding to improve language models*.
+
+    Examples
+    --------
+    >>> embedding = Embedding(10, 4)
+    >>> Unembedding(embedding)(np.ones((2, 3, 4))).shape
+    (2, 3, 10)
+    """
+
+    def __init__(self, embedding: Embedding, *, backend: str = "numpy") -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.backend = check_backend(backend)
+
+    def forward(self, x: Array) -> Array:
+        """Score every token of the vocabulary: (..., D) -> (..., V)."""
+        table = self.embedding.params["table"]
+        out, self._cache = linear_forward(x, table.T, backend=self.backend)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Add to the table's gradient and return that of `x`."""
+        grads = linear_backward(d_out, self.forward_cache)
+        self.embedding.accumulate("table", grads.d_w.T)
+        return grads.d_x
 
 
 class LearnedPositions(Layer):

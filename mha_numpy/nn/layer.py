@@ -11,6 +11,21 @@ from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 
 
+class NoDraws(np.random.Generator):
+    """A generator that draws zeros: for params that will be loaded, where time would be lost."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.PCG64())
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        """Return zeros."""
+        return np.zeros(size)
+
+    def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        """Return zeros."""
+        return np.zeros(size)
+
+
 def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
     """Return a random generator; the same one for None each time, so that layers repeat."""
     return np.random.default_rng(0 if rng is None else rng)
@@ -78,9 +93,12 @@ class Layer:
     def named_layers(self) -> Iterator[tuple[str, "Layer"]]:
         """Yield (dotted name, layer) for this layer, whose name is "", and for all below it."""
         yield "", self
+        seen = {id(self)}
         for name, child in self.children().items():
             for inner, layer in child.named_layers():
-                yield f"{name}.{inner}" if inner else name, layer
+                if id(layer) not in seen:  # a layer that two share has the name of its first place
+                    seen.add(id(layer))
+                    yield f"{name}.{inner}" if inner else name, layer
 
     def layers(self) -> Iterator["Layer"]:
         """Yield this layer and all below it."""
@@ -131,7 +149,7 @@ class Layer:
         dtype = float_dtype(dtype)
         for layer in self.layers():
             layer.params = {name: array.astype(dtype) for name, array in layer.params.items()}
-        return self._forget()
+        return self.forget()
 
     def save(self, path: PathLike, *, dtype: npt.DTypeLike | None = None) -> None:
         """Write all params to a .npz file, here and below, by their dotted names.
@@ -184,9 +202,9 @@ class Layer:
         True
         """
         load_params(path, self.named_params())
-        return self._forget()
+        return self.forget()
 
-    def _forget(self) -> Self:
+    def forget(self) -> Self:
         """Forget gradients and caches, which belong to other params."""
         for layer in self.layers():
             layer._cache = None

@@ -65,6 +65,17 @@ def check_arrays(
     same_dtype: bool = False,
 ) -> None:
     """Raise a FileError unless the file has the expected names, with arrays of their shapes."""
+    if wrong := mismatch(found, expected, same_dtype=same_dtype):
+        raise FileError(
+            f"{path}: expected {len(expected)} arrays with the layer's names and shapes; "
+            f"got {wrong}"
+        )
+
+
+def mismatch(
+    found: Mapping[str, Array], expected: Mapping[str, Array], *, same_dtype: bool = False
+) -> str:
+    """Return what is missing, extra, or of another shape or kind: "" if nothing is."""
     wrong = []
     if missing := [name for name in expected if name not in found]:
         wrong.append(f"missing {_listed(missing)}")
@@ -75,11 +86,7 @@ def check_arrays(
         fits = theirs.shape == ours.shape and theirs.dtype.kind == "f"
         if not fits or (same_dtype and theirs.dtype != ours.dtype):
             wrong.append(f"{name} {_kind(theirs)} for {_kind(ours)}")
-    if wrong:
-        raise FileError(
-            f"{path}: expected {len(expected)} arrays with the layer's names and shapes; "
-            f"got {'; '.join(wrong[:3])}{'; and more' if len(wrong) > 3 else ''}"
-        )
+    return "; ".join(wrong[:3]) + "; and more" * (len(wrong) > 3)
 
 
 def save_params(

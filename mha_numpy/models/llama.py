@@ -1,0 +1,66 @@
+"""Llama and Mistral: rotated positions, RMS norm, SwiGLU, heads that share keys and values."""
+
+from typing import Any
+
+from mha_numpy.core import RopeOptions
+from mha_numpy.models.config import ModelConfig
+from mha_numpy.models.transformer_lm import TransformerLM
+
+
+class Llama(TransformerLM):
+    """`TransformerLM` as Llama and Mistral have it.
+
+    Queries and keys are rotated by their positions, norms are RMS norms, the feed-forward network
+    is SwiGLU, and the linear maps have no biases.
+
+    Parameters
+    ----------
+    vocab_size, max_tokens : int
+        V, and the longest sequence.
+    **options
+        All options of TransformerLM and of its blocks: `num_kv_heads` where several query heads
+        share keys and values, ``window=(W - 1, 0)`` where Mistral has a sliding window of W.
+
+    Notes
+    -----
+    Sources: Touvron et al. 2023, *LLaMA*, section 2.2; grouped heads: Touvron et al. 2023, *Llama
+    2*, section 2.2; window: Jiang et al. 2023, *Mistral 7B*, section 2.
+
+    Examples
+    --------
+    >>> model = Llama(50, 16, embed_dim=8, num_heads=4, num_kv_heads=2, num_layers=1)
+    >>> model(np.array([[1, 2, 3]])).shape
+    (1, 3, 50)
+    """
+
+    def __init__(self, vocab_size: int, max_tokens: int, **options: Any) -> None:
+        own: dict[str, Any] = {
+            "rope": RopeOptions(), "norm": "rms", "activation": "swiglu", "bias": False,
+        }  # fmt: skip
+        super().__init__(vocab_size, max_tokens, **own | options)
+
+    @staticmethod
+    def options_of(config: ModelConfig) -> dict[str, Any]:
+        """Return this model's options from a config.json of Hugging Face."""
+        config.check("hidden_act", "silu")
+        bias = config.get("attention_bias", False)
+        config.check("mlp_bias", bias)  # all linear maps have one, or none has
+        rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
+            config.refuse("rope_type", "'default'", kind)
+        window = config.get("sliding_window")
+        return {
+            "vocab_size": config["vocab_size"],
+            "max_tokens": config["max_position_embeddings"],
+            "embed_dim": config["hidden_size"],
+            "num_heads": config["num_attention_heads"],
+            "num_kv_heads": config.get("num_key_value_heads"),
+            "head_dim": config.get("head_dim"),
+            "num_layers": config["num_hidden_layers"],
+            "hidden_dim": config["intermediate_size"],
+            "rope": RopeOptions(base=rope.get("rope_theta", config.get("rope_theta", 10000.0))),
+            "window": None if window is None else (window - 1, 0),
+            "eps": config.get("rms_norm_eps", 1e-6),
+            "bias": bias,
+            "tied": config.get("tie_word_embeddings", False),
+        }

