@@ -1,5 +1,11 @@
 """What heads do: scores of the patterns that their weights make, cuts, and what they are worth."""
 
+from mha_numpy.analysis.ablation import (
+    PruningCurve,
+    ablation_scores,
+    least_important_first,
+    pruning_curve,
+)
 from mha_numpy.analysis.cuts import cut_heads, cut_model, mean_heads
 from mha_numpy.analysis.importance import gate_gradients, head_importance, weights_times_norm
 from mha_numpy.analysis.layers import attention_layers
@@ -12,7 +18,8 @@ from mha_numpy.analysis.patterns import (
 )
 
 __all__ = [
-    "attention_layers", "cut_heads", "cut_model", "gate_gradients", "head_importance",
-    "head_patterns", "mean_distance", "mean_entropy", "mean_heads", "pattern_score",
-    "token_patterns", "weights_times_norm",
+    "PruningCurve", "ablation_scores", "attention_layers", "cut_heads", "cut_model",
+    "gate_gradients", "head_importance", "head_patterns", "least_important_first", "mean_distance",
+    "mean_entropy", "mean_heads", "pattern_score", "pruning_curve", "token_patterns",
+    "weights_times_norm",
 ]  # fmt: skip
