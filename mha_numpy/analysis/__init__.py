@@ -16,10 +16,11 @@ from mha_numpy.analysis.patterns import (
     pattern_score,
     token_patterns,
 )
+from mha_numpy.analysis.pruning import prune_heads, prune_model
 
 __all__ = [
     "PruningCurve", "ablation_scores", "attention_layers", "cut_heads", "cut_model",
     "gate_gradients", "head_importance", "head_patterns", "least_important_first", "mean_distance",
-    "mean_entropy", "mean_heads", "pattern_score", "pruning_curve", "token_patterns",
-    "weights_times_norm",
+    "mean_entropy", "mean_heads", "pattern_score", "prune_heads", "prune_model", "pruning_curve",
+    "token_patterns", "weights_times_norm",
 ]  # fmt: skip
