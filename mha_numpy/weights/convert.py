@@ -136,5 +136,5 @@ def _hint(found: Mapping[str, Array], table: Layout) -> str:
         if other is not table and {row.theirs for row in other.rows} == set(found):
             return f"; these are the names of layout {name!r}"
     if "bias_k" in found:
-        return "; layers here have no learned extra key (add_bias_kv): see docs/weights.md"
+        return "; layers here have no learned extra key (add_bias_kv): see docs/conventions.md"
     return ""
