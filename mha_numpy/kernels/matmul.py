@@ -14,7 +14,7 @@ from numba import from_dtype, types
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.parallel import count_threads, parallel
-from mha_numpy.kernels.problem import BLOCK, divide_up, like_scratch
+from mha_numpy.kernels.problem import BLOCK, divide_up, items_of, like_scratch
 from mha_numpy.kernels.product import multiply
 from mha_numpy.kernels.rows import add_sums, copy_rows, repeat_row
 from mha_numpy.kernels.scratch import ALIGNMENT, first_aligned, new_pools, take_tile
@@ -102,7 +102,7 @@ def compiled(dtype: np.dtype[Any]) -> Any:
 
 @inner
 def multiply_strips(thread, threads, arguments):
-    """Compute every `threads`-th part of c, of `height` rows and `width` columns."""
+    """Compute a thread's parts of c, of `height` rows and `width` columns."""
     as_written()
     a, b, start = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
     c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
@@ -114,8 +114,9 @@ def multiply_strips(thread, threads, arguments):
     square, at = take_tile(pool, at, divide_up(width, lanes(pool)) * lanes(pool), BLOCK)
     rows, at = take_tile(pool, at, DEPTH, BLOCK)
     strips, blocks = divide_up(N, width), divide_up(M, height)
-    for item in range(thread, divide_up(K, depth) * blocks * strips, threads):
-        share, i, j = item // strips // blocks, item // strips % blocks * height, item % strips * width
+    for item in items_of(thread, threads, divide_up(K, depth) * blocks, strips):
+        share, i = item // strips // blocks, item // strips % blocks * height
+        j = item % strips * width
         first, last = share * depth, min((share + 1) * depth, K)
         part = c[share * M + i : share * M + min(i + height, M), j : j + width]
         whole = divide_up(part.shape[1], lanes(pool)) * lanes(pool)
