@@ -1,4 +1,4 @@
-"""Activations, norms and Adam's step, forward and backward: each number is read and written once.
+"""Activations, norms, loss and Adam's step: each number is read and written once.
 
 NumPy goes through memory once for every operation; here a row passes once, and all that is
 computed of it is computed while it lies in the cache. The loops are written for single numbers,
@@ -104,6 +104,31 @@ def norm_backward(
     run(norm_rows_backward, d_out, x_hat, inverse, gain, d_x, *sums, options=[centres])
     d_gain, d_bias = sums.sum(axis=1)
     return d_x, d_gain, d_bias
+
+
+def cross_entropy(
+    logits: Array, targets: Array, counted: Array, label_smoothing: float
+) -> tuple[Array, Array, Array]:
+    """Return log_probs, expected, and the loss of each token."""
+    targets = np.where(counted, targets, -1)[..., None].astype(logits.dtype)
+    log_probs, expected, losses = (
+        np.empty(logits.shape, logits.dtype),
+        np.empty(logits.shape, logits.dtype),
+        np.empty(targets.shape, logits.dtype),
+    )
+    options = [1 - label_smoothing, label_smoothing / logits.shape[-1]]
+    run(cross_entropy_rows, logits, targets, log_probs, expected, losses, options=options)
+    return log_probs, expected, losses[..., 0]
+
+
+def cross_entropy_backward(
+    d_losses: Array, log_probs: Array, expected: Array, counted: Array
+) -> Array:
+    """Return d_logits."""
+    counted = counted[..., None].astype(log_probs.dtype)
+    d_logits = np.empty(log_probs.shape, log_probs.dtype)
+    run(cross_entropy_rows_backward, log_probs, expected, d_losses[..., None], counted, d_logits)
+    return d_logits
 
 
 def adam(
@@ -280,6 +305,50 @@ def norm_rows_backward(thread, threads, arguments):
 
 
 @inner(regroup=True)
+def cross_entropy_rows(thread, threads, arguments):
+    """Fill log_probs, expected and losses; the target of a token that does not count is -1."""
+    apart()
+    options, logits, targets, log_probs, expected, losses = arguments[:6]
+    number = logits.dtype.type
+    at_target, of_each = options[0, 0], options[0, 1]
+    for r in rows_of(thread, threads, logits):
+        largest, powers, log_of_all = logits[r, 0], number(0), number(0)
+        for c in range(logits.shape[1]):
+            largest = logits[r, c] if logits[r, c] > largest else largest  # NaN shows in the sum
+        for c in range(logits.shape[1]):
+            powers += exp(logits[r, c] - largest)
+        log_of_sum, counts = np.log(powers), targets[r, 0] >= 0
+        for c in range(logits.shape[1]):
+            log_prob = logits[r, c] - largest - log_of_sum
+            log_of_all += log_prob
+            log_probs[r, c] = log_prob
+            expected[r, c] = of_each if counts else number(0)
+        losses[r, 0] = number(0)
+        if counts:
+            target = int(targets[r, 0])
+            expected[r, target] += at_target
+            # what is not asked for may have probability 0
+            if at_target > 0:
+                losses[r, 0] -= at_target * log_probs[r, target]
+            if of_each > 0:
+                losses[r, 0] -= of_each * log_of_all
+
+
+@inner(regroup=True)
+def cross_entropy_rows_backward(thread, threads, arguments):
+    """Fill d_logits."""
+    apart()
+    _, log_probs, expected, d_losses, counted, d_logits = arguments[:6]
+    for r in rows_of(thread, threads, d_logits):
+        if counted[r, 0] > 0:
+            for c in range(d_logits.shape[1]):
+                d_logits[r, c] = d_losses[r, 0] * (exp(log_probs[r, c]) - expected[r, c])
+        else:
+            for c in range(d_logits.shape[1]):
+                d_logits[r, c] = 0
+
+
+@inner(regroup=True)
 def adam_rows(thread, threads, arguments):
     """Fill new_param, new_mean and new_square."""
     apart()
@@ -298,5 +367,6 @@ def adam_rows(thread, threads, arguments):
 
 KERNELS = (
     relu_rows, relu_rows_backward, gelu_rows, gelu_rows_backward, swiglu_rows,
-    swiglu_rows_backward, norm_rows, norm_rows_backward, adam_rows,
+    swiglu_rows_backward, norm_rows, norm_rows_backward, cross_entropy_rows,
+    cross_entropy_rows_backward, adam_rows,
 )  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checks import check_count
+from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import (
     Embedding,
@@ -66,7 +67,7 @@ class Translator(Layer):
         **block_options: Any,
     ) -> None:
         super().__init__()
-        rng = make_rng(rng)
+        rng, self.backend = make_rng(rng), check_backend(backend)
         check_count("num_layers", num_layers)
         shared = {"backend": backend, "rng": rng, **block_options}
 

@@ -34,6 +34,8 @@ class Layer:
     (['factor'], 1)
     """
 
+    backend = "numpy"  # what computes; a layer that has the choice sets its own
+
     def __init__(self) -> None:
         self.params: dict[str, Array] = {}
         self.grads: dict[str, Array] = {}

@@ -107,3 +107,57 @@ def test_adam(rng, dtype, shape):
         assert_close(array, other, np.dtype(dtype).name)
     for array, copy in zip(given, before, strict=True):
         assert_close(array, copy, "exact")
+
+
+LOSSES = [
+    {"reduction": reduction, "label_smoothing": smoothing, "ignore_index": ignored}
+    for reduction in ("mean", "none") for smoothing in (0.0, 0.3, 1.0) for ignored in (None, 2)
+]  # fmt: skip
+each_loss = pytest.mark.parametrize("options", LOSSES, ids=str)
+
+
+def loss_and_all(logits, targets, options, backend):
+    """Return the loss, what forward keeps, and the gradient of the logits."""
+    loss, cache = blocks.cross_entropy_forward(logits, targets, **options, backend=backend)
+    d_loss = (3 - np.arange(loss.size) % 7).reshape(loss.shape).astype(logits.dtype)
+    kept = [cache.log_probs, cache.expected, cache.losses]
+    return [loss, *kept, blocks.cross_entropy_backward(d_loss, cache).d_logits]
+
+
+@each_loss
+@by_dtype
+@pytest.mark.parametrize("tokens", [(), (70,), (2, 5)])
+def test_cross_entropy(rng, dtype, tokens, options):
+    logits, targets = 3 * rng.normal(size=(*tokens, D)), rng.integers(0, 4, tokens)
+    logits[..., 5] = logits[..., 9] + 40  # a logit far above the others
+    logits = logits.astype(dtype)
+    expected = loss_and_all(logits.astype(np.float64), targets, options, "numpy")
+    for array, other in zip(loss_and_all(logits, targets, options, "numba"), expected, strict=True):
+        assert array.dtype == dtype
+        assert_close(array, other, np.dtype(dtype).name)
+
+
+@each_loss
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # inf - inf: NumPy says so
+def test_a_loss_is_poisoned_as_by_the_equations(rng, poison, options):
+    logits = rng.normal(size=(7, D)).astype(np.float32)
+    targets = np.array([0, 1, 2, 3, 0, 1, 2])
+    for token, v in enumerate((5, 1, 2, 0, 0, 32)):  # the last token's logits are sound
+        logits[token, v] = poison
+    found, expected = (loss_and_all(logits, targets, options, x) for x in ("numba", "numpy"))
+    for array, other in zip(found, expected, strict=True):
+        for is_odd in (np.isnan, np.isposinf, np.isneginf):
+            assert np.array_equal(is_odd(array), is_odd(other))
+        assert_close(array[np.isfinite(other)], other[np.isfinite(other)], "float32")
+
+
+def test_a_loss_is_bitwise_the_same_for_any_number_of_threads(rng, monkeypatch):
+    monkeypatch.setattr(parallel, "LEAST_WORK", 0)
+    logits, targets = rng.normal(size=(71, D)).astype(np.float32), rng.integers(0, D, 71)
+    found = set()
+    for threads in range(1, numba.get_num_threads() + 1):
+        numba.set_num_threads(threads)
+        made = loss_and_all(logits, targets, LOSSES[2], "numba")
+        found |= {b"".join(x.tobytes() for x in made)}
+    assert len(found) == 1
