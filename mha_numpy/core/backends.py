@@ -40,9 +40,10 @@ def find_kernels(modules: dict[str, str], backend: str, *arrays: Array | None) -
     """
     if backend not in modules or is_watched():
         return None
-    given = [x for x in arrays if x is not None]
-    is_covered = given[0].dtype in COVERED and {x.dtype for x in given} == {given[0].dtype}
-    if not is_covered or not all(x.size for x in given):
+    dtype = next(x.dtype for x in arrays if x is not None)
+    if dtype not in COVERED or any(
+        x.dtype != dtype or x.size == 0 for x in arrays if x is not None
+    ):
         return None
     return _load(backend, modules[backend])
 
