@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mha_numpy.blocks.arrays import add
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
@@ -56,8 +57,8 @@ class AttentionOnlyLM(Layer):
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
         self.is_causal = check_flag("is_causal", is_causal)
-        self.embedding = Embedding(vocab_size, embed_dim, std=1.0, rng=rng)
-        self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, rng=rng)
+        self.embedding = Embedding(vocab_size, embed_dim, std=1.0, backend=backend, rng=rng)
+        self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
         self.attentions = [
             MultiHeadAttention(embed_dim, num_heads, bias=False, backend=backend, rng=rng)
             for _ in range(check_count("num_layers", num_layers))
@@ -69,7 +70,8 @@ class AttentionOnlyLM(Layer):
         x = self.embedding(ids)
         for attention in self.attentions:
             placed = self.positions(x)
-            x = x + attention(placed, placed, x, is_causal=self.is_causal)
+            out = attention(placed, placed, x, is_causal=self.is_causal)
+            x = add(x, out, backend=self.backend)
         return self.unembedding(x)
 
     def backward(self, d_logits: Array) -> None:
@@ -77,5 +79,6 @@ class AttentionOnlyLM(Layer):
         d_x = self.unembedding.backward(d_logits)
         for attention in reversed(self.attentions):
             d_query, d_key, d_value = attention.backward(d_x)
-            d_x = d_x + self.positions.backward(d_query + d_key) + d_value
+            d_placed = add(d_query, d_key, backend=self.backend)
+            d_x = add(d_x, self.positions.backward(d_placed), d_value, backend=self.backend)
         self.embedding.backward(d_x)

@@ -62,8 +62,8 @@ class TransformerLM(Layer):
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
         self.max_tokens = max_tokens
-        self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
-        self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
+        self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
+        self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
         self.blocks = [
             DecoderBlock(
                 embed_dim, num_heads, hidden_dim, backend=backend, rng=rng, **block_options
