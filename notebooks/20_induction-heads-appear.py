@@ -80,7 +80,7 @@ print("say: ", " ".join(np.where(asked[0], letters[targets[0] % V], ".")))
 # of the present one. They are measured every 10 steps.
 
 # %%
-from mha_numpy.analysis import induction_score, previous_token_score
+from mha_numpy.analysis import head_patterns
 from mha_numpy.draw import line_chart, weights_by_head
 from mha_numpy.models import AttentionOnlyLM
 from mha_numpy.train import AdamW, fit, warm_up_cosine
@@ -90,10 +90,9 @@ def measure(model, step):
     """Return the share of right answers, and both scores of every head."""
     found = {"right": (model(ids).argmax(axis=-1) == targets)[asked].mean()}
     for i, attention in enumerate(model.attentions):
-        before = previous_token_score(attention.weights)
-        copying = induction_score(attention.weights, ids, asked)
-        found |= {f"previous token {i}.{h}": score for h, score in enumerate(before)}
-        found |= {f"induction {i}.{h}": score for h, score in enumerate(copying)}
+        scores = head_patterns(attention.weights, ids)
+        found |= {f"previous token {i}.{h}": score for h, score in enumerate(scores["previous"])}
+        found |= {f"induction {i}.{h}": score for h, score in enumerate(scores["induction"])}
     return found
 
 
@@ -195,7 +194,7 @@ left = []
 for h in range(4):
     with cut_heads(model.attentions[0], h, means=means[0]):
         model(ids)
-        left.append(induction_score(model.attentions[1].weights, ids, asked))
+        left.append(head_patterns(model.attentions[1].weights, ids)["induction"])
 rows, columns = [f"without 0.{h}" for h in range(4)], [f"1.{h}" for h in range(4)]
 matrices({"induction score": np.stack(left)}, row_labels=rows, column_labels=columns)
 

@@ -218,13 +218,14 @@ weights_by_head(layers[1].weights, labels, visible=causal_mask(len(phrase)), hea
 # how much on what followed an earlier copy, and by how much the loss rises if the head is cut by its mean.
 
 # %%
-from mha_numpy.analysis import cut_heads, induction_score, mean_heads, previous_token_score
+from mha_numpy.analysis import cut_heads, head_patterns, mean_heads
 
 whole = loss_of(model, held_out, targets)
 table = np.zeros((8, 3))
 means = [mean_heads(layer) for layer in layers]
-table[:, 0] = np.concatenate([previous_token_score(layer.weights) for layer in layers])
-table[:, 1] = np.concatenate([induction_score(layer.weights, held_out) for layer in layers])
+scores = [head_patterns(layer.weights, held_out) for layer in layers]
+table[:, 0] = np.concatenate([of_layer["previous"] for of_layer in scores])
+table[:, 1] = np.concatenate([of_layer["induction"] for of_layer in scores])
 for row, (i, h) in zip(table, np.ndindex(2, 4), strict=True):
     with cut_heads(layers[i], h, means=means[i]):
         row[2] = loss_of(model, held_out, targets) - whole

@@ -1,99 +1,283 @@
-"""Scores of known patterns: how much of a head's weight lies where the pattern says."""
+"""Scores of known patterns: how much of a head's weight lies where a pattern says."""
 
 from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_shape
+from mha_numpy.checks import check_broadcast, check_shape
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ShapeError
 
 
-def previous_token_score(weights: Array) -> Array:
-    """Return the mean weight on the token before, for each head.
+def pattern_score(weights: Array, where: Array, counted: Array | None = None) -> Array:
+    """Return the mean weight that lies where a pattern says, for each head.
+
+    ``score_h = mean_bi sum_j where_bij weights_bhij``, over the queries i that count and have such
+    a place: a query for which the pattern names no place says nothing about the head.
 
     Parameters
     ----------
-    weights : (B, H, T, T) float array
-        Of self-attention, such as ``layer.weights`` after a forward.
+    weights : (B, H, T_q, T_k) float array
+        Such as ``layer.weights`` after a forward, or those of another library.
+    where : bool array that broadcasts to (B, T_q, T_k)
+        Whether the weight of this query on this key belongs to the pattern, as `token_patterns`
+        returns it, or of your own.
+    counted : (B, T_q) bool array, optional
+        Which queries count; default all.
 
     Returns
     -------
     (H,) array
-        0 to 1; the first token, which has none before it, does not count.
+        From 0 to 1; of several places of one query all count together. It is NaN if no query has
+        such a place.
 
     Raises
     ------
     DTypeError, ShapeError
-        `weights` is no such array.
-
-    Notes
-    -----
-    Source: Olsson et al. 2022, *In-context learning and induction heads*, "head activation
-    evaluators".
+        An argument is of the wrong kind or shape.
 
     Examples
     --------
-    >>> weights = np.eye(4, k=-1)[None, None]  # every token attends to the one before
-    >>> previous_token_score(weights)
-    array([1.])
+    >>> weights = np.array([[[[1, 0, 0], [0.8, 0.2, 0], [0.1, 0.6, 0.3]]]])
+    >>> previous = np.eye(3, k=-1, dtype=bool)  # query 0 has none before it
+    >>> pattern_score(weights, previous)  # (0.8 + 0.6) / 2
+    array([0.7])
     """
     weights = _check_weights(weights)
-    return weights.diagonal(offset=-1, axis1=2, axis2=3).mean(axis=(0, 2))
+    B, _, T_q, T_k = weights.shape
+    where = np.asarray(where, bool)
+    check_broadcast("where", where, (B, T_q, T_k), "B T_q T_k")
+    where = np.broadcast_to(where, (B, T_q, T_k))
+    on_pattern = (weights * where[:, None]).sum(axis=3)  # (B, H, T_q)
+    has_place = where.any(axis=2)  # (B, T_q)
+    return _mean_over(on_pattern, has_place & _check_counted(counted, weights))
 
 
-def induction_score(weights: Array, ids: Array, counted: Array | None = None) -> Array:
-    """Return the mean weight on tokens that came right after an earlier copy, for each head.
-
-    Where a token has occurred before, what followed it then is likely to follow again: an
-    induction head looks there.
+def token_patterns(
+    ids: Array, *, is_delimiter: Array | None = None, counted: Array | None = None
+) -> dict[str, Array]:
+    """Return where the weight of a head would lie that did one thing and nothing else, by its name.
 
     Parameters
     ----------
-    weights : (B, H, T, T) float array
     ids : (B, T) int array
+        The tokens that the head reads.
+    is_delimiter : (B, T) bool array, optional
+        Which tokens end or part sentences, such as ``ids == tokenizer_end``.
     counted : (B, T) bool array, optional
-        Which tokens count; default all that have occurred before in their sequence.
+        Which tokens count, as queries and as places; default all. Padding should not.
 
     Returns
     -------
-    (H,) array
-        0 to 1. Of several earlier copies all successors count together.
+    dict of (B, T, T) bool arrays
+        "previous", "itself" and "next"
+            The neighbours by position.
+        "first"
+            The first token that counts, for all behind it.
+        "duplicate"
+            All copies of a token, for the second one and those behind it.
+        "induction"
+            What came right after an earlier copy: it is likely to follow again.
+        "delimiter"
+            Only with `is_delimiter`.
 
     Raises
     ------
-    DTypeError, ShapeError, ConfigError
+    ConfigError, ShapeError
         An argument is of the wrong kind or shape.
 
     Notes
     -----
-    Source: Olsson et al. 2022, *In-context learning and induction heads*, "prefix matching".
+    The first copy has no place in "duplicate", for a causal head cannot see the later ones.
+    Sources: neighbours and delimiters: Clark et al. 2019, *What does BERT look at?*, sections 3.1
+    and 3.2; "first": Xiao et al. 2023, *Efficient streaming language models with attention sinks*;
+    "duplicate": Wang et al. 2022, *Interpretability in the wild*, section 3; "induction": Olsson et
+    al. 2022, *In-context learning and induction heads*, "prefix matching".
 
     Examples
     --------
     >>> ids = np.array([[7, 8, 9, 7]])  # at the second 7, the token after the first one is 8
-    >>> weights = np.zeros((1, 1, 4, 4))
-    >>> weights[0, 0, 3, 1] = 0.75
-    >>> induction_score(weights, ids)
-    array([0.75])
+    >>> patterns = token_patterns(ids)
+    >>> patterns["induction"][0, 3], patterns["duplicate"][0, 3]
+    (array([False,  True, False, False]), array([ True, False, False, False]))
+    """
+    ids = as_integer_array("ids", ids, "an integer array")
+    sizes: dict[str, int] = {}
+    check_shape("ids", ids, "B T", sizes)
+    counted = np.ones(ids.shape, bool) if counted is None else np.asarray(counted, bool)
+    check_shape("counted", counted, "B T", sizes, to_match="ids")
+
+    i, j = np.ogrid[: sizes["T"], : sizes["T"]]  # query and key
+    is_copy = (ids[:, :, None] == ids[:, None, :]) & (i != j)  # (B, T, T)
+    is_earlier = is_copy & (j < i)
+    is_first = counted & (np.cumsum(counted, axis=1) == 1)  # (B, T)
+    patterns = {
+        "previous": j == i - 1,
+        "itself": j == i,
+        "next": j == i + 1,
+        "first": is_first[:, None, :] & (i != j),
+        "duplicate": is_copy & is_earlier.any(axis=2, keepdims=True),
+        "induction": np.roll(is_earlier, 1, axis=2),
+    }
+    if is_delimiter is not None:
+        is_delimiter = np.asarray(is_delimiter, bool)
+        check_shape("is_delimiter", is_delimiter, "B T", sizes, to_match="ids")
+        patterns["delimiter"] = is_delimiter[:, None, :]
+    both_count = counted[:, :, None] & counted[:, None, :]
+    return {name: where & both_count for name, where in patterns.items()}
+
+
+def head_patterns(
+    weights: Array,
+    ids: Array,
+    *,
+    is_delimiter: Array | None = None,
+    counted: Array | None = None,
+) -> dict[str, Array]:
+    """Return how much each head follows each of the `token_patterns`.
+
+    Parameters
+    ----------
+    weights : (B, H, T, T) float array
+        Of self-attention over these tokens.
+    ids : (B, T) int array
+    is_delimiter, counted : (B, T) bool arrays, optional
+        As `token_patterns` explains them.
+
+    Returns
+    -------
+    dict of (H,) arrays
+        The `pattern_score` of each pattern, from 0 to 1. A causal head has 0 for "next".
+
+    Raises
+    ------
+    DTypeError, ConfigError, ShapeError
+        An argument is of the wrong kind or shape.
+
+    Notes
+    -----
+    A high score says where a head looks on these tokens, and not why; most heads of large models
+    follow several patterns. `mean_distance` and `mean_entropy` need no pattern.
+
+    Examples
+    --------
+    >>> from mha_numpy.models import induction_by_hand
+    >>> model, ids = induction_by_hand(vocab_size=10, max_tokens=8), np.array([[7, 1, 4, 9, 7, 1]])
+    >>> _ = model(ids)
+    >>> for layer in model.attentions:
+    ...     scores = head_patterns(layer.weights, ids)
+    ...     print(scores["previous"].round(2), scores["induction"].round(2))
+    [1.] [0.]
+    [0.37] [1.]
+    """
+    weights = _check_self(weights)
+    B, _, T, _ = weights.shape
+    ids = as_integer_array("ids", ids, "an integer array")
+    check_shape("ids", ids, "B T", {"B": B, "T": T}, to_match=f"weights {weights.shape}")
+    patterns = token_patterns(ids, is_delimiter=is_delimiter, counted=counted)
+    return {name: pattern_score(weights, where) for name, where in patterns.items()}
+
+
+def mean_distance(weights: Array, counted: Array | None = None) -> Array:
+    """Return how far away each head looks, in tokens.
+
+    ``mean_bi sum_j weights_bhij |i - j|``: small for a local head, large for one of long range.
+
+    Parameters
+    ----------
+    weights : (B, H, T, T) float array
+        Of self-attention.
+    counted : (B, T) bool array, optional
+        Which queries count; default all.
+
+    Returns
+    -------
+    (H,) array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        An argument is of the wrong kind or shape.
+
+    Notes
+    -----
+    Source: Vig and Belinkov 2019, *Analyzing the structure of attention in a transformer language
+    model*, "attention distance".
+
+    Examples
+    --------
+    >>> mean_distance(np.eye(4)[None, None, ::-1])  # backwards: 3, 1, 1 and 3 tokens away
+    array([2.])
+    """
+    weights = _check_self(weights)
+    i, j = np.ogrid[: weights.shape[2], : weights.shape[3]]
+    distances = (weights * abs(i - j)).sum(axis=3)  # (B, H, T)
+    return _mean_over(distances, _check_counted(counted, weights))
+
+
+def mean_entropy(weights: Array, counted: Array | None = None) -> Array:
+    """Return how widely each head spreads its weight, in nats.
+
+    ``mean_bi -sum_j weights_bhij log weights_bhij``: 0 where one key has it all, log n where n keys
+    share it equally.
+
+    Parameters
+    ----------
+    weights : (B, H, T_q, T_k) float array
+    counted : (B, T_q) bool array, optional
+        Which queries count; default all.
+
+    Returns
+    -------
+    (H,) array
+        Divide by log(2) for bits.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        An argument is of the wrong kind or shape.
+
+    Notes
+    -----
+    Source: Clark et al. 2019, *What does BERT look at?*, section 3.3.
+
+    Examples
+    --------
+    >>> entropy = mean_entropy(np.full((1, 1, 3, 8), 1 / 8))
+    >>> np.exp(entropy).round(6), (entropy / np.log(2)).round(6)  # 8 keys, 3 bits
+    (array([8.]), array([3.]))
     """
     weights = _check_weights(weights)
-    ids = as_integer_array("ids", ids, "an integer array")
-    B, _, T, _ = weights.shape
-    check_shape("ids", ids, "B T", {"B": B, "T": T}, to_match=f"weights {weights.shape}")
-    same_before = np.tril(ids[:, :, None] == ids[:, None, :], k=-1)  # (B, T, T): query, copy
-    after_copy = np.roll(same_before, 1, axis=2)  # (B, T, T): query, successor
-    if counted is None:
-        counted = same_before.any(axis=2)
-    counted = np.asarray(counted, bool)
-    check_shape("counted", counted, "B T", {"B": B, "T": T}, to_match=f"weights {weights.shape}")
-    on_pattern = (weights * after_copy[:, None]).sum(axis=3)  # (B, H, T)
-    return on_pattern.transpose(0, 2, 1)[counted].mean(axis=0)
+    logs = np.log(np.where(weights > 0, weights, 1))  # 0 log 0 is 0
+    entropies = -(weights * logs).sum(axis=3)  # (B, H, T_q)
+    return _mean_over(entropies, _check_counted(counted, weights))
+
+
+def _mean_over(numbers: Array, counted: Array) -> Array:
+    """Return the mean of (B, H, T_q) over the counted (B, T_q); NaN over none."""
+    rows = numbers.swapaxes(1, 2)[counted]  # (queries, H)
+    return rows.mean(axis=0) if len(rows) else np.full(numbers.shape[1], np.nan)
+
+
+def _check_counted(counted: Array | None, weights: Array) -> Array:
+    """Return which queries count as (B, T_q) bools."""
+    B, _, T_q, _ = weights.shape
+    counted = np.ones((B, T_q), bool) if counted is None else np.asarray(counted, bool)
+    sizes = {"B": B, "T_q": T_q}
+    check_shape("counted", counted, "B T_q", sizes, to_match=f"weights {weights.shape}")
+    return counted
 
 
 def _check_weights(weights: Any) -> Array:
-    """Return weights of self-attention, or raise an error that says what is wrong."""
+    """Return weights of attention, or raise an error that says what is wrong."""
     weights = as_float_array("weights", weights)
-    if weights.ndim != 4 or weights.shape[2] != weights.shape[3]:
-        raise ShapeError(f"weights: expected (B, H, T, T); got {weights.shape}")
+    check_shape("weights", weights, "B H T_q T_k", {})
+    return weights
+
+
+def _check_self(weights: Any) -> Array:
+    """Return weights of self-attention, or raise an error that says what is wrong."""
+    weights = _check_weights(weights)
+    if weights.shape[2] != weights.shape[3]:
+        raise ShapeError(f"weights: expected (B, H, T, T), of self-attention; got {weights.shape}")
     return weights

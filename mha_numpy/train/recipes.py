@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.analysis.patterns import induction_score, previous_token_score
+from mha_numpy.analysis.patterns import pattern_score, token_patterns
 from mha_numpy.blocks import cross_entropy_forward
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
@@ -80,9 +80,10 @@ def _measure_induction(model: AttentionOnlyLM, task: Induction) -> dict[str, flo
     """Return the share of right tokens, and two scores of every head."""
     (ids,), targets = task.draw_batch(np.random.default_rng(HELD_OUT_SEED), 256)
     measured = {"right": share_right(model(ids), targets)}
+    where = token_patterns(ids)
     for i, attention in enumerate(model.attentions):
-        before = previous_token_score(attention.weights)
-        copying = induction_score(attention.weights, ids, targets != IGNORED)
+        before = pattern_score(attention.weights, where["previous"])
+        copying = pattern_score(attention.weights, where["induction"], targets != IGNORED)
         measured |= {f"previous token {i}.{h}": float(score) for h, score in enumerate(before)}
         measured |= {f"induction {i}.{h}": float(score) for h, score in enumerate(copying)}
     return measured

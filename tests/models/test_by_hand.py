@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from mha_numpy.analysis import cut_heads, induction_score, previous_token_score
+from mha_numpy.analysis import cut_heads, head_patterns
 from mha_numpy.errors import ConfigError
 from mha_numpy.models import induction_by_hand
-from mha_numpy.train import IGNORED
 from mha_numpy.train.recipes import share_right
 from mha_numpy.train.tasks import Induction
 
@@ -17,8 +16,8 @@ def test_it_copies_by_its_two_heads(sizes):
     (ids,), targets = task.draw_batch(np.random.default_rng(5), 100)
     assert share_right(model(ids), targets) == 1
     first, second = model.attentions
-    assert previous_token_score(first.weights)[0] > 0.999
-    assert induction_score(second.weights, ids, targets != IGNORED)[0] > 0.999
+    assert head_patterns(first.weights, ids)["previous"][0] > 0.999
+    assert head_patterns(second.weights, ids)["induction"][0] > 0.999
     for layer in (first, second):
         with cut_heads(layer, 0):
             assert share_right(model(ids), targets) < 0.2
