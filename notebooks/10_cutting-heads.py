@@ -147,7 +147,7 @@ compare({"gate": out - without_1, "pruned": pruned}, {"gate": shares[:, 1], "pru
 # %%
 from mha_numpy.analysis import head_importance
 from mha_numpy.blocks import cross_entropy_forward
-from mha_numpy.train import IGNORED, Batch
+from mha_numpy.train import IGNORED, Batch, loss_and_gradients
 
 
 def loss_with(layer, gate):
@@ -159,7 +159,9 @@ def loss_with(layer, gate):
 
 whole, off = loss_with(0, np.ones(4)), 1 - np.eye(4)  # row h of off: head h has gate 0
 measured = np.array([[loss_with(i, gate) - whole for gate in off] for i in (0, 1)])
-importance = np.stack(list(head_importance(model, Batch((ids,), targets)).values()))
+batch = Batch((ids,), targets)
+by_layer = head_importance(model, lambda: loss_and_gradients(model, batch))
+importance = np.stack(list(by_layer.values()))
 both = {"importance": importance, "loss, when cut": measured}
 layers, heads = ["layer 0", "layer 1"], [f"head {h}" for h in range(4)]
 matrices(both, row_labels=layers, column_labels=heads, shared=False)
@@ -287,7 +289,7 @@ check("head-importance", my_head_importance)
 # - One head did a job alone, four heads shared another. So "this head can be cut" does not say "this job is not needed".
 # - Only the weights mix tokens; all projections mix features; heads meet in $w_o$ alone.
 #
-# **In the code:** `head_gate` in `mha_numpy/core/attention.py`; `mha_numpy/analysis/cuts.py` and `importance.py`.
+# **In the code:** `head_gate` in `mha_numpy/core/attention.py`; `cuts.py`, `importance.py` and `pruning.py` in `mha_numpy/analysis`.
 #
 # **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Voita et al. 2019, *Analyzing
 # Multi-Head Self-Attention*; Clark et al. 2019, *What Does BERT Look At?*; Behnke and Heafield 2020, *Losing Heads in

@@ -218,17 +218,17 @@ weights_by_head(layers[1].weights, labels, visible=causal_mask(len(phrase)), hea
 # how much on what followed an earlier copy, and by how much the loss rises if the head is cut by its mean.
 
 # %%
-from mha_numpy.analysis import cut_heads, head_patterns, mean_heads
+from mha_numpy.analysis import ablation_scores, attention_layers, head_patterns, mean_heads
 
 whole = loss_of(model, held_out, targets)
+layers = attention_layers(model)
+means = {name: mean_heads(layer) for name, layer in layers.items()}
+scores = [head_patterns(layer.weights, held_out) for layer in layers.values()]
+cut = ablation_scores(model, lambda: loss_of(model, held_out, targets), means=means)
 table = np.zeros((8, 3))
-means = [mean_heads(layer) for layer in layers]
-scores = [head_patterns(layer.weights, held_out) for layer in layers]
 table[:, 0] = np.concatenate([of_layer["previous"] for of_layer in scores])
 table[:, 1] = np.concatenate([of_layer["induction"] for of_layer in scores])
-for row, (i, h) in zip(table, np.ndindex(2, 4), strict=True):
-    with cut_heads(layers[i], h, means=means[i]):
-        row[2] = loss_of(model, held_out, targets) - whole
+table[:, 2] = np.concatenate(list(cut.values())) - whole
 names = [f"{i}.{h}" for i, h in np.ndindex(2, 4)]
 columns = {"previous, induction": table[:, :2], "nats lost": table[:, 2:]}
 matrices(columns, row_labels=names, shared=False)

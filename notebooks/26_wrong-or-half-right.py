@@ -173,26 +173,24 @@ compare(cut, gated, name="cut against gated")
 
 # %% [markdown]
 # How many may go in a model that you can measure? Below, the heads of a **trained** model (`mha-numpy train induction`)
-# are cut one after the other, always the one with the least $|d\_gate|$, which is Michel's measure of importance. The
+# are cut one after the other, in the order of $|d\_gate|$, which is Michel's measure of importance, the least first. The
 # picture shows the share of right answers.
 
 # %%
-from mha_numpy.analysis import head_importance
-from mha_numpy.train import load_trained, share_right
+from mha_numpy.analysis import head_importance, least_important_first, pruning_curve
+from mha_numpy.train import load_trained, loss_and_gradients, share_right
 
 trained = load_trained("induction")
-layers = trained.model.attentions
-batch = trained.task.draw_batch(np.random.default_rng(1), 256)
-gates, curve, cut = np.ones((2, 4)), [], []
-for _ in range(8):
-    curve.append(share_right(trained.model(*batch.inputs), batch.targets))
-    sizes = np.stack(list(head_importance(trained.model, batch).values()))  # (layer, head)
-    at, head = np.unravel_index(np.where(gates == 1, sizes, np.inf).argmin(), gates.shape)
-    cut.append(f"{at}.{head}")
-    gates[at, head] = 0
-    layers[at].head_gate = gates[at]
-title = f"Cut in this order: {', '.join(cut)} (layer.head)"
-line_chart(range(8), {"right": np.array(curve)}, title=title, x_label="heads cut", y_label="share")
+model, batch = trained.model, trained.task.draw_batch(np.random.default_rng(1), 256)
+importance = head_importance(model, lambda: loss_and_gradients(model, batch))
+curve = pruning_curve(
+    model,
+    lambda: share_right(model(*batch.inputs), batch.targets),
+    least_important_first(importance),
+)
+order = ", ".join(f"{name[-1]}.{h}" for name, h in curve.heads)
+title = f"Cut in this order: {order} (layer.head)"
+line_chart(range(9), {"right": curve.scores}, title=title, x_label="heads cut", y_label="share")
 
 # %% [markdown]
 # After training, on this task, some heads can go without a loss, because several share one job. That does not show that

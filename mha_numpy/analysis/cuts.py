@@ -1,14 +1,15 @@
-"""Cuts: what a model can do without a head."""
+"""Cuts: a layer or a model without some of its heads, for a while."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
-from mha_numpy.checks import check_integer, check_shape
+from mha_numpy.analysis.layers import check_heads, check_layers
+from mha_numpy.checks import check_shape
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
-from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.nn import Layer, MultiHeadAttention
 
 
 @contextmanager
@@ -56,9 +57,7 @@ def cut_heads(
     True
     """
     H, params = layer.num_heads, layer.params
-    cut = [check_integer("heads", h) for h in np.atleast_1d(np.asarray(heads, object))]
-    if not all(0 <= h < H for h in cut):
-        raise ConfigError(f"heads: expected numbers from 0 to {H - 1}; got {heads}")
+    cut = check_heads(heads, layer)
     gate_before, b_o_before = layer.head_gate, params.get("b_o")
 
     w_o = params["w_o"]
@@ -80,6 +79,47 @@ def cut_heads(
         params.pop("b_o", None)
         if b_o_before is not None:
             params["b_o"] = b_o_before
+
+
+@contextmanager
+def cut_model(
+    model: Layer,
+    heads: Mapping[str, int | Sequence[int]],
+    *,
+    means: Mapping[str, Array] | None = None,
+) -> Iterator[None]:
+    """Cut heads of several layers off while a `with` block runs, as `cut_heads` does in each.
+
+    Parameters
+    ----------
+    model : Layer
+    heads : dict from names of layers to numbers of heads
+        Names as of `attention_layers`.
+    means : dict from names of layers to (H, d_v) float arrays, optional
+        From `mean_heads`, at least for the layers that are cut.
+
+    Raises
+    ------
+    ConfigError, DTypeError, ShapeError
+        There is no such layer or head, or a mean is missing or no such array.
+
+    Examples
+    --------
+    >>> from mha_numpy.models import AttentionOnlyLM
+    >>> model, ids = AttentionOnlyLM(vocab_size=8, max_tokens=4, embed_dim=16), np.array([[1, 2]])
+    >>> with cut_model(model, {"attentions.0": range(4), "attentions.1": range(4)}):
+    ...     without = model(ids)
+    >>> np.allclose(without, model.unembedding(model.embedding(ids)))
+    True
+    """
+    layers = check_layers(model, heads)
+    if means is not None and (missing := [name for name in heads if name not in means]):
+        raise ConfigError(f"means: expected one for each layer that is cut; got none for {missing}")
+    with ExitStack() as cuts:
+        for name, layer in layers.items():
+            its_means = None if means is None else means[name]
+            cuts.enter_context(cut_heads(layer, heads[name], means=its_means))
+        yield
 
 
 def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from mha_numpy.analysis import cut_heads, mean_heads
+from mha_numpy.analysis import attention_layers, cut_heads, cut_model, mean_heads
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.models import TransformerLM
 from mha_numpy.nn import MultiHeadAttention
 from tests.compare import assert_close
 from tests.gradients import randomize
@@ -63,6 +64,34 @@ def test_cuts_add_up_and_an_error_leaves_the_layer_whole(layer, x):
     with pytest.raises(ZeroDivisionError), cut_heads(layer, 0, means=means):
         raise ZeroDivisionError
     assert_close(layer(x), whole, "exact")
+
+
+def test_a_model_is_cut_in_each_of_its_layers(rng):
+    model, ids = TransformerLM(9, 6, embed_dim=8, num_heads=2), rng.integers(9, size=(3, 6))
+    randomize(model, rng)
+    whole, layers = model(ids), attention_layers(model)
+    first, second = layers
+    means = {name: mean_heads(layer) for name, layer in layers.items()}
+    for given in (None, means):
+        its = dict.fromkeys(layers) if given is None else given
+        with (
+            cut_heads(layers[first], 1, means=its[first]),
+            cut_heads(layers[second], [0, 1], means=its[second]),
+        ):
+            expected = model(ids)
+        with cut_model(model, {first: 1, second: [0, 1]}, means=given):
+            assert_close(model(ids), expected, "exact")
+    for heads, given, message in (
+        ({first: 1, second: 2}, None, "^heads: expected numbers from 0 to 1; got 2"),
+        ({first: 1, "blocks.1.atention": 0}, None, "^heads: expected names.*mean 'blocks.1.att"),
+        ({first: 1, second: 1}, {first: means[first]}, "^means: expected one for each.*blocks.1"),
+    ):
+        with (
+            pytest.raises(ConfigError, match=message),
+            cut_model(model, heads, means=given),
+        ):
+            pass
+    assert_close(model(ids), whole, "exact")
 
 
 def test_a_mean_is_over_the_counted_tokens(layer, x):

@@ -3,12 +3,17 @@
 import numpy as np
 import pytest
 
-from mha_numpy.analysis import head_importance, weights_times_norm
+from mha_numpy.analysis import (
+    attention_layers,
+    gate_gradients,
+    head_importance,
+    weights_times_norm,
+)
 from mha_numpy.blocks import cross_entropy_forward
-from mha_numpy.errors import MhaError
+from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.models import Translator
 from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.train import IGNORED, Batch
+from mha_numpy.train import IGNORED, Batch, loss_and_gradients
 from tests.compare import assert_close
 from tests.gradients import randomize
 
@@ -17,26 +22,54 @@ TARGET = np.array([[1, 8, 2], [1, 5, 3], [1, 7, 4]])
 ASKED = np.array([[8, 2, IGNORED], [5, 3, 2], [IGNORED, 4, 2]])
 
 
-def test_importance_is_the_slope_of_each_sequences_loss(rng):
-    model = Translator(7, 9, 6, embed_dim=8, num_heads=2, dropout_p=0.5)
-    randomize(model, rng)
-    found = head_importance(model, Batch((SOURCE, TARGET), ASKED))
+@pytest.fixture
+def model(rng):
+    return randomize(Translator(7, 9, 6, embed_dim=8, num_heads=2, dropout_p=0.5), rng)
+
+
+def differentiate(model):
+    """Run forward and backward from the mean loss."""
+    return loss_and_gradients(model, Batch((SOURCE, TARGET), ASKED))
+
+
+def test_by_hand():
+    # each head takes one of two numbers, and w_o adds them: with gates, out = g_0 x_0 + g_1 x_1
+    layer = MultiHeadAttention(2, 2, bias=False)
+    layer.params |= {"w_v": np.eye(2), "w_o": np.array([[1.0, 0], [1, 0]])}
+    x = np.array([[[3.0, -5]], [[-2, 6]], [[1, -4]]])  # one token attends to itself alone
+    d_out = np.array([[[1.0, 9]], [[1, 9]], [[2, 9]]])
+
+    def run():
+        for rows in (slice(1), slice(1, 3)):  # two batches
+            layer(x[rows])
+            layer.backward(d_out[rows])
+
+    assert_close(gate_gradients(layer, run)[""], [[3, -5], [-2, 6], [2, -8]])
+    assert_close(head_importance(layer, run)[""], [7, 19])
+    assert_close(head_importance(layer, run, each_sequence=False)[""], [3, 7])
+    normalized = head_importance(layer, run, normalize=True)[""]
+    assert_close(normalized, np.array([7, 19]) / np.sqrt(7**2 + 19**2))
+    layer.params["w_o"][:] = 0  # no head matters
+    assert_close(head_importance(layer, run, normalize=True)[""], [0, 0])
+
+
+def test_gradients_are_the_slopes_of_each_sequences_loss(model):
+    found = gate_gradients(model, lambda: differentiate(model))
     assert model.training
     assert not any(layer.grads for layer in model.layers())
-    layers = {
-        name: layer for name, layer in model.named_layers() if isinstance(layer, MultiHeadAttention)
-    }
-    assert found.keys() == layers.keys()
+    layers = attention_layers(model)
+    assert list(found) == list(layers)
     assert len(layers) == 3
     model.eval()
 
     def losses():
-        """Return the sum of each sequence's losses."""
+        """Return each sequence's share in the mean loss."""
         logits = model(SOURCE, TARGET)
-        return np.array([
+        shares = [
             cross_entropy_forward(one, asked, ignore_index=IGNORED)[0] * (asked != IGNORED).sum()
             for one, asked in zip(logits, ASKED, strict=True)
-        ])  # fmt: skip
+        ]
+        return np.array(shares) / (ASKED != IGNORED).sum()
 
     for name, layer in layers.items():
         assert layer.head_gate is None
@@ -47,25 +80,34 @@ def test_importance_is_the_slope_of_each_sequences_loss(rng):
                 layer.head_gate[h] += sign * 1e-5
                 both.append(losses())
             layer.head_gate = None
-            slopes = (both[1] - both[0]) / 2e-5
-            expected = np.abs(slopes).sum() / (ASKED != IGNORED).sum()
-            assert found[name][h] == pytest.approx(expected, rel=1e-6)
+            assert found[name][:, h] == pytest.approx((both[1] - both[0]) / 2e-5, rel=1e-6)
 
 
-def test_a_gate_that_is_there_stays(rng):
-    model = randomize(Translator(7, 9, 6, embed_dim=8, num_heads=2), rng).eval()
+def test_a_gate_that_is_there_stays(model):
+    model.eval()
     layer = model.decoder[0].cross_attention.layer
     layer.head_gate = gate = np.array([0.0, 1.0])
-    batch = Batch((SOURCE, TARGET), ASKED)
-    without = head_importance(model, batch)
+    without = head_importance(model, lambda: differentiate(model))
     assert layer.head_gate is gate
     assert not model.training
     layer.params["w_o"][:4] = 0  # the rows of head 0
     layer.head_gate = None
-    again = head_importance(model, batch)
+    again = head_importance(model, lambda: differentiate(model))
     for name, importance in without.items():
         assert_close(importance[1:], again[name][1:])
     assert again["decoder.0.cross_attention.layer"][0] == 0
+
+
+def test_an_error_leaves_the_model_as_it_was(model):
+    with pytest.raises(ConfigError, match="^run: expected .* no backward of its layer 'encoder.0"):
+        head_importance(model, lambda: model(SOURCE, TARGET))
+    with pytest.raises(ZeroDivisionError):
+        head_importance(model, lambda: differentiate(model) / 0)
+    assert model.training
+    for layer in attention_layers(model).values():
+        assert layer.head_gate is None
+        assert not layer.grads
+        assert "forward" not in vars(layer)
 
 
 def test_weights_times_norm(rng):
