@@ -32,14 +32,16 @@ function openCurve(root, lines, { name, across, pick }) {
     height = Math.max(220, Math.min(340, width * 0.5));
     const rules = ticksOf(low, high, 4).flatMap((value) => [
       inSvg("line", { class: "rule", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
-      inSvg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value)),
+      inSvg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value).replace("-", "−")),
     ]);
     const steps = ticksOf(0, count, Math.min(6, count)).filter(Number.isInteger).map((n) =>
       inSvg("text", { x: x(n), y: height - bottom + 16, "text-anchor": "middle" }, String(n)));
     const paths = lines.map((line, i) => inSvg("path", {
-      class: i ? "random" : "ours", d: `M${line.map((value, n) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join("L")}`,
+      class: i ? "random" : "ours",
+      d: `M${line.map((value, n) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join("L")}`,
     }));
-    root.replaceChildren(inSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name}, by the number of ${across}; the numbers are in a table below.` },
+    const told = `${name}, by the number of ${across}; the numbers are in a table below.`;
+    root.replaceChildren(inSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told },
       ...rules, ...steps, ...paths.reverse(),
       inSvg("text", { x: 0, y: 12 }, name),
       inSvg("text", { x: width - right, y: height - 4, "text-anchor": "end" }, across),
@@ -50,7 +52,8 @@ function openCurve(root, lines, { name, across, pick }) {
   function mark(n) {
     at = n;
     const place = { x1: x(n), x2: x(n), y1: top, y2: height - bottom };
-    for (const [key, value] of Object.entries(place)) root.querySelector(".at").setAttribute(key, value);
+    const rule = root.querySelector(".at");
+    for (const [key, number] of Object.entries(place)) rule.setAttribute(key, number);
     root.querySelector("circle").setAttribute("cx", x(n));
     root.querySelector("circle").setAttribute("cy", y(lines[0][n]));
   }

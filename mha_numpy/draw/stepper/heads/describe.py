@@ -11,6 +11,7 @@ from mha_numpy.analysis import (
     least_important_first,
     mean_distance,
     mean_entropy,
+    mean_heads,
     pruning_curve,
     token_patterns,
     weights_times_norm,
@@ -70,8 +71,13 @@ def _describe_layer(
     }
 
 
-def describe_worth(measure: Measure, means: dict[str, Array]) -> dict[str, Any]:
+def describe_worth(measure: Measure, mask: Array) -> dict[str, Any]:
     """Cut heads, and return what changes: one by one, and one after the other."""
+    measure.change()  # a forward of the model as it is; that of a loss needs no last token
+    means = {
+        name: mean_heads(layer, mask[:, : layer.weights.shape[2]])
+        for name, layer in attention_layers(measure.model).items()
+    }
     importance = measure.importance()
     order = least_important_first(importance)
     at_random = [order[i] for i in np.random.default_rng(0).permutation(len(order))]

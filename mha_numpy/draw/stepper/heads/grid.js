@@ -3,12 +3,18 @@
 const FULL_GOLD = 0.7;  // from here on, gold needs dark letters, in the dark too
 const ON_GOLD = "#16161a";
 
+// Rows and columns to go on by an arrow key.
+function stepOf({ key, ctrlKey, metaKey, altKey }) {
+  if (ctrlKey || metaKey || altKey) return undefined;
+  return { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
+}
+
 // `pick` and `point` are called with a layer and a head; `paint` fills a head's button.
 function openGrid(root, heads, label, { pick, point = () => {} }) {
   const most = Math.max(...heads);
   root.setAttribute("role", "grid");
   root.setAttribute("aria-label", label);
-  root.style.gridTemplateColumns = `auto repeat(${most}, minmax(0, 52px))`;
+  root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 52px))`;
   const axis = (words, kind, role) => {
     const made = element("span", `axis ${kind}`, words);
     made.setAttribute("role", role);
@@ -25,7 +31,9 @@ function openGrid(root, heads, label, { pick, point = () => {} }) {
     button.tabIndex = -1;
     button.setAttribute("role", "gridcell");
     button.addEventListener("click", () => pick(layer, head));
-    for (const event of ["pointerenter", "focus"]) button.addEventListener(event, () => point(layer, head));
+    for (const event of ["pointerenter", "focus"]) {
+      button.addEventListener(event, () => point(layer, head));
+    }
     return button;
   }));
   const across = Array.from({ length: most }, (_, head) => axis(String(head), "head", "columnheader"));
@@ -33,14 +41,13 @@ function openGrid(root, heads, label, { pick, point = () => {} }) {
     row(axis("", "layer", "columnheader"), ...across),
     ...buttons.map((cells, layer) => {
       const made = row(axis(`${layer}`, "layer", "rowheader"), ...cells);
-      if (cells.length) cells.at(-1).style.gridColumnEnd = "auto";
       for (let head = cells.length; head < most; head++) made.append(element("span"));
       return made;
     }),
   );
   root.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = stepOf(event);
+    if (!step) return;
     const layer = buttons.findIndex((cells) => cells.includes(event.target));
     if (layer < 0) return;
     const head = buttons[layer].indexOf(event.target);

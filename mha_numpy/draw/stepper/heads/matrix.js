@@ -1,6 +1,6 @@
 // One head, large: a table with a cell for each query and key, and a sentence for the cell.
 
-const LARGEST = 36, SMALLEST = 15, READABLE = 26;  // of a cell, in pixels
+const LARGEST = 36, SMALLEST = 13, READABLE = 26;  // of a cell, in pixels
 
 // `show` gives the cells their numbers; `point` is called with a query and a key.
 function openMatrix(root, point) {
@@ -17,7 +17,7 @@ function openMatrix(root, point) {
     const above = labels.map((words) => heading(words, "col"));
     const beside = labels.map((words) => heading(words, "row"));
     headings = [beside, above];
-    cells = labels.map(() => labels.map(() => element("td")));
+    cells = labels.map(() => labels.map(() => Object.assign(element("td"), { tabIndex: -1 })));
     root.replaceChildren(element("table", "",
       element("caption", "hint", "row = query, column = key"),
       element("thead", "", element("tr", "", element("td"), ...above)),
@@ -43,7 +43,8 @@ function openMatrix(root, point) {
     chosen = [i, j];
     is.classList.add("chosen");
     is.tabIndex = 0;
-    headings.forEach((group, axis) => group.forEach((each, at) => each.classList.toggle("lit", at === chosen[axis])));
+    headings.forEach((group, axis) => group.forEach((each, at) =>
+      each.classList.toggle("lit", at === chosen[axis])));
     if (isTold) point(i, j);
   }
 
@@ -58,8 +59,8 @@ function openMatrix(root, point) {
     });
   }
   root.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!step || !placeOf(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = stepOf(event);
+    if (!step || !placeOf(event.target)) return;
     event.preventDefault();
     cells[chosen[0] + step[0]]?.[chosen[1] + step[1]]?.focus();
   });

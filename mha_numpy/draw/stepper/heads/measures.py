@@ -31,12 +31,12 @@ class Measure(Protocol):
         """Return what the gradients of the gates say about each head, in the unit of `change`."""
 
 
-def measure_of(model: Any, tokens: Tokens) -> Measure:
+def measure_for(model: Any) -> type["VectorChange"] | type["LossChange"]:
     """Return what is measured for such a model."""
     if isinstance(model, Bert):
-        return VectorChange(model, tokens)
+        return VectorChange
     if isinstance(model, TransformerLM) or getattr(model, "is_causal", False):
-        return LossChange(model, tokens)
+        return LossChange
     raise ConfigError(
         "model: expected a Bert, or a causal language model such as GPT2 or Llama; "
         f"got {type(model).__name__}"

@@ -30,7 +30,8 @@ function startReport(data) {
   const KINDS = {
     gradient: ["By its slope", words.gradient],
     zero: ["Cut by 0", "The head writes nothing."],
-    mean: ["Cut by its mean", `The head writes the same for every token: its mean over the tokens of these texts. ${words.mean}`],
+    mean: ["Cut by its mean",
+      `The head writes the same for every token: its mean over the tokens of these texts. ${words.mean}`],
   };
   let [text, layer, head, mode, shown] = [texts[0], 0, 0, "weights", "pictures"];
   let colors = readColors();
@@ -56,7 +57,7 @@ function startReport(data) {
   // --- the map of all heads
 
   const pick = (l, h) => { [layer, head] = [l, h]; showHead(true); };
-  const overview = openGrid(byId("overview"), heads, "All heads: layers down, heads across; Enter opens a head", {
+  const overview = openGrid(byId("overview"), heads, "All heads: layers down, heads across; Enter opens one", {
     pick, point: (l, h) => { byId("overview-told").textContent = `${titled(l, h)}: ${text.says[l][h]}`; },
   });
 
@@ -76,7 +77,7 @@ function startReport(data) {
   function showOverview() {
     const fulls = heads.map((_, l) => fullOf(l));
     const largest = shown === "distance" || shown === "entropy"
-      ? Math.max(...heads.flatMap((count, l) => Array.from({ length: count }, (_, h) => scoreOf(shown, l, h)))) : 1;
+      ? Math.max(...heads.flatMap((_, l) => text[mode === "norms" ? "shares" : "scores"][l][shown])) : 1;
     overview.paint((button, l, h) => {
       button.style.background = "";
       button.classList.remove("hatched");
@@ -88,8 +89,9 @@ function startReport(data) {
       const score = scoreOf(shown, l, h);
       button.classList.toggle("hatched", score === null);
       if (score !== null) tint(button, score / (largest || 1));
-      button.replaceChildren(score === null || button.clientWidth < 32 ? "" : isShare(shown) ? score.toFixed(2).replace(/^0/, "") : score.toFixed(1));
-      button.ariaLabel = `${nameOf(l, h)}: ${names[shown][0]} ${score === null ? "unknown" : score.toFixed(2)}`;
+      const number = score === null ? "" : isShare(shown) ? score.toFixed(2).replace(/^0/, "") : score.toFixed(1);
+      button.replaceChildren(button.clientWidth < 32 ? "" : number);
+      button.ariaLabel = `${nameOf(l, h)}: ${names[shown][0]} ${number || "unknown"}`;
     });
     const where = names[shown]?.[1];
     const of = MODES[mode];
@@ -115,7 +117,8 @@ function startReport(data) {
     left.mark(layer, head);
     byId("one-title").textContent = titled(layer, head);
     byId("says").textContent = text.says[layer][head];
-    matrix.show((i, j) => value(layer, head, i, j), fullOf(layer), isHidden, `${MODES[mode]}, ${nameOf(layer, head)}`);
+    matrix.show((i, j) => value(layer, head, i, j), fullOf(layer), isHidden,
+      `${MODES[mode]}, ${nameOf(layer, head)}`);
     matrix.choose(...(isPicked ? strongest() : matrix.chosen()));
     showScores();
     if (!isPicked) return;
@@ -167,7 +170,8 @@ function startReport(data) {
       heading.title = names[pattern][1];
       if (isShare(pattern) && text.places[pattern] < text.labels.length / 2) {
         const count = text.places[pattern];
-        heading.append(element("span", "hint", ` (${count} ${count === 1 ? "query has" : "queries have"} one)`));
+        const queries = count === 1 ? "1 query has" : `${count || "no"} queries have`;
+        heading.append(element("span", "hint", ` (${queries} one)`));
       }
       return element("tr", "", heading, cell(pattern, "weights"), cell(pattern, "norms"));
     };
@@ -175,7 +179,8 @@ function startReport(data) {
     const top = ["share on", MODES.weights, MODES.norms].map((words) => element("th", "", words));
     const cutAs = worth.order.findIndex(([l, h]) => l === layer && h === head) + 1;
     byId("scores").replaceChildren(
-      element("table", "", element("thead", "", element("tr", "", ...top)), element("tbody", "", ...known.map(row))),
+      element("table", "", element("thead", "", element("tr", "", ...top)),
+        element("tbody", "", ...known.map(row))),
       element("p", "hint", `Without it, ${words.unit}: ${small(worth.zero[layer][head])} when cut by 0, ` +
         `${small(worth.mean[layer][head])} by its mean; ${small(worth.gradient[layer][head])} by its slope, ` +
         `place ${cutAs} of ${worth.order.length} from the least.`),
@@ -184,10 +189,12 @@ function startReport(data) {
 
   // --- what changes without a head
 
-  const largestWorth = Math.max(...Object.keys(KINDS).flatMap((kind) => worth[kind].flat().map(Math.abs))) || 1;
+  const changes = Object.keys(KINDS).flatMap((kind) => worth[kind].flat());
+  const largestWorth = Math.max(...changes.map(Math.abs)) || 1;
   const pointWorth = (l, h) => {
-    byId("worth-told").textContent = `${titled(l, h)}: ${words.unit} ${small(worth.gradient[l][h])} by its slope, ` +
-      `${small(worth.zero[l][h])} when cut by 0, ${small(worth.mean[l][h])} when cut by its mean.`;
+    const [slope, zero, mean] = Object.keys(KINDS).map((kind) => small(worth[kind][l][h]));
+    byId("worth-told").textContent = `${titled(l, h)}: ${words.unit} ${slope} by its slope, ${zero} when cut by 0, ` +
+      `${mean} when cut by its mean.`;
   };
   const grids = Object.fromEntries(Object.entries(KINDS).map(([kind, [title, about]]) => {
     const root = element("div", "heads-grid");
@@ -200,11 +207,12 @@ function startReport(data) {
     });
     return [kind, grid];
   }));
-  byId("overview-told").textContent = "Point at a head, or go from head to head with the arrow keys. A click or Enter opens it.";
+  byId("overview-told").textContent = "Point at a head, or go from head to head with the arrow keys. A click or " +
+    "Enter opens it.";
   byId("worth-told").textContent = "Point at a head to read its numbers. A click opens it above.";
   byId("worth-about").textContent = words.about;
-  byId("worth-scale").textContent = `One scale for all three: full colour is ${small(largestWorth)}, and colour grows with ` +
-    "the square root, so that small changes can be seen. Violet is less than zero.";
+  byId("worth-scale").textContent = `One scale for all three: full colour is ${small(largestWorth)}, and colour grows ` +
+    "with the square root, so that small changes can be seen. Violet is less than zero.";
 
   // --- one head after the other
 
@@ -231,18 +239,20 @@ function startReport(data) {
 
   byId("cuts").max = worth.order.length;
   byId("cuts").addEventListener("input", ({ target }) => cut(Number(target.value)));
-  const columns = ["cut", "the last one", words.unit, "in a random order"].map((words) => element("th", "", words));
-  byId("curve-numbers").append(element("table", "", element("thead", "", element("tr", "", ...columns)),
-    element("tbody", "", ...worth.curve.map((lost, n) => element("tr", "",
-      ...[String(n), n ? nameOf(...worth.order[n - 1]) : "–", small(lost), small(worth.random[n])]
-        .map((words) => element("td", "", words)))))));
+  const row = (tag, cells) => element("tr", "", ...cells.map((cell) => element(tag, "", cell)));
+  const numbers = worth.curve.map((lost, n) => row("td",
+    [String(n), n ? nameOf(...worth.order[n - 1]) : "–", small(lost), small(worth.random[n])]));
+  byId("curve-numbers").append(element("table", "",
+    element("thead", "", row("th", ["cut", "the last one", words.unit, "in a random order"])),
+    element("tbody", "", ...numbers)));
 
   // --- what the reader chooses
 
   byId("title").textContent = data.title;
   byId("note").textContent = data.note;
   const count = texts.length === 1 ? "one text" : `${texts.length} texts`;
-  byId("limits").textContent = `This is one model on ${count}: what is seen here holds for them, and need not hold for others.`;
+  byId("limits").textContent = `This is one model on ${count}: what is seen here holds for them, and need not ` +
+    "hold for others.";
   const [choose, select] = [byId("texts").querySelector("select"), byId("shown")];
   choose.append(...texts.map(({ labels }, at) => new Option(labels.join(" ").slice(0, 60), at)));
   byId("texts").hidden = texts.length === 1;
@@ -259,7 +269,9 @@ function startReport(data) {
   }));
 
   function showMode() {
-    for (const button of byId("modes").children) button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
+    for (const button of byId("modes").children) {
+      button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
+    }
     showOverview();
     showHead();
   }

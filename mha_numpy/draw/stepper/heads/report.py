@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mha_numpy.analysis import attention_layers, mean_heads
+from mha_numpy.analysis import attention_layers
 from mha_numpy.draw.labels import check_text, printable
 from mha_numpy.draw.stepper.document import Page, document, read
 from mha_numpy.draw.stepper.heads.describe import describe_texts, describe_worth
 from mha_numpy.draw.stepper.heads.fallback import table_of
-from mha_numpy.draw.stepper.heads.measures import measure_of
+from mha_numpy.draw.stepper.heads.measures import measure_for
 from mha_numpy.draw.stepper.heads.words import OTHERS, PATTERNS
 from mha_numpy.errors import ConfigError
 from mha_numpy.models import Bert
@@ -78,17 +78,16 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     >>> head_report(model, Tokens(ids, ids > 0, [list("714971")]), note="Set by hand.")
     HeadReport(heads=2, texts=1)
     """
+    measure_by = measure_for(model)
     tokens, labels = _read_texts(model, texts)
+    heads = [layer.num_heads for layer in attention_layers(model).values()]
+    _check_sizes(model, sum(heads), tokens)
     was_training = model.training
     model.eval()
     try:
-        measure = measure_of(model, tokens)
-        layers = attention_layers(measure.model)
-        heads = [layer.num_heads for layer in layers.values()]
-        _check_sizes(model, sum(heads), tokens)
         described = describe_texts(model, tokens, labels)
-        means = {name: mean_heads(layer, tokens.mask) for name, layer in layers.items()}
-        worth = describe_worth(measure, means)
+        measure = measure_by(model, tokens)
+        worth = describe_worth(measure, tokens.mask)
     finally:
         model.train(was_training).zero_grads()
     title = f"{sum(heads)} heads on {_name_of(texts, labels)}"
@@ -146,6 +145,11 @@ def _check_sizes(model: Any, num_heads: int, tokens: Tokens) -> None:
             raise ConfigError(
                 f"texts: expected {LEAST_TOKENS} to {longest} tokens in each; got {length} in "
                 f"text {b}: take a {'longer' if length < LEAST_TOKENS else 'shorter'} one"
+            )
+        if length != len(tokens.names[b]):
+            raise ConfigError(
+                f"texts: expected a name for each of the {length} tokens of text {b}; got "
+                f"{len(tokens.names[b])}"
             )
     weights = num_heads * int((lengths**2).sum())
     if weights > MAX_WEIGHTS:
