@@ -13,7 +13,10 @@ pytestmark = pytest.mark.slow
 
 FLOW, UNIT = "weight \N{MULTIPLICATION SIGN} norm", "1 \N{MINUS SIGN} cosine"
 IDS = np.array([[2, 7, 9, 4, 7, 3], [2, 8, 5, 3, 0, 0]])
-NAMES = [["[CLS]", "the", "cat", ".", "the", "[SEP]"], ["[CLS]", "a", "dog", "[SEP]"]]
+NAMES = [
+    ["[CLS]", "the", "counterrevolutionaries", ".", "the", "[SEP]"],
+    ["[CLS]", "a", "dog", "[SEP]"],
+]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +78,8 @@ def test_a_cell_is_told_in_words(open_page):
     page.locator("#matrix tbody td").nth(6 + 2).hover()
     told = page.locator("#cell-told")
     share, norm, arrives = re.fullmatch(
-        r"Layer 0, head 1: the query “the” \(1\) gives ([\d.]+) % of its weight to the key “cat” "
+        r"Layer 0, head 1: the query “the” \(1\) gives ([\d.]+) % of its weight to the key “counter"
+        r"revolutionaries” "
         r"\(2\)\. The value there writes a vector of length ([\d.]+), so that a length of ([\d.]+) "
         r"arrives\.",
         told.inner_text(),
@@ -83,7 +87,7 @@ def test_a_cell_is_told_in_words(open_page):
     assert float(share) / 100 * float(norm) == pytest.approx(float(arrives), rel=0.1)
     page.locator("#matrix td.chosen").focus()
     page.keyboard.press("ArrowDown")
-    assert "the query “cat” (2)" in told.inner_text()
+    assert "the query “counterrevolutionaries” (2)" in told.inner_text()
 
 
 def test_weight_times_norm_is_another_picture(open_page):

@@ -25,9 +25,10 @@ TOKENS = Tokens(
 THREE_DIGITS = Tolerance(0.01, 0.0006)
 
 
-def random_bert():
+def random_bert(**options):
     """Make a model whose heads differ: at first all params are small, and the biases 0."""
-    model, rng = Bert(30, 16, embed_dim=8, num_heads=H, num_layers=L), np.random.default_rng(3)
+    model = Bert(30, 16, embed_dim=8, num_heads=H, num_layers=L, **options)
+    rng = np.random.default_rng(3)
     for _, param in model.named_params():
         param += rng.normal(scale=0.4, size=param.shape)
     return model
@@ -56,6 +57,7 @@ def test_weights_times_norms_are_those_of_the_analysis(bert):
 def test_a_text_is_read_as_if_it_stood_alone(bert):
     alone = Tokens(IDS[1:, :4], np.ones((1, 4), bool), TOKENS.names[1:])
     (short,) = data_of(head_report(bert, alone))["texts"]
+    assert short["name"] == "[CLS] c d [SEP]"
     assert data_of(head_report(bert, TOKENS))["texts"][1] == short
 
 
@@ -76,10 +78,11 @@ def test_the_importance_for_vectors_is_half_the_square_of_their_slope(bert):
 
 def test_few_directions_estimate_the_same_importance(bert, monkeypatch):
     whole = VectorChange(bert, TOKENS).importance()
-    monkeypatch.setattr(measures, "DIRECTIONS", 6)
-    for name, estimate in VectorChange(bert, TOKENS).importance().items():
-        assert (abs(np.log(estimate / whole[name])) < 0.7).all()
-        assert (estimate != whole[name]).all()
+    monkeypatch.setattr(measures, "DIRECTIONS", 4)  # of 8
+    estimate = VectorChange(bert, TOKENS).importance()
+    ratios = [estimate[name] / whole[name] for name in whole]
+    assert 0.7 < np.mean(ratios) < 1.4
+    assert not np.isclose(ratios, 1).any()
 
 
 def test_vectors_change_by_1_minus_their_cosine(bert):
@@ -168,6 +171,11 @@ def test_the_model_stays_as_it_was(bert):
     assert all(layer.head_gate is None for layer in attention_layers(bert).values())
 
 
+def test_nothing_is_dropped(bert):
+    dropping = random_bert(dropout_p=0.5).train()
+    assert data_of(head_report(dropping, TOKENS)) == data_of(head_report(bert, TOKENS))
+
+
 def test_the_page_needs_no_network_and_is_small(bert):
     drawn = head_report(bert, TOKENS, note="The params are <random>.")
     page = drawn.to_html()
@@ -199,6 +207,7 @@ def test_tokens_have_the_names_that_readers_know(bert):
     bert.tokenizer = Tokenizer()
     drawn = data_of(head_report(bert, ["a _ . a x", "c d"]))
     assert drawn["title"] == '6 heads on "a _ . a x" and 1 more'
+    assert [text["name"] for text in drawn["texts"]] == ["a _ . a x", "c d"]
     assert drawn["texts"][0]["labels"] == ["[CLS]", "a", "Ã", ".", "a", "x"]
     assert drawn["texts"][1]["labels"] == ["[CLS]", "c", "d", "x"]
 

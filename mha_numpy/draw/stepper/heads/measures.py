@@ -53,7 +53,7 @@ class VectorChange:
     kind: ClassVar[str] = "vectors"
 
     def __init__(self, bert: Bert, tokens: Tokens) -> None:
-        self.model: Layer = SentenceBert(bert)
+        self.model: Layer = SentenceBert(bert).eval()
         self.tokens = tokens
         self.uncut = self._vectors()
 

@@ -254,7 +254,7 @@ function startReport(data) {
   byId("limits").textContent = `This is one model on ${count}: what is seen here holds for them, and need not ` +
     "hold for others.";
   const [choose, select] = [byId("texts").querySelector("select"), byId("shown")];
-  choose.append(...texts.map(({ labels }, at) => new Option(labels.join(" ").slice(0, 60), at)));
+  choose.append(...texts.map(({ name }, at) => new Option(name, at)));
   byId("texts").hidden = texts.length === 1;
   choose.addEventListener("change", () => { text = texts[choose.value]; showText(); });
   select.append(new Option("pictures", "pictures"),

@@ -90,11 +90,15 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
         worth = describe_worth(measure, tokens.mask)
     finally:
         model.train(was_training).zero_grads()
-    title = f"{sum(heads)} heads on {_name_of(texts, labels)}"
+    names = _names_of(texts, labels)
+    title = f'{sum(heads)} heads on "{names[0]}"'
+    if len(names) > 1:
+        title += f" and {len(names) - 1} more"
     data: dict[str, Any] = {
         "title": title, "note": check_text("note", note), "heads": heads,
         "isCausal": not isinstance(model, Bert), "names": PATTERNS | OTHERS,
-        "texts": described, "worth": worth,
+        "texts": [{"name": name, **text} for name, text in zip(names, described, strict=True)],
+        "worth": worth,
     }  # fmt: skip
     page = document(
         title, read("heads/heads.html"), data,
@@ -103,14 +107,11 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     return HeadReport(page, table_of(data), sum(heads), len(labels))
 
 
-def _name_of(texts: str | Sequence[str] | Tokens, labels: Sequence[Sequence[str]]) -> str:
-    """Return the beginning of the first text, in quotes, and how many there are beside it."""
+def _names_of(texts: str | Sequence[str] | Tokens, labels: Sequence[Sequence[str]]) -> list[str]:
+    """Return the beginning of each text."""
     if isinstance(texts, Tokens):
-        first = " ".join(labels[0])
-    else:
-        first = texts if isinstance(texts, str) else texts[0]
-    more = f" and {len(labels) - 1} more" * (len(labels) > 1)
-    return f'"{printable(first, 60)}"{more}'
+        texts = [" ".join(names) for names in labels]
+    return [printable(text, 60) for text in ([texts] if isinstance(texts, str) else texts)]
 
 
 def _read_texts(model: Any, texts: str | Sequence[str] | Tokens) -> tuple[Tokens, list[list[str]]]:
