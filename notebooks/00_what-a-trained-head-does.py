@@ -199,7 +199,8 @@ weights_by_head(two, text, head_names=["head 0.0", "head 1.3"], note="Trained pa
 # - **deeper**, 06 to 14: the square root of d_k, a stable softmax, masks, memory, cutting heads, and each backward;
 # - **variants**, 15 to 19: cross-attention, shared keys and values, positions;
 # - **learning**, 20 to 22: watch heads appear, train the translator, train on a text of your own;
-# - **cost, bridges, exam**, 23 to 27: what it costs, PyTorch and Keras, questions as in an oral exam.
+# - **real heads**, 23 and 24: what the heads of a pretrained model look at, and how many of them it needs;
+# - **cost, bridges, exam**, 25 to 29: what it costs, PyTorch and Keras, questions as in an oral exam.
 #
 # ## Exercise: where does each query look?
 #

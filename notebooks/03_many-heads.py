@@ -268,7 +268,7 @@ Table("", ["", *big], rows)
 
 # %% [markdown]
 # $d_h$ is 64 both times. With $d_h = D / H$, more heads cost no more params and no larger products; only the weights
-# grow with H. Notebook 23 measures that. (PyTorch's `nn.MultiheadAttention` returns weights of shape (4, 128, 128)
+# grow with H. Notebook 25 measures that. (PyTorch's `nn.MultiheadAttention` returns weights of shape (4, 128, 128)
 # for the second: by default it returns their mean over the heads.)
 #
 # ## Exercise: multi-head attention

@@ -316,4 +316,4 @@ check("softmax-with-lse", my_softmax_with_lse)
 # **Reference:** Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 4.1; Dao 2023, *FlashAttention-2*,
 # section 3.1, for lse.
 #
-# **Next:** [08, masks](08_masks.ipynb). The softmax that reads its row in pieces (*online softmax*) is in notebook 24.
+# **Next:** [08, masks](08_masks.ipynb). The softmax that reads its row in pieces (*online softmax*) is in notebook 26.

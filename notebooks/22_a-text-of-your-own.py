@@ -312,4 +312,4 @@ check("train-steps", my_train_steps)
 # Radford et al. 2019, *Language Models are Unsupervised Multitask Learners*; Fan et al. 2018, *Hierarchical Neural
 # Story Generation*, for top-k; Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, for top-p.
 #
-# **Next:** [23, what it costs](23_what-it-costs.ipynb).
+# **Next:** [23, what real heads look at](23_what-real-heads-look-at.ipynb).

@@ -170,7 +170,7 @@ class SentenceBert(Layer):
         # 1. the mean of the tokens
         mean = (share[:, None] @ hidden)[:, 0]  # (B, D)
         # 2. length 1
-        length = np.linalg.norm(mean, axis=1, keepdims=True)  # (B, 1)
+        length = np.sqrt((mean * mean).sum(axis=1, keepdims=True))  # (B, 1)
         vectors = mean / length
         self._cache = share, length, vectors
         return vectors

@@ -23,6 +23,7 @@ class GPT2(TransformerLM):
 
     Examples
     --------
+    >>> import numpy as np
     >>> model = GPT2(vocab_size=50, max_tokens=16, embed_dim=8, num_heads=2, num_layers=1)
     >>> model(np.array([[1, 2, 3]])).shape
     (1, 3, 50)

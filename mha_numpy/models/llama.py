@@ -28,6 +28,7 @@ class Llama(TransformerLM):
 
     Examples
     --------
+    >>> import numpy as np
     >>> model = Llama(50, 16, embed_dim=8, num_heads=4, num_kv_heads=2, num_layers=1)
     >>> model(np.array([[1, 2, 3]])).shape
     (1, 3, 50)

@@ -65,7 +65,7 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
     if wrong := mismatch(found, expected):
         raise ConfigError(
             f"arrays: expected {len(expected)} with the names and shapes of layout {layout!r}; "
-            f"got {wrong}{_other_layout(found)}"
+            f"got {wrong}{_hint(found, table)}"
         )
     for name, array in found.items():
         if not np.isfinite(array).all():
@@ -130,12 +130,11 @@ def _sizes(layer: Layer) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _other_layout(found: Mapping[str, Array]) -> str:
-    """Name the layout whose names these are, if there is one."""
-    for name, layout in LAYOUTS.items():
-        rows = {row.theirs for row in layout.rows}
-        if rows == set(found):
+def _hint(found: Mapping[str, Array], table: Layout) -> str:
+    """Say whose names these are, if they are those of another layout."""
+    for name, other in LAYOUTS.items():
+        if other is not table and {row.theirs for row in other.rows} == set(found):
             return f"; these are the names of layout {name!r}"
     if "bias_k" in found:
-        return "; layers here have no learned extra key (add_bias_kv): see docs/weights.md"
+        return "; layers here have no learned extra key (add_bias_kv): see docs/conventions.md"
     return ""

@@ -8,12 +8,15 @@ from mha_numpy import blocks, core
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.nn import Dropout, Embedding, Layer, Linear, MultiHeadAttention
 from mha_numpy.train import optimizers
+from mha_numpy.weights import from_layout, to_layout
 
 BY_KERNELS = (  # take a backend
     "attention", "one_query", "grouped_attention", "masked_attention", "online_attention",
     "multi_head", "cross_attention", "attention_backward", "grouped_backward", "backward_from_lse",
     "multi_head_backward",
 )  # fmt: skip
+
+GPT2 = ("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias")
 
 split_heads, merge_heads = core.split_heads, core.merge_heads
 
@@ -199,13 +202,17 @@ def cost_table(B, T, D, H, H_kv, d, itemsize):
 
 
 def from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b):
-    (w_q, w_k, w_v), (b_q, b_k, b_v) = np.hsplit(c_attn_w, 3), np.hsplit(c_attn_b, 3)
-    return w_q, b_q, w_k, b_k, w_v, b_v, c_proj_w, c_proj_b
+    layer = MultiHeadAttention(len(c_proj_w), 1)
+    arrays = zip(GPT2, (c_attn_w, c_attn_b, c_proj_w, c_proj_b), strict=True)
+    from_layout(layer, dict(arrays), "gpt2-attention")
+    return tuple(layer.params[name] for name in core.MultiHeadParams._fields)
 
 
 def to_gpt2(params):
-    p = params
-    return np.hstack([p.w_q, p.w_k, p.w_v]), np.hstack([p.b_q, p.b_k, p.b_v]), p.w_o, p.b_o
+    layer = MultiHeadAttention(len(params.w_q), 1)
+    layer.params = params._asdict()
+    arrays = to_layout(layer, "gpt2-attention")
+    return tuple(arrays[name] for name in GPT2)
 
 
 def layer_norm(x, gain, bias, eps):

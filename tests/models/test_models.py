@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.core import KVCache
 from mha_numpy.errors import ConfigError
-from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator
+from mha_numpy.models import GPT2, AttentionOnlyLM, Llama, TransformerLM, Translator
 from tests.compare import assert_close
 from tests.gradients import assert_layer_gradients, randomize
 
@@ -17,10 +17,8 @@ TARGET = np.array([[1, 8, 2, 8, 3], [1, 5, 0, 7, 4]])
 LANGUAGE_MODELS = {
     "attention alone": (AttentionOnlyLM, {}),
     "transformer": (TransformerLM, {}),
-    "transformer as in Llama": (
-        TransformerLM,
-        {"norm": "rms", "activation": "swiglu", "num_kv_heads": 1, "rope": RopeOptions()},
-    ),
+    "GPT-2": (GPT2, {"num_layers": 2}),
+    "Llama": (Llama, {"num_kv_heads": 1, "head_dim": 6, "window": (2, 0), "eps": 0.1}),
     "transformer with dropout": (TransformerLM, {"dropout_p": 0.2}),
 }
 
@@ -85,7 +83,7 @@ def test_padding_of_the_source_changes_nothing(rng):
         model.zero_grads()
 
 
-@pytest.mark.parametrize("name", ["transformer", "transformer as in Llama"])
+@pytest.mark.parametrize("name", ["transformer", "Llama"])
 def test_decoding_equals_the_full_forward(name, rng):
     model = language_model(name, rng)
     kv_caches = [KVCache() for _ in model.blocks]

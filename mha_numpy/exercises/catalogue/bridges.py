@@ -13,7 +13,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("multi-head",),
     hints=Hints(
         where="One axis of c_attn_w is 3D long: is it that of the inputs or of the outputs? "
-        "docs/conventions.md, params; notebook 25.",
+        "docs/conventions.md, params; notebook 27.",
         question="Take D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and "
         "from which columns of c_attn_w do they come?",
         mistake="every w transposed",
@@ -54,7 +54,7 @@ def from_gpt2(
     needs=("from-gpt2",),
     hints=Hints(
         where="This is the inverse of from_gpt2: it joins the arrays along the axis along which "
-        "from_gpt2 cuts. Notebook 25.",
+        "from_gpt2 cuts. Notebook 27.",
         question="w_q, w_k and w_v are (D, D) each, c_attn_w is (D, 3*D). Along which axis must "
         "you join them? In which columns of ``x @ c_attn_w`` must the key of a token stand?",
         mistake="q, k, v by reshape alone",

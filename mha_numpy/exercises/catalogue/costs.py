@@ -11,7 +11,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
     needs=("multi-head", "grouped-attention"),
     hints=Hints(
         where="Write down the shapes of the four params, of q, k, v, and of the weights, and mark "
-        "where H_kv stands instead of H: notebook 23, the first sections; notebook 17 for the KV "
+        "where H_kv stands instead of H: notebook 25, the first sections; notebook 17 for the KV "
         "cache.",
         question="Multiply a (2, 3) matrix by a (3, 5) matrix: how many numbers come out, and how "
         "many multiplications and additions does each take? And if the two matrices are x and w_k?",

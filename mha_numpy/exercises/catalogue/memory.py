@@ -65,7 +65,7 @@ def decode_step(
     needs=("attention", "softmax-with-lse"),
     hints=Hints(
         where="Ask what you must keep of a block of keys for each query: docs/kernels.md, the "
-        'table by hand. Notebook 24, "Online softmax".',
+        'table by hand. Notebook 26, "Online softmax".',
         question="Take one query with the scores 0, 1, 5, and blocks of two keys. After the first "
         "block you hold a sum of exp(s - 1). The second brings a maximum of 5: what factor turns "
         "that sum into one of exp(s - 5)? What else has to be multiplied by it?",

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 24 · Attention without its weights
+# # 26 · Attention without its weights
 #
 # A model reads a long text: 128 thousand tokens, 32 heads of width 128, two bytes a number. Here is
 # what one layer would hold for one sequence.
@@ -253,4 +253,4 @@ check("online-attention", my_online_attention)
 # **Reference:** Milakov and Gimelshein 2018, *Online normalizer calculation for softmax*; Dao et al.
 # 2022, *FlashAttention*, section 3.1.
 #
-# **Next:** [25, bridges](25_bridges.ipynb).
+# **Next:** [27, bring your own layer](27_bring-your-own-layer.ipynb).

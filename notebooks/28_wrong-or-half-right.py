@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 26 · Wrong, or half right
+# # 28 · Wrong, or half right
 #
 # "Each weight says how important a token is." The head below gives the first token nine times the weight of the second.
 # All of its output comes from the second.
@@ -43,7 +43,7 @@ matrices({"weights": weights, "values": values, "weights @ values": weights @ va
 #
 # <details><summary>Correction</summary>
 #
-# The scale prevents *vanishing* ones: undivided scores let almost nothing through softmax in most rows (notebook 27,
+# The scale prevents *vanishing* ones: undivided scores let almost nothing through softmax in most rows (notebook 29,
 # question 2). And softmax cannot make a gradient much larger: the norm of its Jacobian is at most 1/2 (notebook 07).
 # One half is right: d_q is d_scores times scale times k, so without the scale the few rows that still let something
 # through get more, by a factor of about $\sqrt{d_k}$. Nothing runs away. Below: norms of the rows of d_q, for 16 of 64
@@ -68,7 +68,7 @@ matrices({"|d_q|": np.stack(list(norms.values()))[:, :16]}, row_labels=list(norm
 #
 # <details><summary>Correction</summary>
 #
-# Products and params are the same. Weights, and softmax, are $H T^2$, so H times as many (notebook 27, question 6). And
+# Products and params are the same. Weights, and softmax, are $H T^2$, so H times as many (notebook 29, question 6). And
 # "$O(n^2 d)$" leaves out the projections, $O(n d^2)$, which take more for a short sequence. Below: GPT-2's operations.
 # </details>
 
@@ -146,7 +146,7 @@ weights_by_head(made[None], tokens, note="Made by hand.")
 #
 # <details><summary>Correction</summary>
 #
-# Only because they begin different. Heads that begin equal get equal gradients (notebook 27, question 3). Only something
+# Only because they begin different. Heads that begin equal get equal gradients (notebook 29, question 3). Only something
 # random, such as dropout of weights, could make them differ later.
 # </details>
 #
@@ -200,7 +200,7 @@ line_chart(range(9), {"right": curve.scores}, title=title, x_label="heads cut", 
 #
 # <details><summary>Correction</summary>
 #
-# - DistilBERT (Sanh et al. 2019) has half the *layers*, with 12 heads in each (notebook 23 counts them).
+# - DistilBERT (Sanh et al. 2019) has half the *layers*, with 12 heads in each (notebook 25 counts them).
 # - BERT is an encoder: it generates nothing and has no KV cache. Tables that give it one mean "multi-head".
 # - Llama 2: in the picture below, 7B and 13B are multi-head; 70B is grouped (and 34B, by the paper).
 # - Falcon: 7B is multi-query, 40B has 8 key/value heads.
@@ -218,7 +218,7 @@ matrices({"heads": heads}, row_labels=list(named), column_labels=["H", "H_kv"])
 #
 # This is nearly right, but not for a row that may attend to nothing: it becomes a mean over everything hidden, where it
 # should be 0. Use -inf, and decide such rows from the mask (notebook 08). In float16, -1e9 does not even exist. And find
-# out first whether 1 means *may attend* or *blocked* (notebook 25).
+# out first whether 1 means *may attend* or *blocked* (notebook 27).
 # </details>
 
 # %%
@@ -282,4 +282,4 @@ check("museum-nan-row", my_softmax)
 # **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Sanh et al. 2019, *DistilBERT*; Jain and
 # Wallace 2019, *Attention is not Explanation*, and Wiegreffe and Pinter 2019, *Attention is not not Explanation*.
 #
-# **Next:** [27, the oral exam](27_oral-exam.ipynb).
+# **Next:** [29, the oral exam](29_oral-exam.ipynb).

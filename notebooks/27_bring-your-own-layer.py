@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 25 · Bridges
+# # 27 · Bring your own layer
 #
 # Three sequences of 5, 3 and 4 tokens are padded to 5. Somebody makes the mask of real tokens, True = may attend, and
 # hands it to PyTorch's layer as `key_padding_mask`. No error is raised. Here is how far the output of each sequence is
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from mha_numpy import multi_head_attention_forward, padding_mask
+from mha_numpy import padding_mask
 
 has_torch = find_spec("torch") is not None
 HOW_TO_GET_TORCH = "PyTorch is not installed here: pip install torch, then run this cell again"
@@ -38,13 +38,12 @@ else:
 # NaN. The others look healthy and are wrong: they read the padding only.
 #
 # Attention is the same everywhere, but its conventions are not. Once the arguments are translated, the same numbers
-# come out of PyTorch and Keras, to the last digits. The translation is what goes wrong in practice.
+# come out of PyTorch and Keras, to the last digits.
 #
-# **What you can do afterwards:** you can move params and arguments between this library, PyTorch, Keras and GPT-2, and prove by
-# numbers that the bridge is right.
+# **What you can do afterwards:** you can bring a layer of your own from PyTorch or Keras, get its numbers here, forward and
+# backward, and prove that they are the same.
 #
-# Cells marked *needs PyTorch* or *needs Keras* run where these are installed, and say so where they are not. Params are
-# random where nothing else is said.
+# Cells marked *needs PyTorch* or *needs Keras* run where these are installed. Params are random where nothing else is said.
 #
 # ## The operator: `scaled_dot_product_attention`
 #
@@ -96,8 +95,7 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# That function picks a fast kernel by hardware, dtype and mask. So one should call it instead of writing the formula out
-# in a model. It returns no weights: a fast kernel never has them all at once, and neither has ours (notebook 24).
+# That function picks a fast kernel, so one should call it instead of writing the formula out in a model. It returns no weights: a fast kernel never has them all at once, and neither has ours (notebook 26).
 #
 # ## The formula, written out in PyTorch
 #
@@ -164,22 +162,20 @@ matrices({name: np.broadcast_to(mask, (3, 1, 3, 3))[1, 0] for name, mask in seen
 #
 # It is (2304, 768), and the keys of head 0 are rows 768 to 831.
 # </details>
+#
+# `mha_numpy.weights` has a table for each library. A row says what they call an array, which of our params lie side by
+# side in it, and how it is stored. `from_layout` reads the table in one direction, `to_layout` in the other.
 
 # %%
-from mha_numpy import MultiHeadParams
+from mha_numpy.weights import LAYOUTS, from_layout, to_layout
 
-
-def from_torch(in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias):
-    """PyTorch's four arrays -> MultiHeadParams."""
-    w_q, w_k, w_v = (w.T for w in np.split(in_proj_weight, 3))
-    b_q, b_k, b_v = np.split(in_proj_bias, 3)
-    return MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, out_proj_weight.T, out_proj_bias)
-
-
-row_numbers = np.arange(3 * 768)
-stacked = np.repeat(row_numbers[:, None], 768, axis=1)  # (3D, D), each row full of its number
-w_k = from_torch(stacked, row_numbers, stacked[:768], row_numbers[:768]).w_k  # (D, D)
-print(stacked.shape, w_k[0, [0, 63]])  # the first and the last column of head 0
+for row in LAYOUTS["torch"].rows:
+    print(f"{row.theirs:16} {row.ours:12} {row.stored}")
+row_numbers = np.arange(3.0 * 768)
+arrays = to_layout(MultiHeadAttention(768, 12), "torch")  # params are random
+arrays["in_proj_weight"] = np.repeat(row_numbers[:, None], 768, axis=1)  # (3D, D)
+w_k = from_layout(MultiHeadAttention(768, 12), arrays, "torch").params["w_k"]  # (D, D)
+print(arrays["in_proj_weight"].shape, w_k[0, [0, 63]])  # the first and the last column of head 0
 of_kind = np.repeat([[1.0, 2.0, 3.0]], 4, axis=0).repeat(4, axis=1)  # D = 4: 1 is q, 2 is k, 3 is v
 matrices({"PyTorch: in_proj_weight": of_kind.T, "GPT-2: c_attn": of_kind, "w_k": of_kind[:, 4:8]})
 
@@ -188,7 +184,6 @@ matrices({"PyTorch: in_proj_weight": of_kind.T, "GPT-2: c_attn": of_kind, "w_k":
 # float32 is PyTorch's default). PyTorch's biases begin as zeros, which would hide a mistake. So we draw some.
 
 # %% tags=["needs-torch"]
-NAMES = ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")
 batch = rng.normal(size=(4, 128, 768)).astype(np.float32)
 if has_torch:
     torch.manual_seed(0)
@@ -198,9 +193,9 @@ if has_torch:
             large.get_parameter(name).normal_()
         out, averaged = large(*[torch.tensor(batch)] * 3)
         per_head = large(*[torch.tensor(batch)] * 3, average_attn_weights=False)[1]
-    params = from_torch(*(large.get_parameter(name).detach().numpy() for name in NAMES))
-    ours, cache = multi_head_attention_forward(batch, params=params, num_heads=12)
-    weights = cache.attention.weights
+    arrays = {name: param.detach().numpy() for name, param in large.named_parameters()}
+    same = from_layout(MultiHeadAttention(768, 12).astype(np.float32), arrays, "torch")
+    ours, weights = same(batch, return_weights=True)
     print("by default", tuple(averaged.shape), "on request", tuple(per_head.shape))
     display(compare({"out": out.numpy(), "weights": per_head.numpy(), "mean": averaged.numpy()},
                     {"out": ours, "weights": weights, "mean": weights.mean(axis=1)}))  # fmt: skip
@@ -240,21 +235,20 @@ key_padding_mask = ~visible
 matrices({"mask: True = may attend": visible, "key_padding_mask: 1 = blocked": 1.0 * ~visible})
 
 # %% [markdown]
-# With the right mask the output agrees, and so do the gradients, the one of the stacked array piece by piece (*needs
-# PyTorch*):
+# With the right mask the output agrees, and so do the gradients, each as PyTorch stores it (*needs PyTorch*). A layer of
+# your own takes the place of `mha` here:
 
 # %% tags=["needs-torch"]
-from mha_numpy import multi_head_attention_backward
-
 if has_torch:
     d_out, mask = rng.normal(size=x.shape), visible[:, None, None]  # (B, 1, 1, T_k)
     out = mha(*[torch.tensor(x)] * 3, key_padding_mask=torch.tensor(key_padding_mask))[0]
     out.backward(torch.tensor(d_out))
-    params = from_torch(*(mha.get_parameter(name).detach().numpy() for name in NAMES))
-    theirs = from_torch(*(mha.get_parameter(name).grad.numpy() for name in NAMES))
-    ours, cache = multi_head_attention_forward(x, params=params, num_heads=2, mask=mask)
-    display(compare(out.detach().numpy(), ours, name="out"))
-    display(compare(theirs, multi_head_attention_backward(d_out, cache).d_params))
+    theirs = {name: param.detach().numpy() for name, param in mha.named_parameters()}
+    same = from_layout(MultiHeadAttention(8, 2), theirs, "torch")
+    display(compare(out.detach().numpy(), same(x, mask=mask), name="out"))
+    same.backward(d_out)
+    theirs = {name: param.grad.numpy() for name, param in mha.named_parameters()}
+    display(compare(theirs, to_layout(same, "torch", gradients=True)))
 else:
     print(HOW_TO_GET_TORCH)
 
@@ -262,7 +256,8 @@ else:
 # ## Keras
 #
 # `keras.layers.MultiHeadAttention(num_heads, key_dim)` is called with **query, value, key**: value comes before key. Its
-# params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. So a reshape makes them ours.
+# params keep the head axis, (D, H, d_k) for the projections and (H, d_v, D) for the output. The table says so, axis by
+# axis, and a reshape makes them ours.
 #
 # | here | Keras |
 # |---|---|
@@ -292,14 +287,20 @@ if has_keras:
     biases = keras.initializers.RandomNormal(seed=0)  # zeros would hide a mistake
     keras_layer = keras.layers.MultiHeadAttention(2, 4, bias_initializer=biases)  # float32
     out = keras_layer(query, value, key)  # query, value, key
-    arrays = [keras.ops.convert_to_numpy(a) for a in keras_layer.weights]  # w_q, b_q, w_k, ...
-    shapes = [(8, 8) if i % 2 == 0 else (8,) for i in range(8)]
-    params = MultiHeadParams(*(a.reshape(s) for a, s in zip(arrays, shapes, strict=True)))
-    ours, _ = multi_head_attention_forward(query, key, value, params=params, num_heads=2)
+    named = {w.path.split("/", 1)[1]: w for w in keras_layer.weights}  # "query/kernel", ...
+    arrays = {name: keras.ops.convert_to_numpy(w) for name, w in named.items()}
+    same = from_layout(MultiHeadAttention(8, 2).astype(np.float32), arrays, "keras")
+    ours = same(query, key, value)
     swapped = keras_layer(query, key, value)
     both = {"in Keras's order": out, "in PyTorch's order": swapped}
     both = {name: keras.ops.convert_to_numpy(array) for name, array in both.items()}
     display(compare(both, dict.fromkeys(both, ours)))
+    if keras.backend.backend() == "torch":  # then its backward is PyTorch's
+        d_out = rng.normal(size=ours.shape).astype(np.float32)
+        out.backward(torch.tensor(d_out))
+        same.backward(d_out)
+        theirs = {name: w.value.grad.numpy() for name, w in named.items()}
+        display(compare(theirs, to_layout(same, "keras", gradients=True)))
 else:
     print("Keras is not installed here: pip install keras torch, then run this cell again")
 
@@ -377,6 +378,7 @@ check("to-gpt2", my_to_gpt2)
 #   agree to rounding, gradients included.
 # - PyTorch's two attentions disagree about True. Write *may attend* or *blocked* into your variable's name.
 # - Weights that are returned may be a mean over heads, or taken after dropout. Find out before you draw them.
+# - A bridge for params is a table: which array holds which, and how it is stored.
 # - Params are (inputs, outputs) here and in GPT-2, (outputs, inputs) in PyTorch, and have a head axis in Keras. A square
 #   array that was not transposed has the right shape and the wrong content.
 # - Test a bridge with different sizes, random biases, one row of padding, and the gradients.
@@ -388,4 +390,4 @@ check("to-gpt2", my_to_gpt2)
 # `torch.nn.MultiheadAttention`, `keras.layers.MultiHeadAttention`, and the ONNX operator
 # `Attention`.
 #
-# **Next:** [26, wrong, or half right](26_wrong-or-half-right.ipynb).
+# **Next:** [28, wrong, or half right](28_wrong-or-half-right.ipynb).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 23 · What it costs
+# # 25 · What it costs
 #
 # "H heads cost the same as one", says the paper. We let 1, 4, 16 and 64 heads share a width of 256,
 # and measure on your machine. (Noise only ever adds time, so the fastest of several runs tells most.)
@@ -182,7 +182,7 @@ line_chart(lengths, lines, title="Numbers held for one sequence, D = 768", **lab
 #
 # This explains the first picture: 64 heads compute and move 64 times as many exponentials, for the
 # same multiply-adds. Both half-truths are settled: **products the same, softmax H times, the weights'
-# memory H times.** Notebook 24 computes attention without holding the weights.
+# memory H times.** Notebook 26 computes attention without holding the weights.
 #
 # ## How many heads?
 #
@@ -341,4 +341,4 @@ check("cost-table", my_cost_table)
 # Bottleneck in Multi-head Attention Models*; Michel et al. 2019, *Are Sixteen Heads Really Better
 # than One?*; Sanh et al. 2019, *DistilBERT*.
 #
-# **Next:** [24, attention without its weights](24_attention-without-its-weights.ipynb).
+# **Next:** [26, attention without its weights](26_attention-without-its-weights.ipynb).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 27 · Oral exam
+# # 29 · Oral exam
 #
 # Both pictures show weights of the same queries and keys (16 of 64), random vectors of 1024 numbers. Only one factor
 # differs. Which one is it, and which of the two could learn?
@@ -143,7 +143,7 @@ uneven = MultiHeadAttention(8, 2, head_dim=3, value_dim=5)
 # **Params: the maps are D by D either way, $4 D^2$ in all. Operations: scores and mix take $4\,T^2 d_k$ for each head, and
 # $H d_k = D$. So H cancels in both, and may be chosen by what it does for the model.** This is half the truth: there are
 # $H T^2$ *weights*, so softmax, and memory where weights are kept, grow with H. Below: both are counted in real
-# layers. More: notebook 23.
+# layers. More: notebook 25.
 # </details>
 
 # %%
@@ -289,7 +289,7 @@ kv_cache_bytes(multi_head, 4096) / kv_cache_bytes(grouped, 4096)
 # heads are more distributions, but narrower ones, because the scores of a head have rank d_k at most. In practice one
 # takes d_k = 64 or 128, and H = D / d_k follows.** H_kv is chosen by the cache. After training, many heads can be removed
 # at little cost, measured by the loss of one task; fewer heads *before* training is worse. Below: the rank of scores, and
-# how many known models have which d_k. More: notebook 23.
+# how many known models have which d_k. More: notebook 25.
 # </details>
 
 # %%

