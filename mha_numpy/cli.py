@@ -104,9 +104,12 @@ def _heads(options: argparse.Namespace) -> int:
     check_page(options.out, force=options.force, option="out")
     from mha_numpy.draw import head_report  # matplotlib takes a second
     from mha_numpy.models import from_pretrained
+    from mha_numpy.models.pretrained import PACKAGES
 
     model = from_pretrained(options.model)
-    note = f"The params are those of {options.model}."
+    note = f"The params are those in {options.model}."
+    if options.model in PACKAGES:
+        note = f"The params are those of {options.model}, which others have trained."
     save_page(head_report(model, options.texts, note=note), options.out, option="out")
     _tell_of_page(options.out, is_wanted=options.open)
     return 0

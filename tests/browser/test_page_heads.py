@@ -8,6 +8,7 @@ import pytest
 from mha_numpy.draw import head_report
 from mha_numpy.models import Bert, induction_by_hand
 from mha_numpy.models.text import Tokens
+from tests.gradients import randomize
 
 pytestmark = pytest.mark.slow
 
@@ -21,9 +22,8 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def drawn():
-    model, rng = Bert(30, 16, embed_dim=8, num_heads=2, num_layers=3), np.random.default_rng(3)
-    for _, param in model.named_params():
-        param += rng.normal(scale=0.4, size=param.shape)
+    model = Bert(30, 16, embed_dim=8, num_heads=2, num_layers=3)
+    randomize(model, np.random.default_rng(3))
     return head_report(model, Tokens(IDS, IDS > 0, NAMES), note="The params are random.")
 
 

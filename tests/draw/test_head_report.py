@@ -16,6 +16,7 @@ from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, SentenceBert, inductio
 from mha_numpy.models.text import Tokens
 from mha_numpy.nn import Linear
 from tests.compare import Tolerance, assert_close
+from tests.gradients import randomize
 
 H, L = 2, 3
 IDS = np.array([[2, 7, 9, 4, 7, 3], [2, 8, 5, 3, 0, 0]])
@@ -26,12 +27,8 @@ THREE_DIGITS = Tolerance(0.01, 0.0006)
 
 
 def random_bert(**options):
-    """Make a model whose heads differ: at first all params are small, and the biases 0."""
     model = Bert(30, 16, embed_dim=8, num_heads=H, num_layers=L, **options)
-    rng = np.random.default_rng(3)
-    for _, param in model.named_params():
-        param += rng.normal(scale=0.4, size=param.shape)
-    return model
+    return randomize(model, np.random.default_rng(3))
 
 
 @pytest.fixture
@@ -97,8 +94,7 @@ def test_vectors_change_by_1_minus_their_cosine(bert):
 
 def test_a_loss_changes_by_what_the_tokens_cost(rng):
     model = GPT2(30, 16, embed_dim=8, num_heads=H, num_layers=L).eval()
-    for _, param in model.named_params():
-        param += rng.normal(scale=0.3, size=param.shape)
+    randomize(model, rng)
     measure = LossChange(model, TOKENS)
 
     def loss():  # each next token, and no padding

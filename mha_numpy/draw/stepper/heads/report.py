@@ -22,6 +22,7 @@ SCRIPTS = (
 STYLES = ("page.css", "heads/heads.css")
 
 LEAST_TOKENS, MAX_TOKENS = 2, 64  # of a text
+BLANKS = str.maketrans({"\u0120": " ", "\u2581": " "})  # as tokenizers write them
 MAX_WEIGHTS = 1_500_000  # of all heads and texts: a page of some 4 MB
 
 
@@ -125,14 +126,20 @@ def _read_texts(model: Any, texts: str | Sequence[str] | Tokens) -> tuple[Tokens
             "hand over Tokens instead of texts"
         )
     tokens = tokenizer(texts)
-    labels = []
-    for ids, names in zip(tokens.ids, tokens.names, strict=True):
-        alone = [tokenizer.text([i]).strip() for i in ids[: len(names)]]  # "Ġcat" is " cat"
-        labels.append([
-            printable(text if text and "\ufffd" not in text else name)
-            for text, name in zip(alone, names, strict=True)
-        ])  # fmt: skip
+    labels = [
+        [
+            _label(tokenizer.text([i]), name)
+            for i, name in zip(ids[: len(names)], names, strict=True)
+        ]
+        for ids, names in zip(tokens.ids, tokens.names, strict=True)
+    ]
     return tokens, labels
+
+
+def _label(text: str, name: str) -> str:
+    """Return a token's text, or its name where the text is empty or a part of a letter."""
+    is_whole = text.strip() and "\ufffd" not in text
+    return printable((text if is_whole else name).translate(BLANKS).strip() or name)
 
 
 def _check_sizes(model: Any, num_heads: int, tokens: Tokens) -> None:
