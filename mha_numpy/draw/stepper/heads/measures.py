@@ -14,7 +14,7 @@ from mha_numpy.nn import Layer
 from mha_numpy.progress import progress
 from mha_numpy.train import IGNORED, Batch, loss_and_gradients
 
-DIRECTIONS = 32  # of a vector's change that are looked at; all, where it is not wider
+DIRECTIONS = 32  # of a vector's change that are looked at, as the page says; all, if not wider
 AT_ONCE = 8  # sequences of one backward
 
 
@@ -66,7 +66,10 @@ class VectorChange:
         return float(((self._vectors() - self.uncut) ** 2).sum(axis=1).mean() / 2)
 
     def importance(self) -> dict[str, Array]:
-        """Return ``|de/dg|^2 / 2`` for each gate, estimated from random orthogonal directions."""
+        """Return ``|de/dg|^2 / 2`` for each gate, estimated from random orthogonal directions.
+
+        The estimate's standard deviation is about ``sqrt(2 / K)`` of it: a quarter for K = 32.
+        """
         (B, D), K = self.uncut.shape, min(DIRECTIONS, self.uncut.shape[1])
         random = np.random.default_rng(0).normal(size=(D, K))
         directions = np.linalg.qr(random)[0].T * np.sqrt(D / K)  # (K, D): squares keep their mean

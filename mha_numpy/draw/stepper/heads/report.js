@@ -9,7 +9,8 @@ const MEASURES = {
       model, on average over the texts. 0 is no change, 1 is a right angle.`,
     gradient: `For the whole model 1 − cosine is at its lowest, so its own gradient is 0. Here the vector is
       differentiated instead: half of |its slope over the head’s gate|², which is what 1 − cosine would be if the
-      slope stayed as it is.`,
+      slope stayed as it is. Where a vector has more than 32 numbers, it is estimated along 32 random directions, and may
+      be a quarter off.`,
     mean: "In the last layer this takes less away, for the texts’ vectors are means over tokens themselves.",
   },
   loss: {
