@@ -112,7 +112,7 @@ def minilm_or_random() -> tuple[Bert, str]:
     ((1, 8, 384), ['[CLS]', 'the', 'animal', 'was'])
     """
     try:
-        return from_pretrained("minilm"), "Trained by others: all-MiniLM-L6-v2."
+        return from_pretrained("minilm"), "Trained by others: MiniLM."
     except ConfigError:  # it, or the package tokenizers, is not installed
         model = Bert(VOCABULARY, 512, embed_dim=384, num_heads=12, num_layers=6).astype(np.float32)
         model.tokenizer = cut_words

@@ -113,8 +113,8 @@ def head_importance(d_gated: Array, heads: Array) -> Array:
     hints=Hints(
         where="A head writes the sum of its weights times v_j w_o^h. The length of each of these "
         'vectors is asked for: notebook 23, "Where it looks, and what it takes".',
-        question="Head 1 of two, with d_v = 3: by which rows of w_o does it write? A value there is "
-        "(0, 0, 0). What does its token bring, if its weight is 0.9?",
+        question="Head 1 of two, with d_v = 3: by which rows of w_o does it write? A value there "
+        "is (0, 0, 0). What does its token bring, if its weight is 0.9?",
         mistake="length of v without w_o",
         fix="weights * np.linalg.norm(v @ w_o.reshape(H, d_v, -1), axis=-1)[:, :, None, :]",
     ),

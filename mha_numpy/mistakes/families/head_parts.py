@@ -64,14 +64,14 @@ MISTAKES = [
             {"w_o.reshape(H, d_v, -1)": "w_o.T.reshape(H, d_v, -1)"}),
     Mistake("shares of each row", "each row is divided by its sum: asked for are lengths, not shares",
             "weights * lengths[:, :, None, :]",
-            {"weights * lengths[:, :, None, :]":
+            {"lengths[:, :, None, :] * weights":
              "weights * lengths[:, :, None, :] / (weights * lengths[:, :, None, :]).sum(axis=-1, keepdims=True)"}),
     Mistake("lengths without weights", "the weights are left out, so that all rows are the same", "weights * lengths[:, :, None, :]",
-            {"weights * lengths[:, :, None, :]": "np.ones_like(weights) * lengths[:, :, None, :]"}),
+            {"lengths[:, :, None, :] * weights": "np.ones_like(weights) * lengths[:, :, None, :]"}),
     Mistake("weights without lengths", "the weights are returned as they are", "weights * lengths[:, :, None, :]",
-            {"weights * lengths[:, :, None, :]": "weights.copy()"}),
+            {"lengths[:, :, None, :] * weights": "weights.copy()"}),
     Mistake("lengths: mean over the heads", "each token has the mean of its lengths over all heads", "a length for each head",
-            {"weights * lengths[:, :, None, :]": "weights * lengths.mean(axis=1, keepdims=True)[:, :, None, :]"}),
+            {"lengths[:, :, None, :] * weights": "weights * lengths.mean(axis=1, keepdims=True)[:, :, None, :]"}),
 
     Mistake("heads kept that should go", "the heads that should go are kept, and the others are removed", "np.isin(..., invert=True)",
             {"heads, invert=True)": "heads)"}),

@@ -12,8 +12,7 @@ def weights_times_norm(weights: Array, v: Array, w_o: Array) -> Array:
     its_rows = w_o.reshape(H, d_v, -1)  # (H, d_v, D)
     brought = v @ its_rows  # (B, H, T_k, D)
     lengths = np.sqrt((brought**2).sum(axis=-1))  # (B, H, T_k)
-    taken = weights * lengths[:, :, None, :]
-    return taken
+    return lengths[:, :, None, :] * weights
 
 
 def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiHeadParams:
