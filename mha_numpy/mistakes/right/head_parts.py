@@ -1,5 +1,7 @@
 """What a head takes from each token, and a layer without some of its heads."""
 
+from typing import cast
+
 import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
@@ -17,7 +19,7 @@ def weights_times_norm(weights: Array, v: Array, w_o: Array) -> Array:
 
 def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiHeadParams:
     """Take some heads' columns out of w_q, w_k, w_v, and their rows out of w_o."""
-    w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o = params
+    w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o = cast(tuple[Array, ...], params)
     stays = np.isin(np.arange(num_heads), heads, invert=True)  # (H,)
     of_qk = np.repeat(stays, w_q.shape[1] // num_heads)  # (H * d_k,)
     of_v = np.repeat(stays, w_v.shape[1] // num_heads)  # (H * d_v,)
