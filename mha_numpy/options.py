@@ -50,9 +50,13 @@ def _walk(commands: Commands) -> None:
     add = parser.add_argument
     add("text", nargs="?", help="the sentence")
     add("--model", metavar="NAME",
-        help="a trained model: induction, numbers, reverse or text (default: random params)")
+        help="a trained model: induction, numbers, reverse or text; minilm, a real BERT from a "
+        "Python package; or a folder with a BERT, GPT-2, Llama or Mistral (default: random params)")
+    add("--layer", type=int, metavar="N",
+        help="which layer of minilm or of a folder's model, from 0 on (default: the last)")
     add("--params", type=Path, metavar="FILE",
-        help="params of your own for that model: params.npz, written by `mha-numpy train --save`")
+        help="params of your own for one of the first four: params.npz, written by `mha-numpy "
+        "train --save`")
     add("--example", action="store_true",
         help="'the cat sat on the mat', with features that have names and heads set by hand")
     add("--input", type=Path, metavar="FILE",
@@ -74,6 +78,28 @@ def _walk(commands: Commands) -> None:
         help="write a page there on which any number can be changed")
     add("--open", action="store_true", help="open that page in the browser (page.html by default)")
     add("--force", action="store_true", help="let --save and --html overwrite files")
+    # fmt: on
+
+
+def _heads(commands: Commands) -> None:
+    """Define `mha-numpy heads`."""
+    parser = commands.add_parser(
+        "heads",
+        help="show what each head of a pretrained model does on a text, in a page",
+        description="Write a page about the heads of a BERT, GPT-2, Llama or Mistral: where each "
+        "of them looks on your texts, what changes without it, and what is left as more and more "
+        "are cut. This takes up to a minute.",
+        epilog=f"example: mha-numpy heads minilm {EXAMPLE} --open",
+    )
+    # fmt: off
+    add = parser.add_argument
+    add("model", metavar="MODEL",
+        help="minilm, or a folder with config.json, model.safetensors and tokenizer.json")
+    add("texts", nargs="+", metavar="TEXT", help="a sentence, or several")
+    add("--out", type=Path, default=Path("heads.html"), metavar="FILE",
+        help="where the page is written (default heads.html)")
+    add("--open", action="store_true", help="open the page in the browser")
+    add("--force", action="store_true", help="let --out overwrite a file that is not such a page")
     # fmt: on
 
 
@@ -283,6 +309,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _walk(commands)
+    _heads(commands)
     _train(commands)
     _bench(commands)
     _cost(commands)

@@ -38,13 +38,12 @@ else:
 # NaN. The others look healthy and are wrong: they read the padding only.
 #
 # Attention is the same everywhere, but its conventions are not. Once the arguments are translated, the same numbers
-# come out of PyTorch and Keras, to the last digits. The translation is what goes wrong in practice.
+# come out of PyTorch and Keras, to the last digits.
 #
 # **What you can do afterwards:** you can bring a layer of your own from PyTorch or Keras, get its numbers here, forward and
 # backward, and prove that they are the same.
 #
-# Cells marked *needs PyTorch* or *needs Keras* run where these are installed, and say so where they are not. Params are
-# random where nothing else is said.
+# Cells marked *needs PyTorch* or *needs Keras* run where these are installed. Params are random where nothing else is said.
 #
 # ## The operator: `scaled_dot_product_attention`
 #
@@ -96,8 +95,7 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# That function picks a fast kernel by hardware, dtype and mask. So one should call it instead of writing the formula out
-# in a model. It returns no weights: a fast kernel never has them all at once, and neither has ours (notebook 26).
+# That function picks a fast kernel, so one should call it instead of writing the formula out in a model. It returns no weights: a fast kernel never has them all at once, and neither has ours (notebook 26).
 #
 # ## The formula, written out in PyTorch
 #
@@ -380,7 +378,7 @@ check("to-gpt2", my_to_gpt2)
 #   agree to rounding, gradients included.
 # - PyTorch's two attentions disagree about True. Write *may attend* or *blocked* into your variable's name.
 # - Weights that are returned may be a mean over heads, or taken after dropout. Find out before you draw them.
-# - A bridge for params is a table: which array holds which, and whether it is transposed, side by side or cut into heads.
+# - A bridge for params is a table: which array holds which, and how it is stored.
 # - Params are (inputs, outputs) here and in GPT-2, (outputs, inputs) in PyTorch, and have a head axis in Keras. A square
 #   array that was not transposed has the right shape and the wrong content.
 # - Test a bridge with different sizes, random biases, one row of padding, and the gradients.

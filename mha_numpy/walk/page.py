@@ -17,6 +17,7 @@ from mha_numpy.walk.result import Walk
 
 if TYPE_CHECKING:
     from mha_numpy.draw import Stepper
+    from mha_numpy.draw.stepper.document import Page
 
 TRAINED = (
     "For trained heads run mha-numpy lab (notebook 00), or "
@@ -47,7 +48,11 @@ def page_of(seen: Walk) -> "Stepper":
     >>> page_of(walk("to be or not to be", heads=2, dim=4))
     Stepper(steps=53)
     """
-    from mha_numpy.draw.stepper.widget import MAX_TOKENS, stepper  # matplotlib takes a second
+    from mha_numpy.draw.stepper.widget import (  # matplotlib takes a second
+        MAX_NUMBERS,
+        MAX_TOKENS,
+        stepper,
+    )
 
     longest = max(len(seen.tokens), len(seen.source_tokens))
     if longest > MAX_TOKENS:
@@ -55,8 +60,15 @@ def page_of(seen: Walk) -> "Stepper":
             f"html: expected at most {MAX_TOKENS} tokens in a page; got {longest}: take a shorter "
             "text, or --save pictures"
         )
+    recorded = record(seen)
+    numbers = sum(step.array.size for step in (*recorded.steps, *recorded.constants))
+    if numbers > MAX_NUMBERS:
+        raise ConfigError(
+            f"html: expected at most {MAX_NUMBERS:,} numbers in a page; got {numbers:,}: take a "
+            "smaller layer or a shorter text, or --save pictures"
+        )
     return stepper(
-        record(seen), tokens=seen.tokens, source_tokens=seen.source_tokens,
+        recorded, tokens=seen.tokens, source_tokens=seen.source_tokens,
         features=seen.features, training=True,
         note=seen.page_note if seen.is_trained else f"{seen.page_note} {TRAINED}",
     )  # fmt: skip
@@ -76,8 +88,7 @@ def record(seen: Walk) -> Trace:
         _, cache = multi_head_attention_forward(
             **{name: _rounded(x) for name, x in seen.inputs.items()},
             params=params,
-            num_heads=seen.layer.num_heads,
-            num_kv_heads=seen.layer.num_kv_heads,
+            **seen.options,
             mask=mask,
             head_gate=np.ones(seen.layer.num_heads),
         )
@@ -98,14 +109,18 @@ def write_page(seen: Walk, path: Path) -> None:
     ConfigError
         The file cannot be written, or `page_of` refuses.
     """
-    page = page_of(seen)
+    save_page(page_of(seen), path)
+
+
+def save_page(page: "Page", path: Path, *, option: str = "html") -> None:
+    """Write a page, or raise a ConfigError that names the option that asked for it."""
     try:
         page.to_html(path)
     except OSError as error:
-        raise ConfigError(f"html: cannot write {path}: {error.strerror}") from error
+        raise ConfigError(f"{option}: cannot write {path}: {error.strerror}") from error
 
 
-def check_page(path: Path, *, force: bool) -> None:
+def check_page(path: Path, *, force: bool, option: str = "html") -> None:
     """Raise a ConfigError if a file is there that is not a page of ours."""
     if force or not path.exists():
         return
@@ -114,4 +129,6 @@ def check_page(path: Path, *, force: bool) -> None:
     except OSError:
         start = b""
     if MARK not in start:
-        raise ConfigError(f"html: {path} is there and is not such a page; --force overwrites it")
+        raise ConfigError(
+            f"{option}: {path} is there and is not such a page; --force overwrites it"
+        )

@@ -8,6 +8,7 @@ import pytest
 
 from mha_numpy import blocks
 from mha_numpy.nn import DecoderBlock, EncoderBlock, EncoderDecoderBlock
+from mha_numpy.weights import from_layout, to_layout
 from tests.compare import assert_close
 
 pytest.importorskip("torch")
@@ -90,35 +91,7 @@ def test_pairs(name):
         assert_close(getattr(grads, field), tensor.grad, "framework", name=field)
 
 
-# our residuals, in order, by the names of PyTorch's attention and norms
-ENCODER = {"attention": ("self_attn", "norm1"), "feed_forward": (None, "norm2")}
-DECODER = {
-    "attention": ("self_attn", "norm1"),
-    "cross_attention": ("multihead_attn", "norm2"),
-    "feed_forward": (None, "norm3"),
-}
-
-
-def in_our_layout(module, residuals, of):
-    """Return `of` each param of PyTorch's module, by our names, (inputs, outputs)."""
-    found = {}
-    for name, (attention, norm) in residuals.items():
-        norm = getattr(module, norm)
-        found |= {f"{name}.norm.gain": of(norm.weight), f"{name}.norm.bias": of(norm.bias)}
-        parts = {"in": module.linear1, "out": module.linear2}
-        if attention:
-            packed = getattr(module, attention)
-            ws, bs = of(packed.in_proj_weight).chunk(3), of(packed.in_proj_bias).chunk(3)
-            for letter, w, b in zip("qkv", ws, bs, strict=True):
-                found |= {f"{name}.layer.w_{letter}": w.T, f"{name}.layer.b_{letter}": b}
-            parts = {"o": packed.out_proj}
-        for part, linear in parts.items():
-            found |= {f"{name}.layer.w_{part}": of(linear.weight).T}
-            found |= {f"{name}.layer.b_{part}": of(linear.bias)}
-    return {name: tensor.numpy() for name, tensor in found.items()}
-
-
-def blocks_of(kind, module_kind, residuals, activation, norm_first):
+def blocks_of(kind, module_kind, layout, activation, norm_first):
     """Return PyTorch's module with random params, and ours with the same."""
     torch.manual_seed(2017)
     module = module_kind(
@@ -128,15 +101,11 @@ def blocks_of(kind, module_kind, residuals, activation, norm_first):
     for param in module.parameters():
         torch.nn.init.normal_(param, std=0.5)
     block = kind(D, H, F, activation=activation, norm_first=norm_first)
-    params = dict(block.named_params())
-    theirs = in_our_layout(module, residuals, lambda p: p.detach())
-    assert {name: x.shape for name, x in theirs.items()} == {n: x.shape for n, x in params.items()}
-    for name, x in theirs.items():
-        params[name][...] = x
-    return module, block
+    arrays = {name: param.detach().numpy() for name, param in module.named_parameters()}
+    return module, from_layout(block, arrays, layout)
 
 
-def assert_same(block, module, residuals, out, expected, inputs):
+def assert_same(block, module, layout, out, expected, inputs):
     """Compare the outputs and the gradients of all inputs and params."""
     assert_close(out, expected.detach(), "framework")
     d_out = normal(B, T, D)
@@ -145,9 +114,9 @@ def assert_same(block, module, residuals, out, expected, inputs):
     d_inputs = d_inputs if isinstance(d_inputs, tuple) else (d_inputs,)
     for actual, tensor in zip(d_inputs, inputs, strict=True):
         assert_close(actual, tensor.grad, "framework")
-    grads = in_our_layout(module, residuals, lambda p: p.grad)
-    for name, gradient in block.named_grads():
-        assert_close(gradient, grads[name], "framework", name=name)
+    grads = to_layout(block, layout, gradients=True)
+    for name, param in module.named_parameters():
+        assert_close(grads[name], param.grad, "framework", name=name)
 
 
 each_order = pytest.mark.parametrize("norm_first", [True, False])
@@ -159,25 +128,29 @@ each_activation = pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("kind", [EncoderBlock, DecoderBlock])
 def test_encoder_layer(kind, activation, norm_first):
     module, block = blocks_of(
-        kind, torch.nn.TransformerEncoderLayer, ENCODER, activation, norm_first
+        kind, torch.nn.TransformerEncoderLayer, "torch-encoder-layer", activation, norm_first
     )
     x = torch.tensor(normal(B, T, D), requires_grad=True)
     is_padding = np.arange(T) >= np.array([5, 3, 4])[:, None]  # (B, T)
     causal = torch.ones(T, T, dtype=torch.bool).triu(1) if kind.is_causal else None
     expected = module(x, src_mask=causal, src_key_padding_mask=torch.tensor(is_padding))
     out = block(x.detach().numpy(), mask=~is_padding[:, None, None])
-    assert_same(block, module, ENCODER, out, expected, [x])
+    assert_same(block, module, "torch-encoder-layer", out, expected, [x])
 
 
 @each_order
 @each_activation
 def test_decoder_layer(activation, norm_first):
     module, block = blocks_of(
-        EncoderDecoderBlock, torch.nn.TransformerDecoderLayer, DECODER, activation, norm_first
+        EncoderDecoderBlock,
+        torch.nn.TransformerDecoderLayer,
+        "torch-decoder-layer",
+        activation,
+        norm_first,
     )
     x, memory = (torch.tensor(normal(B, n, D), requires_grad=True) for n in (T, T_k))
     is_padding = np.arange(T_k) >= np.array([4, 2, 3])[:, None]  # (B, T_k)
     causal = torch.ones(T, T, dtype=torch.bool).triu(1)
     expected = module(x, memory, tgt_mask=causal, memory_key_padding_mask=torch.tensor(is_padding))
     out = block(x.detach().numpy(), memory.detach().numpy(), memory_mask=~is_padding[:, None, None])
-    assert_same(block, module, DECODER, out, expected, [x, memory])
+    assert_same(block, module, "torch-decoder-layer", out, expected, [x, memory])

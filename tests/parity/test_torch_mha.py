@@ -9,6 +9,7 @@ from mha_numpy.core import (
     multi_head_attention_forward,
 )
 from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.weights import from_layout
 from tests.compare import assert_close
 
 pytest.importorskip("torch")
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 B, H, T_q, T_k, d_h = 4, 6, 5, 7, 11
 D, kdim, vdim = H * d_h, 17, 19
-LETTERS = ("q", "k", "v", "o")
 
 
 class Config(NamedTuple):
@@ -124,16 +124,11 @@ def torch_module(config):
 
 def our_layout(module, of):
     """Return `of` each of the module's params under our names, (inputs, outputs)."""
-    if module.in_proj_weight is None:
-        weights = [of(getattr(module, f"{letter}_proj_weight")) for letter in "qkv"]
-    else:
-        weights = list(of(module.in_proj_weight).split(D))
-    weights.append(of(module.out_proj.weight))
-    found = {f"w_{letter}": w.numpy().T for letter, w in zip(LETTERS, weights, strict=True)}
-    if module.in_proj_bias is not None:
-        biases = [*of(module.in_proj_bias).split(D), of(module.out_proj.bias)]
-        found |= {f"b_{letter}": b.numpy() for letter, b in zip(LETTERS, biases, strict=True)}
-    return found
+    layout = "torch-separate" if module.in_proj_weight is None else "torch"
+    has_bias = module.in_proj_bias is not None
+    layer = MultiHeadAttention(D, H, kdim=module.kdim, vdim=module.vdim, bias=has_bias)
+    arrays = {name: of(param).numpy() for name, param in module.named_parameters()}
+    return from_layout(layer, arrays, layout).params
 
 
 def theirs(config, need_weights):
@@ -203,11 +198,7 @@ def run_layer(config):
     """Return output, weights and all gradients of the layer; it has none of the bias."""
     drawn, module = draw(config), torch_module(config)
     layer = MultiHeadAttention(D, H, kdim=module.kdim, vdim=module.vdim, bias=config.has_bias)
-    params = our_layout(module, lambda p: p.detach())
-    assert {name: x.shape for name, x in params.items()} == {
-        name: x.shape for name, x in layer.named_params()
-    }
-    layer.params = params
+    layer.params = our_layout(module, lambda p: p.detach())
     out, weights = layer(*drawn.inputs.values(), **our_options(drawn, config), return_weights=True)
     d_inputs = layer.backward(drawn.d_out)
     found = {"out": out, "weights": weights}
