@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from mha_numpy import MultiHeadParams, padding_mask
+from mha_numpy import padding_mask
 
 has_torch = find_spec("torch") is not None
 HOW_TO_GET_TORCH = "PyTorch is not installed here: pip install torch, then run this cell again"
@@ -351,6 +351,9 @@ matrices({"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours})
 
 
 # %% tags=["exercise"]
+from mha_numpy import MultiHeadParams
+
+
 def my_from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b) -> MultiHeadParams:
     """(D, 3D), (3D,), (D, D), (D,) -> MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o)."""
     ...  # your code
