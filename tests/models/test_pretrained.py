@@ -51,11 +51,13 @@ def make_folder(folder, kind="gpt2", *, words=None, arrays=None, **changes):
 
 
 def write_tokenizer(path, words):
-    """Write a tokenizer of whole words."""
+    """Write a tokenizer of whole words that cuts and pads texts, as published ones do."""
     tokenizers = pytest.importorskip("tokenizers")
     vocab = {word: i for i, word in enumerate(words)}
     rules = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="[UNK]"))
     rules.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    rules.enable_truncation(2)
+    rules.enable_padding(length=8)
     rules.save(str(path))
 
 
