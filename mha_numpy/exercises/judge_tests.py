@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any
 
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.messages import Call
+from mha_numpy.exercises.runner import Call
 from mha_numpy.exercises.sandbox import LIMITS, Limits, run_calls
 from mha_numpy.exercises.stages import Stage
 from mha_numpy.exercises.verdict import Verdict

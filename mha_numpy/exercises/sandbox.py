@@ -5,7 +5,6 @@ may, and what it starts in a session of its own outlives it.
 """
 
 import builtins
-import copy
 import faulthandler
 import gc
 import io
@@ -22,12 +21,19 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from mha_numpy.checking.trees import leaves
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.cost.report import in_bytes
 from mha_numpy.errors import ConfigError
-from mha_numpy.exercises.messages import HEADER, Call, Message, pack, plain, read_messages
-from mha_numpy.exercises.raised import one_line, place, told
+from mha_numpy.exercises.runner import (
+    Call,
+    Message,
+    messages,
+    one_line,
+    place,
+    read_frames,
+    told,
+    write_frame,
+)
 
 DAY = 86_400  # seconds; timers hold little more
 CHUNK = 2**16  # bytes: what a pipe holds
@@ -105,11 +111,11 @@ def run_calls(
     check_count("limits.memory", limits.memory)
     check_count("limits.output", limits.output, least=0)
     heard = _Heard(len(inputs), limits)
-    messages = _messages(get_function, inputs)
+    told_of = messages(get_function, inputs)
     if hasattr(os, "fork"):
-        _run_in_a_child(messages, heard)
+        _run_in_a_child(told_of, heard)
     else:
-        _run_here(messages, heard)
+        _run_here(told_of, heard)
     return Run(heard.calls, heard.printed, heard.ended)
 
 
@@ -226,7 +232,7 @@ def _listen(heard: _Heard, results: IO[bytes], output: IO[bytes], deadline: floa
                     heard.hear(_too_much(heard.limits))
                     return
                 try:
-                    for message in read_messages(unread):
+                    for message in read_frames(unread):
                         heard.hear(message)
                 except Exception:  # written by somebody else
                     heard.hear("its answers cannot be read")
@@ -316,10 +322,7 @@ def _tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> N
     def write(message: Message) -> None:
         if os.getpid() != child:
             os._exit(0)  # forked by the function
-        packed = pack(message)
-        tell.write(len(packed).to_bytes(HEADER))
-        tell.write(packed)
-        tell.flush()
+        write_frame(tell, message)
 
     child, unlimited = os.getpid(), resource.getrlimit(resource.RLIMIT_AS)
     limit(resource.RLIMIT_CORE, 0)
@@ -333,45 +336,6 @@ def _tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> N
     except BaseException as error:
         resource.setrlimit(resource.RLIMIT_AS, unlimited)  # to tell of it takes some
         write(_ending(error, limits))
-
-
-def _messages(
-    get_function: Callable[[], Callable[..., Any]], inputs: Sequence[Mapping[str, Any]]
-) -> Iterator[Message]:
-    """Load the function and make the calls."""
-    function = get_function()
-    yield None
-    for given in inputs:
-        yield _call(function, given)
-
-
-def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
-    """Make one call; an exit and a lack of memory pass."""
-    inputs = copy.deepcopy(dict(given))
-    before = _fingerprints(inputs)
-    answer, error, start = None, "", time.perf_counter()
-    try:
-        answer = function(*inputs.values())
-    except NotImplementedError:
-        answer = ...
-    except MemoryError:
-        raise
-    except Exception as raised:
-        error = told(raised)
-    seconds = time.perf_counter() - start
-    after = _fingerprints(inputs)
-    changed = [name for name in before | after if before.get(name) != after.get(name)]
-    return Call(plain(answer), error, tuple(changed), seconds)
-
-
-def _fingerprints(inputs: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Return what tells every input from itself changed; bytes, as NaN is not NaN."""
-    return {
-        name: (x.shape, x.dtype, x.flags.writeable, x.tobytes())
-        if isinstance(x, np.ndarray)
-        else (x,)
-        for name, x in leaves(inputs).items()
-    }
 
 
 def _ending(error: BaseException, limits: Limits) -> str:

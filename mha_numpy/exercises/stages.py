@@ -12,7 +12,7 @@ from mha_numpy.checking.differences import largest_of, two_numbers
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.messages import Call
+from mha_numpy.exercises.runner import Call
 from mha_numpy.exercises.sandbox import Run
 from mha_numpy.mistakes import PIECES, right_answers
 from mha_numpy.mistakes.diagnose import TOLERANCE

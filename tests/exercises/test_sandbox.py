@@ -25,7 +25,7 @@ import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises import sandbox
-from mha_numpy.exercises.messages import Foreign
+from mha_numpy.exercises.runner import Foreign
 from mha_numpy.exercises.sandbox import LIMITS, run_calls
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no limits here")

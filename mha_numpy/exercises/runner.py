@@ -1,0 +1,286 @@
+"""What runs beside somebody's function: the calls, and how they are told in bytes.
+
+NumPy is all that it imports, so that it also runs where nothing else of this package can be seen.
+"""
+
+import copy
+import io
+import json
+import os
+import re
+import time
+import traceback
+import zipfile
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+HEADER = 8  # bytes that tell a frame's length
+DEEPEST = 50  # lists in lists of an answer
+NUMBERS = "biufc"  # the kinds of dtypes that an answer may have
+TREE = "tree.json"
+LONGEST = 300  # characters of an error's message
+OURS = Path(__file__).parents[1]
+INSTALLED = re.compile(  # files that nobody wrote for an exercise
+    rf"<(frozen|__array_function__)|.*(site|dist)-packages"
+    rf"|{re.escape(f'{OURS}{os.sep}')}|{re.escape(f'{Path(os.__file__).parent}{os.sep}')}"
+)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Stands for a value that is no array, number or text; its repr says what it was."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Call(NamedTuple):
+    """What came of one call."""
+
+    answer: Any  # None where the call failed, ... where the function is not written yet
+    error: str  # in a line, with the line that raised it; "" without one
+    changed: tuple[str, ...]  # dotted names of inputs that the function changed in place
+    seconds: float
+
+
+Message = Call | str | None  # a call, why there are no more, or that the function is loaded
+
+
+def messages(
+    get_function: Callable[[], Callable[..., Any]], inputs: Sequence[Mapping[str, Any]]
+) -> Iterator[Message]:
+    """Load the function and make the calls."""
+    function = get_function()
+    yield None
+    for given in inputs:
+        yield call(function, given)
+
+
+def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
+    """Make one call; an exit and a lack of memory pass."""
+    inputs = copy.deepcopy(dict(given))
+    before = _fingerprints(inputs)
+    answer, error, start = None, "", time.perf_counter()
+    try:
+        answer = function(*inputs.values())
+    except NotImplementedError:
+        answer = ...
+    except MemoryError:
+        raise
+    except Exception as raised:
+        error = told(raised)
+    seconds = time.perf_counter() - start
+    after = _fingerprints(inputs)
+    changed = [name for name in before | after if before.get(name) != after.get(name)]
+    return Call(plain(answer), error, tuple(changed), seconds)
+
+
+def _fingerprints(tree: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
+    """Return what tells every input from itself changed; bytes, as NaN is not NaN."""
+    parts = _parts(tree)
+    if parts is None:
+        is_array = isinstance(tree, np.ndarray)
+        return {
+            path: (tree.shape, tree.dtype, tree.flags.writeable, tree.tobytes())
+            if is_array
+            else (tree,)
+        }
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, part in parts.items():
+        found |= _fingerprints(part, f"{path}.{name}" if path else name)
+    return found
+
+
+def _parts(tree: Any) -> dict[str, Any] | None:
+    """Return what a container holds, by name; None for anything else."""
+    if isinstance(tree, Mapping):
+        return {str(name): part for name, part in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_asdict"):
+        return dict(tree._asdict())
+    if isinstance(tree, (tuple, list)):
+        return {str(i): part for i, part in enumerate(tree)}
+    return None
+
+
+# what an error was, in a line
+
+
+def told(error: BaseException) -> str:
+    """Return an error in a line: its type, its message and its place."""
+    try:
+        text = str(error.msg if isinstance(error, SyntaxError) else error)
+    except Exception:  # anybody's __str__
+        text = "its message cannot be shown"
+    return f"{type(error).__name__}{': ' if text else ''}{one_line(text, LONGEST)}{place(error)}"
+
+
+def place(error: BaseException) -> str:
+    """Return the line that an error comes from, the deepest one that is nobody's package."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        file, number, line = error.filename or "", error.lineno, error.text or ""
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        frame = next((f for f in reversed(frames) if not INSTALLED.match(f.filename)), None)
+        if frame is None:
+            return ""
+        file, number, line = frame.filename, frame.lineno or 0, frame.line or ""
+    name = "the cell" if "ipykernel_" in file or "<ipython-" in file else Path(file).name
+    source = f": `{one_line(line, 80)}`" if line.strip() else ""
+    return f" (line {number} of {name}{source})"
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a text in one line, without anything that a terminal obeys, cut to a length."""
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text[:9999].split()))
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+# answers as plain values
+
+
+def plain(answer: Any) -> Any:
+    """Return an answer in builtins and plain arrays, with `Foreign` for all else."""
+    try:
+        return _plain_tree(answer, DEEPEST)
+    except RecursionError:
+        return Foreign(f"a {type(answer).__name__} nested too deep")
+    except MemoryError:
+        raise
+    except Exception:  # anybody's methods
+        return Foreign(f"an object of type {type(answer).__name__}")
+
+
+def _plain_tree(value: Any, depth: int) -> Any:
+    """Return a value and all in it, down to a depth."""
+    if value is None or value is ... or type(value) in (bool, int, float, complex, str):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        if hasattr(value, "mask"):  # not asked of np.ma, which would have to be loaded first
+            return Foreign(f"a masked array {value.shape}: x.filled(0) is plain")
+        is_known = value.dtype.kind in NUMBERS
+        text = f"an array {value.shape} of {value.dtype}"
+        return np.array(value, order="C") if is_known else Foreign(text)
+    parts = _parts(value)
+    if parts is None:
+        return Foreign(_description(value))
+    if depth == 0:
+        raise RecursionError
+    parts = {name: _plain_tree(part, depth - 1) for name, part in parts.items()}
+    if isinstance(value, Mapping) or hasattr(value, "_asdict"):
+        return parts
+    return (list if isinstance(value, list) else tuple)(parts.values())
+
+
+def _description(value: object) -> str:
+    """Return what a value is, in a line: with its repr where that says more than an address."""
+    try:
+        text = repr(value)
+    except Exception:  # anybody's __repr__
+        text = "<>"
+    what = "an object" if text.startswith("<") else one_line(text, 80)
+    return f"{what} of type {type(value).__name__}"
+
+
+# plain values as bytes: a frame is its length, then an .npz of a tree and its arrays
+
+
+def write_frame(stream: IO[bytes], value: Any) -> None:
+    """Write a value with its length before it."""
+    packed = pack(value)
+    stream.write(len(packed).to_bytes(HEADER))
+    stream.write(packed)
+    stream.flush()
+
+
+def pack(value: Any) -> bytes:
+    """Return a plain value as the bytes of an .npz file; NamedTuples keep their names."""
+    arrays: list[Any] = []
+    tree = json.dumps(_as_json(value, arrays))
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        file.writestr(TREE, tree)
+        for number, array in enumerate(arrays):
+            with file.open(f"{number}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _as_json(value: Any, arrays: list[Any]) -> Any:
+    """Return a value as JSON knows it; its arrays go into the list."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if value is ...:
+        return {"unwritten": True}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if isinstance(value, Foreign):
+        return {"foreign": value.text}
+    parts = {name: _as_json(part, arrays) for name, part in (_parts(value) or {}).items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {"named": [type(value).__name__, parts]}
+    kind = "dict" if isinstance(value, Mapping) else type(value).__name__
+    return {kind: parts if kind == "dict" else list(parts.values())}
+
+
+def unpack(packed: bytes) -> Any:
+    """Return the value of `pack`; any error, where the bytes are something else.
+
+    Nothing is made of them but builtins, arrays of numbers, NamedTuples and `Foreign`, and nothing
+    that is longer than they are.
+    """
+    with zipfile.ZipFile(io.BytesIO(packed)) as file:
+        for info in file.infolist():
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(packed):
+                raise ValueError("a compressed member")
+
+        def array(number: int) -> Any:
+            with file.open(f"{int(number)}.npy") as member:
+                np.lib.format.read_magic(member)
+                shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)
+                if dtype.kind not in NUMBERS or is_fortran:
+                    raise ValueError("an array of something else than numbers, or not C-ordered")
+                return np.frombuffer(bytearray(member.read()), dtype).reshape(shape)
+
+        return _from_json(json.loads(file.read(TREE)), array)
+
+
+def read_frames(unread: bytearray) -> Iterator[Message]:
+    """Take all messages that are complete from what has come; any error where one is none."""
+    while len(unread) >= HEADER:
+        end = HEADER + int.from_bytes(unread[:HEADER])
+        if len(unread) < end:
+            return
+        message = unpack(bytes(unread[HEADER:end]))
+        del unread[:end]
+        yield Call(*message) if isinstance(message, tuple) else message
+
+
+def _from_json(value: Any, array: Callable[[int], Any]) -> Any:
+    """Return the value that `_as_json` has made JSON of."""
+    if not isinstance(value, dict):
+        if isinstance(value, list):
+            raise ValueError("a bare list")
+        return value
+    ((kind, inner),) = value.items()
+    if kind in ("list", "tuple"):
+        return (list if kind == "list" else tuple)(_from_json(part, array) for part in inner)
+    if kind in ("dict", "named"):
+        parts = inner if kind == "dict" else inner[1]
+        found = {str(name): _from_json(part, array) for name, part in parts.items()}
+        make: Any = dict if kind == "dict" else namedtuple(inner[0], found.keys())
+        return make(**found)
+    made: dict[str, Callable[[Any], Any]] = {
+        "unwritten": lambda _: ..., "complex": lambda pair: complex(*pair), "array": array,
+        "foreign": lambda text: Foreign(str(text)),
+    }  # fmt: skip
+    return made[kind](inner)
