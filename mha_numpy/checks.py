@@ -1,5 +1,6 @@
 """Checks of arguments: counts, numbers, words, caches, files, shapes by the names of their axes."""
 
+import functools
 import math
 import os
 from collections.abc import Iterable
@@ -86,17 +87,26 @@ def check_shape(
 
     `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product.
     """
-    names = axes.split()
-    known = [size_of(axis, sizes) for axis in names]
-    if len(names) != array.ndim or any(
-        size not in (None, actual) for size, actual in zip(known, array.shape, strict=True)
-    ):
-        parts = [axis if n is None else f"{axis}={n}" for axis, n in zip(names, known, strict=True)]
+    names, new = _names_of(axes), {}
+    fits = len(names) == array.ndim
+    for (axis, is_name), actual in zip(names, array.shape, strict=False):
+        known = sizes.get(axis) if is_name else size_of(axis, sizes)
+        fits = fits and known in (None, actual)
+        if is_name:
+            new[axis] = actual
+    if not fits:
+        known_sizes = [(axis, size_of(axis, sizes)) for axis, _ in names]
+        parts = [axis if n is None else f"{axis}={n}" for axis, n in known_sizes]
         expected = ", ".join(parts) + ("," if len(parts) == 1 else "")
         reason = f" to match {to_match}" if to_match else ""
         raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
-    pairs = zip(names, array.shape, strict=True)
-    sizes.update({axis: actual for axis, actual in pairs if axis.isidentifier()})
+    sizes.update(new)
+
+
+@functools.cache
+def _names_of(axes: str) -> list[tuple[str, bool]]:
+    """Return each axis, and whether it is one name."""
+    return [(axis, axis.isidentifier()) for axis in axes.split()]
 
 
 def size_of(axis: str, sizes: dict[str, int]) -> int | None:

@@ -72,7 +72,8 @@ def _walk(options: argparse.Namespace) -> int:
     if html:
         check_page(html, force=options.force)
     seen = walk(
-        options.text, model=options.model, params=options.params, file=options.input,
+        options.text, model=options.model, params=options.params, layer=options.layer,
+        file=options.input,
         heads=options.heads, kv_heads=options.kv_heads, dim=options.dim, causal=options.causal,
         cross=options.cross, dtype=options.dtype, seed=options.seed, example=options.example,
     )  # fmt: skip

@@ -50,9 +50,13 @@ def _walk(commands: Commands) -> None:
     add = parser.add_argument
     add("text", nargs="?", help="the sentence")
     add("--model", metavar="NAME",
-        help="a trained model: induction, numbers, reverse or text (default: random params)")
+        help="a trained model: induction, numbers, reverse or text; minilm, a real BERT from a "
+        "Python package; or a folder with a BERT, GPT-2, Llama or Mistral (default: random params)")
+    add("--layer", type=int, metavar="N",
+        help="which layer of minilm or of a folder's model, from 0 on (default: the last)")
     add("--params", type=Path, metavar="FILE",
-        help="params of your own for that model: params.npz, written by `mha-numpy train --save`")
+        help="params of your own for one of the first four: params.npz, written by `mha-numpy "
+        "train --save`")
     add("--example", action="store_true",
         help="'the cat sat on the mat', with features that have names and heads set by hand")
     add("--input", type=Path, metavar="FILE",

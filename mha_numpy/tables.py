@@ -41,7 +41,8 @@ class Table(NamedTuple):
         """Return aligned columns in plain text, without colour or box drawing.
 
         Where the columns together are wider than `width`, the last one is broken into lines if a
-        sentence of it still fits; else a row goes over several lines, cut between columns.
+        sentence of it still fits; columns of heads stand in several tables, one below the other;
+        else a row goes over several lines, cut between columns.
         """
         return "\n".join(line for line, _ in self.lines(width))
 
@@ -50,6 +51,11 @@ class Table(NamedTuple):
         if self.title:
             yield self.title, "title"
         widths = self._widths()
+        if self.first_head is not None and len(_groups(widths, width)) > 1:
+            for number, table in enumerate(self._cut_between_heads(width or 0)):
+                yield from [("", "row")] * bool(number)
+                yield from table.lines(width)
+            return
         room = (width or 0) - sum(n + len(GAP) for n in widths[:-1])
         is_broken = LEAST <= room < widths[-1]
         widths[-1] = room if is_broken else widths[-1]
@@ -71,6 +77,17 @@ class Table(NamedTuple):
         return [(end - n - len(GAP), end) for n, end in zip(widths, ends, strict=True)][
             self.first_head :
         ]
+
+    def _cut_between_heads(self, width: int) -> Iterator["Table"]:
+        """Yield tables of as many heads as fit, each with the columns before the heads."""
+        widths = [n + len(GAP) for n in self._widths()]
+        before = list(range(self.first_head or 0))
+        heads = list(range(len(before), len(widths)))
+        room = max(1, (width + len(GAP) - sum(widths[: len(before)])) // max(widths[len(before) :]))
+        for start in range(0, len(heads), room):
+            kept = [*before, *heads[start : start + room]]
+            rows = [[row[i] for i in kept] for row in self.rows]
+            yield Table("", [self.columns[i] for i in kept], rows, self.bad_rows)
 
     def _widths(self) -> list[int]:
         """Return the characters that each column needs."""

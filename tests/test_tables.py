@@ -59,3 +59,15 @@ def test_a_long_last_column_is_broken_into_lines():
     assert lines[4].startswith(" " * 11 + "word")
     assert " ".join(lines[3:]).split() == ["ok", "runs", *["word"] * 30]
     assert len(table.to_text().splitlines()) == 4
+
+
+def test_heads_that_do_not_fit_stand_in_tables_of_their_own():
+    rows = [[str(i), *(f"key {i + h}" for h in range(5))] for i in range(2)]
+    table = Table("whom", ["#", *(f"head {h}" for h in range(5))], rows, first_head=1)
+    assert table.to_text(width=18).splitlines()[:9] == [
+        "whom", "#  head 0  head 1", "-  ------  ------", "0  key 0   key 1", "1  key 1   key 2",
+        "", "#  head 2  head 3", "-  ------  ------", "0  key 2   key 3",
+    ]  # fmt: skip
+    assert table.to_text(width=18).endswith("0  key 4\n1  key 5")
+    assert table.to_text(width=1).count("\n\n") == 4  # a head each, though it is too wide
+    assert "\n\n" not in table.to_text(width=41)

@@ -1,9 +1,11 @@
 """What all pairs do with arrays: which dtype to compute in, which shape a gradient must have."""
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 
@@ -40,6 +42,14 @@ def check_width(x: Array, width: int, to_match: str) -> None:
 def sum_over_tokens(per_token: Array) -> Array:
     """Sum (..., D) over every token of every sequence: a param serves them all."""
     return per_token.sum(axis=tuple(range(per_token.ndim - 1)))
+
+
+def add(*arrays: Any, backend: str) -> Array:
+    """Return the sum of two or three arrays: by a kernel in one pass, where their shape is one."""
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, *arrays)
+    if kernels is None or any(x.shape != arrays[0].shape for x in arrays):
+        return functools.reduce(np.add, arrays)
+    return kernels.add(*arrays)
 
 
 def axes_of(x: Array, last: str = "D") -> str:

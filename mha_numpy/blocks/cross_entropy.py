@@ -7,6 +7,7 @@ import numpy as np
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.blocks.embedding import check_ids
 from mha_numpy.checks import check_choice, check_integer, check_number, check_type
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError
@@ -55,12 +56,18 @@ def share_of_each(counted: Array, reduction: str) -> float:
     return 1 / max(int(counted.sum()), 1) if reduction == "mean" else 1.0
 
 
+def reduce_losses_backward(d_loss: Array, counted: Array, reduction: str) -> Array:
+    """Pull the gradient of the loss back to the losses of the tokens (...,)."""
+    # 4. loss = mean of losses, or their sum
+    return np.broadcast_to(d_loss * share_of_each(counted, reduction), counted.shape)
+
+
 def cross_entropy_steps_backward(
     d_loss: Array, log_probs: Array, expected: Array, counted: Array, reduction: str
 ) -> Array:
     """Pull the gradient of the loss back to the logits (..., V)."""
-    # 4. loss = mean of losses, or their sum
-    d_losses = np.broadcast_to(d_loss * share_of_each(counted, reduction), counted.shape)
+    # 4. loss = reduce_losses(losses)
+    d_losses = reduce_losses_backward(d_loss, counted, reduction)
 
     # 3. to 1. what softmax said, less what was asked for; an ignored token has no gradient
     d_logits = d_losses[..., None] * (np.exp(log_probs) - expected)
@@ -76,6 +83,7 @@ class CrossEntropyCache(NamedTuple):
     losses: Array  # (...,): 0 where ignored
     reduction: str
     dtype: np.dtype[Any]
+    backend: str
 
 
 class CrossEntropyGrads(NamedTuple):
@@ -91,6 +99,7 @@ def cross_entropy_forward(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
+    backend: str = "numpy",
 ) -> tuple[Array, CrossEntropyCache]:
     """Return the cross-entropy of ``softmax(logits)`` with the targets.
 
@@ -109,6 +118,8 @@ def cross_entropy_forward(
         0 <= s <= 1: the share of the target's probability that all V entries share evenly.
     reduction : {"mean", "sum", "none"}
         "none" returns the loss of each token.
+    backend : {"numpy", "loops", "numba"}
+        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -119,7 +130,7 @@ def cross_entropy_forward(
 
     Raises
     ------
-    DTypeError, ShapeError, ConfigError
+    DTypeError, ShapeError, ConfigError, BackendError
         `logits` is not a float array, `targets` are not integers of its shape without the last
         axis, one of them is not in the vocabulary, or an option has an impossible value.
 
@@ -137,6 +148,7 @@ def cross_entropy_forward(
     (array([0.75, 0.5 ]), 0.4904)
     """
     dtype, (logits,) = as_computed(logits=logits)
+    backend = check_backend(backend)
     if logits.ndim < 1 or logits.shape[-1] == 0:
         raise ShapeError(f"logits: expected (..., V) with V >= 1; got {logits.shape}")
     targets, counted = _check_targets(targets, logits.shape, ignore_index)
@@ -145,12 +157,18 @@ def cross_entropy_forward(
         raise ConfigError(f"label_smoothing: expected 0 to 1; got {label_smoothing}")
     check_choice("reduction", reduction, REDUCTIONS)
 
-    steps = cross_entropy_steps(logits, targets, counted, label_smoothing)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, logits)
+    if kernels is None:
+        steps = cross_entropy_steps(logits, targets, counted, label_smoothing)
+    else:
+        steps = CrossEntropySteps._make(
+            kernels.cross_entropy(logits, targets, counted, label_smoothing)
+        )
     loss = reduce_losses(steps.losses, counted, reduction)
     if is_watched():
         _record(logits, steps, loss, counted, reduction)
     log_probs, expected, losses = steps
-    cache = CrossEntropyCache(log_probs, expected, counted, losses, reduction, dtype)
+    cache = CrossEntropyCache(log_probs, expected, counted, losses, reduction, dtype, backend)
     return np.asarray(loss, dtype), cache
 
 
@@ -184,10 +202,15 @@ def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntr
     array([[-0.75,  0.75]])
     """
     check_type("cache", cache, CrossEntropyCache, "cross_entropy_forward")
-    log_probs, expected, counted, _, reduction, dtype = cache
+    log_probs, expected, counted, _, reduction, dtype, backend = cache
     shape = counted.shape if reduction == "none" else ()
     d_loss = as_gradient(d_loss, shape, log_probs.dtype, name="d_loss")
-    d_logits = cross_entropy_steps_backward(d_loss, log_probs, expected, counted, reduction)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_loss, log_probs)
+    if kernels is None:
+        d_logits = cross_entropy_steps_backward(d_loss, log_probs, expected, counted, reduction)
+    else:
+        d_losses = reduce_losses_backward(d_loss, counted, reduction)
+        d_logits = kernels.cross_entropy_backward(d_losses, log_probs, expected, counted)
     if is_watched():
         _record_backward(d_loss, d_logits, counted, reduction)
     return CrossEntropyGrads(d_logits.astype(dtype, copy=False))

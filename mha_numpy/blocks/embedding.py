@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.checks import check_shape, check_type
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array, as_integer_array
 from mha_numpy.errors import ConfigError
@@ -35,6 +36,7 @@ class EmbeddingCache(NamedTuple):
     shape: tuple[int, int]  # of the table: (V, D)
     dtype: np.dtype[Any]
     inner: np.dtype[Any]  # to compute in
+    backend: str
 
 
 class EmbeddingGrads(NamedTuple):
@@ -43,7 +45,9 @@ class EmbeddingGrads(NamedTuple):
     d_table: Array  # (V, D)
 
 
-def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
+def embedding_forward(
+    ids: Array, table: Array, *, backend: str = "numpy"
+) -> tuple[Array, EmbeddingCache]:
     """Look up a vector for each token: ``out = table[ids]``.
 
     Parameters
@@ -52,6 +56,8 @@ def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
         Of 0 to V - 1; (B, T) for tokens.
     table : (V, D) float array
         One row for each entry of the vocabulary.
+    backend : {"numpy", "loops", "numba"}
+        What adds up in backward: NumPy, for "loops" as well, or a kernel. Forward is NumPy's.
 
     Returns
     -------
@@ -60,7 +66,7 @@ def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
 
     Raises
     ------
-    DTypeError, ShapeError, ConfigError
+    DTypeError, ShapeError, ConfigError, BackendError
         `table` is not a float array of rank 2; `ids` are not integers, or one is not in the table.
 
     Notes
@@ -77,6 +83,7 @@ def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
            [3., 4.]])
     """
     dtype, (table,) = as_computed(table=table)
+    backend = check_backend(backend)
     sizes: dict[str, int] = {}
     check_shape("table", table, "V D", sizes)
     ids = check_ids("ids", ids, sizes["V"])
@@ -85,7 +92,8 @@ def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
         step("ids", ids, axes_of(out, ""))
         constant("table", table, "V D")
         step("out", out, axes_of(out), "table[ids]")
-    return out.astype(dtype, copy=False), EmbeddingCache(ids, table.shape, dtype, table.dtype)
+    cache = EmbeddingCache(ids, table.shape, dtype, table.dtype, backend)
+    return out.astype(dtype, copy=False), cache
 
 
 def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
@@ -115,9 +123,13 @@ def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
            [2., 3.]])
     """
     check_type("cache", cache, EmbeddingCache, "embedding_forward")
-    ids, shape, dtype, inner = cache
+    ids, shape, dtype, inner, backend = cache
     d_out = as_gradient(d_out, (*ids.shape, shape[1]), inner)
-    d_table = embedding_steps_backward(d_out, ids, shape)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out)
+    if kernels is None:
+        d_table = embedding_steps_backward(d_out, ids, shape)
+    else:
+        d_table = kernels.collect(d_out, ids, shape[0])
     if is_watched():
         step("d_out", d_out, axes_of(d_out))
         rows = "d_out" if ids.ndim == 1 else f"d_out.reshape({ids.size}, D)"

@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.checks import check_count, check_shape, check_type
+from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
@@ -35,6 +36,7 @@ class LearnedPositionsCache(NamedTuple):
     table_shape: tuple[int, int]  # (N, D)
     dtype: np.dtype[Any]
     inner: np.dtype[Any]  # to compute in
+    backend: str
 
 
 class LearnedPositionsGrads(NamedTuple):
@@ -45,7 +47,7 @@ class LearnedPositionsGrads(NamedTuple):
 
 
 def learned_positions_forward(
-    x: Array, table: Array, *, offset: int = 0
+    x: Array, table: Array, *, offset: int = 0, backend: str = "numpy"
 ) -> tuple[Array, LearnedPositionsCache]:
     """Add a vector for the position: ``out[t] = x[t] + table[offset + t]``.
 
@@ -56,6 +58,8 @@ def learned_positions_forward(
         One row for each of N positions.
     offset : int
         Position of the first token; when decoding, the number of tokens before.
+    backend : {"numpy", "loops", "numba"}
+        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -64,7 +68,7 @@ def learned_positions_forward(
 
     Raises
     ------
-    DTypeError, ShapeError, ConfigError
+    DTypeError, ShapeError, ConfigError, BackendError
         An argument is not a float array, the sizes do not match, or the table is too short.
 
     Notes
@@ -80,6 +84,7 @@ def learned_positions_forward(
     array([20., 30.])
     """
     dtype, (x, table) = as_computed(x=x, table=table)
+    backend = check_backend(backend)
     sizes: dict[str, int] = {}
     check_shape("table", table, "N D", sizes)
     N, D = sizes["N"], sizes["D"]
@@ -91,12 +96,16 @@ def learned_positions_forward(
             f"x: expected at most N={N} positions, the rows of table; got T={x.shape[-2]} tokens"
             + (f" from position {offset}" if offset else "")
         )
-    out = learned_positions_steps(x, table, offset)
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, x, table)
+    if kernels is None:
+        out = learned_positions_steps(x, table, offset)
+    else:
+        out = kernels.add(x, table[offset : offset + x.shape[-2]])
     if is_watched():
         step("x", x, axes_of(x))
         constant("table", table, "N D")
         step("out", out, axes_of(x), f"x + table[{offset}:{offset + x.shape[-2]}]")
-    cache = LearnedPositionsCache(offset, x.shape, table.shape, dtype, x.dtype)
+    cache = LearnedPositionsCache(offset, x.shape, table.shape, dtype, x.dtype, backend)
     return out.astype(dtype, copy=False), cache
 
 
@@ -126,7 +135,12 @@ def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> Le
     """
     check_type("cache", cache, LearnedPositionsCache, "learned_positions_forward")
     d_out = as_gradient(d_out, cache.shape, cache.inner)
-    d_x, d_table = learned_positions_steps_backward(d_out, cache.offset, cache.table_shape)
+    kernels = find_kernels(ONE_PASS_KERNELS, cache.backend, d_out)
+    if kernels is None:
+        d_x, d_table = learned_positions_steps_backward(d_out, cache.offset, cache.table_shape)
+    else:
+        rows = np.broadcast_to(cache.offset + np.arange(d_out.shape[-2]), d_out.shape[:-1])
+        d_x, d_table = d_out, kernels.collect(d_out, rows, cache.table_shape[0])
     if is_watched():
         step("d_out", d_out, axes_of(d_out))
         step("d_x", d_x, axes_of(d_out), "d_out")

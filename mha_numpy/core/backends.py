@@ -17,7 +17,7 @@ from mha_numpy.errors import BackendError
 # where there are no loops to read, NumPy's line is as easy to read, and quicker than a loop
 KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}  # attention
 LINEAR_KERNELS = {"numba": "mha_numpy.kernels.matmul"}
-ONE_PASS_KERNELS = {"numba": "mha_numpy.kernels.one_pass"}  # activations, norms, Adam
+ONE_PASS_KERNELS = {"numba": "mha_numpy.kernels.one_pass"}  # activations, norms, sums, loss, Adam
 BACKENDS = ("numpy", *KERNELS)
 COVERED = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -40,9 +40,10 @@ def find_kernels(modules: dict[str, str], backend: str, *arrays: Array | None) -
     """
     if backend not in modules or is_watched():
         return None
-    given = [x for x in arrays if x is not None]
-    is_covered = given[0].dtype in COVERED and {x.dtype for x in given} == {given[0].dtype}
-    if not is_covered or not all(x.size for x in given):
+    dtype = next(x.dtype for x in arrays if x is not None)
+    if dtype not in COVERED or any(
+        x.dtype != dtype or x.size == 0 for x in arrays if x is not None
+    ):
         return None
     return _load(backend, modules[backend])
 

@@ -26,7 +26,7 @@ TITLE_SIZE = 9  # in points
 
 # lengths in inches
 CELL, HEATMAP = 0.3, 3.3  # at most
-MANY, HEATMAP_OF_MANY = 8, 2.15  # so many heads stand four in a line
+MANY, HEATMAP_OF_MANY = 8, 1.85  # so many heads stand three or four in a line
 TITLE, AXIS_NAME, TICK = 0.26, 0.23, 0.1
 
 

@@ -14,7 +14,7 @@ from numba import from_dtype, types
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.parallel import count_threads, parallel
-from mha_numpy.kernels.problem import BLOCK, divide_up, like_scratch
+from mha_numpy.kernels.problem import BLOCK, divide_up, items_of, like_scratch
 from mha_numpy.kernels.product import multiply
 from mha_numpy.kernels.rows import add_sums, copy_rows, repeat_row
 from mha_numpy.kernels.scratch import ALIGNMENT, first_aligned, new_pools, take_tile
@@ -27,6 +27,8 @@ DEPTH = BLOCK  # rows of a strip: BLOCK columns of it stay in the first-level ca
 WIDTH = 4 * BLOCK  # columns of a strip, which meet the same rows of a
 HEIGHT = 4 * BLOCK  # rows of a that meet a strip before the next one
 ITEMS = 4  # for each thread, where there is enough work for that many
+SHARES = 4  # of long sums, where the result is too small to share out itself
+LEAST_DEPTH = 8 * BLOCK  # of such a share
 
 
 def linear(x: Array, w: Array, b: Array | None) -> Array:
@@ -42,7 +44,7 @@ def linear_backward(
     """Return d_x, d_w and d_b."""
     d_out_rows = d_out.reshape(-1, w.shape[1])
     d_x, d_w = np.empty(x.shape, x.dtype), np.empty_like(w, order="C")
-    d_b = np.zeros(w.shape[1], w.dtype) if has_bias else None
+    d_b = np.empty(w.shape[1], w.dtype) if has_bias else None
     multiply_add(d_w, x.reshape(-1, len(w)).T, d_out_rows, sums=d_b)
     multiply_add(d_x.reshape(-1, len(w)), d_out_rows, w.T)
     return d_x, d_w, d_b
@@ -56,10 +58,29 @@ def multiply_add(
     threads, height, width = count_threads(M * K * N), HEIGHT, min(N, WIDTH)
     while height > BLOCK and -(-M // height) * -(-N // width) < ITEMS * threads:
         height //= 2
+    shares, depth = cut_sum(M, K, N)
+    parts = c if shares == 1 else np.empty((shares * M, N), c.dtype)
+    sums_of_parts = np.zeros((0 if sums is None else shares, N), c.dtype)
+    start = np.empty((0, N), c.dtype) if start is None else start.reshape(1, N)
     pools = new_pools(threads, pool_numbers(height, width), a.dtype, np.empty)
-    row = np.zeros((1, N), c.dtype) if start is None else start.reshape(1, N)
-    sums = np.empty((0, N), c.dtype) if sums is None else sums.reshape(1, N)
-    compiled(a.dtype)(threads, (a, b, row, c, sums, height, width, pools))
+    arguments = (a, b, start, parts, sums_of_parts, height, width, depth, pools)
+    compiled(a.dtype)(threads, arguments)
+    if shares > 1:
+        parts.reshape(shares, M, N).sum(axis=0, out=c)
+    if sums is not None:
+        sums_of_parts.sum(axis=0, out=sums)
+
+
+def cut_sum(M: int, K: int, N: int) -> tuple[int, int]:
+    """Return into how many shares the sums of K numbers are cut, and how long a share is.
+
+    It depends on the shape alone, so results are the same for any number of threads.
+    """
+    shares = min(SHARES // (-(-M // BLOCK) * -(-N // WIDTH)), K // LEAST_DEPTH)
+    if shares < 2:
+        return 1, K
+    depth = -(-K // (shares * DEPTH)) * DEPTH
+    return -(-K // depth), depth
 
 
 def pool_numbers(height: int, width: int) -> int:
@@ -75,43 +96,51 @@ def compiled(dtype: np.dtype[Any]) -> Any:
     given = types.Array(number, 2, "A", readonly=True, aligned=False)
     made = types.Array(number, 2, "C")
     return parallel(
-        multiply_strips, types.Tuple((given, given, given, made, made, size, size, made))
+        multiply_strips, types.Tuple((given, given, given, made, made, size, size, size, made))
     )
 
 
 @inner
 def multiply_strips(thread, threads, arguments):
-    """Compute every `threads`-th part of c, of `height` rows and `width` columns."""
+    """Compute a thread's parts of c, of `height` rows and `width` columns."""
     as_written()
     a, b, start = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
     c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
-    height, width, pool = arguments[5], arguments[6], arguments[7][thread]
+    height, width, depth, pool = arguments[5], arguments[6], arguments[7], arguments[8][thread]
     (M, K), N = a.shape, b.shape[1]
     # one Vector more than needed, or rows of a power of two would share their places in the cache
     strip, at = take_tile(pool, first_aligned(pool), DEPTH, width + 1)
     result, at = take_tile(pool, at, height, width + 1)
     square, at = take_tile(pool, at, divide_up(width, lanes(pool)) * lanes(pool), BLOCK)
     rows, at = take_tile(pool, at, DEPTH, BLOCK)
-    strips = divide_up(N, width)
-    for item in range(thread, divide_up(M, height) * strips, threads):
-        i, j = item // strips * height, item % strips * width
-        part = c[i : i + height, j : j + width]
-        repeat_row(result[: part.shape[0]], start[:, j : j + width])
-        for k in range(0, K, DEPTH):
-            columns = b[k : k + DEPTH, j : j + width]
+    strips, blocks = divide_up(N, width), divide_up(M, height)
+    for item in items_of(thread, threads, divide_up(K, depth) * blocks, strips):
+        share, i = item // strips // blocks, item // strips % blocks * height
+        j = item % strips * width
+        first, last = share * depth, min((share + 1) * depth, K)
+        part = c[share * M + i : share * M + min(i + height, M), j : j + width]
+        whole = divide_up(part.shape[1], lanes(pool)) * lanes(pool)
+        # what is summed up at one go needs no scratch
+        in_place = last - first <= DEPTH and part.shape[1] == whole
+        made = part if in_place else result[: part.shape[0], :whole]
+        starts = share == 0 and len(start) > 0
+        if starts:
+            repeat_row(made, start[:, j : j + width])
+        for k in range(first, last, DEPTH):
+            columns = b[k : min(k + DEPTH, last), j : j + width]
             load_strip(strip, columns, square)
-            if i < len(sums):  # where sums are wanted, the first rows of a add them up
-                add_sums(sums[:, j : j + width], strip[: columns.shape[0]])
+            if i == 0 and len(sums) > 0:  # where sums are wanted, the first rows of a add them up
+                add_sums(sums[share : share + 1, j : j + width], strip[: columns.shape[0]])
+            beta = 1.0 if starts or k > first else 0.0
             for r in range(0, part.shape[0], BLOCK):
-                block = a[i + r : min(i + r + BLOCK, M), k : k + DEPTH]
+                block = a[i + r : min(i + r + BLOCK, M), k : min(k + DEPTH, last)]
                 if block.strides[1] != block.itemsize:
                     # what lies side by side in memory shall do so in scratch
                     copy_rows(rows, block.T)
                     block = rows[: block.shape[1], : block.shape[0]].T
-                whole = divide_up(part.shape[1], lanes(pool)) * lanes(pool)
-                tile = result[r : r + block.shape[0], :whole]
-                multiply(tile, block, strip[: block.shape[1], :whole], beta=1.0)
-        copy_rows(part, result[: part.shape[0], : part.shape[1]])
+                multiply(made[r : r + BLOCK], block, strip[: block.shape[1], :whole], beta)
+        if not in_place:
+            copy_rows(part, made[:, : part.shape[1]])
 
 
 @inner

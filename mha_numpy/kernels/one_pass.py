@@ -1,4 +1,4 @@
-"""Activations, norms and Adam's step, forward and backward: each number is read and written once.
+"""Activations, norms, sums, loss and Adam's step: each number is read and written once.
 
 NumPy goes through memory once for every operation; here a row passes once, and all that is
 computed of it is computed while it lies in the cache. The loops are written for single numbers,
@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 
 ROWS = 64  # whose sums are taken together: the same for any number of threads
 NUM_ARRAYS = 8  # of every kernel, so that all have one type; those not needed are empty
+LEAST_COLUMNS = 16  # that are worth a thread of their own
 COST = 32  # a number here takes about as long as this many products
 SLOPE, CUBIC = math.sqrt(2 / math.pi), 0.044715  # of GELU by tanh
 
@@ -106,6 +107,55 @@ def norm_backward(
     return d_x, d_gain, d_bias
 
 
+def add(a: Array, b: Array, *c: Array) -> Array:
+    """Return the sum of two or three arrays of one shape; rows of b are repeated if too few."""
+    out = np.empty(a.shape, a.dtype)
+    run(add_rows, a, b, out, *c)
+    return out
+
+
+def sum_of_squares(x: Array) -> float:
+    """Return the sum of all squares, taken in float64."""
+    rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1)
+    sums = np.empty((-(-len(rows) // ROWS), 1))
+    compiled(square_rows, x.dtype)(count_threads(x.size), (rows, sums))
+    return float(sums.sum())
+
+
+def collect(x: Array, ids: Array, V: int) -> Array:
+    """Return the sums (V, D) of those rows of x, (..., D), that have the same id."""
+    rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+    sums = np.zeros((V, x.shape[-1]), x.dtype)
+    threads = min(count_threads(COST * x.size), -(-x.shape[-1] // LEAST_COLUMNS))
+    compiled(collect_rows, x.dtype)(threads, (rows, np.ascontiguousarray(ids).reshape(-1, 1), sums))
+    return sums
+
+
+def cross_entropy(
+    logits: Array, targets: Array, counted: Array, label_smoothing: float
+) -> tuple[Array, Array, Array]:
+    """Return log_probs, expected, and the loss of each token."""
+    targets = np.where(counted, targets, -1)[..., None].astype(logits.dtype)
+    log_probs, expected, losses = (
+        np.empty(logits.shape, logits.dtype),
+        np.empty(logits.shape, logits.dtype),
+        np.empty(targets.shape, logits.dtype),
+    )
+    options = [1 - label_smoothing, label_smoothing / logits.shape[-1]]
+    run(cross_entropy_rows, logits, targets, log_probs, expected, losses, options=options)
+    return log_probs, expected, losses[..., 0]
+
+
+def cross_entropy_backward(
+    d_losses: Array, log_probs: Array, expected: Array, counted: Array
+) -> Array:
+    """Return d_logits."""
+    counted = counted[..., None].astype(log_probs.dtype)
+    d_logits = np.empty(log_probs.shape, log_probs.dtype)
+    run(cross_entropy_rows_backward, log_probs, expected, d_losses[..., None], counted, d_logits)
+    return d_logits
+
+
 def adam(
     param: Array,
     gradient: Array,
@@ -128,7 +178,7 @@ def adam(
 
 
 def run(kernel: Any, *arrays: Array, options: Sequence[float] = (0,)) -> None:
-    """Run a kernel on arrays (..., D), of which the last were made here for it to fill."""
+    """Run a kernel on arrays (..., D); those that it fills were made here."""
     keep_freed_memory()
     dtype = arrays[0].dtype
     rows = [np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1) for x in arrays]
@@ -140,8 +190,9 @@ def run(kernel: Any, *arrays: Array, options: Sequence[float] = (0,)) -> None:
 @lru_cache
 def compiled(kernel: Any, dtype: np.dtype[Any]) -> Any:
     """Compile a kernel for float32 or float64, or load it from disk."""
-    array = types.Array(from_dtype(dtype), 2, "C", aligned=False)
-    return parallel(kernel, types.UniTuple(array, NUM_ARRAYS))
+    dtypes = MIXED.get(kernel, [None] * NUM_ARRAYS)
+    arrays = [types.Array(of or from_dtype(dtype), 2, "C", aligned=False) for of in dtypes]
+    return parallel(kernel, types.Tuple(arrays))
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -152,6 +203,50 @@ def rows_of(thread, threads, x):
     """Return the rows of x that are a thread's: a share of them all, side by side."""
     share = divide_up(len(x), threads)
     return range(thread * share, min((thread + 1) * share, len(x)))
+
+
+@inner
+def add_rows(thread, threads, arguments):
+    """Fill out with a + b, or with a + b + c where there is a c."""
+    apart()
+    _, a, b, out, c = arguments[:5]
+    for r in rows_of(thread, threads, out):
+        row = r % len(b)
+        if len(c) > 0:
+            for i in range(out.shape[1]):
+                out[r, i] = a[r, i] + b[row, i] + c[r, i]
+        else:
+            for i in range(out.shape[1]):
+                out[r, i] = a[r, i] + b[row, i]
+
+
+@inner(regroup=True)
+def square_rows(thread, threads, arguments):
+    """Fill sums: one for each block of rows."""
+    apart()
+    x, sums = arguments
+    for block in range(thread, len(sums), threads):
+        total = 0.0
+        for r in range(block * ROWS, min((block + 1) * ROWS, len(x))):
+            for c in range(x.shape[1]):
+                number = np.float64(x[r, c])
+                total += number * number
+        sums[block, 0] = total
+
+
+@inner(regroup=True)
+def collect_rows(thread, threads, arguments):
+    """Add to sums: a thread has some columns of all rows."""
+    apart()
+    x, ids, sums = arguments
+    share = divide_up(x.shape[1], threads)
+    # as numbers without a sign, for an index that may be negative is looked at before its use
+    first = np.uint64(thread * share)
+    last = np.uint64(min((thread + 1) * share, x.shape[1]))
+    for r in range(len(x)):
+        row = np.uint64(ids[r, 0])
+        for c in range(first, last):
+            sums[row, c] += x[r, c]
 
 
 @inner(regroup=True)
@@ -280,6 +375,50 @@ def norm_rows_backward(thread, threads, arguments):
 
 
 @inner(regroup=True)
+def cross_entropy_rows(thread, threads, arguments):
+    """Fill log_probs, expected and losses; the target of a token that does not count is -1."""
+    apart()
+    options, logits, targets, log_probs, expected, losses = arguments[:6]
+    number = logits.dtype.type
+    at_target, of_each = options[0, 0], options[0, 1]
+    for r in rows_of(thread, threads, logits):
+        largest, powers, log_of_all = logits[r, 0], number(0), number(0)
+        for c in range(logits.shape[1]):
+            largest = logits[r, c] if logits[r, c] > largest else largest  # NaN shows in the sum
+        for c in range(logits.shape[1]):
+            powers += exp(logits[r, c] - largest)
+        log_of_sum, counts = np.log(powers), targets[r, 0] >= 0
+        for c in range(logits.shape[1]):
+            log_prob = logits[r, c] - largest - log_of_sum
+            log_of_all += log_prob
+            log_probs[r, c] = log_prob
+            expected[r, c] = of_each if counts else number(0)
+        losses[r, 0] = number(0)
+        if counts:
+            target = int(targets[r, 0])
+            expected[r, target] += at_target
+            # what is not asked for may have probability 0
+            if at_target > 0:
+                losses[r, 0] -= at_target * log_probs[r, target]
+            if of_each > 0:
+                losses[r, 0] -= of_each * log_of_all
+
+
+@inner(regroup=True)
+def cross_entropy_rows_backward(thread, threads, arguments):
+    """Fill d_logits."""
+    apart()
+    _, log_probs, expected, d_losses, counted, d_logits = arguments[:6]
+    for r in rows_of(thread, threads, d_logits):
+        if counted[r, 0] > 0:
+            for c in range(d_logits.shape[1]):
+                d_logits[r, c] = d_losses[r, 0] * (exp(log_probs[r, c]) - expected[r, c])
+        else:
+            for c in range(d_logits.shape[1]):
+                d_logits[r, c] = 0
+
+
+@inner(regroup=True)
 def adam_rows(thread, threads, arguments):
     """Fill new_param, new_mean and new_square."""
     apart()
@@ -296,7 +435,10 @@ def adam_rows(thread, threads, arguments):
             new_param[r, c] = shrink * param[r, c] - rate * step
 
 
+# those whose arrays are not all of the one dtype that stands for None here
+MIXED = {square_rows: (None, types.float64), collect_rows: (None, types.int64, None)}
 KERNELS = (
-    relu_rows, relu_rows_backward, gelu_rows, gelu_rows_backward, swiglu_rows,
-    swiglu_rows_backward, norm_rows, norm_rows_backward, adam_rows,
+    *MIXED, add_rows, relu_rows, relu_rows_backward, gelu_rows, gelu_rows_backward, swiglu_rows,
+    swiglu_rows_backward, norm_rows, norm_rows_backward, cross_entropy_rows,
+    cross_entropy_rows_backward, adam_rows,
 )  # fmt: skip

@@ -47,6 +47,19 @@ def divide_up(n, by):
     return (n + by - 1) // by
 
 
+@inner
+def items_of(thread, threads, groups, of_each):
+    """Return which items are a thread's: whole groups side by side, or every `threads`-th item.
+
+    Side by side, where all threads get as many: a thread then finds in its own cache what it wrote
+    for the product or the attention before, and no two write to one line of the cache.
+    """
+    if groups % threads == 0:
+        share = groups // threads * of_each
+        return range(thread * share, (thread + 1) * share, 1)
+    return range(thread, groups * of_each, threads)
+
+
 @intrinsic
 def like_scratch(typingctx, array):
     """Return an input as an array of the type that scratch has: of any strides, to be written to.

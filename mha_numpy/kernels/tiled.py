@@ -61,7 +61,7 @@ def attention_forward(**inputs: Any) -> tuple[Array, Array]:
     q, v = inputs["q"], inputs["v"]
     kernels = compiled(q.dtype)
     (B, H, T_q, d_k), (H_kv, T_k, d_v) = q.shape, v.shape[1:]
-    heads, lse = laid_out_as(q, d_v, np.empty), np.empty((B, H, T_q), q.dtype)
+    heads, lse = laid_out_as(q, d_v), np.empty((B, H, T_q), q.dtype)
     threads = count_threads(heads.size * T_k)
     pools = new_pools(threads, forward_numbers(H // H_kv * T_q, d_k, d_v), q.dtype)
     kernels.forward(threads, (*problem_arguments(kernels, **inputs), heads, lse, pools))
@@ -75,7 +75,7 @@ def attention_backward(
     q, k, v, bias = (inputs[name] for name in ("q", "k", "v", "bias"))
     kernels = compiled(q.dtype)
     (H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape[1:], v.shape
-    d_q, d_k_, d_v_ = (laid_out_as(x, x.shape[3], np.zeros) for x in (q, k, v))
+    d_q, d_k_, d_v_ = (laid_out_as(x, x.shape[3]) for x in (q, k, v))
     d_biased = kernels.no_cells if bias is None else np.zeros(bias.shape, q.dtype)
     chunk = chunk_size(T_k, B * H_kv, max(d_k, d_v))
     rounds = chunks = -(-T_k // chunk)
@@ -103,12 +103,12 @@ def problem_arguments(
     )  # fmt: skip
 
 
-def laid_out_as(x: Array, width: int, make: Callable[..., Array]) -> Array:
+def laid_out_as(x: Array, width: int) -> Array:
     """Make (B, H, T, width): the rows of a token together where x has split them from one."""
     B, H, T, _ = x.shape
     if x.strides[1] < x.strides[2]:
-        return make((B, T, H, width), x.dtype).swapaxes(1, 2)
-    return make((B, H, T, width), x.dtype)
+        return np.empty((B, T, H, width), x.dtype).swapaxes(1, 2)
+    return np.empty((B, H, T, width), x.dtype)
 
 
 @lru_cache

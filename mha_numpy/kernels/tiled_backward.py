@@ -2,7 +2,8 @@
 
 The keys are cut into chunks and the queries into as many shares. In each round every chunk meets
 one share, in the next round another: so chunks run side by side, and no two of them ever add to
-the same number. Sources: Dao et al. 2022, *FlashAttention*, algorithm 4; Dao 2023,
+the same number. The first round meets every chunk and every query once, and writes all gradients;
+later rounds add to them. Sources: Dao et al. 2022, *FlashAttention*, algorithm 4; Dao 2023,
 *FlashAttention-2*, section 3.1.
 """
 
@@ -15,6 +16,7 @@ from mha_numpy.kernels.problem import (
     BLOCK,
     NUM_INPUTS,
     divide_up,
+    items_of,
     like_scratch,
     problem_of,
 )
@@ -46,6 +48,7 @@ from mha_numpy.kernels.tile import (
     load_cells,
     load_queries,
     store_cells,
+    store_queries,
     tile_of,
     tile_width,
 )
@@ -86,7 +89,7 @@ class Scratch(NamedTuple):
 
 @inner
 def backward_tiles(thread, threads, arguments):
-    """Let every `threads`-th chunk of keys meet its share of the queries in this round."""
+    """Let a thread's chunks of keys meet their shares of the queries in this round."""
     as_written()
     problem = problem_of(arguments)
     d_heads, heads, lse, d_q, d_k, d_v, d_biased, round_number, chunk, pools = arguments[
@@ -97,23 +100,30 @@ def backward_tiles(thread, threads, arguments):
     chunks, tiles = divide_up(T_k, chunk), count_tiles(problem)
     tiles_of_share = divide_up(tiles, chunks)
     s = backward_scratch(problem, chunk, pools[thread])
-    for item in range(thread, chunks * B * H_kv, threads):
-        chunk_number, b, kv_head = item // H_kv // B, item // H_kv % B, item % H_kv
+    for item in items_of(thread, threads, B * H_kv, chunks):
+        head = item // chunks
+        b, kv_head = head // H_kv, head % H_kv
+        # another chunk first for each head, as there may be less to see for the first ones
+        chunk_number = (item + head) % chunks
         share = (chunk_number + round_number) % chunks
         keys = slice(chunk_number * chunk, min(T_k, (chunk_number + 1) * chunk))
         first_tile, last_tile = share * tiles_of_share, min(tiles, (share + 1) * tiles_of_share)
-        if not is_in_sight(problem, b, kv_head, first_tile, last_tile, keys.start, keys.stop):
-            continue
         v = problem.v[b, kv_head]
+        if round_number == 0:
+            fill(s.d_k, 0.0)
+            fill(s.d_v, 0.0)
+        elif is_in_sight(problem, b, kv_head, first_tile, last_tile, keys.start, keys.stop):
+            copy_rows(s.d_k, d_k[b, kv_head, keys])
+            copy_rows(s.d_v, d_v[b, kv_head, keys])
+        else:
+            continue
         copy_rows(s.k, problem.k[b, kv_head, keys])
-        copy_rows(s.d_k, d_k[b, kv_head, keys])
-        copy_rows(s.d_v, d_v[b, kv_head, keys])
         for tile_number in range(first_tile, last_tile):
             tile = tile_of(problem, b, kv_head, tile_number)
             rows = tile.num_heads * tile.num_queries
             along_rows = suits_few(problem.k[b, kv_head], rows)
             first, last = keys_in_sight(problem, tile, keys.start, keys.stop)
-            if first >= last:
+            if first >= last and round_number > 0:
                 continue
             start(problem, tile, s, like_scratch(d_heads), like_scratch(heads), lse)
             for j in range(first, last, BLOCK):
@@ -165,7 +175,10 @@ def backward_tiles(thread, threads, arguments):
                 add_product(d_k_block, d_cells, s.q, s.seen_by_key, visible)
                 add_product_T(s.d_q, d_cells, k, s.seen_by_key, visible)
             scale_rows(s.d_q, problem.scale)
-            add_queries(d_q, s.d_q, tile)
+            if round_number == 0:
+                store_queries(d_q, s.d_q, tile)
+            else:
+                add_queries(d_q, s.d_q, tile)
         copy_rows(d_k[b, kv_head, keys], s.d_k[: keys.stop - keys.start, :width_k])
         copy_rows(d_v[b, kv_head, keys], s.d_v[: keys.stop - keys.start, :width_v])
 

@@ -16,6 +16,7 @@ from mha_numpy.kernels.match import match, suits_few
 from mha_numpy.kernels.problem import (
     BLOCK,
     NUM_INPUTS,
+    items_of,
     problem_of,
 )
 from mha_numpy.kernels.rows import (
@@ -81,14 +82,14 @@ class Scratch(NamedTuple):
 
 @inner
 def forward_tiles(thread, threads, arguments):
-    """Attend with every `threads`-th tile of queries, from tile number `thread` on."""
+    """Attend with a thread's tiles of queries."""
     as_written()
     problem = problem_of(arguments)
     heads, lse, pools = arguments[NUM_INPUTS:]
     (B, H_kv, T_k, _), tiles = problem.k.shape, count_tiles(problem)
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     s = forward_scratch(problem, pools[thread])
-    for item in range(thread, B * H_kv * tiles, threads):
+    for item in items_of(thread, threads, B * H_kv, tiles):
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
         k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
         rows = tile.num_heads * tile.num_queries

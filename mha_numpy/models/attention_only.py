@@ -3,6 +3,7 @@
 import numpy as np
 
 from mha_numpy.checks import check_count, check_flag
+from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
 from mha_numpy.nn.layer import make_rng
@@ -53,10 +54,10 @@ class AttentionOnlyLM(Layer):
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
-        rng = make_rng(rng)
+        rng, self.backend = make_rng(rng), check_backend(backend)
         self.is_causal = check_flag("is_causal", is_causal)
-        self.embedding = Embedding(vocab_size, embed_dim, std=1.0, rng=rng)
-        self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, rng=rng)
+        self.embedding = Embedding(vocab_size, embed_dim, std=1.0, backend=backend, rng=rng)
+        self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
         self.attentions = [
             MultiHeadAttention(embed_dim, num_heads, bias=False, backend=backend, rng=rng)
             for _ in range(check_count("num_layers", num_layers))

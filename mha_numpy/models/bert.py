@@ -69,9 +69,9 @@ class Bert(Layer):
         super().__init__()
         rng = make_rng(rng)
         self.max_tokens = max_tokens
-        self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
-        self.segments = Embedding(num_segments, embed_dim, rng=rng)
-        self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
+        self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
+        self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
+        self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
         self.norm = LayerNorm(embed_dim, eps=eps, backend=backend)
         self.dropout = Dropout(dropout_p, rng=rng)
         self.blocks = [

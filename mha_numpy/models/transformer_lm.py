@@ -7,6 +7,7 @@ import numpy as np
 
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core import KVCache
+from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.nn import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
@@ -63,12 +64,12 @@ class TransformerLM(Layer):
         **block_options: Any,
     ) -> None:
         super().__init__()
-        rng = make_rng(rng)
+        rng, self.backend = make_rng(rng), check_backend(backend)
         self.max_tokens = max_tokens
-        self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
+        self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.positions = None
         if block_options.get("rope") is None:
-            self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
+            self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
         self.blocks = [
             DecoderBlock(
                 embed_dim, num_heads, hidden_dim, backend=backend, rng=rng, **block_options

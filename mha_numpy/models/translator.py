@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checks import check_count
+from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import (
     Embedding,
@@ -66,7 +67,7 @@ class Translator(Layer):
         **block_options: Any,
     ) -> None:
         super().__init__()
-        rng = make_rng(rng)
+        rng, self.backend = make_rng(rng), check_backend(backend)
         check_count("num_layers", num_layers)
         shared = {"backend": backend, "rng": rng, **block_options}
 
@@ -74,14 +75,22 @@ class Translator(Layer):
             return make_norm(block_options.get("norm", "layer"), embed_dim, backend)
 
         self.max_tokens = max_tokens
-        self.source_embedding = Embedding(source_vocab_size, embed_dim, std=1.0, rng=rng)
-        self.source_positions = LearnedPositions(max_tokens, embed_dim, std=1.0, rng=rng)
+        self.source_embedding = Embedding(
+            source_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
+        )
+        self.source_positions = LearnedPositions(
+            max_tokens, embed_dim, std=1.0, backend=backend, rng=rng
+        )
         self.encoder = [
             EncoderBlock(embed_dim, num_heads, hidden_dim, **shared) for _ in range(num_layers)
         ]
         self.encoder_norm = norm()
-        self.target_embedding = Embedding(target_vocab_size, embed_dim, std=1.0, rng=rng)
-        self.target_positions = LearnedPositions(max_tokens, embed_dim, std=1.0, rng=rng)
+        self.target_embedding = Embedding(
+            target_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
+        )
+        self.target_positions = LearnedPositions(
+            max_tokens, embed_dim, std=1.0, backend=backend, rng=rng
+        )
         self.decoder = [
             EncoderDecoderBlock(embed_dim, num_heads, hidden_dim, **shared)
             for _ in range(num_layers)

@@ -26,6 +26,7 @@ class Embedding(Layer):
         D.
     std : float
         Standard deviation of the first table's normal numbers.
+    backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
         Seeds the table; default 0.
 
@@ -41,16 +42,17 @@ class Embedding(Layer):
         embed_dim: int,
         *,
         std: float = 0.02,
+        backend: str = "numpy",
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
         shape = check_count("vocab_size", vocab_size), check_count("embed_dim", embed_dim)
-        std = check_number("std", std, positive=True)
+        std, self.backend = check_number("std", std, positive=True), check_backend(backend)
         self.params["table"] = std * make_rng(rng).standard_normal(shape)
 
     def forward(self, ids: Array) -> Array:
         """Look up a vector for each token: (...,) -> (..., D)."""
-        out, self._cache = embedding_forward(ids, self.params["table"])
+        out, self._cache = embedding_forward(ids, self.params["table"], backend=self.backend)
         return out
 
     def backward(self, d_out: Array) -> None:
@@ -107,6 +109,7 @@ class LearnedPositions(Layer):
         D.
     std : float
         Standard deviation of the first table's normal numbers.
+    backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
         Seeds the table; default 0.
 
@@ -122,17 +125,18 @@ class LearnedPositions(Layer):
         embed_dim: int,
         *,
         std: float = 0.02,
+        backend: str = "numpy",
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
         shape = check_count("max_tokens", max_tokens), check_count("embed_dim", embed_dim)
-        std = check_number("std", std, positive=True)
+        std, self.backend = check_number("std", std, positive=True), check_backend(backend)
         self.params["table"] = std * make_rng(rng).standard_normal(shape)
 
     def forward(self, x: Array, *, offset: int = 0) -> Array:
         """Add a vector for each position, the first being `offset`: (..., T, D) -> (..., T, D)."""
         table = self.params["table"]
-        out, self._cache = learned_positions_forward(x, table, offset=offset)
+        out, self._cache = learned_positions_forward(x, table, offset=offset, backend=self.backend)
         return out
 
     def backward(self, d_out: Array) -> Array:

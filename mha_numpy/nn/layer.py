@@ -49,6 +49,8 @@ class Layer:
     (['factor'], 1)
     """
 
+    backend = "numpy"  # what computes; a layer that has the choice sets its own
+
     def __init__(self) -> None:
         self.params: dict[str, Array] = {}
         self.grads: dict[str, Array] = {}
@@ -84,10 +86,11 @@ class Layer:
         """Return the child layers by the name of their attribute; "blocks.0" in a list."""
         found: dict[str, Layer] = {}
         for name, value in vars(self).items():
-            parts = enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]
-            for i, part in parts:
-                if isinstance(part, Layer):
-                    found[name if i is None else f"{name}.{i}"] = part
+            if isinstance(value, Layer):
+                found[name] = value
+            elif isinstance(value, (list, tuple)):
+                parts = enumerate(value)
+                found |= {f"{name}.{i}": part for i, part in parts if isinstance(part, Layer)}
         return found
 
     def named_layers(self) -> Iterator[tuple[str, "Layer"]]:

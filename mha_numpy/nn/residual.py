@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.blocks.arrays import add
 from mha_numpy.checks import check_flag
 from mha_numpy.dtypes import Array
 from mha_numpy.nn.dropout import Dropout
@@ -48,7 +49,7 @@ class Residual(Layer):
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.norm = norm
+        self.norm, self.backend = norm, norm.backend
         self.layer: Any = layer
         self.dropout = Dropout(dropout_p, rng=rng)
         self.norm_first = check_flag("norm_first", norm_first)
@@ -56,8 +57,10 @@ class Residual(Layer):
     def forward(self, x: Array, *others: Array, **options: Any) -> Array:
         """Add the layer's output to `x`; `others` and options are the layer's."""
         if self.norm_first:
-            return x + self.dropout(self.layer(self.norm(x), *others, **options))
-        return self.norm(x + self.dropout(self.layer(x, *others, **options)))
+            added = self.dropout(self.layer(self.norm(x), *others, **options))
+            return add(x, added, backend=self.backend)
+        added = self.dropout(self.layer(x, *others, **options))
+        return self.norm(add(x, added, backend=self.backend))
 
     def backward(self, d_out: Array) -> tuple[Array, ...]:
         """Return the gradient of `x`, then those of the others."""
@@ -66,4 +69,4 @@ class Residual(Layer):
         d_x, *d_others = d_layer if isinstance(d_layer, tuple) else (d_layer,)
         if self.norm_first:
             d_x = self.norm.backward(d_x)
-        return d_sum + d_x, *d_others
+        return add(d_sum, d_x, backend=self.backend), *d_others

@@ -5,6 +5,8 @@ import math
 import numpy as np
 
 from mha_numpy.checks import check_number
+from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
+from mha_numpy.dtypes import Array
 from mha_numpy.nn import Layer
 
 
@@ -21,8 +23,16 @@ def gradient_norm(layer: Layer) -> float:
     >>> gradient_norm(layer)
     5.0
     """
-    flat = [gradient.reshape(-1) for _, gradient in layer.named_grads()]
-    return math.sqrt(sum(float(np.einsum("i,i", g, g, dtype=np.float64)) for g in flat))
+    return math.sqrt(sum(_sum_of_squares(g, layer.backend) for _, g in layer.named_grads()))
+
+
+def _sum_of_squares(x: Array, backend: str) -> float:
+    """Return the sum of all squares, taken in float64."""
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, x)
+    if kernels is not None:
+        return kernels.sum_of_squares(x)
+    flat = x.reshape(-1)
+    return float(np.einsum("i,i", flat, flat, dtype=np.float64))
 
 
 def clip_gradients(layer: Layer, max_norm: float) -> float:

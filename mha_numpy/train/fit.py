@@ -61,8 +61,9 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
     model.zero_grads()
     logits = model(*batch.inputs)
     loss, cache = cross_entropy_forward(
-        logits, batch.targets, ignore_index=IGNORED, label_smoothing=label_smoothing
-    )
+        logits, batch.targets, ignore_index=IGNORED, label_smoothing=label_smoothing,
+        backend=model.backend,
+    )  # fmt: skip
 
     # 2. backward
     d_logits = cross_entropy_backward(np.ones_like(loss), cache).d_logits

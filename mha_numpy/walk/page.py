@@ -47,7 +47,11 @@ def page_of(seen: Walk) -> "Stepper":
     >>> page_of(walk("to be or not to be", heads=2, dim=4))
     Stepper(steps=53)
     """
-    from mha_numpy.draw.stepper.widget import MAX_TOKENS, stepper  # matplotlib takes a second
+    from mha_numpy.draw.stepper.widget import (  # matplotlib takes a second
+        MAX_NUMBERS,
+        MAX_TOKENS,
+        stepper,
+    )
 
     longest = max(len(seen.tokens), len(seen.source_tokens))
     if longest > MAX_TOKENS:
@@ -55,8 +59,15 @@ def page_of(seen: Walk) -> "Stepper":
             f"html: expected at most {MAX_TOKENS} tokens in a page; got {longest}: take a shorter "
             "text, or --save pictures"
         )
+    recorded = record(seen)
+    numbers = sum(step.array.size for step in (*recorded.steps, *recorded.constants))
+    if numbers > MAX_NUMBERS:
+        raise ConfigError(
+            f"html: expected at most {MAX_NUMBERS:,} numbers in a page; got {numbers:,}: take a "
+            "smaller layer or a shorter text, or --save pictures"
+        )
     return stepper(
-        record(seen), tokens=seen.tokens, source_tokens=seen.source_tokens,
+        recorded, tokens=seen.tokens, source_tokens=seen.source_tokens,
         features=seen.features, training=True,
         note=seen.page_note if seen.is_trained else f"{seen.page_note} {TRAINED}",
     )  # fmt: skip
@@ -76,8 +87,7 @@ def record(seen: Walk) -> Trace:
         _, cache = multi_head_attention_forward(
             **{name: _rounded(x) for name, x in seen.inputs.items()},
             params=params,
-            num_heads=seen.layer.num_heads,
-            num_kv_heads=seen.layer.num_kv_heads,
+            **seen.options,
             mask=mask,
             head_gate=np.ones(seen.layer.num_heads),
         )

@@ -62,11 +62,14 @@ def _summary(seen: Walk) -> str:
     kind = "cross-attention" if seen.is_cross else "self-attention"
     if seen.is_causal:
         kind = f"causal {kind}"
+    if seen.window is not None:
+        kind += f" with window={seen.window}"
     dims = ", ".join(
         f"{axis}={sizes[axis]}" for axis in ("B", "T_q", "T_k", "D", "H", "H_kv", "d_k", "d_v")
     )
     dtype = seen.trace.steps[0].array.dtype
-    return f"{kind}, {dtype}: {dims}\n{seen.layer}\n{fill(seen.about, WIDTH)}"
+    lines = (f"{kind}, {dtype}: {dims}", repr(seen.layer), seen.about)
+    return "\n".join(fill(line, WIDTH) for line in lines)
 
 
 def _tokens(title: str, tokens: list[str]) -> str:
@@ -117,8 +120,9 @@ def _gradients(seen: Walk) -> Table:
         ]
         for name, error in central.items()
     ]  # fmt: skip
-    columns = ["gradient of", "shape", "numbers checked", "central difference", "complex step"]
-    return Table("GRADIENT CHECK: the largest error of each array", columns, rows)
+    columns = ["gradient of", "shape", "numbers checked", "central", "complex step"]
+    title = "GRADIENT CHECK: the largest error of each array, by central and complex step"
+    return Table(title, columns, rows)
 
 
 def _verdict(seen: Walk) -> str:

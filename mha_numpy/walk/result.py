@@ -1,8 +1,10 @@
 """What a walk goes through, and what it has seen: a layer, its trace and weights, its gradients."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from mha_numpy.checking import GradcheckReport
+from mha_numpy.core.masks import Window
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tables import Table
@@ -19,6 +21,7 @@ class Setting:
     source_tokens: list[str]  # T_k: what each key stands for; often the same list
     is_cross: bool  # whether keys and values come from another sequence
     is_causal: bool
+    window: Window | None = None  # how far a token sees
     seed: int  # of everything that is random
     model: str | None = None  # the trained model that the layer is of; None: random params
     about: str  # which params and inputs these are
@@ -28,6 +31,15 @@ class Setting:
     said: tuple[str | Table, ...] = ()  # by the trained model
     features: list[str] | None = None  # D: what each feature of the inputs means
     d_out: Array | None = None  # the upstream gradient; None: random
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What attention is computed with, but for causality."""
+        layer = self.layer
+        return {
+            "num_heads": layer.num_heads, "num_kv_heads": layer.num_kv_heads,
+            "rope": layer.rope, "window": self.window,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,9 @@ DTYPES = ("float16", "float32", "float64")
 def walk(
     text: str | None = None,
     *,
-    model: str | None = None,
+    model: str | Path | None = None,
     params: str | Path | None = None,
+    layer: int | None = None,
     file: str | Path | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
@@ -45,13 +46,16 @@ def walk(
     ----------
     text : str, optional
         The sentence; its tokens get vectors from `seed`, or from the trained model.
-    model : {"reverse", "induction", "numbers", "text"}, optional
+    model : str or path, optional
         A trained model: one of its attention layers is shown, with what flows into it when the
-        model reads the text, and what the model says. It goes with `params`, `dtype` and `seed`
-        alone.
+        model reads the text, and what the model says. It goes with `params`, `layer`, `dtype` and
+        `seed` alone. "reverse", "induction", "numbers" and "text" are shipped; "minilm", or a
+        folder with a BERT, GPT-2, Llama or Mistral, is read by `mha_numpy.models.from_pretrained`.
     params : path, optional
-        The trained model's params, as ``mha-numpy train NAME --save DIR`` has written them to
+        The params of a shipped model, as ``mha-numpy train NAME --save DIR`` has written them to
         ``DIR/params.npz``; default: those that are shipped.
+    layer : int, optional
+        Which of the L layers of a model that is not shipped: 0 to L - 1; default the last.
     file : path, optional
         Instead of `text`: a .npy or .npz file with a (T, D) or (B, T, D) array of one's own.
     heads, kv_heads : int
@@ -76,8 +80,9 @@ def walk(
 
     Raises
     ------
-    ConfigError
-        An argument has an impossible value, or does not go with another; the message names it.
+    ConfigError, FileError
+        An argument has an impossible value, or does not go with another, or a model cannot be
+        read; the message names it.
 
     Examples
     --------
@@ -95,42 +100,55 @@ def walk(
         "cross": cross,
     }  # fmt: skip
     if example:
-        others: dict[str, Any] = {"text": text, "model": model, "params": params, **random}
-        given = [name for name, value in others.items() if value]
-        if given:
+        others: dict[str, Any] = {
+            "text": text, "model": model, "params": params, "layer": layer, **random,
+        }  # fmt: skip
+        if given := _given(others):
             raise ConfigError(f"{given[0]}: expected none, as the example has its own; got it")
         return _go(example_setting(seed), dtype)
     if model is None:
         if params is not None:
             raise ConfigError("params: expected model=, the model that they belong to; got none")
+        if layer is not None:
+            raise ConfigError("layer: expected model=, the model that it is of; got none")
         if (text is None) == (file is None):
             raise ConfigError("text: expected a sentence, or else --input FILE; one of the two")
         return _go(random_setting(text, seed=seed, **random), dtype)
-    given = [name for name, value in random.items() if value not in (None, False)]
-    if given:
+    name = str(model)
+    if given := _given(random):
         raise ConfigError(
-            f"{given[0]}: expected none with model={model!r}, whose layer and inputs are trained"
+            f"{given[0]}: expected none with model={name!r}, which has its own layer and inputs"
         )
-    from mha_numpy.train.recipes import load_trained
+    from mha_numpy.train.recipes import RECIPES, load_trained
+    from mha_numpy.walk.pretrained import pretrained_setting
     from mha_numpy.walk.trained import trained_setting
 
-    return _go(trained_setting(load_trained(model, params=params), text, seed=seed), dtype)
+    if name not in RECIPES:
+        if params is not None:
+            raise ConfigError(f"params: expected none with model={name!r}, which has its own")
+        return _go(pretrained_setting(model, text, layer=layer, seed=seed), dtype)
+    if layer is not None:
+        raise ConfigError(f"layer: expected none with model={name!r}, which shows one layer")
+    return _go(trained_setting(load_trained(name, params=params), text, seed=seed), dtype)
+
+
+def _given(options: dict[str, Any]) -> list[str]:
+    """Return the names of the options that somebody has set."""
+    return [name for name, value in options.items() if value is not None and value is not False]
 
 
 def _go(setting: Setting, dtype: str) -> Walk:
     """Check the gradients of a layer, and run it forward and backward under a trace."""
     layer, seed = setting.layer, setting.seed
-    forward = partial(
-        multi_head_attention_forward,
-        num_heads=layer.num_heads, num_kv_heads=layer.num_kv_heads, is_causal=setting.is_causal,
-    )  # fmt: skip
+    forward = partial(multi_head_attention_forward, is_causal=setting.is_causal, **setting.options)
     params = MultiHeadParams._make(layer.params.get(name) for name in MultiHeadParams._fields)
     x_q = setting.inputs["x_q"]
-    is_short = x_q.shape[1] <= 64  # else every forward pass takes long: check fewer numbers
+    is_small = max(x_q.shape[1:]) <= 64  # else each forward takes long: check fewer numbers
     report = gradcheck(
         forward, multi_head_attention_backward,
         {**setting.inputs, "params": params}, rng=seed,
-        max_full=256 if is_short else 16, samples=64 if is_short else 8, directions=4,
+        max_full=256 if is_small else 16, samples=64 if is_small else 8,
+        directions=4 if is_small else 2,
     )  # fmt: skip
 
     narrow = [None if array is None else array.astype(dtype) for array in params]

@@ -1,5 +1,6 @@
 """One attention layer of a trained model, with what flows into it when the model reads a text."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -89,14 +90,19 @@ def _read_induction(
     told = dict(zip(known, probs, strict=False))
     if len(known) < V:
         told["another word"] = probs[len(known) :].sum()
-    ranked = sorted(told.items(), key=lambda item: -item[1])[:LIKELIEST]
-    rows = [[word, f"{probability:.3f}"] for word, probability in ranked]
-    said = (
-        f"the model says: {ranked[0][0]} comes next",
-        Table("WHAT COMES NEXT, the likeliest", ["word", "probability"], rows),
-    )
+    said = what_comes_next(told, "word")
     place = "attentions.1, the second of its two attention layers, where the heads copy"
     return trained.model.attentions[1], place, _alike(words, said, is_causal=True)
+
+
+def what_comes_next(probabilities: Mapping[str, float], kind: str) -> tuple[str, Table]:
+    """Say which of the words or tokens, whichever `kind` they are, are the likeliest."""
+    ranked = sorted(probabilities.items(), key=lambda item: -item[1])[:LIKELIEST]
+    rows = [[word, f"{probability:.3f}"] for word, probability in ranked]
+    return (
+        f"the model says: {ranked[0][0]} comes next",
+        Table("WHAT COMES NEXT, the likeliest", [kind, "probability"], rows),
+    )
 
 
 def _read_numbers(

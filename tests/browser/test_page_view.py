@@ -426,3 +426,13 @@ def test_where_the_page_cannot_compute_everything_nothing_is_edited(open_page):
         "recorded" in part(page, "arithmetic").inner_text()
         or "given" in part(page, "arithmetic").inner_text()
     )
+
+
+def test_wide_arrays_fit_into_a_phone(open_page):
+    made = MultiHeadAttention(200, 2, rng=3)
+    with trace() as t:
+        made.backward(made(RNG.normal(size=(1, 3, 200))))
+    page = open_page("w_q", stepper(t, tokens=TOKENS).to_html(), width=390, height=844)
+    box = page.locator("#cells").bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2 + 99.5, box["y"] + 60)  # a pixel for each number
+    assert re.fullmatch(r"w_q\[\d+,199\]", part(page, "cell").inner_text())

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from mha_numpy.kernels import parallel
-from mha_numpy.kernels.matmul import DEPTH, HEIGHT, WIDTH, linear, linear_backward, multiply_add
+from mha_numpy.kernels.matmul import (
+    DEPTH,
+    HEIGHT,
+    LEAST_DEPTH,
+    WIDTH,
+    cut_sum,
+    linear,
+    linear_backward,
+    multiply_add,
+)
 from tests.compare import Tolerance, assert_close
 from tests.kernels.drivers import by_dtype
 
@@ -66,6 +75,22 @@ def test_the_linear_map(rng, dtype, has_bias):
         assert_close(d_b, d_out.sum(axis=(0, 1)), "exact")
     else:
         assert d_b is None
+
+
+@by_dtype
+@pytest.mark.parametrize("rows", [2 * LEAST_DEPTH, 3 * LEAST_DEPTH + 70, 9 * LEAST_DEPTH + 1])
+@pytest.mark.parametrize("columns", [64, 70, WIDTH + 1])
+def test_long_sums_for_a_small_result(rng, dtype, rows, columns):
+    """Whole numbers again; the sums are cut into shares, and what they start from counts once."""
+    a, b, start = (
+        rng.integers(-4, 5, size=shape).astype(dtype)
+        for shape in [(30, rows), (rows, columns), columns]
+    )
+    assert cut_sum(*a.shape, columns)[0] > 1
+    c, sums = np.full((30, columns), np.nan, dtype), np.full(columns, np.nan, dtype)
+    multiply_add(c, a, b, start=start, sums=sums)
+    assert_close(c, a @ b + start, "exact")
+    assert_close(sums, b.sum(axis=0), "exact")
 
 
 LAYOUTS = {

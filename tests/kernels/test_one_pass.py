@@ -1,12 +1,17 @@
 """What is done in one pass against the equations in float64; `tests/blocks` has the gradients."""
 
+import functools
+
 import numba
 import numpy as np
 import pytest
 
 from mha_numpy import blocks
-from mha_numpy.kernels import parallel
+from mha_numpy.blocks.arrays import add
+from mha_numpy.kernels import one_pass, parallel
 from mha_numpy.kernels.one_pass import ROWS
+from mha_numpy.nn import LayerNorm
+from mha_numpy.train import gradient_norm
 from mha_numpy.train.optimizers import adam_step
 from tests.compare import Tolerance, assert_close
 from tests.kernels.drivers import DTYPES, by_dtype
@@ -107,3 +112,111 @@ def test_adam(rng, dtype, shape):
         assert_close(array, other, np.dtype(dtype).name)
     for array, copy in zip(given, before, strict=True):
         assert_close(array, copy, "exact")
+
+
+LOSSES = [
+    {"reduction": reduction, "label_smoothing": smoothing, "ignore_index": ignored}
+    for reduction in ("mean", "none") for smoothing in (0.0, 0.3, 1.0) for ignored in (None, 2)
+]  # fmt: skip
+each_loss = pytest.mark.parametrize("options", LOSSES, ids=str)
+
+
+def loss_and_all(logits, targets, options, backend):
+    """Return the loss, what forward keeps, and the gradient of the logits."""
+    loss, cache = blocks.cross_entropy_forward(logits, targets, **options, backend=backend)
+    d_loss = (3 - np.arange(loss.size) % 7).reshape(loss.shape).astype(logits.dtype)
+    kept = [cache.log_probs, cache.expected, cache.losses]
+    return [loss, *kept, blocks.cross_entropy_backward(d_loss, cache).d_logits]
+
+
+@each_loss
+@by_dtype
+@pytest.mark.parametrize("tokens", [(), (70,), (2, 5)])
+def test_cross_entropy(rng, dtype, tokens, options):
+    logits, targets = 3 * rng.normal(size=(*tokens, D)), rng.integers(0, 4, tokens)
+    logits[..., 5] = logits[..., 9] + 40  # a logit far above the others
+    logits = logits.astype(dtype)
+    expected = loss_and_all(logits.astype(np.float64), targets, options, "numpy")
+    for array, other in zip(loss_and_all(logits, targets, options, "numba"), expected, strict=True):
+        assert array.dtype == dtype
+        assert_close(array, other, np.dtype(dtype).name)
+
+
+@each_loss
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # inf - inf: NumPy says so
+def test_a_loss_is_poisoned_as_by_the_equations(rng, poison, options):
+    logits = rng.normal(size=(7, D)).astype(np.float32)
+    targets = np.array([0, 1, 2, 3, 0, 1, 2])
+    for token, v in enumerate((5, 1, 2, 0, 0, 32)):  # the last token's logits are sound
+        logits[token, v] = poison
+    found, expected = (loss_and_all(logits, targets, options, x) for x in ("numba", "numpy"))
+    for array, other in zip(found, expected, strict=True):
+        for is_odd in (np.isnan, np.isposinf, np.isneginf):
+            assert np.array_equal(is_odd(array), is_odd(other))
+        assert_close(array[np.isfinite(other)], other[np.isfinite(other)], "float32")
+
+
+def test_a_loss_is_bitwise_the_same_for_any_number_of_threads(rng, monkeypatch):
+    monkeypatch.setattr(parallel, "LEAST_WORK", 0)
+    logits, targets = rng.normal(size=(71, D)).astype(np.float32), rng.integers(0, D, 71)
+    found = set()
+    for threads in range(1, numba.get_num_threads() + 1):
+        numba.set_num_threads(threads)
+        made = loss_and_all(logits, targets, LOSSES[2], "numba")
+        found |= {b"".join(x.tobytes() for x in made)}
+    assert len(found) == 1
+
+
+@by_dtype
+@pytest.mark.parametrize("layout", [x for x in LAYOUTS if "for all" not in x])
+def test_a_sum_of_two_or_three(rng, dtype, layout):
+    arrays = [LAYOUTS[layout](rng.normal(size=(70, D)).astype(dtype)) for _ in range(3)]
+    before = [x.copy() for x in arrays]
+    assert_close(add(*arrays[:2], backend="numba"), arrays[0] + arrays[1], "exact")
+    assert_close(add(*arrays, backend="numba"), arrays[0] + arrays[1] + arrays[2], "exact")
+    for array, copy in zip(arrays, before, strict=True):
+        assert_close(array, copy, "exact")
+
+
+def test_a_sum_of_other_shapes_is_numpys(rng):
+    a, b = rng.normal(size=(5, 1, 7)), rng.normal(size=(3, 7))
+    assert_close(add(a, b, backend="numba"), a + b, "exact")
+
+
+@by_dtype
+@pytest.mark.parametrize("shape", [(), (3,), (2 * ROWS + 5, D), (2, 3, 5)])
+def test_the_length_of_a_gradient(rng, dtype, shape):
+    layer = LayerNorm(2, backend="numba")
+    gradient = (1e30 * rng.normal(size=shape)).astype(dtype)  # whose squares overflow in float32
+    layer.params, layer.grads = {"gain": gradient}, {"gain": gradient}
+    assert_close(gradient_norm(layer) / 1e30, np.linalg.norm(gradient / 1e30), "float32")
+
+
+@by_dtype
+@pytest.mark.parametrize("width", [1, D, 100])
+def test_embedding_and_positions(rng, dtype, width):
+    """Whole numbers, so that sums in any order are the same."""
+    draw = functools.partial(rng.integers, -9, 9)
+    ids, table = rng.integers(0, 7, (3, 29)).T, draw(size=(8, width)).astype(dtype)
+    d_out = np.asfortranarray(draw(size=(29, 3, width)).astype(dtype))
+    x, places = draw(size=(2, 29, 3, width)).astype(dtype), draw(size=(5, width)).astype(dtype)
+    found, expected = [], []
+    for backend, results in (("numba", found), ("numpy", expected)):
+        out, cache = blocks.embedding_forward(ids, table, backend=backend)
+        results += [out, *blocks.embedding_backward(d_out, cache)]
+        out, cache = blocks.learned_positions_forward(x, places, offset=1, backend=backend)
+        results += [out, *blocks.learned_positions_backward(x[::-1], cache)]
+    for array, other in zip(found, expected, strict=True):
+        assert array.dtype == dtype
+        assert_close(array, other, "exact")
+
+
+def test_collected_bitwise_the_same_for_any_number_of_threads(rng, monkeypatch):
+    monkeypatch.setattr(parallel, "LEAST_WORK", 0)
+    x, ids, found = rng.normal(size=(999, D)).astype(np.float32), rng.integers(0, 4, 999), set()
+    for threads in range(1, numba.get_num_threads() + 1):
+        numba.set_num_threads(threads)
+        found |= {one_pass.collect(x, ids, 5).tobytes()}
+        found |= {one_pass.collect(x, ids, 5).tobytes()}
+    assert len(found) == 1

@@ -34,7 +34,7 @@ if (data.training) startTraining(document.getElementById("train"), data.training
 startTour({ root: document.getElementById("tour"), page });"""
 
 MAX_TOKENS = 32  # T_q or T_k
-MAX_NUMBERS = 250_000  # in all arrays: the page computes them anew after every edit
+MAX_NUMBERS = 2_000_000  # in all arrays: the page computes them anew after every edit
 ADVICE = "or draw it with draw.shape_film"
 
 
@@ -108,9 +108,9 @@ def stepper(
     Raises
     ------
     ConfigError
-        `trace` is empty or has more than 300 steps, more than 32 tokens, more than 250,000 numbers,
-        or arrays that are not real; `sequence` is not in the batch; or there are more or fewer
-        labels than what they stand for.
+        `trace` is empty or has more than 300 steps, more than 32 tokens, more than 2,000,000
+        numbers, or arrays that are not real; `sequence` is not in the batch; or there are more or
+        fewer labels than what they stand for.
     ShapeError
         The axes that a step names do not fit its array.
 

@@ -5,6 +5,7 @@
 
 const LARGEST_CELL = 34;
 const READABLE_CELL = 26;  // from here on, cells hold their numbers
+const SMALL_CELLS = [2, 1, 1 / 2, 1 / 4];  // where the page is longer than the view, but no wider
 const TITLE = 20;
 const LINE = 17;  // of labels above columns
 const LONGEST = 64;  // a label, in pixels
@@ -200,5 +201,13 @@ function largestCells(candidates, width, height) {
       best = found;
     }
   }
-  return best ?? candidates[0](2);
+  return best ?? narrow(candidates, width);
+}
+
+function narrow(candidates, width) {
+  for (const cell of SMALL_CELLS) {
+    const found = candidates.map((candidate) => candidate(cell)).find((each) => each.width <= width);
+    if (found) return found;
+  }
+  return candidates[0](SMALL_CELLS.at(-1));
 }

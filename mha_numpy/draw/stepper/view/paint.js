@@ -153,11 +153,12 @@ function paintFrame(ctx, colors, each) {
     ctx.strokeStyle = head === null ? colors.line : colors.ofHead(head);
     ctx.strokeRect(fx - 2, fy - 2, fw + 3, fh + 3);
   };
-  if (block.group) {  // heads within a row: a frame around each piece
+  if (block.group) {  // heads within a row: a frame around each piece, or all pieces of a head
     ctx.lineWidth = 1.25;
-    for (let i = 0; i < block.rows; i++) for (let j = 0; j < block.cols; j += block.group) {
+    const [rows, high] = cell < 6 ? [1, height] : [block.rows, cell];
+    for (let i = 0; i < rows; i++) for (let j = 0; j < block.cols; j += block.group) {
       const [left, top] = [x + columnLeft(block, j, cell), y + rowTop(block, i, cell)];
-      frame(left, top, block.group * cell, cell, block.colHeads[j]);
+      frame(left, top, block.group * cell, high, block.colHeads[j]);
     }
   } else frame(x, y, width, height, block.head);
 

@@ -108,11 +108,13 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     const slope = `slope ${written(known.gradient)} = ${labelOf(gradient, index)}: `;
     part("slope-words").replaceChildren(element("strong", "", slope),
       slopeInWords(known.gradient, truth - known.loss));
+    const cost = performance.now() - start;
+    const points = Math.round(Math.min(POINTS, Math.max(9, SLOPE_TIME / cost)));
     const draw = () => {
-      const values = Array.from({ length: POINTS }, (_, i) => between(from, to, i / (POINTS - 1)));
+      const values = Array.from({ length: points }, (_, i) => between(from, to, i / (points - 1)));
       drawSlope(part("curve"), colors(), { ...known, curve: trace.lossAt(id, place, values) });
     };
-    if (performance.now() - start < 0.25) draw();
+    if (cost < 0.25) draw();
     else {  // a large layer: the curve waits until the hand rests
       drawSlope(part("curve"), colors(), known);
       waiting = setTimeout(draw, 150);

@@ -1,6 +1,6 @@
 // A gradient is a slope: the loss as a curve over one number, and its tangent.
 
-const POINTS = 33;
+const [POINTS, SLOPE_TIME] = [33, 300];  // of a curve, and the milliseconds that it may take
 let slopeWidth = 0;  // of the canvas: it is asked once, for to ask costs a layout of the page
 addEventListener("resize", () => { slopeWidth = 0; });
 
