@@ -10,7 +10,8 @@ from mha_numpy.exercises.causes import explain, is_bug_of
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.exercises.judge_tests import judge_tests
-from mha_numpy.exercises.sandbox import LIMITS, Limits, run_calls
+from mha_numpy.exercises.runner import Limits
+from mha_numpy.exercises.sandbox import LIMITS, run_calls
 from mha_numpy.exercises.stages import Evidence, examine
 from mha_numpy.exercises.verdict import Difference, Verdict, find_difference
 from mha_numpy.mistakes import PIECES

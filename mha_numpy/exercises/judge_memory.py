@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.cost.report import in_bytes
-from mha_numpy.exercises.sandbox import Limits, run_calls
+from mha_numpy.exercises.runner import Limits
+from mha_numpy.exercises.sandbox import run_calls
 from mha_numpy.exercises.stages import Stage
 
 FRUGAL = "online_attention"  # the piece that is asked

@@ -5,8 +5,8 @@ from math import ceil
 from typing import Any
 
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.runner import Call
-from mha_numpy.exercises.sandbox import LIMITS, Limits, run_calls
+from mha_numpy.exercises.runner import Call, Limits
+from mha_numpy.exercises.sandbox import LIMITS, run_calls
 from mha_numpy.exercises.stages import Stage
 from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.mistakes import BANK, fingerprints, make

@@ -3,19 +3,25 @@
 NumPy is all that it imports, so that it also runs where nothing else of this package can be seen.
 """
 
+import builtins
 import copy
 import io
 import json
+import linecache
 import os
 import re
+import sys
 import time
 import traceback
+import warnings
 import zipfile
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from types import ModuleType
+from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -23,6 +29,8 @@ HEADER = 8  # bytes that tell a frame's length
 DEEPEST = 50  # lists in lists of an answer
 NUMBERS = "biufc"  # the kinds of dtypes that an answer may have
 TREE = "tree.json"
+STATM = Path("/proc/self/statm")  # Linux: pages of address space, and more
+FILES, THREADS = 64, 32  # that an isolated run may have open, and may start
 LONGEST = 300  # characters of an error's message
 OURS = Path(__file__).parents[1]
 INSTALLED = re.compile(  # files that nobody wrote for an exercise
@@ -51,6 +59,14 @@ class Call(NamedTuple):
 
 
 Message = Call | str | None  # a call, why there are no more, or that the function is loaded
+
+
+class Limits(NamedTuple):
+    """What a run may take: loading and all calls together."""
+
+    seconds: float = 10.0  # of wall time
+    memory: int = 2 * 2**30  # bytes, beyond those that the process has already
+    output: int = 20_000  # characters that are kept of what it prints
 
 
 def messages(
@@ -107,6 +123,84 @@ def _parts(tree: Any) -> dict[str, Any] | None:
     if isinstance(tree, (tuple, list)):
         return {str(i): part for i, part in enumerate(tree)}
     return None
+
+
+# how a process makes the calls and tells of them
+
+
+def no_input(*_: object) -> NoReturn:
+    """Stand for `input`, which would ask the reader of a notebook."""
+    raise EOFError("input() cannot be answered here")
+
+
+def open_output() -> IO[str]:
+    """Return a stream to file descriptor 1 that keeps nothing back and can write any text."""
+    raw = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
+
+
+@contextmanager
+def undisturbed(output: IO[str]) -> Iterator[None]:
+    """Collect what is printed, and have no warnings."""
+    with (
+        redirect_stdout(output),
+        redirect_stderr(output),
+        np.errstate(all="ignore"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
+    """Write every message, and at last why there are no more."""
+    import resource  # not on Windows
+
+    def limit(kind: int, most: int) -> None:
+        soft, hard = resource.getrlimit(kind)
+        least = min(n for n in (most, soft, hard) if n != resource.RLIM_INFINITY)
+        resource.setrlimit(kind, (least, hard))
+
+    def write(message: Message) -> None:
+        if os.getpid() != child:
+            os._exit(0)  # forked by the function
+        write_frame(tell, message)
+
+    child, unlimited = os.getpid(), resource.getrlimit(resource.RLIMIT_AS)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_FSIZE, limits.memory)
+    try:
+        if STATM.exists():
+            pages = int(STATM.read_text().split()[0])
+            limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory)
+        for message in messages:
+            write(message)
+    except BaseException as error:
+        resource.setrlimit(resource.RLIMIT_AS, unlimited)  # to tell of it takes some
+        write(ending(error, limits))
+
+
+def ending(error: BaseException, limits: Limits) -> str:
+    """Say what ended a run from within."""
+    if isinstance(error, MemoryError):
+        return too_much(limits) + told(error).removeprefix(type(error).__name__)
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else one_line(repr(error.code), 80)
+        return f"ended the process: sys.exit({code}){place(error)}"
+    return told(error)
+
+
+def too_much(limits: Limits) -> str:
+    """Say that memory has been at its limit."""
+    return f"asked for more than {_in_bytes(limits.memory)} of memory"
+
+
+def _in_bytes(number: int) -> str:
+    """Return a number of bytes in three digits and a unit."""
+    for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number} B"
 
 
 # what an error was, in a line
@@ -284,3 +378,53 @@ def _from_json(value: Any, array: Callable[[int], Any]) -> Any:
         "foreign": lambda text: Foreign(str(text)),
     }  # fmt: skip
     return made[kind](inner)
+
+
+# a process that holds nothing but what it runs
+
+
+def main() -> None:
+    """Do the task on stdin in this process, which nothing else is in, and tell of it on a pipe."""
+    import resource
+
+    with open(int(sys.argv[1]), "wb") as tell:
+        task = unpack(sys.stdin.buffer.read())
+        limits = Limits(**task["limits"])
+        if task["user"]:  # of its own: what it starts is counted alone
+            os.setgroups([])
+            os.setgid(task["user"])
+            os.setuid(task["user"])
+        cpu = int(limits.seconds) + 1
+        for kind, most in (
+            (resource.RLIMIT_NPROC, THREADS), (resource.RLIMIT_NOFILE, FILES),
+            (resource.RLIMIT_CPU, cpu),
+        ):  # fmt: skip
+            resource.setrlimit(kind, (most, most))
+        builtins.input = no_input
+        sys.modules["mha_numpy"] = _Absent("mha_numpy")
+        with undisturbed(open_output()):
+            source, file, name = task["source"], task["file"], task["name"]
+            tell_all(messages(lambda: load(source, file, name), task["inputs"]), tell, limits)
+    os._exit(0)  # threads that were left running end here
+
+
+class _Absent(ModuleType):
+    """Stands where a package is not to be seen, and says so."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ImportError(f"{self.__name__} is not there when you are graded: write it yourself")
+
+
+def load(source: str, file: str, name: str) -> Callable[..., Any]:
+    """Run a source text as a file's, and return its function."""
+    module = sys.modules[Path(file).stem] = ModuleType(Path(file).stem)
+    module.__file__ = file
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), module.__dict__)
+    if not callable(getattr(module, name, None)):
+        raise NameError(f"there is no function {name} in {Path(file).name}")
+    return getattr(module, name)
+
+
+if __name__ == "__main__":
+    main()

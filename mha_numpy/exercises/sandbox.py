@@ -15,40 +15,30 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple, NoReturn
 
-import numpy as np
-
 from mha_numpy.checks import check_count, check_number
-from mha_numpy.cost.report import in_bytes
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.runner import (
     Call,
+    Limits,
     Message,
+    ending,
     messages,
-    one_line,
-    place,
+    no_input,
+    open_output,
     read_frames,
-    told,
-    write_frame,
+    tell_all,
+    too_much,
+    undisturbed,
 )
 
 DAY = 86_400  # seconds; timers hold little more
 CHUNK = 2**16  # bytes: what a pipe holds
+GRACE = 0.2  # seconds
+SIGNALLED = 128  # what is added to a signal's number
 STOPS = (signal.SIGINT, signal.SIGTERM)
-STATM = Path("/proc/self/statm")  # Linux: pages of address space, and more
-
-
-class Limits(NamedTuple):
-    """What a run may take: loading and all calls together."""
-
-    seconds: float = 10.0  # of wall time
-    memory: int = 2 * 2**30  # bytes, beyond those that the process has already
-    output: int = 20_000  # characters that are kept of what it prints
-
-
 LIMITS = Limits()
 
 
@@ -106,20 +96,25 @@ def run_calls(
     >>> run_calls(lambda: mine, [{"x": np.array([1.0, 3.0])}]).calls[0][:3]
     (array([0.25, 0.75]), '', ('x',))
     """
+    heard = Heard(len(inputs), check_limits(limits))
+    calls = messages(get_function, inputs)
+    if hasattr(os, "fork"):
+        run_in_a_child(lambda tell: _make_the_calls(calls, tell, limits), heard)
+    else:
+        _run_here(calls, heard)
+    return Run(heard.calls, heard.printed, heard.ended)
+
+
+def check_limits(limits: Limits) -> Limits:
+    """Return limits that make sense, or raise a ConfigError."""
     if check_number("limits.seconds", limits.seconds, positive=True) > DAY:
         raise ConfigError(f"limits.seconds: expected {DAY} (a day) or less; got {limits.seconds}")
     check_count("limits.memory", limits.memory)
     check_count("limits.output", limits.output, least=0)
-    heard = _Heard(len(inputs), limits)
-    told_of = messages(get_function, inputs)
-    if hasattr(os, "fork"):
-        _run_in_a_child(told_of, heard)
-    else:
-        _run_here(told_of, heard)
-    return Run(heard.calls, heard.printed, heard.ended)
+    return limits
 
 
-class _Heard:
+class Heard:
     """What has been heard of a run so far."""
 
     def __init__(self, count: int, limits: Limits):
@@ -159,21 +154,21 @@ class _Heard:
         return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "on loading"
 
 
-def _run_here(messages: Iterator[Message], heard: _Heard) -> None:
+def _run_here(messages: Iterator[Message], heard: Heard) -> None:
     """Make the calls in this process."""
     output = io.StringIO()
     try:
-        with _undisturbed(output):
+        with undisturbed(output):
             for message in messages:
                 heard.hear(message)
     except (Exception, SystemExit) as error:
-        heard.hear(_ending(error, heard.limits))
+        heard.hear(ending(error, heard.limits))
     heard.hear_output(output.getvalue().encode(errors="backslashreplace"))
 
 
-def _run_in_a_child(messages: Iterator[Message], heard: _Heard) -> None:
-    """Have the calls made by a child; end it with all that it started, and say why if early."""
-    limits, child = heard.limits, None
+def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard) -> None:
+    """Have the work done by a child; end it with all that it started, and say why if early."""
+    limits, child, is_late = heard.limits, None, True
     with _pipe() as (results, tell), _pipe() as (output, show):
         held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it is known who is who
         try:
@@ -181,14 +176,14 @@ def _run_in_a_child(messages: Iterator[Message], heard: _Heard) -> None:
             if child == 0:
                 results.close()  # who holds an end to read from can wait forever for a reader
                 output.close()
-                _be_the_child(messages, tell, show, limits)
+                _be_the_child(work, tell, show, limits)
             deadline = time.monotonic() + limits.seconds
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             tell.close()  # so that results end with the child; output has no end
             _listen(heard, results, output, deadline)
             is_late = time.monotonic() >= deadline
         finally:
-            code = _end(child) if child else 0
+            code = _end(child, 0.0 if heard.is_over or is_late else GRACE) if child else 0
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
         if not heard.is_over:
             heard.hear(f"{_death(code, limits, is_late=is_late)} ({heard.place})")
@@ -212,7 +207,7 @@ def _fork() -> int:
         return os.fork()
 
 
-def _listen(heard: _Heard, results: IO[bytes], output: IO[bytes], deadline: float) -> None:
+def _listen(heard: Heard, results: IO[bytes], output: IO[bytes], deadline: float) -> None:
     """Take in messages and output until the run is over, the child gone, or the time up."""
     unread, size = bytearray(), 0
     with selectors.DefaultSelector() as selector:
@@ -229,7 +224,7 @@ def _listen(heard: _Heard, results: IO[bytes], output: IO[bytes], deadline: floa
                 unread += chunk
                 size += len(chunk)
                 if size > heard.limits.memory:
-                    heard.hear(_too_much(heard.limits))
+                    heard.hear(too_much(heard.limits))
                     return
                 try:
                     for message in read_frames(unread):
@@ -238,8 +233,15 @@ def _listen(heard: _Heard, results: IO[bytes], output: IO[bytes], deadline: floa
                     heard.hear("its answers cannot be read")
 
 
-def _end(child: int) -> int:
-    """Kill a child and its group; return its exit code, or the negative number of a signal."""
+def _end(child: int, grace: float) -> int:
+    """Kill a child and its group; return its exit code, or the negative number of a signal.
+
+    A child that waits for one of its own, whose end has been heard, has a moment to end itself.
+    """
+    until, is_there = time.monotonic() + grace, os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with suppress(ChildProcessError):
+        while time.monotonic() < until and os.waitid(os.P_PID, child, is_there) is None:
+            time.sleep(0.002)
     for kill in (os.killpg, os.kill):  # it may not have a group yet
         with suppress(ProcessLookupError, PermissionError):
             kill(child, signal.SIGKILL)
@@ -250,6 +252,8 @@ def _end(child: int) -> int:
 
 def _death(code: int, limits: Limits, *, is_late: bool) -> str:
     """Say how a child ended that had more to tell."""
+    if code > SIGNALLED:  # as a parent says it of its own child
+        code = SIGNALLED - code
     if code >= 0:
         return f"ended the process: os._exit({code})"
     if is_late and -code in (signal.SIGKILL, signal.SIGALRM):
@@ -260,19 +264,21 @@ def _death(code: int, limits: Limits, *, is_late: bool) -> str:
 
 
 def _be_the_child(
-    messages: Iterator[Message], tell: IO[bytes], show: IO[bytes], limits: Limits
+    work: Callable[[IO[bytes]], None], tell: IO[bytes], show: IO[bytes], limits: Limits
 ) -> NoReturn:
-    """Make the calls and tell of each, and never come back."""
+    """Do the work and tell of it, and never come back."""
     try:
         _cut_loose(show, limits)
-        raw = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
-        output = io.TextIOWrapper(
-            raw, encoding="utf-8", errors="backslashreplace", write_through=True
-        )
-        with _undisturbed(output):
-            _tell_all(messages, tell, limits)
+        work(tell)
     finally:
         os._exit(0)
+
+
+def _make_the_calls(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
+    """Make the calls in this process, and tell of each."""
+    builtins.input = no_input
+    with undisturbed(open_output()):
+        tell_all(calls, tell, limits)
 
 
 def _cut_loose(show: IO[bytes], limits: Limits) -> None:
@@ -289,65 +295,3 @@ def _cut_loose(show: IO[bytes], limits: Limits) -> None:
     os.dup2(sys.stdin.fileno(), 0)
     for stream in (1, 2):
         os.dup2(show.fileno(), stream)
-    builtins.input = _no_input
-
-
-def _no_input(*_: object) -> NoReturn:
-    """Stand for `input`, which would ask the reader of a notebook."""
-    raise EOFError("input() cannot be answered here")
-
-
-@contextmanager
-def _undisturbed(output: IO[str]) -> Iterator[None]:
-    """Collect what is printed, and have no warnings."""
-    with (
-        redirect_stdout(output),
-        redirect_stderr(output),
-        np.errstate(all="ignore"),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
-    """Write every message, and at last why there are no more."""
-    import resource  # not on Windows
-
-    def limit(kind: int, most: int) -> None:
-        soft, hard = resource.getrlimit(kind)
-        least = min(n for n in (most, soft, hard) if n != resource.RLIM_INFINITY)
-        resource.setrlimit(kind, (least, hard))
-
-    def write(message: Message) -> None:
-        if os.getpid() != child:
-            os._exit(0)  # forked by the function
-        write_frame(tell, message)
-
-    child, unlimited = os.getpid(), resource.getrlimit(resource.RLIMIT_AS)
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_FSIZE, limits.memory)
-    try:
-        if STATM.exists():
-            pages = int(STATM.read_text().split()[0])
-            limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory)
-        for message in messages:
-            write(message)
-    except BaseException as error:
-        resource.setrlimit(resource.RLIMIT_AS, unlimited)  # to tell of it takes some
-        write(_ending(error, limits))
-
-
-def _ending(error: BaseException, limits: Limits) -> str:
-    """Say what ended a run from within."""
-    if isinstance(error, MemoryError):
-        return _too_much(limits) + told(error).removeprefix(type(error).__name__)
-    if isinstance(error, SystemExit):
-        code = "" if error.code is None else one_line(repr(error.code), 80)
-        return f"ended the process: sys.exit({code}){place(error)}"
-    return told(error)
-
-
-def _too_much(limits: Limits) -> str:
-    """Say that memory has been at its limit."""
-    return f"asked for more than {in_bytes(limits.memory)} of memory"

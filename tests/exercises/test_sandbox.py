@@ -84,7 +84,8 @@ def next_descriptor():
 PRELUDE = """
 import atexit, ctypes, faulthandler, os, signal, sys, time
 import numpy as np
-from mha_numpy.exercises.sandbox import Limits, run_calls
+from mha_numpy.exercises.runner import Limits
+from mha_numpy.exercises.sandbox import run_calls
 
 def run(function, limits=Limits(memory=32 * 2**20)):
     return run_calls(lambda: function, [{"x": 1.0}], limits)
@@ -850,7 +851,8 @@ CELLS = [
     """
 import os, sys
 import numpy as np
-from mha_numpy.exercises.sandbox import Limits, run_calls
+from mha_numpy.exercises.runner import Limits
+from mha_numpy.exercises.sandbox import run_calls
 
 def told(function, limits=Limits()):
     result = run_calls(lambda: function, [{"x": np.ones(2)}], limits)
