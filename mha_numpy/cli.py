@@ -86,10 +86,33 @@ def _walk(options: argparse.Namespace) -> int:
     for path in saved:
         print(f"wrote {path}")
     if html:
-        sys.stdout.flush()
-        is_open = options.open and webbrowser.open(html.resolve().as_uri())
-        print(f"wrote {html}: {'it is open in the browser' if is_open else 'open it in a browser'}")
+        _tell_of_page(html, is_wanted=options.open)
     return 0 if seen.report else 1
+
+
+def _tell_of_page(path: Path, *, is_wanted: bool) -> None:
+    """Open a page in the browser if that is wanted, and say where it is."""
+    sys.stdout.flush()
+    is_open = is_wanted and webbrowser.open(path.resolve().as_uri())
+    print(f"wrote {path}: {'it is open in the browser' if is_open else 'open it in a browser'}")
+
+
+def _heads(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.draw.head_report` on a pretrained model and write the page."""
+    from mha_numpy.walk.page import check_page, save_page
+
+    check_page(options.out, force=options.force, option="out")
+    from mha_numpy.draw import head_report  # matplotlib takes a second
+    from mha_numpy.models import from_pretrained
+    from mha_numpy.models.pretrained import PACKAGES
+
+    model = from_pretrained(options.model)
+    note = f"The params are those in {options.model}."
+    if options.model in PACKAGES:
+        note = f"The params are those of {options.model}, which others have trained."
+    save_page(head_report(model, options.texts, note=note), options.out, option="out")
+    _tell_of_page(options.out, is_wanted=options.open)
+    return 0
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -313,7 +336,7 @@ def _compile(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "walk": _walk, "train": _train, "bench": _bench, "cost": _cost, "lab": _lab,
+    "walk": _walk, "heads": _heads, "train": _train, "bench": _bench, "cost": _cost, "lab": _lab,
     "exercises": _exercises, "check": _check, "hint": _hint, "mistakes": _mistakes,
     "audit-tests": _audit_tests, "compile": _compile,
 }  # fmt: skip

@@ -81,6 +81,28 @@ def _walk(commands: Commands) -> None:
     # fmt: on
 
 
+def _heads(commands: Commands) -> None:
+    """Define `mha-numpy heads`."""
+    parser = commands.add_parser(
+        "heads",
+        help="show what each head of a pretrained model does on a text, in a page",
+        description="Write a page about the heads of a BERT, GPT-2, Llama or Mistral: where each "
+        "of them looks on your texts, what changes without it, and what is left as more and more "
+        "are cut. This takes up to a minute.",
+        epilog=f"example: mha-numpy heads minilm {EXAMPLE} --open",
+    )
+    # fmt: off
+    add = parser.add_argument
+    add("model", metavar="MODEL",
+        help="minilm, or a folder with config.json, model.safetensors and tokenizer.json")
+    add("texts", nargs="+", metavar="TEXT", help="a sentence, or several")
+    add("--out", type=Path, default=Path("heads.html"), metavar="FILE",
+        help="where the page is written (default heads.html)")
+    add("--open", action="store_true", help="open the page in the browser")
+    add("--force", action="store_true", help="let --out overwrite a file that is not such a page")
+    # fmt: on
+
+
 def _train(commands: Commands) -> None:
     """Define `mha-numpy train`."""
     parser = commands.add_parser(
@@ -287,6 +309,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _walk(commands)
+    _heads(commands)
     _train(commands)
     _bench(commands)
     _cost(commands)

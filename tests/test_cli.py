@@ -15,6 +15,7 @@ import pytest
 from mha_numpy import cli
 from mha_numpy.train import report
 from mha_numpy.walk.files import FILES
+from tests.walk.pretrained import save_model
 
 SMALL = ("--dim", "4")  # a quick walk: each param is checked
 SENTENCE = "The animal didn't cross the street because it was too tired"
@@ -362,3 +363,41 @@ def test_in_a_terminal_it_is_in_colour(monkeypatch, capsys):
 def test_the_walk_of_the_readme_is_in_the_readme():
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     assert f'mha-numpy walk "{SENTENCE}"' in readme
+
+
+def test_heads_writes_a_page_of_a_folder_and_texts(tmp_path):
+    model, out = save_model(tmp_path / "tiny", "bert"), tmp_path / "heads.html"
+    done = run("heads", str(model), "a cat sat", "mat", "--out", str(out))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"wrote {out}: open it in a browser\n"
+    page = out.read_text(encoding="utf-8")
+    assert "<title>12 heads on &quot;a cat sat&quot; and 1 more</title>" in page
+    assert f"The params are those in {model}." in page
+    assert '"labels":["[CLS]","a","cat","sat","[SEP]"]' in page
+    again = run("heads", str(model), "a cat", "--out", str(out))  # a page of ours
+    assert again.returncode == 0
+
+
+def test_heads_says_what_is_wrong(tmp_path):
+    note = tmp_path / "note.txt"
+    note.write_text("mine", encoding="utf-8")
+    taken = run("heads", "minilm", "a cat", "--out", str(note))
+    assert taken.returncode == 2
+    assert "out: " in taken.stderr
+    assert "--force" in taken.stderr
+    assert note.read_text(encoding="utf-8") == "mine"
+    absent = run("heads", str(tmp_path), "a cat", "--out", str(tmp_path / "heads.html"))
+    assert "config.json: expected a file" in absent.stderr
+    model = save_model(tmp_path / "tiny", "bert")
+    nowhere = run("heads", str(model), "a cat", "--out", str(tmp_path / "no" / "heads.html"))
+    assert nowhere.stderr.startswith("mha-numpy heads: out: cannot write")
+
+
+def test_heads_reads_a_language_model_in_words_of_its_own(tmp_path):
+    model, out = save_model(tmp_path / "tiny", "mistral"), tmp_path / "heads.html"
+    assert run("heads", str(model), "a cat sat on", "--out", str(out)).returncode == 0
+    page = out.read_text(encoding="utf-8")
+    assert '"labels":["a","cat","sat","on"]' in page
+    assert '"kind":"loss"' in page
+    short = run("heads", str(model), "cat", "--out", str(out))
+    assert "texts: expected 2 to 9 tokens in each; got 1 in text 0" in short.stderr

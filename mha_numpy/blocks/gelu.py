@@ -96,8 +96,8 @@ def gelu_forward(
 
     Notes
     -----
-    GELU is a smooth ReLU. NumPy has no erf, so the exact form takes several times as long as
-    "tanh". Source: Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
+    GELU is a smooth ReLU. NumPy has no erf, so the exact form computes it by a series.
+    Source: Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
     ``docs/blocks.md``.
 
     Examples

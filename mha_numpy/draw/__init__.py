@@ -12,10 +12,10 @@ from mha_numpy.draw.moving_film import animate
 from mha_numpy.draw.origin import origin_film
 from mha_numpy.draw.save import Picture, save_figure
 from mha_numpy.draw.sharing import sharing_map
-from mha_numpy.draw.stepper import Stepper, stepper, training_page
+from mha_numpy.draw.stepper import HeadReport, Stepper, head_report, stepper, training_page
 
 __all__ = [
-    "Picture", "Stepper", "animate", "arrows", "backward_film", "bar_chart", "fade", "group_color",
-    "head_color", "line_chart", "matrices", "origin_film", "save_figure", "shape_film",
-    "sharing_map", "stepper", "training_page", "weights_by_head",
+    "HeadReport", "Picture", "Stepper", "animate", "arrows", "backward_film", "bar_chart", "fade",
+    "group_color", "head_color", "head_report", "line_chart", "matrices", "origin_film",
+    "save_figure", "shape_film", "sharing_map", "stepper", "training_page", "weights_by_head",
 ]  # fmt: skip

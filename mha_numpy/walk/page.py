@@ -17,6 +17,7 @@ from mha_numpy.walk.result import Walk
 
 if TYPE_CHECKING:
     from mha_numpy.draw import Stepper
+    from mha_numpy.draw.stepper.document import Page
 
 TRAINED = (
     "For trained heads run mha-numpy lab (notebook 00), or "
@@ -108,14 +109,18 @@ def write_page(seen: Walk, path: Path) -> None:
     ConfigError
         The file cannot be written, or `page_of` refuses.
     """
-    page = page_of(seen)
+    save_page(page_of(seen), path)
+
+
+def save_page(page: "Page", path: Path, *, option: str = "html") -> None:
+    """Write a page, or raise a ConfigError that names the option that asked for it."""
     try:
         page.to_html(path)
     except OSError as error:
-        raise ConfigError(f"html: cannot write {path}: {error.strerror}") from error
+        raise ConfigError(f"{option}: cannot write {path}: {error.strerror}") from error
 
 
-def check_page(path: Path, *, force: bool) -> None:
+def check_page(path: Path, *, force: bool, option: str = "html") -> None:
     """Raise a ConfigError if a file is there that is not a page of ours."""
     if force or not path.exists():
         return
@@ -124,4 +129,6 @@ def check_page(path: Path, *, force: bool) -> None:
     except OSError:
         start = b""
     if MARK not in start:
-        raise ConfigError(f"html: {path} is there and is not such a page; --force overwrites it")
+        raise ConfigError(
+            f"{option}: {path} is there and is not such a page; --force overwrites it"
+        )

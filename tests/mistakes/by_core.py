@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from mha_numpy import blocks, core
+from mha_numpy import analysis, blocks, core
 from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.nn import Dropout, Embedding, Layer, Linear, MultiHeadAttention
 from mha_numpy.train import optimizers
@@ -179,6 +179,26 @@ def d_head_gate(d_gated, heads):
 
 def head_importance(d_gated, heads):
     return np.abs(_gate_gradient(d_gated, heads, np.ones(heads.shape[:2]))).mean(axis=0)
+
+
+def weights_times_norm(weights, v, w_o):
+    """Measure what a token brings to a query that sees nothing else."""
+    B, H, T_k, d_v = v.shape
+    lengths = np.zeros((B, H, T_k))
+    for b, h, j in np.ndindex(B, H, T_k):
+        alone = np.zeros((B, T_k, H, d_v))
+        alone[b, j, h] = v[b, h, j]
+        out, _ = core.linear_forward(alone.reshape(B, T_k, -1), w_o, None)
+        lengths[b, h, j] = np.linalg.norm(out)
+    return np.einsum("bhij,bhj->bhij", weights, lengths)
+
+
+def prune_heads(params, num_heads, heads):
+    d_k, d_v = params.w_q.shape[1] // num_heads, params.w_v.shape[1] // num_heads
+    layer = MultiHeadAttention(len(params.w_q), num_heads, head_dim=d_k, value_dim=d_v)
+    layer.params = params._asdict()
+    pruned = analysis.prune_heads(layer, heads)
+    return tuple(pruned.params[name] for name in core.MultiHeadParams._fields)
 
 
 def cost_table(B, T, D, H, H_kv, d, itemsize):

@@ -22,6 +22,7 @@ RETURNED = {  # where it is more than one array
     "backward_from_lse": "d_q d_k d_v",
     "linear_backward": "d_x d_w d_b",
     "multi_head_backward": "d_x d_params",
+    "prune_heads": "w_q b_q w_k b_k w_v b_v w_o b_o",
     "decode_step": "out k v",
     "layer_norm_backward": "d_x d_gain d_bias",
     "from_gpt2": "w_q b_q w_k b_k w_v b_v w_o b_o",

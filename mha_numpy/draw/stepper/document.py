@@ -2,9 +2,42 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that needs no network; a notebook shows it by itself."""
+
+    shows: ClassVar[str] = "A page to play with"  # the name of its frame in a notebook
+
+    page: str = field(repr=False)
+    fallback: str = field(repr=False)  # what remains where scripts are taken out
+
+    def to_html(self, path: Path | str | None = None) -> str:
+        """Return the page, whole and for itself; also write it to a file if a path is given.
+
+        Parameters
+        ----------
+        path : path, optional
+
+        Returns
+        -------
+        str
+        """
+        if path is not None:
+            Path(path).write_text(self.page, encoding="utf-8")
+        return self.page
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, and a table in case that this is taken out."""
+        frame = read("frame.html")
+        return fill(frame, {"title": self.shows, "page": escape(self.page),
+                            "fallback": self.fallback, "script": read("frame.js")})  # fmt: skip
 
 
 def document(

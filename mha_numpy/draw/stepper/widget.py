@@ -1,10 +1,8 @@
 """stepper(): a trace as a page that can be looked at, and played with."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from html import escape
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from mha_numpy.checks import check_flag
 from mha_numpy.draw.recorded import (
@@ -15,17 +13,17 @@ from mha_numpy.draw.recorded import (
     check_trace,
 )
 from mha_numpy.draw.stepper.data import describe_trace
-from mha_numpy.draw.stepper.document import document, fill, read
+from mha_numpy.draw.stepper.document import Page, document, read
 from mha_numpy.draw.stepper.fallback import table_of
 from mha_numpy.draw.stepper.training import describe_training
 from mha_numpy.errors import ConfigError
 from mha_numpy.tracing import Step, Trace
 
 SCRIPTS = (  # in this order: one scope holds them all
-    "arrays.js", "equations.js", "trace.js", "view/axes.js", "view/blocks.js", "view/layout.js",
-    "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js", "view/arithmetic.js",
-    "view/slope.js", "view/panel.js", "view/controls.js", "view/listing.js", "view/keyboard.js",
-    "view/page.js", "tour.js",
+    "arrays.js", "equations.js", "trace.js", "view/element.js", "view/axes.js", "view/blocks.js",
+    "view/layout.js", "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js",
+    "view/arithmetic.js", "view/slope.js", "view/panel.js", "view/controls.js", "view/listing.js",
+    "view/keyboard.js", "view/page.js", "tour.js",
 )  # fmt: skip
 STYLES = ("page.css", "tour.css")
 TRAINING_SCRIPTS, TRAINING_STYLES = ("learning.js", "train.js"), ("train.css",)
@@ -39,33 +37,12 @@ ADVICE = "or draw it with draw.shape_film"
 
 
 @dataclass(frozen=True)
-class Stepper:
+class Stepper(Page):
     """A page that shows the arrays of a trace; a notebook shows it by itself."""
 
-    page: str = field(repr=False)
-    fallback: str = field(repr=False)  # what remains where scripts are taken out
+    shows: ClassVar[str] = "Stepper through the arrays of a trace"
+
     steps: int
-
-    def to_html(self, path: Path | str | None = None) -> str:
-        """Return the page, whole and for itself; also write it to a file if a path is given.
-
-        Parameters
-        ----------
-        path : path, optional
-
-        Returns
-        -------
-        str
-        """
-        if path is not None:
-            Path(path).write_text(self.page, encoding="utf-8")
-        return self.page
-
-    def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, and a table in case that this is taken out."""
-        frame = read("frame.html")
-        return fill(frame, {"page": escape(self.page), "fallback": self.fallback,
-                             "script": read("frame.js")})  # fmt: skip
 
 
 def stepper(

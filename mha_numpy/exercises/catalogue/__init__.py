@@ -63,6 +63,8 @@ EXERCISES: list[Exercise] = [
     analysis.strongest_keys,
     analysis.d_head_gate,
     analysis.head_importance,
+    analysis.weights_times_norm,
+    analysis.prune_heads,
     costs.cost_table,
     bridges.from_gpt2,
     bridges.to_gpt2,

@@ -1,5 +1,6 @@
-"""Where a head looks, and what it is worth: gradients of gates."""
+"""Where a head looks, what it takes, what it is worth, and a layer without it."""
 
+from mha_numpy.core import MultiHeadParams
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Hints, exercise
 
@@ -99,5 +100,79 @@ def head_importance(d_gated: Array, heads: Array) -> Array:
     Returns
     -------
     importance : (H,)
+    """
+    raise NotImplementedError
+
+
+@exercise(
+    "weights-times-norm",
+    title="What a head takes",
+    difficulty=2,
+    minutes=10,
+    needs=("strongest-keys",),
+    hints=Hints(
+        where="A head writes the sum of its weights times v_j w_o^h. The length of each of these "
+        'vectors is asked for: notebook 23, "Where it looks, and what it takes".',
+        question="Head 1 of two, with d_v = 3: by which rows of w_o does it write? A value there "
+        "is (0, 0, 0). What does its token bring, if its weight is 0.9?",
+        mistake="length of v without w_o",
+        fix="weights * np.linalg.norm(v @ w_o.reshape(H, d_v, -1), axis=-1)[:, :, None, :]",
+    ),
+)
+def weights_times_norm(weights: Array, v: Array, w_o: Array) -> Array:
+    """Return each weight times the length of what it brings (Kobayashi et al. 2020).
+
+    Head h writes ``sum_j weights_ij (v_j w_o^h)`` into token i, where w_o^h is the h-th block of
+    d_v rows of w_o. Of each term return the length: ``weights_ij |v_j w_o^h|``.
+
+    Parameters
+    ----------
+    weights : (B, H, T_q, T_k)
+    v : (B, H, T_k, d_v)
+    w_o : (H*d_v, D)
+
+    Returns
+    -------
+    brought : (B, H, T_q, T_k)
+    """
+    raise NotImplementedError
+
+
+@exercise(
+    "prune-heads",
+    title="Heads that go for good",
+    difficulty=2,
+    minutes=10,
+    needs=("multi-head",),
+    hints=Hints(
+        where='Which numbers belong to head h alone? Notebook 24, "Cut for good"; notebook 10, '
+        '"Switching a head off".',
+        question="Two heads with d_k = d_v = 3 and D = 5; head 0 goes. Which of w_q's columns are "
+        "left, and which of w_o's rows? Which shapes do w_q, b_q, w_o and b_o have then?",
+        mistake="every H-th column removed",
+        fix="stays = np.repeat(~np.isin(np.arange(num_heads), heads), d_k), then w_q[:, stays], "
+        "b_q[stays], ...; of w_o the rows, w_o[stays], with d_v for d_k; b_o stays whole",
+    ),
+)
+def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiHeadParams:
+    """Return the smaller params of a layer without some of its heads.
+
+    The smaller layer computes what the whole one computes with gates of 0. The other heads keep
+    their order. The widths d_k and d_v may differ.
+
+    Parameters
+    ----------
+    params : MultiHeadParams
+        w_q, w_k (D, H*d_k), w_v (D, H*d_v), w_o (H*d_v, D), b_q, b_k (H*d_k,), b_v (H*d_v,),
+        b_o (D,).
+    num_heads : int
+        H.
+    heads : whole numbers
+        Which heads go, counted from 0, in any order; at least one head stays.
+
+    Returns
+    -------
+    params : MultiHeadParams
+        ``MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o)``.
     """
     raise NotImplementedError

@@ -13,6 +13,7 @@ from mha_numpy.mistakes.families import (
     bridges,
     costs,
     gates,
+    head_parts,
     heads,
     layer,
     layer_backward,
@@ -29,8 +30,8 @@ from mha_numpy.mistakes.piece import Piece
 
 # where two mistakes give the same numbers, the first of them is named first
 FAMILIES = [
-    heads, masks, attention, layer, attention_backward, layer_backward, gates, positions, memory,
-    bridges, costs, norms, blocks, training, loss,
+    heads, masks, attention, layer, attention_backward, layer_backward, gates, head_parts, positions,
+    memory, bridges, costs, norms, blocks, training, loss,
 ]  # fmt: skip
 PIECES: dict[str, Piece] = {piece.name: piece for family in FAMILIES for piece in family.PIECES}
 MISTAKES: list[Mistake] = [mistake for family in FAMILIES for mistake in family.MISTAKES]

@@ -13,13 +13,6 @@ function leavesOf(told) {
 const isSameCell = (a, b) =>
   a.array !== undefined && a.array === b.array && String(a.index) === String(b.index);
 
-const element = (tag, className, ...children) => {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-};
-
 // scale * q * k in each term: the scale is written once, before the brackets.
 function commonFactor(terms) {
   const isScaled = ({ op, args }) => op === "*" && args[0].op === "*";

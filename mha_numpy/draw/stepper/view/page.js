@@ -261,15 +261,8 @@ function startPage(data) {
     map.paint(colors);
     showCell(false);
   }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
-  if (parent !== window) {  // in a notebook: the frame learns its height, and says its theme
-    addEventListener("message", ({ data: told }) => {
-      if (!["dark", "light"].includes(told?.mhaStepperTheme)) return;
-      document.documentElement.dataset.theme = told.mhaStepperTheme;
-      recolor();
-    });
-    parent.postMessage({ mhaStepperHeight: 960 }, "*");
-  }
+  onTheme(recolor);
+  askForHeight(960);
 
   map.paint(colors);
   controls.show();

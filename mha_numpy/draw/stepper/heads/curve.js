@@ -1,0 +1,70 @@
+// A line chart: what is lost with 0, 1, 2, ... heads cut.
+
+// Round numbers that part an interval into about `count` pieces.
+function ticksOf(low, high, count) {
+  const rough = (high - low || 1) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
+  const first = Math.ceil(low / step - 1e-9);
+  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) =>
+    Number(((first + i) * step).toPrecision(6)));
+}
+
+const inSvg = (tag, attributes, ...children) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+};
+
+// `lines` are lists of as many numbers; `pick` is called with a place along them.
+function openCurve(root, lines, { name, across, pick }) {
+  const [left, right, top, bottom] = [52, 12, 22, 38];
+  const count = lines[0].length - 1;
+  const numbers = lines.flat();
+  const [low, high] = [Math.min(0, ...numbers), Math.max(...numbers, 1e-9)];
+  let [width, height, at] = [0, 0, 0];
+  const x = (n) => left + (width - left - right) * n / Math.max(1, count);
+  const y = (value) => top + (height - top - bottom) * (high - value) / (high - low);
+
+  function draw() {
+    width = root.clientWidth;
+    height = Math.max(220, Math.min(340, width * 0.5));
+    const rules = ticksOf(low, high, 4).flatMap((value) => [
+      inSvg("line", { class: "rule", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
+      inSvg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value).replace("-", "−")),
+    ]);
+    const steps = ticksOf(0, count, Math.min(6, count)).filter(Number.isInteger).map((n) =>
+      inSvg("text", { x: x(n), y: height - bottom + 16, "text-anchor": "middle" }, String(n)));
+    const paths = lines.map((line, i) => inSvg("path", {
+      class: i ? "random" : "ours",
+      d: `M${line.map((value, n) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join("L")}`,
+    }));
+    const told = `${name}, by the number of ${across}; the numbers are in a table below.`;
+    root.replaceChildren(inSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told },
+      ...rules, ...steps, ...paths.reverse(),
+      inSvg("text", { x: 0, y: 12 }, name),
+      inSvg("text", { x: width - right, y: height - 4, "text-anchor": "end" }, across),
+      inSvg("line", { class: "at" }), inSvg("circle", { r: 5 })));
+    mark(at);
+  }
+
+  function mark(n) {
+    at = n;
+    const place = { x1: x(n), x2: x(n), y1: top, y2: height - bottom };
+    const rule = root.querySelector(".at");
+    for (const [key, number] of Object.entries(place)) rule.setAttribute(key, number);
+    root.querySelector("circle").setAttribute("cx", x(n));
+    root.querySelector("circle").setAttribute("cy", y(lines[0][n]));
+  }
+
+  function point({ clientX }) {
+    const share = (clientX - root.getBoundingClientRect().left - left) / (width - left - right);
+    pick(Math.max(0, Math.min(count, Math.round(share * count))));
+  }
+  root.addEventListener("pointermove", point);
+  root.addEventListener("pointerdown", point);
+  new ResizeObserver(() => { if (root.clientWidth !== width) draw(); }).observe(root);
+  draw();
+  return { mark };
+}

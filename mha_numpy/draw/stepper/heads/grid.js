@@ -1,0 +1,85 @@
+// A map of all heads: a row for each layer, a button for each head.
+
+const FULL_GOLD = 0.7;  // from here on, gold needs dark letters, in the dark too
+const ON_GOLD = "#16161a";
+
+// Rows and columns to go on by an arrow key.
+function stepOf({ key, ctrlKey, metaKey, altKey }) {
+  if (ctrlKey || metaKey || altKey) return undefined;
+  return { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
+}
+
+// `pick` and `point` are called with a layer and a head; `paint` fills a head's button.
+function openGrid(root, heads, label, { pick, point = () => {} }) {
+  const most = Math.max(...heads);
+  root.setAttribute("role", "grid");
+  root.setAttribute("aria-label", label);
+  root.style.gridTemplateColumns = `max-content repeat(${most}, minmax(0, 52px))`;
+  const axis = (words, kind, role) => {
+    const made = element("span", `axis ${kind}`, words);
+    made.setAttribute("role", role);
+    return made;
+  };
+  const row = (...cells) => {
+    const made = element("div", "", ...cells);
+    made.setAttribute("role", "row");
+    return made;
+  };
+  const buttons = heads.map((count, layer) => Array.from({ length: count }, (_, head) => {
+    const button = element("button");
+    button.type = "button";
+    button.tabIndex = -1;
+    button.setAttribute("role", "gridcell");
+    button.addEventListener("click", () => pick(layer, head));
+    for (const event of ["pointerenter", "focus"]) {
+      button.addEventListener(event, () => point(layer, head));
+    }
+    return button;
+  }));
+  const across = Array.from({ length: most }, (_, head) => axis(String(head), "head", "columnheader"));
+  root.replaceChildren(
+    row(axis("", "layer", "columnheader"), ...across),
+    ...buttons.map((cells, layer) => {
+      const made = row(axis(`${layer}`, "layer", "rowheader"), ...cells);
+      for (let head = cells.length; head < most; head++) made.append(element("span"));
+      return made;
+    }),
+  );
+  root.addEventListener("keydown", (event) => {
+    const step = stepOf(event);
+    if (!step) return;
+    const layer = buttons.findIndex((cells) => cells.includes(event.target));
+    if (layer < 0) return;
+    const head = buttons[layer].indexOf(event.target);
+    const next = buttons[layer + step[0]]?.[head + step[1]];
+    event.preventDefault();
+    if (next) focusOn(next);
+  });
+
+  function focusOn(button) {
+    for (const each of buttons.flat()) each.tabIndex = each === button ? 0 : -1;
+    button.focus();
+  }
+
+  return {
+    paint(each) {
+      buttons.forEach((cells, layer) => cells.forEach((button, head) => each(button, layer, head)));
+    },
+    mark(layer, head) {
+      buttons.flat().forEach((button) => {
+        const isCurrent = button === buttons[layer][head];
+        button.classList.toggle("current", isCurrent);
+        button.setAttribute("aria-selected", String(isCurrent));
+        button.tabIndex = isCurrent ? 0 : -1;
+      });
+    },
+  };
+}
+
+// A share of the full colour: gold is more than zero, violet is less.
+function tint(cell, share) {
+  const strength = Math.min(1, Math.abs(share));
+  const color = share < 0 ? "--violet" : "--gold";
+  cell.style.background = `color-mix(in srgb, var(${color}) ${(100 * strength).toFixed(1)}%, var(--paper))`;
+  cell.style.color = strength > FULL_GOLD ? ON_GOLD : "var(--ink)";
+}

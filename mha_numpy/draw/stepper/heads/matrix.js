@@ -1,0 +1,83 @@
+// One head, large: a table with a cell for each query and key, and a sentence for the cell.
+
+const LARGEST = 36, SMALLEST = 13, READABLE = 26;  // of a cell, in pixels
+
+// `show` gives the cells their numbers; `point` is called with a query and a key.
+function openMatrix(root, point) {
+  let [labels, cells, headings, chosen] = [[], [], [], [0, 0]];
+
+  function build(names) {
+    labels = names;
+    chosen = [0, 0];
+    const heading = (words, scope) => {
+      const made = element("th", "", element("span", "", words));
+      made.scope = scope;
+      return made;
+    };
+    const above = labels.map((words) => heading(words, "col"));
+    const beside = labels.map((words) => heading(words, "row"));
+    headings = [beside, above];
+    cells = labels.map(() => labels.map(() => Object.assign(element("td"), { tabIndex: -1 })));
+    root.replaceChildren(element("table", "",
+      element("caption", "hint", "row = query, column = key"),
+      element("thead", "", element("tr", "", element("td"), ...above)),
+      element("tbody", "", ...cells.map((row, i) => element("tr", "", beside[i], ...row))),
+    ));
+    root.querySelector("thead td").className = "corner";
+    fit();
+  }
+
+  function fit() {
+    if (!labels.length) return;
+    const widest = Math.max(...headings[0].map((heading) => heading.firstChild.offsetWidth)) + 10;
+    const room = (root.clientWidth - widest) / labels.length - 1.2;
+    const cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room)));
+    root.style.setProperty("--cell", `${cell}px`);
+    root.style.setProperty("--digits", cell < READABLE ? "0" : `${Math.min(11.5, cell * 0.34)}px`);
+  }
+
+  function choose(i, j, isTold = true) {
+    const [was, is] = [cells[chosen[0]]?.[chosen[1]], cells[i][j]];
+    was?.classList.remove("chosen");
+    if (was) was.tabIndex = -1;
+    chosen = [i, j];
+    is.classList.add("chosen");
+    is.tabIndex = 0;
+    headings.forEach((group, axis) => group.forEach((each, at) =>
+      each.classList.toggle("lit", at === chosen[axis])));
+    if (isTold) point(i, j);
+  }
+
+  const placeOf = (target) => {
+    const cell = target.closest?.("tbody td");
+    return cell ? [cell.parentNode.rowIndex - 1, cell.cellIndex - 1] : null;
+  };
+  for (const event of ["pointerover", "focusin", "click"]) {
+    root.addEventListener(event, ({ target }) => {
+      const place = placeOf(target);
+      if (place) choose(...place);
+    });
+  }
+  root.addEventListener("keydown", (event) => {
+    const step = stepOf(event);
+    if (!step || !placeOf(event.target)) return;
+    event.preventDefault();
+    cells[chosen[0] + step[0]]?.[chosen[1] + step[1]]?.focus();
+  });
+  new ResizeObserver(fit).observe(root);
+
+  return {
+    build,
+    // Numbers by `value(i, j)`, of which `full` has full colour; hidden cells are hatched.
+    show(value, full, isHidden, name) {
+      root.firstChild.setAttribute("aria-label", name);
+      cells.forEach((row, i) => row.forEach((cell, j) => {
+        cell.classList.toggle("hatched", isHidden(i, j));
+        cell.textContent = isHidden(i, j) ? "" : value(i, j).toFixed(2);
+        tint(cell, value(i, j) / full);
+      }));
+    },
+    choose,
+    chosen: () => chosen,
+  };
+}
