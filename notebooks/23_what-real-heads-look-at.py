@@ -90,9 +90,9 @@ print("weight on the full stop and on [SEP], all heads:", end.round(2))
 
 # %% [markdown]
 # From layer 1 on, about half of all weight (0.37 to 0.58) lies on a mark that stands before every text, while the full
-# stop and `[SEP]` have less than an even share. (One head, 3.11, leans to the full stop.) In BERT-base it is `[SEP]` and the full stop that draw so much weight (Clark et
-# al. 2019). In large language models it is the first token (Xiao et al. 2023). *That* there is such a **sink** is common;
-# *where* it is depends on the model.
+# stop and `[SEP]` have less than an even share. (One head, 3.11, leans to the full stop.) In BERT-base it is `[SEP]` and
+# the full stop that draw so much weight (Clark et al. 2019). In large language models it is the first token (Xiao et al.
+# 2023). *That* there is such a **sink** is common; *where* it is depends on the model.
 #
 # ## Where it looks, and what it takes
 #

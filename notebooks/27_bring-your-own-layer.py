@@ -351,12 +351,15 @@ matrices({"-1e9, float64": in_64, "-1e9, float32": in_32, "mask": ours})
 
 
 # %% tags=["exercise"]
-def my_from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b):
+from mha_numpy import MultiHeadParams
+
+
+def my_from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b) -> MultiHeadParams:
     """(D, 3D), (3D,), (D, D), (D,) -> MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o)."""
     ...  # your code
 
 
-def my_to_gpt2(params):
+def my_to_gpt2(params: MultiHeadParams):
     """MultiHeadParams -> c_attn_w (D, 3D), c_attn_b (3D,), c_proj_w (D, D), c_proj_b (D,)."""
     ...  # your code
 

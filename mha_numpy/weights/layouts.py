@@ -16,6 +16,20 @@ def norm(theirs: str, ours: str) -> tuple[Row, Row]:
     return Row(f"{theirs}.weight", f"{ours}gain"), Row(f"{theirs}.bias", f"{ours}bias")
 
 
+def by_head(dot: str, out: str) -> tuple[Row, ...]:
+    """Return the rows of an attention layer that keeps its heads apart."""
+    return (
+        Row(f"query{dot}kernel", "w_q", "D H d_k"),
+        Row(f"query{dot}bias", "b_q", "H d_k"),
+        Row(f"key{dot}kernel", "w_k", "kdim H_kv d_k"),
+        Row(f"key{dot}bias", "b_k", "H_kv d_k"),
+        Row(f"value{dot}kernel", "w_v", "vdim H_kv d_v"),
+        Row(f"value{dot}bias", "b_v", "H_kv d_v"),
+        Row(f"{out}{dot}kernel", "w_o", "H d_v D"),
+        Row(f"{out}{dot}bias", "b_o"),
+    )
+
+
 TORCH_ATTENTION = (
     Row("in_proj_weight", "w_q w_k w_v", "transposed"),
     Row("in_proj_bias", "b_q b_k b_v"),
@@ -46,28 +60,6 @@ TORCH_DECODER_LAYER = (
     *norm("norm1", "attention.norm."),
     *norm("norm2", "cross_attention.norm."),
     *norm("norm3", "feed_forward.norm."),
-)
-
-KERAS_ATTENTION = (
-    Row("query/kernel", "w_q", "D H d_k"),
-    Row("query/bias", "b_q", "H d_k"),
-    Row("key/kernel", "w_k", "kdim H_kv d_k"),
-    Row("key/bias", "b_k", "H_kv d_k"),
-    Row("value/kernel", "w_v", "vdim H_kv d_v"),
-    Row("value/bias", "b_v", "H_kv d_v"),
-    Row("attention_output/kernel", "w_o", "H d_v D"),
-    Row("attention_output/bias", "b_o"),
-)
-
-FLAX_ATTENTION = (
-    Row("query.kernel", "w_q", "D H d_k"),
-    Row("query.bias", "b_q", "H d_k"),
-    Row("key.kernel", "w_k", "kdim H_kv d_k"),
-    Row("key.bias", "b_k", "H_kv d_k"),
-    Row("value.kernel", "w_v", "vdim H_kv d_v"),
-    Row("value.bias", "b_v", "H_kv d_v"),
-    Row("out.kernel", "w_o", "H d_v D"),
-    Row("out.bias", "b_o"),
 )
 
 BERT_LAYER = (
@@ -111,8 +103,8 @@ LAYOUTS = {
     "torch-separate": Layout(TORCH_ATTENTION_SEPARATE),
     "torch-encoder-layer": Layout(TORCH_ENCODER_LAYER),
     "torch-decoder-layer": Layout(TORCH_DECODER_LAYER),
-    "keras": Layout(KERAS_ATTENTION),
-    "flax": Layout(FLAX_ATTENTION),
+    "keras": Layout(by_head("/", "attention_output")),
+    "flax": Layout(by_head(".", "out")),
     "gpt2-attention": Layout(GPT2_ATTENTION),
     "bert": Layout(
         (

@@ -1,3 +1,6 @@
+from mha_numpy import MultiHeadParams
+
+
 def my_from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b):
     w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1)
     b_q, b_k, b_v = np.split(c_attn_b, 3)

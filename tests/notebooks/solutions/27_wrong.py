@@ -1,6 +1,8 @@
 # from-gpt2: every w transposed
 # to-gpt2: every w transposed
 
+from mha_numpy import MultiHeadParams
+
 
 def my_from_gpt2(c_attn_w, c_attn_b, c_proj_w, c_proj_b):
     w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1)
