@@ -1,7 +1,7 @@
 """judge: run a student's function within limits, and say what is known about it.
 
-`probe_inputs` says what to call it with and `judge_answers` what came of the calls, so that somebody
-else may make them.
+`probe_inputs` says what to call it with, and `judge_answers` what came of the calls, so that
+somebody else may make them.
 """
 
 from collections.abc import Callable
