@@ -160,12 +160,10 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
         f"{assignment.exercises[exercise.id]:g} |"
         for number, exercise in enumerate(exercises, start=1)
     )
-    name = (assignment.roster or {}).get(student, "")
-    whose = (
-        f"\n\nThis is the variant of {name or student} ({student})." if assignment.secret else ""
-    )
-    if not name:
-        whose = whose.replace(f" ({student})", "")
+    whose = ""
+    if assignment.roster is not None:
+        name = assignment.roster.get(student, "")
+        whose = f"\n\nThis is the variant of {f'{name} ({student})' if name else student}."
     when = assignment.deadline
     shares = "\n".join(
         f"| {group} | {share:g} | {ASKED[group]} |" for group, share in assignment.marks.items()

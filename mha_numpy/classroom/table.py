@@ -16,6 +16,7 @@ from mha_numpy.mistakes import CONVENTIONS, Variant
 # groups of stages, and how many percent of a function's points each is worth
 MARKS = {"shape": 10, "invariants": 20, "values": 40, "gradients": 20, "robustness": 10}
 SECRET_BYTES = 32
+MOST = 2  # conventions of one exercise, if it can be helped
 TABLE, ROSTER, SECRET = "assignment.toml", "roster.csv", "secret"
 
 
@@ -47,8 +48,8 @@ class Assignment:
 
         The seed of an exercise is ``HMAC-SHA256(secret, student|assignment|exercise)``. With a
         roster there are conventions, too: the same in all exercises of a student, as one function
-        may use another. Each exercise that knows any has at least one, the first of them in an
-        order that is the student's own, made in the same way as the seed.
+        may use another. Each exercise that knows any has at least one; which, is found in the
+        same way as the seed.
 
         Parameters
         ----------
@@ -65,7 +66,7 @@ class Assignment:
         >>> points = {"scores": 10.0, "rope": 20.0}
         >>> one = Assignment("hw", "", points, {}, secret=b"not told", roster={"ada": "Ada"})
         >>> {id: variant.conventions for id, variant in one.variant("ada").items()}
-        {'scores': ('keys as rows',), 'rope': ()}
+        {'scores': ('keys as rows', 'heads behind the tokens'), 'rope': ()}
         >>> Assignment("hw", "", {"rope": 10}, {}).variant("ada")
         {'rope': Variant(seed=20240229, conventions=())}
         """
@@ -88,10 +89,11 @@ class Assignment:
         for names in filter(None, known):
             if names.isdisjoint(followed):
                 followed.append(next(name for name in order if name in names))
-        for name in tuple(followed):  # what others make needless would only be more to read
-            others = set(followed) - {name}
-            if all(names & others for names in known if names):
-                followed.remove(name)
+        for name in order:  # and some more, by the toss of a coin
+            is_tossed = self._digest(student, f"coin {name}")[0] % 2
+            more = {*followed, name}
+            if is_tossed and all(len(names & more) <= MOST for names in known if name in names):
+                followed.append(name)
         return set(followed)
 
     def _digest(self, student: str, what: str) -> bytes:

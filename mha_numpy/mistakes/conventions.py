@@ -197,6 +197,7 @@ def _packed_in_reverse(array: Array) -> Array:
     return np.concatenate(np.split(array, 3, axis=-1)[::-1], axis=-1)
 
 
+NEGATE = _either_way(np.negative)
 FLIP = _either_way(np.logical_not)
 ROWS, COLUMNS = Turn(_reversed_rows, _reversed_rows), Turn(_reversed_columns, _reversed_columns)
 REVERSE = _either_way(lambda heads: np.ascontiguousarray(heads[:, ::-1]))
@@ -286,6 +287,25 @@ TABLE = [
                 _each(PROJECTIONS, TRANSPOSE),
                 _each(" ".join(f"d_{name}" for name in PROJECTIONS.split()), TRANSPOSE),
             ),
+        },
+    ),
+    Convention(
+        "direction of descent",
+        "Each gradient is returned with the opposite sign: as the direction of descent. Those that "
+        "are given have the usual sign.",
+        {
+            "scores_backward": Turns({}, _each("d_q d_k", NEGATE)),
+            "softmax_backward": Turns({}, _each(".", NEGATE)),
+            "dropout_backward": Turns({}, _each(".", NEGATE)),
+            "attention_backward": Turns({}, _each("d_q d_k d_v", NEGATE)),
+            "linear_backward": Turns({}, _each("d_x d_w d_b", NEGATE)),
+            "input_gradient": Turns({}, _each(".", NEGATE)),
+            "multi_head_backward": Turns(
+                {},
+                _each("d_x " + " ".join(f"d_params.{w}_{x}" for x in "qkvo" for w in "wb"), NEGATE),
+            ),
+            "grouped_backward": Turns({}, _each("d_q d_k d_v", NEGATE)),
+            "backward_from_lse": Turns({}, _each("d_q d_k d_v", NEGATE)),
         },
     ),
     Convention(

@@ -83,9 +83,10 @@ def test_every_student_has_conventions_and_they_fit_together(name):
             piece = find_exercise(exercise).piece
             known = {c for c in CONVENTIONS if piece in CONVENTIONS[c].at}
             assert set(variant.conventions) == followed & known != set()
+            assert len(variant.conventions) <= 3
             with using(variant):
                 assert PIECES[piece].probes()
-    assert len(sets) >= 3
+    assert len(sets) >= 8
 
 
 def test_points_that_are_changed_change_no_variant(tmp_path, roster):
