@@ -123,7 +123,8 @@ def test_without_a_roster_there_is_one_handout_with_the_usual_conventions(tmp_pa
         assert variant.conventions == ()
         assert variant.seed != Variant().seed
     readme = (made.handouts[0] / "README.md").read_text()
-    assert "variant" not in readme
+    assert "variant of" not in readme
+    assert "our variant" not in readme
     assert "| | | | | 40 |" in readme
 
 
