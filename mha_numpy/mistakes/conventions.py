@@ -192,6 +192,7 @@ def _packed_in_reverse(array: Array) -> Array:
     return np.concatenate(np.split(array, 3, axis=-1)[::-1], axis=-1)
 
 
+SCALE = Turn(lambda q, _: q * np.sqrt(q.shape[-1]), lambda q, _: q / np.sqrt(q.shape[-1]))
 NEGATE = _either_way(np.negative)
 FLIP = _either_way(np.logical_not)
 ROWS, COLUMNS = Turn(_reversed_rows, _reversed_rows), Turn(_reversed_columns, _reversed_columns)
@@ -283,6 +284,21 @@ TABLE = [
                 _each(" ".join(f"d_{name}" for name in PROJECTIONS.split()), TRANSPOSE),
             ),
         },
+    ),
+    Convention(
+        "scores over d_k",
+        "The scores are divided by d_k, and not by its square root.",
+        {
+            piece: Turns(_each("q", SCALE))
+            for piece in (
+                "scores", "one_query", "attention", "grouped_attention", "masked_attention",
+                "online_attention",
+            )
+        },
+        frozenset({
+            "scale missing", "scale 1/d_k", "scale 1/sqrt(D)", "scale 1/sqrt(T_k)",
+            "scale times sqrt(d_k)", "scale after softmax",
+        }),
     ),
     Convention(
         "direction of descent",

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
 
 import nbformat
@@ -101,6 +102,13 @@ def test_points_that_are_changed_change_no_variant(tmp_path, roster):
     assert after.exercises["scores"] == 2.5
     for student in ("s1", "s2"):
         assert after.variant(student).items() <= before.variant(student).items()
+
+
+def test_an_exercise_that_is_no_longer_graded_changes_no_variant():
+    one = assigned()
+    fewer = replace(one, exercises={"attention": 10.0, "multi-head": 10.0})
+    for student in STUDENTS:
+        assert fewer.variant(student).items() <= one.variant(student).items()
 
 
 def test_force_keeps_the_secret_wherever_it_is(tmp_path, roster):
