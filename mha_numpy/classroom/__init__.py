@@ -1,0 +1,14 @@
+"""A classroom: assignments, each student in a variant."""
+
+from mha_numpy.classroom.assignment import (
+    READY,
+    Assignment,
+    make_assignment,
+    read_assignment,
+)
+from mha_numpy.classroom.public import public_check
+from mha_numpy.classroom.roster import read_roster
+
+__all__ = [
+    "READY", "Assignment", "make_assignment", "public_check", "read_assignment", "read_roster",
+]  # fmt: skip
