@@ -1,0 +1,1 @@
+"""Assignments made, graded in isolation, and fed back."""
