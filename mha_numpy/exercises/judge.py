@@ -1,4 +1,8 @@
-"""judge: run a student's function within limits, and say what is known about it."""
+"""judge: run a student's function within limits, and say what is known about it.
+
+`probe_inputs` says what to call it with, and `judge_answers` what came of the calls, so that
+somebody else may make them.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checking.compare import matched
+from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.causes import explain, is_bug_of
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.exercises.judge_tests import judge_tests
 from mha_numpy.exercises.runner import Limits
-from mha_numpy.exercises.sandbox import LIMITS, run_calls
+from mha_numpy.exercises.sandbox import LIMITS, Run, run_calls
 from mha_numpy.exercises.stages import Evidence, examine
 from mha_numpy.exercises.verdict import Difference, Verdict, find_difference
-from mha_numpy.mistakes import PIECES
+from mha_numpy.mistakes import find_piece
+from mha_numpy.mistakes.piece import Inputs
 
 
 def judge(
@@ -44,15 +50,73 @@ def judge(
     """
     if exercise.kind == "tests":
         return judge_tests(exercise, get_function, limits)
-    piece = PIECES[exercise.piece]
+    verdict = judge_answers(exercise, run_calls(get_function, probe_inputs(exercise), limits))
+    if exercise.piece == FRUGAL and verdict.passed:
+        verdict.stages.append(judge_memory(get_function, limits))
+    return verdict
+
+
+def probe_inputs(exercise: Exercise) -> list[Inputs]:
+    """Return the inputs of all calls that are made to judge a function, in their order.
+
+    Parameters
+    ----------
+    exercise : Exercise
+        One that asks for a function, not for tests.
+
+    Returns
+    -------
+    list of dict
+        Each probe twice, then what its changes make of the first probe.
+
+    Raises
+    ------
+    ConfigError
+        The exercise asks for tests, which are called with functions.
+
+    Examples
+    --------
+    >>> from mha_numpy.exercises import find_exercise
+    >>> [list(inputs) for inputs in probe_inputs(find_exercise("merge-heads"))[3:]]
+    [['heads'], ['heads']]
+    """
+    if exercise.kind == "tests":
+        raise ConfigError(
+            f"exercise: expected one that asks for a function; {exercise.id} asks for tests, which "
+            "`judge` alone can call"
+        )
+    piece = find_piece(exercise.piece)
     inputs = [probe for probe in piece.probes() for _ in range(2)]
-    inputs += [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
-    run = run_calls(get_function, inputs, limits)
+    return inputs + [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
+
+
+def judge_answers(exercise: Exercise, run: Run) -> Verdict:
+    """Examine what a function returned for `probe_inputs`, whoever made the calls.
+
+    Parameters
+    ----------
+    exercise : Exercise
+        One that asks for a function, not for tests.
+    run : Run
+        Of `run_calls` or of `run_isolated`.
+
+    Returns
+    -------
+    Verdict
+        Without the stage "memory", for which a function has to be called once more.
+
+    Examples
+    --------
+    >>> from mha_numpy.exercises import find_exercise
+    >>> exercise = find_exercise("merge-heads")
+    >>> mine = lambda heads: heads.reshape(len(heads), heads.shape[2], -1)
+    >>> run = run_calls(lambda: mine, probe_inputs(exercise), LIMITS)
+    >>> judge_answers(exercise, run).summary
+    'heads are merged by reshape alone, which mixes the tokens'
+    """
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)
-    if exercise.piece == FRUGAL and all(stage.passed for stage in stages):
-        stages.append(judge_memory(get_function, limits))
     if evidence.is_unwritten or all(stage.passed for stage in stages):
         unwritten = stages[0].finding if evidence.is_unwritten else ""
         return Verdict(exercise, stages, {}, frozenset(), None, run.printed, unwritten)
