@@ -22,6 +22,8 @@ STATES = {
     "not written": "not written yet",
     "not there": "not handed in",
 }
+UNKNOWN = "no known mistake"
+OTHERS = {UNKNOWN, *STATES.values()}
 BINS = 10  # of the points
 
 STYLE = """
@@ -45,11 +47,12 @@ code { font: .9em ui-monospace, monospace }
 table { border-collapse: collapse; font-size: .9rem }
 th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
 th { font-weight: 600 } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-td.what { min-width: 14rem }
-.bars { display: flex; align-items: flex-end; gap: .25rem; height: 8rem }
-.bars div { flex: 1; display: flex; flex-direction: column; justify-content: flex-end;
-  align-items: center; height: 100%; font-size: .75rem; color: var(--soft) }
-.bars i { display: block; width: 100%; background: var(--bar); min-height: 1px }
+td.what { min-width: 11rem } .points { white-space: nowrap }
+.bars { display: flex; gap: .25rem; font-size: .75rem; color: var(--soft); text-align: center }
+.bars div { flex: 1 } .bars b { display: flex; height: 7rem; padding-top: 1.2rem;
+  align-items: flex-end; border-bottom: 1px solid var(--line); font-weight: 400 }
+.bars i { position: relative; width: 100%; background: var(--bar); font-style: normal }
+.bars i span { position: absolute; bottom: 100%; left: 0; right: 0 }
 a { color: inherit }
 """
 
@@ -160,7 +163,7 @@ def _card(function: Function) -> str:
     state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
     file = f' <span class="soft">in {escape(function.file)}</span>' if function.file else ""
     parts = [
-        f"<h3><span>{escape(exercise.title)}</span><span>{function.points:g} of "
+        f"<h3><span>{escape(exercise.title)}</span><span class='points'>{function.points:g} of "
         f"{function.out_of:g}</span></h3>",
         f"<p><code>{escape(exercise.function_name)}</code>: {state}{file}</p>",
     ]
@@ -211,8 +214,8 @@ def _class_parts(grades: Grades) -> Iterator[str]:
     yield "<h2>Students</h2>" + _by_student(results)
     trouble = [(result, text) for result in results for text in result.trouble]
     if trouble:
-        rows = (_row(_link(result), escape(text)) for result, text in trouble)
-        yield f'<h2>To look at</h2><div class="wide"><table>{"".join(rows)}</table></div>'
+        items = "".join(f"<li>{_link(result)}: {escape(text)}</li>" for result, text in trouble)
+        yield f"<h2>To look at</h2><ul>{items}</ul>"
     yield "<h2>Much the same code</h2>" + _alike(grades)
 
 
@@ -227,7 +230,7 @@ def _bars(totals: list[float], out_of: float) -> str:
         count, start = counts[number], f"{out_of * number / BINS:.3g}"
         height = f"{100 * count / most:.0f}%"
         bars.append(
-            f'<div>{count or ""}<i style="height:{height}"></i><span>{start}&ndash;</span></div>'
+            f'<div><b><i style="height:{height}"><span>{count or ""}</span></i></b>{start}&ndash;</div>'
         )
     return f'<div class="bars">{"".join(bars)}</div>'
 
@@ -266,7 +269,7 @@ def _heat_map(grades: Grades) -> str:
     names = list(grades.assignment.exercises)
     most = max(max(of_one.values()) for of_one in counts.values())
     rows = [_row("mistake", *names, tag="th")]
-    for what in sorted(counts, key=lambda what: (-counts[what].total(), what)):
+    for what in sorted(counts, key=lambda what: (what in OTHERS, -counts[what].total(), what)):
         cells = []
         for name in names:
             count = counts[what][name]
@@ -283,7 +286,7 @@ def _mistakes(function: Function) -> Iterable[str]:
     known = [BANK[name].verdict for name in function.mistakes if name in BANK]
     if known:
         return known
-    return ["no known mistake" if function.state == "wrong" else STATES[function.state]]
+    return [UNKNOWN if function.state == "wrong" else STATES[function.state]]
 
 
 def _by_student(results: list[Result]) -> str:
@@ -306,9 +309,9 @@ def _alike(grades: Grades) -> str:
     """Return the pairs that are alike, and what this means."""
     if not grades.alike:
         return "<p>No two submissions have much the same code.</p>"
-    rows = [_row("one", "other", "overlap", tag="th")]
+    rows = [_row("students", "overlap", tag="th")]
     rows += [
-        _row(escape(pair.one), escape(pair.other), f"{100 * pair.overlap:.0f}%")
+        _row(f"{escape(pair.one)}, {escape(pair.other)}", f"{100 * pair.overlap:.0f}%")
         for pair in grades.alike
     ]
     return (
@@ -319,8 +322,10 @@ def _alike(grades: Grades) -> str:
 
 
 def _row(*cells: str, tag: str = "td") -> str:
-    """Return a row of a table; its cells are HTML."""
-    return f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in cells)}</tr>"
+    """Return a row of a table; its cells are HTML, those after the first to the right."""
+    first, *others = cells
+    right = "".join(f'<{tag} class="n">{cell}</{tag}>' for cell in others)
+    return f"<tr><{tag}>{first}</{tag}>{right}</tr>"
 
 
 def _page(title: str, parts: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -33,6 +34,7 @@ from mha_numpy.exercises.sandbox import LIMITS, Run, check_limits, run_calls
 from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.mistakes import using
 from mha_numpy.progress import progress
+from mha_numpy.tables import Table
 
 FORMAT = 1  # of the files in by_student
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
@@ -101,6 +103,20 @@ class Grades(NamedTuple):
     results: list[Result]  # in the order of the ids
     alike: list[Pair]
     graded: int  # that had not been graded before
+
+    def table(self) -> Table:
+        """Return how each exercise went, for a terminal."""
+        rows = []
+        for name, out_of in self.assignment.exercises.items():
+            functions = [f for result in self.results for f in result.functions]
+            of_this = [function for function in functions if function.exercise == name]
+            right = sum(function.state == "right" for function in of_this)
+            mean = sum(function.points for function in of_this) / len(of_this)
+            causes = Counter(mistake for function in of_this for mistake in function.mistakes)
+            most = "".join(f"{cause} ({count})" for cause, count in causes.most_common(1))
+            rows.append([name, f"{right} of {len(of_this)}", f"{mean:.1f} of {out_of:g}", most])
+        columns = ["exercise", "right", "mean", "most frequent mistake"]
+        return Table(self.assignment.title, columns, rows)
 
 
 def grade(
@@ -312,7 +328,7 @@ def file_name(student: str) -> str:
     Examples
     --------
     >>> file_name("ada"), file_name("../x")
-    ('ada', '.._x-e2bf4ea3')
+    ('ada', '.._x-d6b96a97')
     """
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in student)[:100]
     if plain == student and not plain.startswith("."):
@@ -350,21 +366,37 @@ def _in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
     tasks = iter(tasks)
     with _pool(jobs) as pool:
         try:
-            while True:
-                while len(waiting) < AHEAD * jobs and (task := next(tasks, None)) is not None:
-                    waiting[pool.submit(grade_one, task)] = task
-                if not waiting:
-                    break
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    task = waiting.pop(future)
-                    yield future.result()
+            for task in tasks:
+                waiting[_submitted(pool, task)] = task
+                if len(waiting) == AHEAD * jobs:
+                    yield from _finished(waiting)
+            while waiting:
+                yield from _finished(waiting)
         except BrokenProcessPool:
-            again = [task, *waiting.values()]
+            again = list(waiting.values())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     yield from map(_alone, again)
     if again:
         yield from _in_processes(tasks, jobs)
+
+
+def _submitted(pool: ProcessPoolExecutor, task: Task) -> Future[Result]:
+    """Hand a task to the processes; if they have ended, the result says so."""
+    try:
+        return pool.submit(grade_one, task)
+    except BrokenProcessPool as error:
+        future: Future[Result] = Future()
+        future.set_exception(error)
+        return future
+
+
+def _finished(waiting: dict[Future[Result], Task]) -> Iterator[Result]:
+    """Wait for results, and take them out."""
+    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+        result = future.result()
+        del waiting[future]
+        yield result
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

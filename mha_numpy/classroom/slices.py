@@ -1,7 +1,7 @@
 """slice_of: the part of a student's file that one function needs.
 
-A function is run with what it needs and nothing else: an endless loop, a plot or a syntax error
-elsewhere in the file costs another function nothing.
+A function is run with what it needs and nothing else: an endless loop or a plot elsewhere in the
+file, or a syntax error in another cell of a notebook, costs it nothing.
 """
 
 import ast

@@ -10,7 +10,7 @@ import re
 
 from mha_numpy.classroom.submissions import Source
 from mha_numpy.exercises.verdict import Verdict
-from mha_numpy.mistakes import PIECES
+from mha_numpy.mistakes import find_piece
 
 LINE = 80  # characters of a line that is quoted
 ENDS = (  # as sandbox.py begins them; a run may also write such a text itself
@@ -34,11 +34,11 @@ CAUSES = ("likely cause", "and besides", "besides", "or else", "no known mistake
 
 
 def error_of(error: str, source: Source) -> str:
-    """Return the kind of an error and the line of the student's text where it is from.
+    r"""Return the kind of an error and the line of the student's text where it is from.
 
     Examples
     --------
-    >>> source = Source("def f(x):\\n    return x.T[9]", "hw.py")
+    >>> source = Source("def f(x):\n    return x.T[9]", "hw.py")
     >>> error_of("IndexError: 0.123 is hidden (line 2 of hw.py: `0.456`)", source)
     'an IndexError in `return x.T[9]`'
     """
@@ -87,7 +87,7 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
 
 def _statement(verdict: Verdict, finding: str) -> str:
     """Return the law that a finding is about, without the numbers."""
-    piece = PIECES[verdict.exercise.piece]
+    piece = find_piece(verdict.exercise.piece)
     statements = [law.statement for law in piece.laws]
     statements += [reaction.statement for reaction in piece.reactions]
     return next((text for text in statements if finding.startswith(text)), "a law of the result")

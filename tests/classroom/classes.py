@@ -1,0 +1,71 @@
+"""Classes of students who hand in what students hand in."""
+
+import json
+
+from mha_numpy.mistakes import BANK, find_piece
+from mha_numpy.mistakes.edits import apply_edits
+from mha_numpy.mistakes.sources import read_sources
+
+EXERCISES = {"split-heads": 2, "softmax": 4, "softmax-backward": 4}
+PIECES = ("split_heads", "softmax", "softmax_backward")
+BEFORE = "import numpy as np\nfrom typing import *\nArray = MultiHeadParams = Saved = object\n"
+HANG = "def split_heads(x, num_heads):\n    while True:\n        pass\n"
+CRASH = "import os\ndef split_heads(x, num_heads):\n    os._exit(3)\n"
+WRONG_SYNTAX = "def split_heads(x, num_heads:\n    return x\n"
+
+
+def written(*mistakes):
+    """Return the text of all right functions, with some mistakes in them."""
+    text = read_sources().text
+    for name in mistakes:
+        text = apply_edits(text, BANK[name].edits)
+    lines = text.split("\n")
+    return BEFORE + "\n".join(line for line in lines if "from mha_numpy" not in line)
+
+
+def notebook(text):
+    """Return a notebook with a magic, a picture and the text in a cell with the tag."""
+    cells = [("%matplotlib inline\nimport matplotlib.pyplot as plt", []), (text, ["exercise"])]
+    made = [
+        {"cell_type": "code", "metadata": {"tags": tags}, "source": source.splitlines(True)}
+        for source, tags in cells
+    ]
+    return json.dumps({"cells": made, "nbformat": 4})
+
+
+KINDS = {
+    "right.py": written(),
+    "mistake.py": written("split without transpose", "softmax over queries"),
+    "crash.py": written() + CRASH,
+    "syntax.py": WRONG_SYNTAX,
+    "hang.py": written() + HANG,
+    "notebook.ipynb": notebook(written()),
+    "missing.py": "x = 1\n",
+    "late_LATE_12_345_hw.py": written(),
+}
+
+
+def hand_in(folder, kinds=KINDS, count=None):
+    """Write a class, of a student of each kind or of more."""
+    folder.mkdir(parents=True)
+    names = list(kinds)
+    for number in range(count or len(names)):
+        name = names[number % len(names)]
+        (folder / (f"s{number:02}_{name}" if count else name)).write_text(kinds[name])
+    return folder
+
+
+def assign(folder, exercises=EXERCISES, **more):
+    """Write an assignment without variants."""
+    folder.mkdir(parents=True)
+    marks = {"shape": 10, "invariants": 20, "values": 40, "gradients": 20, "robustness": 10}
+    tables = {"exercises": exercises, "marks": marks}
+    lines = ['name = "hw"', 'title = "Homework"', *(f"{k} = {v!r}" for k, v in more.items())]
+    for table, rows in tables.items():
+        lines += [f"[{table}]", *(f"{key} = {value}" for key, value in rows.items())]
+    (folder / "assignment.toml").write_text("\n".join(lines))
+    return folder
+
+
+def probes(piece):
+    return find_piece(piece).probes()
