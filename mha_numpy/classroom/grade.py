@@ -328,12 +328,12 @@ def file_name(student: str) -> str:
     Examples
     --------
     >>> file_name("ada"), file_name("../x")
-    ('ada', '.._x-d6b96a97')
+    ('ada', '_x-d6b96a97')
     """
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in student)[:100]
     if plain == student and not plain.startswith("."):
         return plain
-    return f"{plain}-{hashlib.sha256(student.encode(errors='replace')).hexdigest()[:8]}"
+    return f"{plain.lstrip('.')}-{hashlib.sha256(student.encode(errors='replace')).hexdigest()[:8]}"
 
 
 def read_result(path: Path) -> Result | None:

@@ -2,15 +2,26 @@
 
 import json
 
-from mha_numpy.mistakes import BANK, find_piece
+from mha_numpy.mistakes import BANK
 from mha_numpy.mistakes.edits import apply_edits
 from mha_numpy.mistakes.sources import read_sources
 
 EXERCISES = {"split-heads": 2, "softmax": 4, "softmax-backward": 4}
-PIECES = ("split_heads", "softmax", "softmax_backward")
 BEFORE = "import numpy as np\nfrom typing import *\nArray = MultiHeadParams = Saved = object\n"
 HANG = "def split_heads(x, num_heads):\n    while True:\n        pass\n"
 CRASH = "import os\ndef split_heads(x, num_heads):\n    os._exit(3)\n"
+LEAK = """
+def split_heads(x, num_heads):
+    print(repr(x))
+    raise ValueError(repr(x))
+
+def softmax(scores, mask):
+    name = repr(scores)
+    exec(compile("1 / 0", name, "exec"))
+
+def softmax_backward(d_weights, weights):
+    raise SystemExit(repr(weights))
+"""
 WRONG_SYNTAX = "def split_heads(x, num_heads:\n    return x\n"
 
 
@@ -41,6 +52,7 @@ KINDS = {
     "hang.py": written() + HANG,
     "notebook.ipynb": notebook(written()),
     "missing.py": "x = 1\n",
+    "leak.py": LEAK,
     "late_LATE_12_345_hw.py": written(),
 }
 
@@ -65,7 +77,3 @@ def assign(folder, exercises=EXERCISES, **more):
         lines += [f"[{table}]", *(f"{key} = {value}" for key, value in rows.items())]
     (folder / "assignment.toml").write_text("\n".join(lines))
     return folder
-
-
-def probes(piece):
-    return find_piece(piece).probes()
