@@ -325,7 +325,7 @@ def _grade(options: argparse.Namespace) -> int:
     with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
         grades = grade(
             options.submissions, assignment=options.assignment, out=options.out, jobs=options.jobs,
-            is_isolated=not options.unsafe_local, limits=limits,
+            dask=options.dask, is_isolated=not options.unsafe_local, limits=limits,
         )  # fmt: skip
     show(grades.table())
     count, before = len(grades.results), len(grades.results) - grades.graded

@@ -314,6 +314,8 @@ def _grade(commands: Commands) -> None:
     add("--out", type=Path, required=True, metavar="DIR", help="where the results are written")
     add("--jobs", type=int, metavar="N",
         help="how many students are graded at a time (default: one for each core)")
+    add("--dask", metavar="ADDRESS",
+        help="let the workers of a Dask cluster grade, such as tcp://10.0.0.1:8786")
     add("--seconds", type=float, default=10.0, metavar="S",
         help="how long each function may run (default 10)")
     add("--megabytes", type=int, default=2048, metavar="N",

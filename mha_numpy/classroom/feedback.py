@@ -229,9 +229,8 @@ def _bars(totals: list[float], out_of: float) -> str:
     for number in range(BINS):
         count, start = counts[number], f"{out_of * number / BINS:.3g}"
         height = f"{100 * count / most:.0f}%"
-        bars.append(
-            f'<div><b><i style="height:{height}"><span>{count or ""}</span></i></b>{start}&ndash;</div>'
-        )
+        bar = f'<b><i style="height:{height}"><span>{count or ""}</span></i></b>'
+        bars.append(f"<div>{bar}{start}&ndash;</div>")
     return f'<div class="bars">{"".join(bars)}</div>'
 
 

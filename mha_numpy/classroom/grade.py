@@ -14,14 +14,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mha_numpy import __version__
 from mha_numpy.checks import check_count
 from mha_numpy.classroom.alike import Pair, find_alike, fingerprint
-from mha_numpy.classroom.assignment import Assignment, read_assignment
 from mha_numpy.classroom.marks import groups_of, points_of
 from mha_numpy.classroom.submissions import Source, Submission, find_submissions, sources_of
+from mha_numpy.classroom.table import Assignment, read_assignment
 from mha_numpy.classroom.wording import cause_of, findings_of
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.catalogue import find_exercise
@@ -125,6 +125,7 @@ def grade(
     assignment: Path | str,
     out: Path | str,
     jobs: int | None = None,
+    dask: str | None = None,
     is_isolated: bool = True,
     limits: Limits = LIMITS,
 ) -> Grades:
@@ -140,6 +141,9 @@ def grade(
         A folder, made if missing. What it holds already is not graded again.
     jobs : int, optional
         How many students are graded at a time; default one for each core.
+    dask : str, optional
+        The address of a Dask scheduler, whose workers grade instead. They need this package, and
+        bubblewrap, but none of the folders.
     is_isolated : bool
         False runs the functions with limits alone, and says so in all results.
     limits : Limits
@@ -159,29 +163,30 @@ def grade(
     What came of each student is written at once, as a whole, under a hash of the files, of the
     assignment and of this version. A run that was stopped goes on where it was, to the same bytes.
     """
+    from mha_numpy.classroom.cluster import grade_in_cluster
     from mha_numpy.classroom.feedback import write_results  # it shows what is made here
 
     given, out = read_assignment(assignment), Path(out)
     jobs = check_count("jobs", os.cpu_count() if jobs is None else jobs)
     check_limits(limits)
-    if is_isolated:
+    if is_isolated and dask is None:
         find_bubblewrap()
     try:
         (out / "by_student").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: cannot make {out}: {error.strerror}") from error
     found = _with_absent(find_submissions(submissions, given.roster, given.deadline), given)
-    salt = _salt(Path(assignment), limits, is_isolated)
     kept: dict[str, Result] = {}
     anew: list[Submission] = []
     for one in found:
         before = read_result(_path_of(out, one.student))
-        if before is None or before.key != _task(one, given, limits, is_isolated, salt).key:
+        if before is None or before.key != _task(one, given, limits, is_isolated).key:
             anew.append(one)
         else:
             kept[one.student] = before
-    tasks = (_task(one, given, limits, is_isolated, salt) for one in anew)
-    for result in progress(_in_processes(tasks, jobs), len(anew), "grading"):
+    tasks = (_task(one, given, limits, is_isolated) for one in anew)
+    graded = _in_processes(tasks, jobs) if dask is None else grade_in_cluster(tasks, dask)
+    for result in progress(graded, len(anew), "grading"):
         write_atomically(_path_of(out, result.student), json.dumps(asdict(result), indent=1))
         kept[result.student] = result
     results = [kept[student] for student in sorted(kept)]
@@ -250,7 +255,7 @@ def _run(exercise: Exercise, source: Source, task: Task) -> Run:
     """Make the calls: in isolation, or within limits alone."""
     inputs, name = probe_inputs(exercise), exercise.function_name
     if task.is_isolated:
-        slot = os.getpid() % SLOTS
+        slot = threading.get_native_id() % SLOTS  # of this machine
         return run_isolated(source.text, source.file, name, inputs, task.limits, slot=slot)
     return run_calls(lambda: load(source.text, source.file, name), inputs, task.limits)
 
@@ -266,6 +271,16 @@ def _state(verdict: Verdict) -> str:
         return "right"
     has_run = all(stage.passed for stage in verdict.stages if stage.name == "runs")
     return "wrong" if has_run else "failed"
+
+
+def given_up(task: Task) -> Result:
+    """Return the result of a task that has ended its process more than once."""
+    points = task.assignment.exercises
+    return Result(
+        task.student, task.name, task.is_late, task.is_isolated, task.key,
+        [*task.trouble, "grading ended early: please look at it yourself"],
+        [Function(name, 0.0, out_of, "failed") for name, out_of in points.items()],
+    )  # fmt: skip
 
 
 # who is to be graded
@@ -285,19 +300,8 @@ def _with_absent(found: list[Submission], assignment: Assignment) -> list[Submis
     return [there[student] for student in sorted(there)]
 
 
-def _salt(assignment: Path, limits: Limits, is_isolated: bool) -> bytes:
-    """Return what results depend on besides the files."""
-    parts = [repr((FORMAT, __version__, tuple(limits), is_isolated)).encode()]
-    for name in ("assignment.toml", "secret"):
-        path = assignment / name
-        parts.append(path.read_bytes() if path.exists() else b"")
-    return hashlib.sha256(repr(parts).encode()).digest()
-
-
-def _task(
-    one: Submission, assignment: Assignment, limits: Limits, is_isolated: bool, salt: bytes
-) -> Task:
-    """Read a student's files."""
+def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: bool) -> Task:
+    """Read a student's files, and hash all that the result depends on."""
     files, trouble = [], list(one.trouble)
     for file in one.files:
         try:
@@ -306,7 +310,9 @@ def _task(
             trouble.append(f"{file.name} cannot be read")
         except Exception:  # zlib's and others' of a broken zip file
             trouble.append(f"{file.name} cannot be unpacked")
-    given = (salt, one.student, one.name, one.is_late, trouble, files)
+    asked = (assignment.exercises, assignment.marks, assignment.variant(one.student))
+    who = (one.student, one.name, one.is_late, trouble, files)
+    given = (FORMAT, __version__, tuple(limits), is_isolated, asked, who)
     key = hashlib.sha256(repr(given).encode()).hexdigest()
     return Task(
         one.student, one.name, one.is_late, tuple(trouble), tuple(files), assignment, limits,
@@ -424,9 +430,4 @@ def _alone(task: Task) -> Result:
         with _pool(1) as pool:
             return pool.submit(grade_one, task).result()
     except BrokenProcessPool:
-        points: dict[str, Any] = task.assignment.exercises
-        return Result(
-            task.student, task.name, task.is_late, task.is_isolated, task.key,
-            [*task.trouble, "grading ended early: please look at it yourself"],
-            [Function(name, 0.0, out_of, "failed") for name, out_of in points.items()],
-        )  # fmt: skip
+        return given_up(task)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+from mha_numpy.classroom.table import MARKS
 from mha_numpy.exercises.stages import Stage
 
-MARKS = {"shape": 10, "invariants": 20, "values": 40, "gradients": 20, "robustness": 10}  # percent
 GROUPS = {
     "type and dtype": "shape", "shape": "shape", "invariants": "invariants", "values": "values",
     "gradients": "gradients", "finite": "robustness", "inputs left alone": "robustness",
@@ -25,7 +25,7 @@ def groups_of(stages: Iterable[Stage]) -> dict[str, bool]:
     Returns
     -------
     {group: bool}
-        In the order of `MARKS`, without the groups that the function does not have.
+        In the order of ``MARKS``, without the groups that the function does not have.
 
     Examples
     --------

@@ -1,7 +1,9 @@
 """Classes of students who hand in what students hand in."""
 
 import json
+import re
 
+from mha_numpy.classroom.assignment import make_assignment
 from mha_numpy.mistakes import BANK
 from mha_numpy.mistakes.edits import apply_edits
 from mha_numpy.mistakes.sources import read_sources
@@ -67,13 +69,14 @@ def hand_in(folder, kinds=KINDS, count=None):
     return folder
 
 
-def assign(folder, exercises=EXERCISES, **more):
-    """Write an assignment without variants."""
-    folder.mkdir(parents=True)
-    marks = {"shape": 10, "invariants": 20, "values": 40, "gradients": 20, "robustness": 10}
-    tables = {"exercises": exercises, "marks": marks}
-    lines = ['name = "hw"', 'title = "Homework"', *(f"{k} = {v!r}" for k, v in more.items())]
-    for table, rows in tables.items():
-        lines += [f"[{table}]", *(f"{key} = {value}" for key, value in rows.items())]
-    (folder / "assignment.toml").write_text("\n".join(lines))
+def assign(folder, exercises=EXERCISES):
+    """Make an assignment with these points; its secret is the same each time."""
+    secret = folder.parent / "secret"
+    secret.write_text("0123456789abcdef" * 4)
+    make_assignment(",".join(exercises), folder, secret_file=secret, form="files", force=True)
+    table = folder / "assignment.toml"
+    text = table.read_text()
+    for name, points in exercises.items():
+        text = re.sub(rf"^{name} = \d+$", f"{name} = {points}", text, flags=re.MULTILINE)
+    table.write_text(text)
     return folder

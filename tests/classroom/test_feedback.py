@@ -5,7 +5,6 @@ import io
 import json
 
 from mha_numpy.classroom.alike import Pair
-from mha_numpy.classroom.assignment import Assignment
 from mha_numpy.classroom.feedback import (
     class_page,
     student_page,
@@ -14,7 +13,7 @@ from mha_numpy.classroom.feedback import (
     write_results,
 )
 from mha_numpy.classroom.grade import Function, Grades, Result
-from mha_numpy.classroom.marks import MARKS
+from mha_numpy.classroom.table import MARKS, Assignment
 
 GROUPS = {"shape": True, "invariants": True, "values": False, "robustness": True}
 NAME = '<script>alert("1")</script>'
@@ -30,7 +29,7 @@ def result(student="ada", points=1.6, state="wrong", **more):
 
 
 def grades(*results, alike=()):
-    given = Assignment("hw", "Home & work", {"softmax": 4}, MARKS, None, None, None)
+    given = Assignment("hw", "Home & work", {"softmax": 4}, MARKS)
     return Grades(given, list(results), list(alike), 0)
 
 

@@ -1,6 +1,7 @@
 """Points: groups that a function does not have share their weight; one passed in part is not."""
 
-from mha_numpy.classroom.marks import MARKS, groups_of, points_of
+from mha_numpy.classroom.marks import groups_of, points_of
+from mha_numpy.classroom.table import MARKS
 from mha_numpy.exercises.stages import STAGES, Stage
 
 
