@@ -286,6 +286,21 @@ def _hint(options: argparse.Namespace) -> int:
     return 0
 
 
+def _assignment(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.classroom.make_assignment` and say what to hand out."""
+    from mha_numpy.classroom import make_assignment
+
+    assignment, handouts = make_assignment(
+        options.name, options.out, roster=options.roster, secret_file=options.secret_file,
+        form=options.format, deadline=options.deadline, force=options.force,
+    )  # fmt: skip
+    count = len(assignment.exercises)
+    print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
+    whose = f"the {len(handouts)} folders in {handouts[0].parent}, each to its student"
+    print(f"hand out {whose if assignment.roster else handouts[0]}, and nothing else")
+    return 0
+
+
 def _mistakes(options: argparse.Namespace) -> int:
     """Print the bank, or run `mha_numpy.mistakes.find_confusion`."""
     from mha_numpy.mistakes import PIECES, find_confusion, find_piece
@@ -357,5 +372,5 @@ def _compile(options: argparse.Namespace) -> int:
 COMMANDS = {
     "walk": _walk, "heads": _heads, "train": _train, "bench": _bench, "cost": _cost, "lab": _lab,
     "exercises": _exercises, "check": _check, "hint": _hint, "mistakes": _mistakes,
-    "audit-tests": _audit_tests, "grade": _grade, "compile": _compile,
+    "assignment": _assignment, "audit-tests": _audit_tests, "grade": _grade, "compile": _compile,
 }  # fmt: skip

@@ -239,6 +239,32 @@ def _check(commands: Commands) -> None:
     # fmt: on
 
 
+def _assignment(commands: Commands) -> None:
+    """Define `mha-numpy assignment`."""
+    parser = commands.add_parser(
+        "assignment",
+        help="make an assignment for a class, each student in a variant",
+        description="Make an assignment: a table of points, a secret, and handouts with "
+        "instructions, stubs and public checks. NAME is hw1-forward, hw2-backward, "
+        "hw3-grouped-and-cache, or ids of exercises with commas between them. With a roster each "
+        "student gets conventions of their own, so that a copied solution is not right.",
+        epilog="example: mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
+    )
+    # fmt: off
+    add = parser.add_argument
+    add("name", metavar="NAME", help="hw1-forward, ..., or such as softmax,masks")
+    add("--out", type=Path, required=True, metavar="DIR",
+        help="the folder to write; its folder `handouts` is for students, the rest is not")
+    add("--roster", type=Path, metavar="FILE.csv", help="ids and names of the students")
+    add("--secret-file", type=Path, metavar="FILE",
+        help="what the variants are made of (default: DIR/secret, made if missing)")
+    add("--format", default="notebook", metavar="FORM", help="notebook (default) or files")
+    add("--deadline", metavar="WHEN", help="such as 2030-05-31 or 2030-05-31T12:00")
+    add("--force", action="store_true",
+        help="overwrite an assignment; its secret stays, so that nobody's variant changes")
+    # fmt: on
+
+
 def _hint(commands: Commands) -> None:
     """Define `mha-numpy hint`."""
     parser = commands.add_parser(
@@ -349,6 +375,7 @@ def make_parser() -> argparse.ArgumentParser:
     _exercises(commands)
     _check(commands)
     _hint(commands)
+    _assignment(commands)
     _mistakes(commands)
     _audit_tests(commands)
     _grade(commands)

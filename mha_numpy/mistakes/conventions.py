@@ -162,7 +162,9 @@ def _reversed_columns(merged: Array, inputs: Inputs) -> Array:
 
 def _count_kv_heads(inputs: Inputs) -> int:
     """Return H_kv."""
-    return int(inputs["num_kv_heads"] if "num_kv_heads" in inputs else inputs["k"].shape[1])
+    if "num_kv_heads" in inputs:
+        return int(inputs["num_kv_heads"])
+    return int(inputs["k" if "k" in inputs else "k_past"].shape[1])
 
 
 def _neighbours_apart(array: Array, inputs: Inputs) -> Array:
@@ -179,15 +181,29 @@ def _neighbours_again(array: Array, inputs: Inputs) -> Array:
     return groups.swapaxes(1, 2).reshape(B, H, *rest)
 
 
+def _of_blocks(rewrite: Rewrite, *, axis: int) -> Rewrite:
+    """Rewrite blocks of columns (the last axis) or of rows (axis 0) as if they were heads."""
+
+    def rewritten(array: Array, inputs: Inputs) -> Array:
+        moved = np.moveaxis(array, axis, 0)
+        blocks = moved.reshape(1, _count_heads(inputs), -1)
+        return np.moveaxis(rewrite(blocks, inputs).reshape(moved.shape), 0, axis)
+
+    return rewritten
+
+
 def _packed_in_reverse(array: Array) -> Array:
     """Reverse the order of three blocks of columns."""
     return np.concatenate(np.split(array, 3, axis=-1)[::-1], axis=-1)
 
 
+NEGATE = _either_way(np.negative)
 FLIP = _either_way(np.logical_not)
 ROWS, COLUMNS = Turn(_reversed_rows, _reversed_rows), Turn(_reversed_columns, _reversed_columns)
 REVERSE = _either_way(lambda heads: np.ascontiguousarray(heads[:, ::-1]))
 GROUPS = Turn(_neighbours_apart, _neighbours_again)
+GROUP_COLUMNS = Turn(*(_of_blocks(rewrite, axis=-1) for rewrite in GROUPS))
+GROUP_ROWS = Turn(*(_of_blocks(rewrite, axis=0) for rewrite in GROUPS))
 TRANSPOSE = _either_way(partial(_swapped, axes=(-1, -2)))
 BEHIND = _either_way(partial(_swapped, axes=(1, 2)))
 PACKED = _either_way(_packed_in_reverse)
@@ -241,6 +257,9 @@ TABLE = [
             "masked_attention": Turns(_each("q", GROUPS), _each(".", GROUPS)),
             "sum_over_group": Turns(_each("d_per_query_head", GROUPS)),
             "grouped_backward": Turns(_each("d_heads q weights", GROUPS), _each("d_q", GROUPS)),
+            "decode_step": Turns(
+                _each("params.w_q params.b_q", GROUP_COLUMNS) | _each("params.w_o", GROUP_ROWS)
+            ),
         },
         frozenset({"groups tiled, not repeated", "gradients summed as if tiled"}),
     ),
@@ -268,6 +287,25 @@ TABLE = [
                 _each(PROJECTIONS, TRANSPOSE),
                 _each(" ".join(f"d_{name}" for name in PROJECTIONS.split()), TRANSPOSE),
             ),
+        },
+    ),
+    Convention(
+        "direction of descent",
+        "Each gradient is returned with the opposite sign: as the direction of descent. Those that "
+        "are given have the usual sign.",
+        {
+            "scores_backward": Turns({}, _each("d_q d_k", NEGATE)),
+            "softmax_backward": Turns({}, _each(".", NEGATE)),
+            "dropout_backward": Turns({}, _each(".", NEGATE)),
+            "attention_backward": Turns({}, _each("d_q d_k d_v", NEGATE)),
+            "linear_backward": Turns({}, _each("d_x d_w d_b", NEGATE)),
+            "input_gradient": Turns({}, _each(".", NEGATE)),
+            "multi_head_backward": Turns(
+                {},
+                _each("d_x " + " ".join(f"d_params.{w}_{x}" for x in "qkvo" for w in "wb"), NEGATE),
+            ),
+            "grouped_backward": Turns({}, _each("d_q d_k d_v", NEGATE)),
+            "backward_from_lse": Turns({}, _each("d_q d_k d_v", NEGATE)),
         },
     ),
     Convention(

@@ -23,6 +23,16 @@ EDITS = {
         **{f"merge_heads(d_{one}) @ params.w_{one}.T": f"merge_heads(d_{one}) @ params.w_{one}" for one in "qkv"},
         "return through_linear(d_out, x, w)": "d_x, d_w, d_b = through_linear(d_out, x, w.T)\n    return LinearGrads(d_x, d_w.T, d_b)",
     },
+    "direction of descent": {
+        "return d_dropped * keep": "return -d_dropped * keep",
+        "return from_q + from_k + from_v": "return -(from_q + from_k + from_v)",
+        "return through_softmax(d_weights, weights, mean)": "return -through_softmax(d_weights, weights, mean)",
+        "return through_scores(d_scores, q, k)": "return through_scores(-d_scores, q, k)",
+        "return through_linear(d_out, x, w)": "return through_linear(-d_out, x, w)",
+        "return through_attention(d_heads, q, k, v, weights)": "return through_attention(-d_heads, q, k, v, weights)",
+        "return through_attention(d_heads, q, k, v, weights, delta(d_heads, heads))":
+        "found = through_attention(d_heads, q, k, v, weights, delta(d_heads, heads))\n    return InputGrads(*(-grad for grad in found))",
+    },
     "keys as rows": {
         "return scale * q @ k.swapaxes(-1, -2)": "return scale * k @ q.swapaxes(-1, -2)",
         "return softmax_with_lse(scores, mask).weights": "return softmax_with_lse(scores.swapaxes(-1, -2), "

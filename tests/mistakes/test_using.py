@@ -36,6 +36,7 @@ each_case = pytest.mark.parametrize(("name", "piece"), CASES)
 SEEDS = (1, 2**255 + 7, 20240301)
 
 ELSEWHERE = {  # pieces in which these edits would be read by a part that is not turned
+    "direction of descent": {"multi_head_backward"},
     "merged from last to first": {"multi_head_backward"},
     "params as (outputs, inputs)": {"multi_head_backward"},
     "keys as rows": {
