@@ -17,6 +17,7 @@ FORMULA = "=+-@\t\r"  # what a spreadsheet would compute
 UNSAFE = "This was run with --unsafe-local: with limits, but not in isolation."
 STATES = {
     "right": "right",
+    "follows": "right for your own forward, which is not",
     "wrong": "not right",
     "failed": "it did not run",
     "not written": "not written yet",
@@ -111,7 +112,7 @@ def to_gradescope(result: Result) -> dict[str, object]:
     tests = [
         {
             "name": function.exercise, "score": function.points, "max_score": function.out_of,
-            "status": "passed" if function.state == "right" else "failed",
+            "status": "passed" if function.points == function.out_of else "failed",
             "output": "\n".join(_lines(function)),
         }
         for function in result.functions
@@ -159,7 +160,7 @@ def _student_parts(result: Result, title: str) -> Iterator[str]:
 def _card(function: Function) -> str:
     """Return what is said about one function."""
     exercise = find_exercise(function.exercise)
-    is_right = function.state == "right"
+    is_right = function.state in ("right", "follows")
     state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
     file = f' <span class="soft">in {escape(function.file)}</span>' if function.file else ""
     parts = [

@@ -9,20 +9,21 @@ import threading
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mha_numpy import __version__
 from mha_numpy.checks import check_count
 from mha_numpy.classroom.alike import Pair, find_alike, fingerprint
+from mha_numpy.classroom.follow import PAIRS, follows
 from mha_numpy.classroom.marks import groups_of, points_of
 from mha_numpy.classroom.submissions import Source, Submission, find_submissions, sources_of
 from mha_numpy.classroom.table import Assignment, read_assignment
-from mha_numpy.classroom.wording import cause_of, findings_of
+from mha_numpy.classroom.wording import FAILED, cause_of, findings_of
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.exercises.exercise import Exercise
@@ -38,6 +39,7 @@ from mha_numpy.tables import Table
 
 FORMAT = 1  # of the files in by_student
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
+FOLLOWED = (FAILED["values"], FAILED["gradients"])
 AHEAD = 2  # tasks for each process that are read before it can take them
 
 
@@ -62,7 +64,7 @@ class Function:
     exercise: str
     points: float
     out_of: float
-    state: str  # "right", "wrong", "failed", "not written" or "not there"
+    state: str  # "right", "follows", "wrong", "failed", "not written" or "not there"
     groups: dict[str, bool] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     cause: str = ""
@@ -215,6 +217,10 @@ def grade_one(task: Task) -> Result:
     for exercise in exercises:
         with using(variants[exercise.id]):
             functions.append(_grade_function(exercise, sources.get(exercise.function_name), task))
+    by_id = {exercise.id: sources.get(exercise.function_name) for exercise in exercises}
+    for number, function in enumerate(functions):
+        with using(variants[function.exercise]):
+            functions[number] = _followed(function, functions, by_id, task)
     texts = [source.text for source in sources.values()]
     stubs = [exercise.stub_source for exercise in exercises]
     return Result(
@@ -230,7 +236,7 @@ def _grade_function(exercise: Exercise, source: Source | None, task: Task) -> Fu
     if source is None:
         return Function(exercise.id, 0.0, out_of, "not there", hint=hint)
     start = time.monotonic()
-    run = _run(exercise, source, task)
+    run = _run(exercise, source, probe_inputs(exercise), task)
     seconds = round(time.monotonic() - start, 2)
     try:
         verdict = judge_answers(exercise, run)
@@ -251,9 +257,43 @@ def _grade_function(exercise: Exercise, source: Source | None, task: Task) -> Fu
     )  # fmt: skip
 
 
-def _run(exercise: Exercise, source: Source, task: Task) -> Run:
+def _followed(
+    function: Function, functions: list[Function], sources: dict[str, Source | None], task: Task
+) -> Function:
+    """Return a backward with credit for its values, where it is right for the own wrong forward.
+
+    The forward's mistake has to be a known one: a forward that returns nothing but zeros has an
+    easy backward.
+    """
+    pair = PAIRS.get(function.exercise)
+    forward = next((one for one in functions if pair and one.exercise == pair.forward), None)
+    if forward is None or not forward.mistakes or not forward.groups.get("shape"):
+        return function
+    if function.state != "wrong" or not function.groups["shape"] or function.groups["values"]:
+        return function
+
+    def call(exercise_id: str, inputs: Sequence[dict[str, Any]]) -> Run:
+        source = sources[exercise_id]
+        if source is None:
+            raise KeyError(exercise_id)
+        return _run(find_exercise(exercise_id), source, inputs, task)
+
+    if not follows(function.exercise, call):
+        return function
+    groups = {
+        group: passed or group in ("values", "gradients")
+        for group, passed in function.groups.items()
+    }
+    findings = [text for text in function.findings if text not in FOLLOWED]
+    name = find_exercise(forward.exercise).function_name
+    findings.append(f"it is right for your own {name}, so its values are counted as right")
+    points = points_of(groups, function.out_of, task.assignment.marks)
+    return replace(function, state="follows", groups=groups, findings=findings, points=points)
+
+
+def _run(exercise: Exercise, source: Source, inputs: Sequence[dict[str, Any]], task: Task) -> Run:
     """Make the calls: in isolation, or within limits alone."""
-    inputs, name = probe_inputs(exercise), exercise.function_name
+    name = exercise.function_name
     if task.is_isolated:
         slot = threading.get_native_id() % SLOTS  # of this machine
         return run_isolated(source.text, source.file, name, inputs, task.limits, slot=slot)

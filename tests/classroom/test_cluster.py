@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from mha_numpy.classroom import cluster
 from mha_numpy.classroom.cluster import grade_in_cluster
 from mha_numpy.classroom.grade import grade
 from mha_numpy.errors import ConfigError
@@ -23,7 +24,7 @@ def test_without_dask_it_says_what_to_install(monkeypatch):
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("mha_numpy.classroom.cluster.PATIENCE", 0.5)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
     with pytest.raises(ConfigError, match="there is no scheduler at tcp://127.0.0.1:1"):
         next(grade_in_cluster([], "tcp://127.0.0.1:1"))
 
@@ -43,8 +44,8 @@ def test_a_worker_that_dies_changes_no_result(tmp_path, monkeypatch):
         return (tmp_path / out / "grades.csv").read_bytes()
 
     whole = run("whole")
-    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
-        pids = [worker.pid for worker in cluster.workers.values()]
+    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as local:
+        pids = [worker.pid for worker in local.workers.values()]
         killed = []
 
         def kill_one(*args):
@@ -53,7 +54,8 @@ def test_a_worker_that_dies_changes_no_result(tmp_path, monkeypatch):
                 os.kill(pids[0], signal.SIGKILL)
             return written(*args)
 
-        written = sys.modules["mha_numpy.classroom.grade"].write_atomically
-        monkeypatch.setattr("mha_numpy.classroom.grade.write_atomically", kill_one)
-        assert run("cluster", dask=cluster.scheduler_address) == whole
+        module = sys.modules["mha_numpy.classroom.grade"]
+        written = module.write_atomically
+        monkeypatch.setattr(module, "write_atomically", kill_one)
+        assert run("cluster", dask=local.scheduler_address) == whole
         assert killed

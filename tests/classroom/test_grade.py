@@ -228,7 +228,7 @@ def test_sixty_students_killed_and_restarted(tmp_path):
     assert start("whole").wait() == 0
     seconds = time.monotonic() - begun
     stopped = start("stopped")
-    while len(list(tmp_path.glob("stopped/by_student/*.json"))) < 20:
+    while stopped.poll() is None and len(list(tmp_path.glob("stopped/by_student/s*"))) < 20:
         time.sleep(0.1)
     stopped.send_signal(signal.SIGKILL)
     stopped.wait()
