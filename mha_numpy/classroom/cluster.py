@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
-from mha_numpy.classroom.grade import Result, Task, given_up, grade_one
+from mha_numpy.classroom.results import Result, Task, given_up
+from mha_numpy.classroom.student import grade_one
 from mha_numpy.errors import ConfigError
 
 RETRIES = 3  # where a worker dies
@@ -47,7 +48,7 @@ def grade_in_cluster(tasks: Iterable[Task], address: str) -> Iterator[Result]:
         if not threads:
             raise ConfigError(f"dask: expected workers at {address}; there are none")
         waiting: dict[Any, Task] = {}
-        done = distributed.as_completed()
+        done = distributed.as_completed(loop=client.loop)
 
         def finished() -> Result:
             future = next(done)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 
-from mha_numpy.classroom.grade import Function, Grades, Result, file_name, write_atomically
+from mha_numpy.classroom.results import Function, Grades, Result, file_name, write_atomically
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.mistakes import BANK

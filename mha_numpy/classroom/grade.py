@@ -6,119 +6,40 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 import zipfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from mha_numpy import __version__
 from mha_numpy.checks import check_count
-from mha_numpy.classroom.alike import Pair, find_alike, fingerprint
-from mha_numpy.classroom.follow import PAIRS, follows
-from mha_numpy.classroom.marks import groups_of, points_of
-from mha_numpy.classroom.submissions import Source, Submission, find_submissions, sources_of
+from mha_numpy.classroom.alike import find_alike
+from mha_numpy.classroom.cluster import grade_in_cluster
+from mha_numpy.classroom.feedback import write_results
+from mha_numpy.classroom.results import (
+    Grades,
+    Result,
+    Task,
+    given_up,
+    path_of,
+    read_result,
+    write_atomically,
+)
+from mha_numpy.classroom.student import grade_one
+from mha_numpy.classroom.submissions import Submission, find_submissions
 from mha_numpy.classroom.table import Assignment, read_assignment
-from mha_numpy.classroom.wording import FAILED, cause_of, findings_of
 from mha_numpy.errors import ConfigError
-from mha_numpy.exercises.catalogue import find_exercise
-from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.hints import give_hint
-from mha_numpy.exercises.isolation import find_bubblewrap, run_isolated
-from mha_numpy.exercises.judge import judge_answers, probe_inputs
-from mha_numpy.exercises.runner import Limits, load
-from mha_numpy.exercises.sandbox import LIMITS, Run, check_limits, run_calls
-from mha_numpy.exercises.verdict import Verdict
-from mha_numpy.mistakes import using
+from mha_numpy.exercises.isolation import find_bubblewrap
+from mha_numpy.exercises.runner import Limits
+from mha_numpy.exercises.sandbox import LIMITS, check_limits
 from mha_numpy.progress import progress
-from mha_numpy.tables import Table
+
+__all__ = ["grade", "grade_one"]
 
 FORMAT = 1  # of the files in by_student
-SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
-FOLLOWED = (FAILED["values"], FAILED["gradients"])
 AHEAD = 2  # tasks for each process that are read before it can take them
-
-
-class Task(NamedTuple):
-    """All that is needed to grade one student, anywhere."""
-
-    student: str
-    name: str
-    is_late: bool
-    trouble: tuple[str, ...]
-    files: tuple[tuple[str, bytes], ...]  # the newest last
-    assignment: Assignment
-    limits: Limits
-    is_isolated: bool
-    key: str
-
-
-@dataclass
-class Function:
-    """What came of one function; its texts may be shown to the student."""
-
-    exercise: str
-    points: float
-    out_of: float
-    state: str  # "right", "follows", "wrong", "failed", "not written" or "not there"
-    groups: dict[str, bool] = field(default_factory=dict)
-    findings: list[str] = field(default_factory=list)
-    cause: str = ""
-    mistakes: list[str] = field(default_factory=list)  # names of the bank
-    hint: str = ""
-    file: str = ""
-    seconds: float = 0.0
-
-
-@dataclass
-class Result:
-    """What came of one student's work."""
-
-    student: str
-    name: str
-    is_late: bool
-    is_isolated: bool
-    key: str
-    trouble: list[str]
-    functions: list[Function]
-    fingerprint: list[int] = field(default_factory=list)  # see `alike`
-
-    @property
-    def points(self) -> float:
-        """All points."""
-        return round(sum(function.points for function in self.functions), 2)
-
-    @property
-    def out_of(self) -> float:
-        """The points of work that is all right."""
-        return round(sum(function.out_of for function in self.functions), 2)
-
-
-class Grades(NamedTuple):
-    """What came of a class."""
-
-    assignment: Assignment
-    results: list[Result]  # in the order of the ids
-    alike: list[Pair]
-    graded: int  # that had not been graded before
-
-    def table(self) -> Table:
-        """Return how each exercise went, for a terminal."""
-        rows = []
-        for name, out_of in self.assignment.exercises.items():
-            functions = [f for result in self.results for f in result.functions]
-            of_this = [function for function in functions if function.exercise == name]
-            right = sum(function.state == "right" for function in of_this)
-            mean = sum(function.points for function in of_this) / len(of_this)
-            causes = Counter(mistake for function in of_this for mistake in function.mistakes)
-            most = "".join(f"{cause} ({count})" for cause, count in causes.most_common(1))
-            rows.append([name, f"{right} of {len(of_this)}", f"{mean:.1f} of {out_of:g}", most])
-        columns = ["exercise", "right", "mean", "most frequent mistake"]
-        return Table(self.assignment.title, columns, rows)
 
 
 def grade(
@@ -165,9 +86,6 @@ def grade(
     What came of each student is written at once, as a whole, under a hash of the files, of the
     assignment and of this version. A run that was stopped goes on where it was, to the same bytes.
     """
-    from mha_numpy.classroom.cluster import grade_in_cluster
-    from mha_numpy.classroom.feedback import write_results  # it shows what is made here
-
     given, out = read_assignment(assignment), Path(out)
     jobs = check_count("jobs", os.cpu_count() if jobs is None else jobs)
     check_limits(limits)
@@ -181,7 +99,7 @@ def grade(
     kept: dict[str, Result] = {}
     anew: list[Submission] = []
     for one in found:
-        before = read_result(_path_of(out, one.student))
+        before = read_result(path_of(out, one.student))
         if before is None or before.key != _task(one, given, limits, is_isolated).key:
             anew.append(one)
         else:
@@ -189,138 +107,13 @@ def grade(
     tasks = (_task(one, given, limits, is_isolated) for one in anew)
     graded = _in_processes(tasks, jobs) if dask is None else grade_in_cluster(tasks, dask)
     for result in progress(graded, len(anew), "grading"):
-        write_atomically(_path_of(out, result.student), json.dumps(asdict(result), indent=1))
+        write_atomically(path_of(out, result.student), json.dumps(asdict(result), indent=1))
         kept[result.student] = result
     results = [kept[student] for student in sorted(kept)]
     alike = find_alike({result.student: result.fingerprint for result in results})
     grades = Grades(given, results, alike, len(anew))
     write_results(grades, out)
     return grades
-
-
-def grade_one(task: Task) -> Result:
-    """Grade one student; nothing but the task goes in, and nothing is written anywhere.
-
-    Parameters
-    ----------
-    task : Task
-
-    Returns
-    -------
-    Result
-    """
-    exercises = [find_exercise(name) for name in task.assignment.exercises]
-    names = [exercise.function_name for exercise in exercises]
-    sources, broken = sources_of(task.files, names)
-    variants = task.assignment.variant(task.student)
-    functions = []
-    for exercise in exercises:
-        with using(variants[exercise.id]):
-            functions.append(_grade_function(exercise, sources.get(exercise.function_name), task))
-    by_id = {exercise.id: sources.get(exercise.function_name) for exercise in exercises}
-    for number, function in enumerate(functions):
-        with using(variants[function.exercise]):
-            functions[number] = _followed(function, functions, by_id, task)
-    texts = [source.text for source in sources.values()]
-    stubs = [exercise.stub_source for exercise in exercises]
-    return Result(
-        task.student, task.name, task.is_late, task.is_isolated, task.key,
-        [*task.trouble, *broken], functions, fingerprint(texts, stubs),
-    )  # fmt: skip
-
-
-def _grade_function(exercise: Exercise, source: Source | None, task: Task) -> Function:
-    """Run and judge one function under the student's variant."""
-    out_of = task.assignment.exercises[exercise.id]
-    hint = give_hint(exercise, 1).text
-    if source is None:
-        return Function(exercise.id, 0.0, out_of, "not there", hint=hint)
-    start = time.monotonic()
-    run = _run(exercise, source, probe_inputs(exercise), task)
-    seconds = round(time.monotonic() - start, 2)
-    try:
-        verdict = judge_answers(exercise, run)
-    except Exception:  # an answer that nobody has thought of costs this function alone
-        return Function(
-            exercise.id, 0.0, out_of, "failed", findings=["its answers could not be judged"],
-            hint=hint, file=source.file, seconds=seconds,
-        )  # fmt: skip
-    if verdict.is_unwritten:
-        return Function(
-            exercise.id, 0.0, out_of, "not written", hint=hint, file=source.file, seconds=seconds
-        )
-    groups = groups_of(verdict.stages)
-    return Function(
-        exercise.id, points_of(groups, out_of, task.assignment.marks), out_of, _state(verdict),
-        groups, findings_of(verdict, _error(run), source), cause_of(verdict),
-        sorted(verdict.mistakes), "" if verdict.passed else hint, source.file, seconds,
-    )  # fmt: skip
-
-
-def _followed(
-    function: Function, functions: list[Function], sources: dict[str, Source | None], task: Task
-) -> Function:
-    """Return a backward with credit for its values, where it is right for the own wrong forward.
-
-    The forward's mistake has to be a known one: a forward that returns nothing but zeros has an
-    easy backward.
-    """
-    pair = PAIRS.get(function.exercise)
-    forward = next((one for one in functions if pair and one.exercise == pair.forward), None)
-    if forward is None or not forward.mistakes or not forward.groups.get("shape"):
-        return function
-    if function.state != "wrong" or not function.groups["shape"] or function.groups["values"]:
-        return function
-
-    def call(exercise_id: str, inputs: Sequence[dict[str, Any]]) -> Run:
-        source = sources[exercise_id]
-        if source is None:
-            raise KeyError(exercise_id)
-        return _run(find_exercise(exercise_id), source, inputs, task)
-
-    if not follows(function.exercise, call):
-        return function
-    groups = {
-        group: passed or group in ("values", "gradients")
-        for group, passed in function.groups.items()
-    }
-    findings = [text for text in function.findings if text not in FOLLOWED]
-    name = find_exercise(forward.exercise).function_name
-    findings.append(f"it is right for your own {name}, so its values are counted as right")
-    points = points_of(groups, function.out_of, task.assignment.marks)
-    return replace(function, state="follows", groups=groups, findings=findings, points=points)
-
-
-def _run(exercise: Exercise, source: Source, inputs: Sequence[dict[str, Any]], task: Task) -> Run:
-    """Make the calls: in isolation, or within limits alone."""
-    name = exercise.function_name
-    if task.is_isolated:
-        slot = threading.get_native_id() % SLOTS  # of this machine
-        return run_isolated(source.text, source.file, name, inputs, task.limits, slot=slot)
-    return run_calls(lambda: load(source.text, source.file, name), inputs, task.limits)
-
-
-def _error(run: Run) -> str:
-    """Return the first error of a run, as the run tells it."""
-    return next((call.error for call in run.calls if call.error), run.ended)
-
-
-def _state(verdict: Verdict) -> str:
-    """Return how a function stands, in a word."""
-    if verdict.passed:
-        return "right"
-    has_run = all(stage.passed for stage in verdict.stages if stage.name == "runs")
-    return "wrong" if has_run else "failed"
-
-
-def given_up(task: Task) -> Result:
-    """Return the result of a task that has ended its process more than once."""
-    points = task.assignment.exercises
-    return Result(
-        task.student, task.name, task.is_late, task.is_isolated, task.key,
-        [*task.trouble, "grading ended early: please look at it yourself"],
-        [Function(name, 0.0, out_of, "failed") for name, out_of in points.items()],
-    )  # fmt: skip
 
 
 # who is to be graded
@@ -358,48 +151,6 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
         one.student, one.name, one.is_late, tuple(trouble), tuple(files), assignment, limits,
         is_isolated, key,
     )  # fmt: skip
-
-
-# files
-
-
-def _path_of(out: Path, student: str) -> Path:
-    """Return where a student's result is kept."""
-    return out / "by_student" / f"{file_name(student)}.json"
-
-
-def file_name(student: str) -> str:
-    """Return a file name for an id, whatever is in it.
-
-    Examples
-    --------
-    >>> file_name("ada"), file_name("../x")
-    ('ada', '_x-d6b96a97')
-    """
-    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in student)[:100]
-    if plain == student and not plain.startswith("."):
-        return plain
-    return f"{plain.lstrip('.')}-{hashlib.sha256(student.encode(errors='replace')).hexdigest()[:8]}"
-
-
-def read_result(path: Path) -> Result | None:
-    """Return a result that was written before; None where there is none that can be read."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        functions = [Function(**function) for function in found.pop("functions")]
-        return Result(functions=functions, **found)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file as a whole: whoever is stopped in between leaves the former one."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
-        new.replace(path)
-    except OSError as error:
-        raise ConfigError(f"out: cannot write {path}: {error.strerror}") from error
 
 
 # processes

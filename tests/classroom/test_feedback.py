@@ -12,7 +12,7 @@ from mha_numpy.classroom.feedback import (
     to_gradescope,
     write_results,
 )
-from mha_numpy.classroom.grade import Function, Grades, Result
+from mha_numpy.classroom.results import Function, Grades, Result
 from mha_numpy.classroom.table import MARKS, Assignment
 
 GROUPS = {"shape": True, "invariants": True, "values": False, "robustness": True}

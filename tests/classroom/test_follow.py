@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mha_numpy.classroom.follow import PAIRS, follows
-from mha_numpy.classroom.grade import Task, grade_one
+from mha_numpy.classroom.results import Task
+from mha_numpy.classroom.student import grade_one
 from mha_numpy.classroom.table import read_assignment
 from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.exercises.runner import Limits
