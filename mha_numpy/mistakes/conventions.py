@@ -111,22 +111,17 @@ def follow(
 
 
 def _turned(tree: Any, rewrites: Mapping[str, Rewrite], inputs: Inputs) -> Any:
-    """Rewrite some leaves of a tree, those that are not None."""
+    """Rewrite some leaves of a tree, those that are not None; arrays lie in memory as usual."""
     if not rewrites:
         return tree
-    if isinstance(tree, dict) and rewrites.keys() <= tree.keys():  # dotted names, already flat
-        return tree | {
-            name: rewrite(tree[name], inputs)
-            for name, rewrite in rewrites.items()
-            if tree[name] is not None
-        }
-    found = leaves(tree)
-    new = {
-        name: rewrite(found[name], inputs)
-        for name, rewrite in rewrites.items()
-        if found[name] is not None
-    }
-    return replaced(tree, new)
+    is_flat = isinstance(tree, dict) and rewrites.keys() <= tree.keys()  # by dotted names
+    found, new = tree if is_flat else leaves(tree), {}
+    for name, rewrite in rewrites.items():
+        if found[name] is not None:
+            written = rewrite(found[name], inputs)
+            is_array = isinstance(written, np.ndarray)
+            new[name] = np.asarray(written, order="C") if is_array else written
+    return tree | new if is_flat else replaced(tree, new)
 
 
 def _either_way(rewrite: Callable[[Array], Any]) -> Turn:
@@ -141,7 +136,7 @@ def _each(names: str, turn: Turn) -> dict[str, Turn]:
 
 def _swapped(array: Array, *, axes: tuple[int, int]) -> Array:
     """Exchange two axes."""
-    return np.ascontiguousarray(array.swapaxes(*axes))
+    return array.swapaxes(*axes)
 
 
 def _count_heads(inputs: Inputs) -> int:
@@ -197,10 +192,11 @@ def _packed_in_reverse(array: Array) -> Array:
     return np.concatenate(np.split(array, 3, axis=-1)[::-1], axis=-1)
 
 
+SCALE = Turn(lambda q, _: q * np.sqrt(q.shape[-1]), lambda q, _: q / np.sqrt(q.shape[-1]))
 NEGATE = _either_way(np.negative)
 FLIP = _either_way(np.logical_not)
 ROWS, COLUMNS = Turn(_reversed_rows, _reversed_rows), Turn(_reversed_columns, _reversed_columns)
-REVERSE = _either_way(lambda heads: np.ascontiguousarray(heads[:, ::-1]))
+REVERSE = _either_way(lambda heads: heads[:, ::-1])
 GROUPS = Turn(_neighbours_apart, _neighbours_again)
 GROUP_COLUMNS = Turn(*(_of_blocks(rewrite, axis=-1) for rewrite in GROUPS))
 GROUP_ROWS = Turn(*(_of_blocks(rewrite, axis=0) for rewrite in GROUPS))
@@ -288,6 +284,21 @@ TABLE = [
                 _each(" ".join(f"d_{name}" for name in PROJECTIONS.split()), TRANSPOSE),
             ),
         },
+    ),
+    Convention(
+        "scores over d_k",
+        "The scores are divided by d_k, and not by its square root.",
+        {
+            piece: Turns(_each("q", SCALE))
+            for piece in (
+                "scores", "one_query", "attention", "grouped_attention", "masked_attention",
+                "online_attention",
+            )
+        },
+        frozenset({
+            "scale missing", "scale 1/d_k", "scale 1/sqrt(D)", "scale 1/sqrt(T_k)",
+            "scale times sqrt(d_k)", "scale after softmax",
+        }),
     ),
     Convention(
         "direction of descent",

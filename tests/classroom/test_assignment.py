@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
 
 import nbformat
@@ -103,6 +104,13 @@ def test_points_that_are_changed_change_no_variant(tmp_path, roster):
         assert after.variant(student).items() <= before.variant(student).items()
 
 
+def test_an_exercise_that_is_no_longer_graded_changes_no_variant():
+    one = assigned()
+    fewer = replace(one, exercises={"attention": 10.0, "multi-head": 10.0})
+    for student in STUDENTS:
+        assert fewer.variant(student).items() <= one.variant(student).items()
+
+
 def test_force_keeps_the_secret_wherever_it_is(tmp_path, roster):
     secret = tmp_path / "elsewhere"
     secret.write_text("0123456789abcdef\n")
@@ -123,7 +131,8 @@ def test_without_a_roster_there_is_one_handout_with_the_usual_conventions(tmp_pa
         assert variant.conventions == ()
         assert variant.seed != Variant().seed
     readme = (made.handouts[0] / "README.md").read_text()
-    assert "variant" not in readme
+    assert "variant of" not in readme
+    assert "our variant" not in readme
     assert "| | | | | 40 |" in readme
 
 

@@ -23,6 +23,7 @@ EDITS = {
         **{f"merge_heads(d_{one}) @ params.w_{one}.T": f"merge_heads(d_{one}) @ params.w_{one}" for one in "qkv"},
         "return through_linear(d_out, x, w)": "d_x, d_w, d_b = through_linear(d_out, x, w.T)\n    return LinearGrads(d_x, d_w.T, d_b)",
     },
+    "scores over d_k": {"scale = 1 / np.sqrt(q.shape[-1])": "scale = 1 / q.shape[-1]"},
     "direction of descent": {
         "return d_dropped * keep": "return -d_dropped * keep",
         "return from_q + from_k + from_v": "return -(from_q + from_k + from_v)",

@@ -137,6 +137,21 @@ def test_a_seed_changes_the_numbers_and_not_the_shapes():
         assert not np.array_equal(one["v"], two["v"])
 
 
+@each_case
+def test_arrays_lie_in_memory_as_usual(name, piece):
+    with using(Variant(1, (name,))):
+        for tree in (*PIECES[piece].probes(), *right_answers(piece)):
+            for path in (*CONVENTIONS[name].at[piece].inputs, *CONVENTIONS[name].at[piece].results):
+                array = leaves(tree).get(path)
+                assert not isinstance(array, np.ndarray) or array.flags.c_contiguous
+
+
+def test_words_that_would_be_false_are_not_said():
+    assert "split without transpose" in fingerprints("split_heads")
+    with using(Variant(conventions=("heads behind the tokens",))):
+        assert "split without transpose" not in fingerprints("split_heads")
+
+
 def test_conventions_of_other_pieces_change_nothing():
     usual = right_answers("rope")
     with using(Variant(conventions=tuple(CONVENTIONS))):
