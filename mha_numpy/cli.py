@@ -331,6 +331,25 @@ def _audit_tests(options: argparse.Namespace) -> int:
     return 0 if audit.passed else 1
 
 
+def _grade(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.classroom.grade` and say where the results are."""
+    from mha_numpy.classroom import grade
+    from mha_numpy.exercises import Limits
+
+    limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
+    with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
+        grades = grade(
+            options.submissions, assignment=options.assignment, out=options.out, jobs=options.jobs,
+            dask=options.dask, is_isolated=not options.unsafe_local, limits=limits,
+        )  # fmt: skip
+    show(grades.table())
+    count, before = len(grades.results), len(grades.results) - grades.graded
+    print(f"{count} students: {grades.graded} graded now, {before} before")
+    for name in ("grades.csv", "class.html", "feedback", "gradescope"):
+        print(f"wrote {options.out / name}")
+    return 0
+
+
 def _compile(options: argparse.Namespace) -> int:
     """Run `mha_numpy.kernels.ahead.compile_all` and print each step when it is done."""
     try:
@@ -353,5 +372,5 @@ def _compile(options: argparse.Namespace) -> int:
 COMMANDS = {
     "walk": _walk, "heads": _heads, "train": _train, "bench": _bench, "cost": _cost, "lab": _lab,
     "exercises": _exercises, "check": _check, "hint": _hint, "mistakes": _mistakes,
-    "assignment": _assignment, "audit-tests": _audit_tests, "compile": _compile,
+    "assignment": _assignment, "audit-tests": _audit_tests, "grade": _grade, "compile": _compile,
 }  # fmt: skip

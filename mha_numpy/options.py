@@ -320,6 +320,38 @@ def _audit_tests(commands: Commands) -> None:
     # fmt: on
 
 
+def _grade(commands: Commands) -> None:
+    """Define `mha-numpy grade`."""
+    parser = commands.add_parser(
+        "grade",
+        help="grade what a class has handed in, in isolation, with a page for each student",
+        description="Run every student's functions where they see Python and NumPy and nothing "
+        "else, and write grades.csv, a page for each student and one for the class. What was "
+        "graded before is not graded again.",
+        epilog="example: mha-numpy grade handed-in --assignment hw1 --out results",
+    )
+    # fmt: off
+    add = parser.add_argument
+    add("submissions", type=Path, metavar="DIR",
+        help="a folder or a .py or .ipynb file for each student, as Moodle, Canvas or Blackboard "
+        "names them or by the students' ids")
+    add("--assignment", type=Path, required=True, metavar="DIR",
+        help="a folder written by `mha-numpy assignment`")
+    add("--out", type=Path, required=True, metavar="DIR", help="where the results are written")
+    add("--jobs", type=int, metavar="N",
+        help="how many students are graded at a time (default: one for each core)")
+    add("--dask", metavar="ADDRESS",
+        help="let the workers of a Dask cluster grade, such as tcp://10.0.0.1:8786")
+    add("--seconds", type=float, default=10.0, metavar="S",
+        help="how long each function may run (default 10)")
+    add("--megabytes", type=int, default=2048, metavar="N",
+        help="how much memory each function may take (default 2048)")
+    add("--unsafe-local", action="store_true",
+        help="run the functions as your user, with limits but without isolation: they can read and "
+        "delete your files")
+    # fmt: on
+
+
 def _compile(commands: Commands) -> None:
     """Define `mha-numpy compile`."""
     commands.add_parser(
@@ -346,6 +378,7 @@ def make_parser() -> argparse.ArgumentParser:
     _assignment(commands)
     _mistakes(commands)
     _audit_tests(commands)
+    _grade(commands)
     _compile(commands)
     for subcommand in commands.choices.values():
         subcommand.set_defaults(parser=subcommand)  # its errors name it

@@ -1,4 +1,4 @@
-"""A classroom: assignments, each student in a variant."""
+"""Assignments made, each student in a variant; graded in isolation, and fed back."""
 
 from mha_numpy.classroom.assignment import (
     READY,
@@ -6,9 +6,11 @@ from mha_numpy.classroom.assignment import (
     make_assignment,
     read_assignment,
 )
+from mha_numpy.classroom.grade import grade
 from mha_numpy.classroom.public import public_check
 from mha_numpy.classroom.roster import read_roster
 
 __all__ = [
-    "READY", "Assignment", "make_assignment", "public_check", "read_assignment", "read_roster",
+    "READY", "Assignment", "grade", "make_assignment", "public_check", "read_assignment",
+    "read_roster",
 ]  # fmt: skip
