@@ -100,11 +100,12 @@ def run_isolated(
     bubblewrap = find_bubblewrap()
     user = FIRST_USER + slot if os.geteuid() == 0 else 0
     task = _task(source, file, name, inputs, limits) | {"user": user}
-    with group_of_processes(limits.memory + ROOM, THREADS) as group, _readable(
-        refused_calls()
-    ) as refused:
+    with (
+        group_of_processes(limits.memory + ROOM, THREADS) as group,
+        _readable(refused_calls()) as refused,
+    ):
         command = _command(bubblewrap, refused)
-        return _run(command, task, limits, kept=[refused], enter=group)
+        return _run(command, task, limits, kept=[refused], enter=group, nested=ENDED)
 
 
 def run_unsafely(
@@ -154,6 +155,7 @@ def _run(
     *,
     kept: Sequence[int] = (),
     enter: Callable[[], None],
+    nested: float = 0.0,
 ) -> Run:
     """Give a task to the runner that a command starts, and hear what it tells."""
     heard = Heard(len(task["inputs"]), limits, is_started=False)
@@ -170,7 +172,7 @@ def _run(
                 os.set_inheritable(descriptor, True)
             os.execve(command[0], [*command, str(tell.fileno())], dict(environment or {}))
 
-        run_in_a_child(work, heard, nested=ENDED)
+        run_in_a_child(work, heard, nested=nested)
     if not heard.is_started:
         raise ConfigError(
             f"{Path(command[0]).name}: the sandbox did not start: {one_line(heard.printed, 300)}"
@@ -190,7 +192,7 @@ def _readable(content: bytes) -> Iterator[int]:
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
         opened: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115
     else:
-        opened = tempfile.TemporaryFile(buffering=0)
+        opened = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         opened.write(content)
     with opened:
         opened.seek(0)

@@ -438,8 +438,7 @@ def main() -> None:
             os.setuid(task["user"])
         _limit(limits, task["room"], task["threads"])
         builtins.input = no_input
-        for name, members in task["modules"].items():
-            sys.modules[name] = _Shown(name, members)
+        _show(task["modules"])
         source, file, name = task["source"], task["file"], task["name"]
         write_frame(tell, ...)
         with undisturbed(open_output()):
@@ -464,21 +463,25 @@ def _limit(limits: Limits, room: int, threads: int) -> None:
         resource.setrlimit(kind, (number, number))
 
 
-class _Shown(ModuleType):
-    """Stands for a module of a package that is not to be seen, with the NamedTuples of it."""
-
-    def __init__(self, name: str, members: Mapping[str, Sequence[str]]):
-        super().__init__(name)
+def _show(modules: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+    """Have modules with these NamedTuples alone, of a package that is not to be seen otherwise."""
+    for name, members in modules.items():
+        module = sys.modules[name] = ModuleType(name)
+        module.__path__ = []
         for member, fields in members.items():  # one without fields is an array, for annotations
-            setattr(self, member, record(member, *fields) if fields else np.ndarray)
+            setattr(module, member, record(member, *fields) if fields else np.ndarray)
+    sys.meta_path.insert(0, _Absent(frozenset(name.partition(".")[0] for name in modules)))
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__") and name != "__path__":  # what tools ask of any module
-            raise AttributeError(name)
-        what = "" if name == "__path__" else f".{name}"
-        raise ImportError(
-            f"{self.__name__}{what} is not there when you are graded: write it yourself"
-        )
+
+class _Absent:
+    """Finds that a package is not there."""
+
+    def __init__(self, packages: frozenset[str]):
+        self.packages = packages
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.partition(".")[0] in self.packages:
+            raise ImportError(f"{name} is not there when you are graded: write it yourself")
 
 
 def load(source: str, file: str, name: str) -> Callable[..., Any]:

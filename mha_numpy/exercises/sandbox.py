@@ -32,7 +32,6 @@ from mha_numpy.exercises.runner import (
     open_output,
     read_frames,
     tell_all,
-    too_much,
     undisturbed,
 )
 
@@ -175,9 +174,7 @@ def _run_here(messages: Iterator[Message], heard: Heard) -> None:
     heard.hear_output(output.getvalue().encode(errors="backslashreplace"))
 
 
-def run_in_a_child(
-    work: Callable[[IO[bytes]], None], heard: Heard, *, nested: float = 0.0
-) -> None:
+def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: float = 0.0) -> None:
     """Have the work done by a child; end it with all that it started, and say why if early.
 
     Where the child waits for one of its own, which all others are in the hands of, that one is
