@@ -58,6 +58,7 @@ def run_isolated(
     limits: Limits,
     *,
     slot: int = 0,
+    is_measured: bool = False,
 ) -> Run:
     """Call a function of a source text once for each of the inputs, in isolation.
 
@@ -74,6 +75,8 @@ def run_isolated(
     limits : Limits
     slot : int
         A number that no other run has at the same time.
+    is_measured : bool
+        Whether calls return the most bytes that they held in place of their answers.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def run_isolated(
     """
     bubblewrap = find_bubblewrap()
     user = FIRST_USER + slot if os.geteuid() == 0 else 0
-    task = _task(source, file, name, inputs, limits) | {"user": user}
+    task = _task(source, file, name, inputs, limits) | {"user": user, "is_measured": is_measured}
     with (
         group_of_processes(limits.memory + ROOM, THREADS) as group,
         _readable(refused_calls()) as refused,
@@ -109,14 +112,20 @@ def run_isolated(
 
 
 def run_unsafely(
-    source: str, file: str, name: str, inputs: Sequence[Mapping[str, Any]], limits: Limits
+    source: str,
+    file: str,
+    name: str,
+    inputs: Sequence[Mapping[str, Any]],
+    limits: Limits,
+    *,
+    is_measured: bool = False,
 ) -> Run:
     """Call a function of a source text once for each of the inputs, within limits alone.
 
     For a machine on which nothing can be isolated: what is run may read, write and send whatever
     this user may, and leave processes behind. Arguments, result and errors are `run_isolated`'s.
     """
-    task = _task(source, file, name, inputs, limits)
+    task = _task(source, file, name, inputs, limits) | {"is_measured": is_measured}
     with tempfile.TemporaryDirectory() as home:
         packages = str(Path(np.__file__).parents[1])
         environment = {**ENVIRONMENT, "HOME": home, "PYTHONPATH": packages}
@@ -132,6 +141,7 @@ def _task(
     return {
         "source": source, "file": file, "name": name, "inputs": list(inputs), "modules": MODULES,
         "limits": check_limits(limits)._asdict(), "room": ROOM, "threads": threads, "user": 0,
+        "is_measured": False,
     }  # fmt: skip
 
 

@@ -510,8 +510,9 @@ def attack(d, w):
     "files everywhere": """
 def attack(d, w):
     for folder in ("/", "/dev", "/dev/shm", "/usr", "/python", "/packages", "/packages/numpy",
-                   "/exercises", "/proc", "/run", "/var", "/home", "/root", os.path.dirname(os.__file__),
-                   os.path.dirname(os.__file__) + "/site-packages", "/usr/lib/python3/dist-packages"):
+                   "/exercises", "/proc", "/run", "/var", "/home", "/root",
+                   os.path.dirname(os.__file__), os.path.dirname(os.__file__) + "/site-packages",
+                   "/usr/lib/python3/dist-packages"):
         attempt(Path(folder, "new").write_text, "new")
     attempt(Path("/exercises/runner/runner.py").write_text, "new")
     attempt(lambda: os.chmod("/packages/numpy/__init__.py", 0o777) or "changed")
@@ -627,7 +628,8 @@ def attack(d, w):
     "devices and the kernel": """
 def attack(d, w):
     for path in ("/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/vda", "/dev/fuse", "/dev/kvm",
-                 "/proc/kcore", "/proc/kmsg", "/proc/kallsyms1", "/proc/sysrq-trigger", "/sys/class"):
+                 "/proc/kcore", "/proc/kmsg", "/proc/kallsyms1", "/proc/sysrq-trigger",
+                 "/sys/class"):
         attempt(lambda: open(path, "rb").read(9))
         attempt(lambda: open(path, "wb").write(b"b"))
     attempt(os.listdir, "/sys")
@@ -681,10 +683,16 @@ def isolated(monkeypatch):
     def verdict_on(source, exercise=EXERCISE, limits=LIMITS):
         def run(get_function, inputs, limits=limits):
             return run_isolated(
-                source, "submission.py", exercise.function_name, inputs, limits, slot=SLOT
+                source,
+                "submission.py",
+                exercise.function_name,
+                inputs,
+                limits,
+                slot=SLOT,
+                is_measured="block" in inputs[0] and len(inputs) == 2,
             )
 
-        for module in ("judge", "judge_memory", "judge_tests"):
+        for module in ("judge", "judge_memory"):
             monkeypatch.setattr(sys.modules[f"mha_numpy.exercises.{module}"], "run_calls", run)
         return judge(exercise, lambda: None, limits)
 
@@ -762,6 +770,10 @@ def test_every_group_is_tried():
 
 
 class TestTheSandbox:
+    def test_a_function_cannot_be_handed_in(self):
+        with pytest.raises(TypeError, match="builtin_function_or_method cannot be packed"):
+            run_isolated(RIGHT, "mine.py", "f", [{"function": abs}], PATIENT, slot=SLOT)
+
     def test_what_a_submission_sees(self):
         source = """
 import os, sys
@@ -844,7 +856,8 @@ def solutions():
 def stubs():
     """Yield an exercise, its function's name and its stub, as it is handed out."""
     for exercise in EXERCISES:
-        yield exercise, exercise.function_name, stub_text(exercise)
+        if exercise.kind != "tests":
+            yield exercise, exercise.function_name, stub_text(exercise)
 
 
 def verdicts():

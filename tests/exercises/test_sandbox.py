@@ -486,9 +486,9 @@ class TestMemory:
 
     def test_this_process_takes_no_more_either(self, monkeypatch, tmp_path):
         monkeypatch.setattr(runner, "STATM", tmp_path / "no such file")  # as on macOS
-        result = run(lambda x: np.ones(10**6), ONCE * 9, LIMITS._replace(memory=20 * 2**20))
+        result = run(lambda x: np.ones(10**6), ONCE * 9, LIMITS._replace(answers=20 * 2**20))
         assert len(result.calls) == 2
-        assert result.ended == "asked for more than 20 MiB of memory"
+        assert result.ended == "returned more than 20 MiB"
 
     def test_a_lower_limit_of_ours_holds(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
