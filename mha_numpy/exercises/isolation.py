@@ -99,6 +99,11 @@ def run_isolated(
     take as much each. The number of processes is limited by such a group, too. Without one it is
     limited for a user: root's runs have a user each, by their slots; those of anybody else share
     the limit, which is then that many more than the user has already.
+
+    What a submission writes into the pipe is heard as if its answers had been that, and all that it
+    can say is what an answer can. Whether inputs were changed in place, and how many bytes were
+    held, is found out in its process, where it can be falsified: a mark for either is a matter of
+    trust. Files in memory have room for `ROOM` bytes; their number is not limited but by the time.
     """
     bubblewrap = find_bubblewrap()
     user = FIRST_USER + slot if os.geteuid() == 0 else 0
@@ -237,6 +242,8 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
         command += ["--ro-bind", str(prefix), str(python)]
     for folder in _package_folders(python):  # what else is installed is not to be seen
         command += ["--tmpfs", folder, "--remount-ro", folder]
+    for folder in (INSIDE, str(Path(RUNNER).parents[1]), str(Path(RUNNER).parent)):
+        command += ["--perms", "0755", "--dir", folder]  # root alone could enter those in between
     for path in _numpy_folders():
         command += ["--ro-bind", str(path), f"{INSIDE}/{path.name}"]
     command += ["--ro-bind", runner.__file__, RUNNER, "--proc", "/proc"]
