@@ -85,7 +85,10 @@ def run_isolated(
     Raises
     ------
     ConfigError
-        A limit makes no sense, or bubblewrap is not there.
+        A limit makes no sense, or bubblewrap is not there, or it cannot isolate here; nothing of
+        what was submitted has run then.
+    TypeError
+        An input is something else than numbers, texts, arrays and containers of these.
 
     Notes
     -----
