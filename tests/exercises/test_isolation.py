@@ -724,7 +724,7 @@ def assert_nothing_is_left(before, folder):
     """Wait until nobody is there who was not before: other tests have theirs, which end."""
     assert state(folder) == before[0]
     new = (strangers() - before[1], groups() - before[2])
-    until = time.monotonic() + 10
+    until = time.monotonic() + PATIENT.seconds + 5
     while any(new) and time.monotonic() < until:
         time.sleep(0.01)
         new = (new[0] & strangers(), new[1] & groups())
