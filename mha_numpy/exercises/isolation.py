@@ -2,28 +2,52 @@
 
 The stronger of the two ways to run a function; `run_calls` is the other. What the two share is in
 `sandbox.py` (the child, its limits, its end) and in `runner.py` (the calls, and how they are told).
+`run_unsafely` runs a source text in the same manner where there is nothing to isolate it with.
 """
 
 import os
 import shutil
+import signal
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from mha_numpy.core import MultiHeadParams
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises import runner
-from mha_numpy.exercises.runner import Limits, pack
-from mha_numpy.exercises.sandbox import Heard, Run, check_limits, run_in_a_child
+from mha_numpy.exercises.groups import group_of_processes
+from mha_numpy.exercises.refused import refused_calls
+from mha_numpy.exercises.runner import Limits, one_line, pack
+from mha_numpy.exercises.sandbox import START, Heard, Run, check_limits, run_in_a_child
+from mha_numpy.mistakes.saved import Saved
 
 FIRST_USER = 60_001  # a user that nobody is; each slot has its own
+THREADS = 32  # that a run may have, each process being one
 ROOM = 64 * 2**20  # bytes that may be written, into memory
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin")  # where libraries are; none but to read
 INSIDE, RUNNER = "/packages", "/exercises/runner/runner.py"
+ENDED = 5.0  # seconds that the processes of a run may take to be gone, when they are killed
+OPEN = 2**16  # descriptors that this process may have open
+ENVIRONMENT = {
+    "PATH": "/usr/bin", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}  # fmt: skip
+# of this package nothing else is to be seen than what stubs import
+PARAMS, SAVED = list(MultiHeadParams._fields), list(Saved._fields)
+MODULES: dict[str, dict[str, list[str]]] = {
+    "mha_numpy": {"MultiHeadParams": PARAMS},
+    "mha_numpy.core": {"MultiHeadParams": PARAMS},
+    "mha_numpy.dtypes": {"Array": []},
+    "mha_numpy.mistakes": {},
+    "mha_numpy.mistakes.saved": {"Saved": SAVED},
+}
 
 
 def run_isolated(
@@ -34,6 +58,7 @@ def run_isolated(
     limits: Limits,
     *,
     slot: int = 0,
+    is_measured: bool = False,
 ) -> Run:
     """Call a function of a source text once for each of the inputs, in isolation.
 
@@ -50,6 +75,8 @@ def run_isolated(
     limits : Limits
     slot : int
         A number that no other run has at the same time.
+    is_measured : bool
+        Whether calls return the most bytes that they held in place of their answers.
 
     Returns
     -------
@@ -58,33 +85,136 @@ def run_isolated(
     Raises
     ------
     ConfigError
-        A limit makes no sense, or bubblewrap is not there.
+        A limit makes no sense, or bubblewrap is not there, or it cannot isolate here; nothing of
+        what was submitted has run then.
+    TypeError
+        An input is something else than numbers, texts, arrays and containers of these.
 
     Notes
     -----
     The process has its own view of processes, network, users and files: Python's library and NumPy
     to be read, a home of its own in memory, and nothing that is expected of it. It ends, with all
     that it started, when the calls are made, when the time is up, or when this process ends.
+
+    The time is that of loading and of all calls, without the start of the sandbox. Memory is
+    limited for each process, and for all together, files in memory among them, where this process
+    may make a control group (Linux has two kinds); elsewhere as many processes as may be could
+    take as much each. The number of processes is limited by such a group, too. Without one it is
+    limited for a user: root's runs have a user each, by their slots; those of anybody else share
+    the limit, which is then that many more than the user has already.
+
+    What a submission writes into the pipe is heard as if its answers had been that, and all that it
+    can say is what an answer can. Whether inputs were changed in place, and how many bytes were
+    held, is found out in its process, where it can be falsified: a mark for either is a matter of
+    trust. Files in memory have room for `ROOM` bytes; their number is not limited but by the time.
     """
-    heard = Heard(len(inputs), check_limits(limits))
-    command = _command(find_bubblewrap())
+    bubblewrap = find_bubblewrap()
     user = FIRST_USER + slot if os.geteuid() == 0 else 0
-    task = {
-        "source": source, "file": file, "name": name, "inputs": list(inputs),
-        "limits": limits._asdict(), "user": user,
+    task = _task(source, file, name, inputs, limits) | {"user": user, "is_measured": is_measured}
+    with (
+        group_of_processes(limits.memory + ROOM, THREADS) as group,
+        _readable(refused_calls()) as refused,
+    ):
+        command = _command(bubblewrap, refused)
+        return _run(command, task, limits, kept=[refused], enter=group, nested=ENDED)
+
+
+def run_unsafely(
+    source: str,
+    file: str,
+    name: str,
+    inputs: Sequence[Mapping[str, Any]],
+    limits: Limits,
+    *,
+    is_measured: bool = False,
+) -> Run:
+    """Call a function of a source text once for each of the inputs, within limits alone.
+
+    For a machine on which nothing can be isolated: what is run may read, write and send whatever
+    this user may, and leave processes behind. Arguments, result and errors are `run_isolated`'s.
+    """
+    task = _task(source, file, name, inputs, limits) | {"is_measured": is_measured}
+    with tempfile.TemporaryDirectory() as home:
+        packages = str(Path(np.__file__).parents[1])
+        environment = {**ENVIRONMENT, "HOME": home, "PYTHONPATH": packages}
+        command = [sys.executable, "-P", "-s", runner.__file__]
+        return _run(command, task, limits, environment, enter=lambda: os.chdir(home))
+
+
+def _task(
+    source: str, file: str, name: str, inputs: Sequence[Mapping[str, Any]], limits: Limits
+) -> dict[str, Any]:
+    """Return what the runner is to do, as its own user."""
+    threads = THREADS + _threads_of_this_user()
+    return {
+        "source": source, "file": file, "name": name, "inputs": list(inputs), "modules": MODULES,
+        "limits": check_limits(limits)._asdict(), "room": ROOM, "threads": threads, "user": 0,
+        "is_measured": False,
     }  # fmt: skip
-    with tempfile.TemporaryFile() as given:
-        given.write(pack(task))
-        given.flush()
+
+
+def _threads_of_this_user() -> int:
+    """Return how many threads this user has: the limit on them is for a user, but not for root."""
+    if os.geteuid() == 0:
+        return 0
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            if process.stat().st_uid == os.geteuid():
+                count += len(os.listdir(process / "task"))
+    return count
+
+
+def _run(
+    command: list[str],
+    task: Mapping[str, Any],
+    limits: Limits,
+    environment: Mapping[str, str] | None = None,
+    *,
+    kept: Sequence[int] = (),
+    enter: Callable[[], None],
+    nested: float = 0.0,
+) -> Run:
+    """Give a task to the runner that a command starts, and hear what it tells."""
+    heard = Heard(len(task["inputs"]), limits, is_started=False)
+    with _readable(pack(task)) as given:
 
         def work(tell: IO[bytes]) -> None:
-            os.lseek(given.fileno(), 0, os.SEEK_SET)
-            os.dup2(given.fileno(), 0)
-            os.set_inheritable(tell.fileno(), True)
-            os.execve(command[0], [*command, str(tell.fileno())], {})
+            signal.setitimer(signal.ITIMER_REAL, START + limits.seconds + 1)
+            enter()
+            os.dup2(given, 0)
+            descriptors = sorted([2, *kept, tell.fileno(), OPEN])
+            for before, after in pairwise(descriptors):  # whatever else is open is nobody's
+                os.closerange(before + 1, after)
+            for descriptor in descriptors[1:-1]:
+                os.set_inheritable(descriptor, True)
+            os.execve(command[0], [*command, str(tell.fileno())], dict(environment or {}))
 
-        run_in_a_child(work, heard)
+        run_in_a_child(work, heard, nested=nested)
+    if not heard.is_started:
+        raise ConfigError(
+            f"{Path(command[0]).name}: the sandbox did not start: {one_line(heard.printed, 300)}"
+        )
     return Run(heard.calls, heard.printed, heard.ended)
+
+
+@contextmanager
+def _readable(content: bytes) -> Iterator[int]:
+    """Open a file that nobody can write to, on no disk where there are such files."""
+    if hasattr(os, "memfd_create"):
+        import fcntl
+
+        descriptor = os.memfd_create("given", os.MFD_ALLOW_SEALING)
+        os.write(descriptor, content)
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        opened: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115
+    else:
+        opened = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        opened.write(content)
+    with opened:
+        opened.seek(0)
+        yield opened.fileno()
 
 
 def find_bubblewrap() -> str:
@@ -98,11 +228,12 @@ def find_bubblewrap() -> str:
     return found
 
 
-def _command(bubblewrap: str) -> list[str]:
+def _command(bubblewrap: str, refused: int) -> list[str]:
     """Return the command that runs the runner, but for its last argument."""
     prefix, executable = Path(sys.base_prefix), Path(sys.executable).resolve()
     python = prefix if str(prefix) in SYSTEM else Path("/python")  # another user may not see it
     command = [bubblewrap, *_unshared(), "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    command += ["--seccomp", str(refused)]
     if os.geteuid() == 0:  # to become a user that is counted alone
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     for folder in SYSTEM:
@@ -113,15 +244,16 @@ def _command(bubblewrap: str) -> list[str]:
     if python != prefix:
         command += ["--ro-bind", str(prefix), str(python)]
     for folder in _package_folders(python):  # what else is installed is not to be seen
-        command += ["--tmpfs", folder]
+        command += ["--tmpfs", folder, "--remount-ro", folder]
+    for folder in (INSIDE, str(Path(RUNNER).parents[1]), str(Path(RUNNER).parent)):
+        command += ["--perms", "0755", "--dir", folder]  # root alone could enter those in between
     for path in _numpy_folders():
         command += ["--ro-bind", str(path), f"{INSIDE}/{path.name}"]
-    command += ["--ro-bind", runner.__file__, RUNNER, "--proc", "/proc", "--dev", "/dev"]
+    command += ["--ro-bind", runner.__file__, RUNNER, "--proc", "/proc"]
+    command += ["--dev", "/dev", "--remount-ro", "/dev"]
     command += ["--size", str(ROOM), "--perms", "1777", "--tmpfs", "/tmp", "--chdir", "/tmp"]
-    for name, value in {
-        "HOME": "/tmp", "PATH": "/usr/bin", "LANG": "C.UTF-8", "PYTHONPATH": INSIDE,
-        "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1",
-    }.items():  # fmt: skip
+    command += ["--remount-ro", "/"]
+    for name, value in {**ENVIRONMENT, "HOME": "/tmp", "PYTHONPATH": INSIDE}.items():
         command += ["--setenv", name, value]
     return [*command, str(python / executable.relative_to(prefix)), "-P", "-s", RUNNER]
 

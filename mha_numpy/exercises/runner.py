@@ -13,24 +13,29 @@ import re
 import sys
 import time
 import traceback
+import tracemalloc
 import warnings
 import zipfile
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import EllipsisType, ModuleType
 from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 HEADER = 8  # bytes that tell a frame's length
 DEEPEST = 50  # lists in lists of an answer
+TEXT, DIRECTORY = 2**22, 2**20  # bytes of a frame's tree, and of the list of its arrays
+PLAIN_END, LONG_END = b"PK\5\6\0\0\0\0", b"PK\6\7"  # how an archive's last 22 bytes begin, or 42
 NUMBERS = "biufc"  # the kinds of dtypes that an answer may have
 TREE = "tree.json"
 STATM = Path("/proc/self/statm")  # Linux: pages of address space, and more
-FILES, THREADS = 64, 32  # that an isolated run may have open, and may start
+FILES = 64  # that an isolated run may have open
+SPARE = 32 * 2**20  # bytes that are kept to tell that memory has run out
 LONGEST = 300  # characters of an error's message
 OURS = Path(__file__).parents[1]
 INSTALLED = re.compile(  # files that nobody wrote for an exercise
@@ -58,7 +63,8 @@ class Call(NamedTuple):
     seconds: float
 
 
-Message = Call | str | None  # a call, why there are no more, or that the function is loaded
+# a call, why there are no more, that the function is loaded (None), that nothing is yet (...)
+Message = Call | str | EllipsisType | None
 
 
 class Limits(NamedTuple):
@@ -67,6 +73,7 @@ class Limits(NamedTuple):
     seconds: float = 10.0  # of wall time
     memory: int = 2 * 2**30  # bytes, beyond those that the process has already
     output: int = 20_000  # characters that are kept of what it prints
+    answers: int = 2**26  # bytes of all answers
 
 
 def messages(
@@ -125,6 +132,23 @@ def _parts(tree: Any) -> dict[str, Any] | None:
     return None
 
 
+def measured(function: Callable[..., Any]) -> Callable[..., int]:
+    """Return what calls a function and returns the most bytes that it held.
+
+    What tells them is in the process of the function, which can make it say anything.
+    """
+
+    def measure(*given: Any) -> int:
+        tracemalloc.start()
+        try:
+            function(*given)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return measure
+
+
 # how a process makes the calls and tells of them
 
 
@@ -164,7 +188,7 @@ def tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> No
     def write(message: Message) -> None:
         if os.getpid() != child:
             os._exit(0)  # forked by the function
-        write_frame(tell, message)
+        write_frame(tell, tuple(message) if isinstance(message, Call) else message)
 
     child, unlimited = os.getpid(), resource.getrlimit(resource.RLIMIT_AS)
     limit(resource.RLIMIT_CORE, 0)
@@ -192,10 +216,10 @@ def ending(error: BaseException, limits: Limits) -> str:
 
 def too_much(limits: Limits) -> str:
     """Say that memory has been at its limit."""
-    return f"asked for more than {_in_bytes(limits.memory)} of memory"
+    return f"asked for more than {in_bytes(limits.memory)} of memory"
 
 
-def _in_bytes(number: int) -> str:
+def in_bytes(number: int) -> str:
     """Return a number of bytes in three digits and a unit."""
     for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if number >= size:
@@ -319,33 +343,55 @@ def _as_json(value: Any, arrays: list[Any]) -> Any:
         return {"array": len(arrays) - 1}
     if isinstance(value, Foreign):
         return {"foreign": value.text}
-    parts = {name: _as_json(part, arrays) for name, part in (_parts(value) or {}).items()}
+    found = _parts(value)
+    if found is None:
+        raise TypeError(f"an object of type {type(value).__name__} cannot be packed")
+    parts = {name: _as_json(part, arrays) for name, part in found.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {"named": [type(value).__name__, parts]}
     kind = "dict" if isinstance(value, Mapping) else type(value).__name__
     return {kind: parts if kind == "dict" else list(parts.values())}
 
 
-def unpack(packed: bytes) -> Any:
+def refuse(name: str, *_: str) -> NoReturn:
+    """Make no NamedTuple of what somebody else has written."""
+    raise ValueError(f"a NamedTuple {name}")
+
+
+@cache
+def record(name: str, *fields: str) -> Callable[..., Any]:
+    """Return the NamedTuple of a name, the same each time."""
+    return namedtuple(name, fields)
+
+
+def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) -> Any:
     """Return the value of `pack`; any error, where the bytes are something else.
 
-    Nothing is made of them but builtins, arrays of numbers, NamedTuples and `Foreign`, and nothing
-    that is longer than they are.
+    Nothing is made of them but builtins, arrays of numbers and `Foreign`, and NamedTuples where
+    `record` makes these; and nothing that is much longer than they are.
     """
+    is_plain = packed[-22:].startswith(PLAIN_END) and packed[-2:] == b"\0\0"
+    is_long = packed[-42:-38] == LONG_END or int.from_bytes(packed[-10:-6], "little") > DIRECTORY
+    if is_long or not is_plain:
+        raise ValueError("no archive, or one of too many arrays")
     with zipfile.ZipFile(io.BytesIO(packed)) as file:
-        for info in file.infolist():
-            if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(packed):
-                raise ValueError("a compressed member")
+        sizes = {info.filename: info.file_size for info in file.infolist()}
+        if any(info.compress_type != zipfile.ZIP_STORED for info in file.infolist()):
+            raise ValueError("a compressed member")
+        if sizes[TREE] > TEXT or sum(sizes.values()) > len(packed):
+            raise ValueError("a long tree, or arrays that share their bytes")
+        arrays = set(range(len(sizes) - 1))
 
         def array(number: int) -> Any:
-            with file.open(f"{int(number)}.npy") as member:
+            arrays.remove(number)  # each is there once
+            with file.open(f"{number}.npy") as member:
                 np.lib.format.read_magic(member)
                 shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)
                 if dtype.kind not in NUMBERS or is_fortran:
                     raise ValueError("an array of something else than numbers, or not C-ordered")
                 return np.frombuffer(bytearray(member.read()), dtype).reshape(shape)
 
-        return _from_json(json.loads(file.read(TREE)), array)
+        return _from_json(json.loads(file.read(TREE)), array, record, DEEPEST + 3)
 
 
 def read_frames(unread: bytearray) -> Iterator[Message]:
@@ -356,26 +402,43 @@ def read_frames(unread: bytearray) -> Iterator[Message]:
             return
         message = unpack(bytes(unread[HEADER:end]))
         del unread[:end]
-        yield Call(*message) if isinstance(message, tuple) else message
+        yield _as_message(message)
 
 
-def _from_json(value: Any, array: Callable[[int], Any]) -> Any:
-    """Return the value that `_as_json` has made JSON of."""
+def _as_message(value: Any) -> Message:
+    """Return what was told as a message; any error where it is none."""
+    if value is None or value is ...:
+        return value
+    if isinstance(value, str):
+        return one_line(value, 3 * LONGEST)
+    answer, error, changed, seconds = value
+    if not (isinstance(value, tuple) and isinstance(changed, tuple) and isinstance(seconds, float)):
+        raise TypeError("no call")
+    names = tuple(one_line(name, 80) for name in changed)
+    return Call(answer, one_line(error, 3 * LONGEST), names, seconds)
+
+
+def _from_json(
+    value: Any, array: Callable[[int], Any], record: Callable[..., Callable[..., Any]], depth: int
+) -> Any:
+    """Return the value that `_as_json` has made JSON of, down to a depth."""
     if not isinstance(value, dict):
         if isinstance(value, list):
             raise ValueError("a bare list")
         return value
+    if depth == 0:
+        raise ValueError("nested too deep")
     ((kind, inner),) = value.items()
     if kind in ("list", "tuple"):
-        return (list if kind == "list" else tuple)(_from_json(part, array) for part in inner)
+        items = [_from_json(part, array, record, depth - 1) for part in inner]
+        return items if kind == "list" else tuple(items)
     if kind in ("dict", "named"):
         parts = inner if kind == "dict" else inner[1]
-        found = {str(name): _from_json(part, array) for name, part in parts.items()}
-        make: Any = dict if kind == "dict" else namedtuple(inner[0], found.keys())
-        return make(**found)
+        found = {name: _from_json(part, array, record, depth - 1) for name, part in parts.items()}
+        return found if kind == "dict" else record(inner[0], *found)(**found)
     made: dict[str, Callable[[Any], Any]] = {
         "unwritten": lambda _: ..., "complex": lambda pair: complex(*pair), "array": array,
-        "foreign": lambda text: Foreign(str(text)),
+        "foreign": lambda text: Foreign(one_line(text, LONGEST)),
     }  # fmt: skip
     return made[kind](inner)
 
@@ -385,34 +448,63 @@ def _from_json(value: Any, array: Callable[[int], Any]) -> Any:
 
 def main() -> None:
     """Do the task on stdin in this process, which nothing else is in, and tell of it on a pipe."""
-    import resource
-
     with open(int(sys.argv[1]), "wb") as tell:
-        task = unpack(sys.stdin.buffer.read())
+        task = unpack(sys.stdin.buffer.read(), record)
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+        os.dup2(sys.stdin.fileno(), 0)
         limits = Limits(**task["limits"])
         if task["user"]:  # of its own: what it starts is counted alone
             os.setgroups([])
             os.setgid(task["user"])
             os.setuid(task["user"])
-        cpu = int(limits.seconds) + 1
-        for kind, most in (
-            (resource.RLIMIT_NPROC, THREADS), (resource.RLIMIT_NOFILE, FILES),
-            (resource.RLIMIT_CPU, cpu),
-        ):  # fmt: skip
-            resource.setrlimit(kind, (most, most))
+        _limit(limits, task["room"], task["threads"])
         builtins.input = no_input
-        sys.modules["mha_numpy"] = _Absent("mha_numpy")
+        _show(task["modules"])
+        source, file, name = task["source"], task["file"], task["name"]
+        write_frame(tell, ...)
         with undisturbed(open_output()):
-            source, file, name = task["source"], task["file"], task["name"]
-            tell_all(messages(lambda: load(source, file, name), task["inputs"]), tell, limits)
+            wrap = measured if task["is_measured"] else lambda function: function
+            calls = messages(lambda: wrap(load(source, file, name)), task["inputs"])
+            tell_all(calls, tell, limits)
     os._exit(0)  # threads that were left running end here
 
 
-class _Absent(ModuleType):
-    """Stands where a package is not to be seen, and says so."""
+def _limit(limits: Limits, room: int, threads: int) -> None:
+    """Set the limits that nobody here can raise again."""
+    import resource
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise ImportError(f"{self.__name__} is not there when you are graded: write it yourself")
+    most = {
+        resource.RLIMIT_NPROC: threads, resource.RLIMIT_NOFILE: FILES, resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: int(limits.seconds) + 1, resource.RLIMIT_FSIZE: room,
+    }  # fmt: skip
+    if STATM.exists():
+        has = int(STATM.read_text().split()[0]) * resource.getpagesize()
+        most[resource.RLIMIT_AS] = has + limits.memory + SPARE
+    for kind, number in most.items():
+        hard = resource.getrlimit(kind)[1]
+        number = number if hard == resource.RLIM_INFINITY else min(number, hard)
+        resource.setrlimit(kind, (number, number))
+
+
+def _show(modules: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+    """Have modules with these NamedTuples alone, of a package that is not to be seen otherwise."""
+    for name, members in modules.items():
+        module = sys.modules[name] = ModuleType(name)
+        module.__path__ = []
+        for member, fields in members.items():  # one without fields is an array, for annotations
+            setattr(module, member, record(member, *fields) if fields else np.ndarray)
+    sys.meta_path.insert(0, _Absent(frozenset(name.partition(".")[0] for name in modules)))
+
+
+class _Absent:
+    """Finds that a package is not there."""
+
+    def __init__(self, packages: frozenset[str]):
+        self.packages = packages
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.partition(".")[0] in self.packages:
+            raise ImportError(f"{name} is not there when you are graded: write it yourself")
 
 
 def load(source: str, file: str, name: str) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 from mha_numpy.checks import check_count, check_number
@@ -25,18 +26,19 @@ from mha_numpy.exercises.runner import (
     Limits,
     Message,
     ending,
+    in_bytes,
     messages,
     no_input,
     open_output,
     read_frames,
     tell_all,
-    too_much,
     undisturbed,
 )
 
 DAY = 86_400  # seconds; timers hold little more
 CHUNK = 2**16  # bytes: what a pipe holds
 GRACE = 0.2  # seconds
+START = 60.0  # seconds that a sandbox may take to start, on a busy machine
 SIGNALLED = 128  # what is added to a signal's number
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LIMITS = Limits()
@@ -117,15 +119,21 @@ def check_limits(limits: Limits) -> Limits:
 class Heard:
     """What has been heard of a run so far."""
 
-    def __init__(self, count: int, limits: Limits):
-        self.count, self.limits = count, limits
+    def __init__(self, count: int, limits: Limits, *, is_started: bool = True):
+        self.count, self.limits, self.is_started = count, limits, is_started
+        self.deadline = time.monotonic() + (limits.seconds if is_started else START)
         self.is_loaded, self.ended = False, ""
         self.calls: list[Call] = []
         self._output = bytearray()
 
     def hear(self, message: Message) -> None:
-        """Take in the next message."""
-        if message is None:
+        """Take in the next message, if there is one to come."""
+        if self.is_over:
+            return
+        if message is ...:
+            if not self.is_started:  # the time runs from now on
+                self.is_started, self.deadline = True, time.monotonic() + self.limits.seconds
+        elif message is None:
             self.is_loaded = True
         elif isinstance(message, str):
             self.ended = message
@@ -166,8 +174,12 @@ def _run_here(messages: Iterator[Message], heard: Heard) -> None:
     heard.hear_output(output.getvalue().encode(errors="backslashreplace"))
 
 
-def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard) -> None:
-    """Have the work done by a child; end it with all that it started, and say why if early."""
+def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: float = 0.0) -> None:
+    """Have the work done by a child; end it with all that it started, and say why if early.
+
+    Where the child waits for one of its own, which all others are in the hands of, that one is
+    ended first, and `nested` is how many seconds the child has to see to it.
+    """
     limits, child, is_late = heard.limits, None, True
     with _pipe() as (results, tell), _pipe() as (output, show):
         held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it is known who is who
@@ -177,13 +189,13 @@ def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard) -> None:
                 results.close()  # who holds an end to read from can wait forever for a reader
                 output.close()
                 _be_the_child(work, tell, show, limits)
-            deadline = time.monotonic() + limits.seconds
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             tell.close()  # so that results end with the child; output has no end
-            _listen(heard, results, output, deadline)
-            is_late = time.monotonic() >= deadline
+            _listen(heard, results, output)
+            is_late = time.monotonic() >= heard.deadline
         finally:
-            code = _end(child, 0.0 if heard.is_over or is_late else GRACE) if child else 0
+            grace = 0.0 if heard.is_over or is_late else GRACE
+            code = _end(child, grace, nested) if child else 0
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
         if not heard.is_over:
             heard.hear(f"{_death(code, limits, is_late=is_late)} ({heard.place})")
@@ -207,13 +219,13 @@ def _fork() -> int:
         return os.fork()
 
 
-def _listen(heard: Heard, results: IO[bytes], output: IO[bytes], deadline: float) -> None:
+def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
     """Take in messages and output until the run is over, the child gone, or the time up."""
     unread, size = bytearray(), 0
     with selectors.DefaultSelector() as selector:
         for pipe in (results, output):
             selector.register(pipe, selectors.EVENT_READ)
-        while not heard.is_over and (left := deadline - time.monotonic()) > 0:
+        while not heard.is_over and (left := heard.deadline - time.monotonic()) > 0:
             for key, _ in selector.select(left):
                 chunk = os.read(key.fd, CHUNK)
                 if key.fileobj is output:
@@ -223,8 +235,8 @@ def _listen(heard: Heard, results: IO[bytes], output: IO[bytes], deadline: float
                     return
                 unread += chunk
                 size += len(chunk)
-                if size > heard.limits.memory:
-                    heard.hear(too_much(heard.limits))
+                if size > heard.limits.answers:
+                    heard.hear(f"returned more than {in_bytes(heard.limits.answers)}")
                     return
                 try:
                     for message in read_frames(unread):
@@ -233,21 +245,31 @@ def _listen(heard: Heard, results: IO[bytes], output: IO[bytes], deadline: float
                     heard.hear("its answers cannot be read")
 
 
-def _end(child: int, grace: float) -> int:
+def _end(child: int, grace: float, nested: float) -> int:
     """Kill a child and its group; return its exit code, or the negative number of a signal.
 
     A child that waits for one of its own, whose end has been heard, has a moment to end itself.
     """
-    until, is_there = time.monotonic() + grace, os.WEXITED | os.WNOHANG | os.WNOWAIT
-    with suppress(ChildProcessError):
-        while time.monotonic() < until and os.waitid(os.P_PID, child, is_there) is None:
-            time.sleep(0.002)
+    _wait(child, grace)
+    if nested:
+        with suppress(OSError):
+            for started in Path(f"/proc/{child}/task/{child}/children").read_text().split():
+                os.kill(int(started), signal.SIGKILL)
+        _wait(child, nested)
     for kill in (os.killpg, os.kill):  # it may not have a group yet
         with suppress(ProcessLookupError, PermissionError):
             kill(child, signal.SIGKILL)
     with suppress(ChildProcessError):  # SIGCHLD is ignored: nobody knows
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return -signal.SIGKILL
+
+
+def _wait(child: int, seconds: float) -> None:
+    """Wait for the end of a child, and leave its exit code to be asked for."""
+    until, is_there = time.monotonic() + seconds, os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with suppress(ChildProcessError):
+        while time.monotonic() < until and os.waitid(os.P_PID, child, is_there) is None:
+            time.sleep(0.002)
 
 
 def _death(code: int, limits: Limits, *, is_late: bool) -> str:

@@ -8,7 +8,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mha_numpy.exercises.runner import HEADER, Call, Foreign, pack, plain, read_frames, unpack
+from mha_numpy.exercises.runner import (
+    HEADER,
+    Call,
+    Foreign,
+    pack,
+    plain,
+    read_frames,
+    record,
+    unpack,
+)
 
 
 class Params(NamedTuple):
@@ -26,7 +35,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_values_come_back(value):
-    found = unpack(pack(value))
+    found = unpack(pack(value), record)
     assert repr(found) == repr(value)
     assert plain(found) is not None or value is None
     if isinstance(value, np.ndarray):
@@ -48,6 +57,29 @@ def test_frames_are_taken_as_they_come():
         found += read_frames(unread)
     assert found == [None, "over"]
     assert not unread
+
+
+def test_a_named_tuple_is_the_same_class_each_time():
+    one, other = (unpack(pack(Params(n, None)), record) for n in (1, 2))
+    assert type(one) is type(other)
+
+
+@pytest.mark.parametrize(
+    "told", [(1, "", ()), (1, 2, (), 0.5), (1, "", "x", 0.5), (1, "", (), "x"), [1, "", (), 0.5], 7]
+)
+def test_a_message_of_other_types_is_none(told):
+    packed = pack(told)
+    with pytest.raises((TypeError, ValueError, AttributeError)):
+        list(read_frames(bytearray(len(packed).to_bytes(HEADER) + packed)))
+
+
+def test_texts_that_were_told_are_lines():
+    for told in ("a\x1b[2J\n" + "b" * 9999, (1, "a\x1b[2J\n" + "b" * 9999, ("c\nd",), 0.5)):
+        packed = pack(told)
+        (message,) = read_frames(bytearray(len(packed).to_bytes(HEADER) + packed))
+        text = message if isinstance(message, str) else message.error + message.changed[0]
+        assert text.isprintable()
+        assert len(text) < 1000
 
 
 def archive(tree, compression=zipfile.ZIP_STORED, **members):
@@ -79,6 +111,13 @@ HOSTILE = {
     "two kinds": archive({"array": 0, "tuple": []}),
     "a name that runs": archive({"named": ["A(object): import os #", {"b": 1}]}),
     "cut": archive("x" * 9)[:-5],
+    "a NamedTuple": pack(Params(1, 2)),
+    "an array twice": archive({"list": [{"array": 0}] * 2}, _0=npy(np.ones(2))),
+    "an array of a negative number": archive({"array": -1}, _0=npy(np.ones(2))),
+    "a deep tree": archive(json.loads('{"list": [' * 90 + "]}" * 90)),
+    "a long tree": archive("x" * 2**22),
+    "a remark behind it": archive("x")[:-2] + b"\1\0x",
+    "many members": archive("x", **{f"_{n}": b"" for n in range(20_000)}),
 }
 
 
