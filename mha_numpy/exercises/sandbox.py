@@ -92,6 +92,7 @@ def run_calls(
 
     Examples
     --------
+    >>> import numpy as np
     >>> def mine(x):
     ...     x /= x.sum()
     ...     return x
