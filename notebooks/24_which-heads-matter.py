@@ -172,19 +172,14 @@ matrices({"mean of |gradient of the gate|": by_gradient}, **labels, title=title)
 # </details>
 
 # %%
-from mha_numpy.analysis import least_important_first
-
-
-def without_first(order, n):
-    """Return the first n heads of an order by layer, as `cut_model` takes them."""
-    return {name: [h for layer, h in order[:n] if layer == name] for name in layers}
+from mha_numpy.analysis import heads_by_layer, least_important_first
 
 
 def curve(order, counts):
     """Return, for each count of heads cut, the agreement."""
     found = []
     for n in counts:
-        with cut_model(model, without_first(order, n)):
+        with cut_model(model, heads_by_layer(order[:n])):
             found.append(agreement())
     return np.array(found)
 
@@ -206,8 +201,8 @@ line_chart(counts, curves, title=title, x_label="heads cut", y_label="Spearman's
 # %%
 near = np.arange(24, 31)
 print(dict(zip(near.tolist(), curve(by_importance, near).round(3).tolist(), strict=True)))
-going = without_first(by_importance, 27)
-print("of each layer:", [len(heads) for heads in going.values()])
+going = heads_by_layer(by_importance[:27])
+print("of each layer:", [len(going.get(name, [])) for name in layers])
 with cut_model(model, going):
     print("partners found:", (similarities().argmax(axis=1) == partner).sum())
 
@@ -228,7 +223,7 @@ with cut_model(model, going):
     gated = model(ids, mask=mask)
 before = model.num_parameters
 attention = sum(layer.num_parameters for layer in layers.values())
-prune_model(model, {name: heads for name, heads in going.items() if heads})
+prune_model(model, going)
 gone = before - model.num_parameters
 print(f"params: {before:,} before, {model.num_parameters:,} now; {gone / before:.1%} less")
 print(f"of attention's {attention:,} params {gone / attention:.0%} are gone")

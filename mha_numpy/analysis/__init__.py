@@ -3,6 +3,7 @@
 from mha_numpy.analysis.ablation import (
     PruningCurve,
     ablation_scores,
+    heads_by_layer,
     least_important_first,
     pruning_curve,
 )
@@ -20,7 +21,7 @@ from mha_numpy.analysis.pruning import prune_heads, prune_model
 
 __all__ = [
     "PruningCurve", "ablation_scores", "attention_layers", "cut_heads", "cut_model",
-    "gate_gradients", "head_importance", "head_patterns", "least_important_first", "mean_distance",
-    "mean_entropy", "mean_heads", "pattern_score", "prune_heads", "prune_model", "pruning_curve",
-    "token_patterns", "weights_times_norm",
+    "gate_gradients", "head_importance", "head_patterns", "heads_by_layer",
+    "least_important_first", "mean_distance", "mean_entropy", "mean_heads", "pattern_score",
+    "prune_heads", "prune_model", "pruning_curve", "token_patterns", "weights_times_norm",
 ]  # fmt: skip

@@ -26,7 +26,30 @@ class PruningCurve(NamedTuple):
 
     def first(self, n: int) -> dict[str, list[int]]:
         """Return the first n heads by layer, as `cut_model` and `prune_model` take them."""
-        return _by_layer(self.heads[:n])
+        return heads_by_layer(self.heads[:n])
+
+
+def heads_by_layer(heads: Sequence[Head]) -> dict[str, list[int]]:
+    """Return the numbers of the heads of each layer, as `cut_model` and `prune_model` take them.
+
+    Parameters
+    ----------
+    heads : (name of the layer, number of the head) pairs
+        Such as the first ones of `least_important_first`.
+
+    Returns
+    -------
+    dict from names of layers to numbers
+
+    Examples
+    --------
+    >>> heads_by_layer([("0", 3), ("1", 2), ("0", 1)])
+    {'0': [3, 1], '1': [2]}
+    """
+    found: dict[str, list[int]] = {}
+    for name, h in heads:
+        found.setdefault(name, []).append(h)
+    return found
 
 
 def ablation_scores(
@@ -66,9 +89,8 @@ def ablation_scores(
     >>> float(score()), ablation_scores(model, score)
     (1.0, {'attentions.0': array([0.5]), 'attentions.1': array([0.])})
     """
-    layers = attention_layers(model)
-    heads = [(name, h) for name, layer in layers.items() for h in range(layer.num_heads)]
-    scores = {name: np.zeros(layer.num_heads) for name, layer in layers.items()}
+    heads = _all_heads(model)
+    scores = {name: np.zeros(len(of_layer)) for name, of_layer in heads_by_layer(heads).items()}
     with closing(progress(heads, len(heads), "cutting each head")) as bar:
         for name, h in bar:
             scores[name][h] = _score_without([(name, h)], model, score, means)
@@ -149,8 +171,7 @@ def pruning_curve(
     >>> curve.first(6)
     {'attentions.0': [1, 2, 3], 'attentions.1': [0, 1, 2]}
     """
-    layers = attention_layers(model)
-    all_heads = [(name, h) for name, layer in layers.items() for h in range(layer.num_heads)]
+    all_heads = _all_heads(model)
     most = len(all_heads if order is None else order)
     num_cuts = most if num_cuts is None else check_count("num_cuts", num_cuts, least=0)
     if num_cuts > most:
@@ -176,14 +197,12 @@ def _score_without(
     heads: Sequence[Head], model: Layer, score: Score, means: Mapping[str, Array] | None
 ) -> float:
     """Return the score of a model while these heads are cut."""
-    with cut_model(model, _by_layer(heads), means=means):
+    with cut_model(model, heads_by_layer(heads), means=means):
         number = score()
     return check_number("score", number[()] if isinstance(number, np.ndarray) else number)
 
 
-def _by_layer(heads: Sequence[Head]) -> dict[str, list[int]]:
-    """Return the numbers of the heads of each layer."""
-    found: dict[str, list[int]] = {}
-    for name, h in heads:
-        found.setdefault(name, []).append(h)
-    return found
+def _all_heads(model: Layer) -> list[Head]:
+    """Return all heads of all layers."""
+    layers = attention_layers(model).items()
+    return [(name, h) for name, layer in layers for h in range(layer.num_heads)]

@@ -1,6 +1,5 @@
 """What all pairs do with arrays: which dtype to compute in, which shape a gradient must have."""
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -44,12 +43,10 @@ def sum_over_tokens(per_token: Array) -> Array:
     return per_token.sum(axis=tuple(range(per_token.ndim - 1)))
 
 
-def add(*arrays: Any, backend: str) -> Array:
-    """Return the sum of two or three arrays: by a kernel in one pass, where their shape is one."""
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, *arrays)
-    if kernels is None or any(x.shape != arrays[0].shape for x in arrays):
-        return functools.reduce(np.add, arrays)
-    return kernels.add(*arrays)
+def add(a: Array, b: Array, *, backend: str) -> Array:
+    """Return the sum of two arrays: by a kernel, where their shape is one."""
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, a, b)
+    return a + b if kernels is None or a.shape != b.shape else kernels.add(a, b)
 
 
 def axes_of(x: Array, last: str = "D") -> str:

@@ -27,4 +27,4 @@ def match(scores, k, q, q_T, queries, along_rows):
     if along_rows:
         row_dots(scores, k, q[: queries + queries % 2])
     else:
-        multiply(scores, k, q_T[: k.shape[1]], beta=0.0)
+        multiply(scores, k, q_T[: k.shape[1]], scores, adds=False)

@@ -1,8 +1,8 @@
 """Products of whole matrices, c = a @ b, by the product for tiles; and the linear map made of them.
 
-A strip of b's columns is copied into scratch, where it is aligned and turned over if need be; it
-then meets some blocks of a's rows. NumPy has such a product from a library whose idle threads wait
-for work on the cores that the tiles need, and theirs on its own: one pool for both is faster.
+A strip of b is copied into scratch, where it is aligned and turned over if need be; it then meets
+a thread's rows of a, a block at a time. NumPy has such a product from a library whose idle threads
+wait for work on the cores that the tiles need, and theirs on its own: one pool for both is faster.
 """
 
 from functools import lru_cache
@@ -15,18 +15,17 @@ from numba import from_dtype, types
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import BLOCK, divide_up, items_of, like_scratch
-from mha_numpy.kernels.product import multiply
-from mha_numpy.kernels.rows import add_sums, copy_rows, repeat_row
+from mha_numpy.kernels.product import ROWS, multiply
+from mha_numpy.kernels.rows import add_sums, copy_rows
 from mha_numpy.kernels.scratch import ALIGNMENT, first_aligned, new_pools, take_tile
 from mha_numpy.kernels.simd import as_written, lanes
 from mha_numpy.kernels.transpose import transpose
 
 Array = npt.NDArray[Any]
 
-DEPTH = BLOCK  # rows of a strip: BLOCK columns of it stay in the first-level cache
-WIDTH = 4 * BLOCK  # columns of a strip, which meet the same rows of a
-HEIGHT = 4 * BLOCK  # rows of a that meet a strip before the next one
-ITEMS = 4  # for each thread, where there is enough work for that many
+DEPTH = 6 * BLOCK  # rows of a strip: it stays in the second-level cache
+WIDTH = 6 * BLOCK  # columns of a strip, which meet the same rows of a
+HEIGHT = 16 * BLOCK  # rows of a that meet a strip before the next one
 SHARES = 4  # of long sums, where the result is too small to share out itself
 LEAST_DEPTH = 8 * BLOCK  # of such a share
 
@@ -55,20 +54,27 @@ def multiply_add(
 ) -> None:
     """Fill c with start + a @ b, and sums with the sums of b's columns; all of one dtype."""
     (M, K), N = a.shape, b.shape[1]
-    threads, height, width = count_threads(M * K * N), HEIGHT, min(N, WIDTH)
-    while height > BLOCK and -(-M // height) * -(-N // width) < ITEMS * threads:
-        height //= 2
+    threads = count_threads(M * K * N)
+    height, width = cut_result(M, N, threads)
     shares, depth = cut_sum(M, K, N)
     parts = c if shares == 1 else np.empty((shares * M, N), c.dtype)
     sums_of_parts = np.zeros((0 if sums is None else shares, N), c.dtype)
-    start = np.empty((0, N), c.dtype) if start is None else start.reshape(1, N)
-    pools = new_pools(threads, pool_numbers(height, width), a.dtype, np.empty)
+    start = np.empty((0, N), c.dtype) if start is None else np.broadcast_to(start, (BLOCK, N))
+    pools = new_pools(threads, pool_numbers(width), a.dtype, np.empty)
     arguments = (a, b, start, parts, sums_of_parts, height, width, depth, pools)
     compiled(a.dtype)(threads, arguments)
     if shares > 1:
         parts.reshape(shares, M, N).sum(axis=0, out=c)
     if sums is not None:
         sums_of_parts.sum(axis=0, out=sums)
+
+
+def cut_result(M: int, N: int, threads: int) -> tuple[int, int]:
+    """Return the height and width of the parts: as many rows for each thread, or else columns."""
+    blocks = threads * -(-M // (threads * HEIGHT))
+    height = max(BLOCK, -(-M // (blocks * ROWS)) * ROWS)
+    sharing = -(-threads // -(-M // height))  # threads that share the columns of the same rows
+    return height, min(WIDTH, N, -(-N // (sharing * BLOCK)) * BLOCK)
 
 
 def cut_sum(M: int, K: int, N: int) -> tuple[int, int]:
@@ -79,14 +85,14 @@ def cut_sum(M: int, K: int, N: int) -> tuple[int, int]:
     shares = min(SHARES // (-(-M // BLOCK) * -(-N // WIDTH)), K // LEAST_DEPTH)
     if shares < 2:
         return 1, K
-    depth = -(-K // (shares * DEPTH)) * DEPTH
+    depth = -(-K // (shares * BLOCK)) * BLOCK
     return -(-K // depth), depth
 
 
-def pool_numbers(height: int, width: int) -> int:
+def pool_numbers(width: int) -> int:
     """Return how many numbers the tiles of a thread hold at most."""
     columns = width + ALIGNMENT // 2  # two Vectors of float32 more
-    return (DEPTH + height + BLOCK) * columns + DEPTH * BLOCK
+    return (DEPTH + 2 * BLOCK) * columns + BLOCK * BLOCK
 
 
 @lru_cache
@@ -110,37 +116,54 @@ def multiply_strips(thread, threads, arguments):
     (M, K), N = a.shape, b.shape[1]
     # one Vector more than needed, or rows of a power of two would share their places in the cache
     strip, at = take_tile(pool, first_aligned(pool), DEPTH, width + 1)
-    result, at = take_tile(pool, at, height, width + 1)
+    tile, at = take_tile(pool, at, BLOCK, width + 1)
     square, at = take_tile(pool, at, divide_up(width, lanes(pool)) * lanes(pool), BLOCK)
-    rows, at = take_tile(pool, at, DEPTH, BLOCK)
+    rows, at = take_tile(pool, at, BLOCK, BLOCK)
     strips, blocks = divide_up(N, width), divide_up(M, height)
     for item in items_of(thread, threads, divide_up(K, depth) * blocks, strips):
         share, i = item // strips // blocks, item // strips % blocks * height
         j = item % strips * width
         first, last = share * depth, min((share + 1) * depth, K)
         part = c[share * M + i : share * M + min(i + height, M), j : j + width]
-        whole = divide_up(part.shape[1], lanes(pool)) * lanes(pool)
-        # what is summed up at one go needs no scratch
-        in_place = last - first <= DEPTH and part.shape[1] == whole
-        made = part if in_place else result[: part.shape[0], :whole]
-        starts = share == 0 and len(start) > 0
-        if starts:
-            repeat_row(made, start[:, j : j + width])
         for k in range(first, last, DEPTH):
             columns = b[k : min(k + DEPTH, last), j : j + width]
             load_strip(strip, columns, square)
             if i == 0 and len(sums) > 0:  # where sums are wanted, the first rows of a add them up
                 add_sums(sums[share : share + 1, j : j + width], strip[: columns.shape[0]])
-            beta = 1.0 if starts or k > first else 0.0
             for r in range(0, part.shape[0], BLOCK):
-                block = a[i + r : min(i + r + BLOCK, M), k : min(k + DEPTH, last)]
-                if block.strides[1] != block.itemsize:
-                    # what lies side by side in memory shall do so in scratch
-                    copy_rows(rows, block.T)
-                    block = rows[: block.shape[1], : block.shape[0]].T
-                multiply(made[r : r + BLOCK], block, strip[: block.shape[1], :whole], beta)
-        if not in_place:
-            copy_rows(part, made[:, : part.shape[1]])
+                made = part[r : r + BLOCK]
+                factors = a[i + r : i + r + len(made), k : k + columns.shape[0]]
+                if k > first:
+                    multiply_strip(made, factors, strip, made, True, tile, rows)
+                else:
+                    before = start[: len(made), j : j + width]
+                    starts = share == 0 and len(start) > 0
+                    multiply_strip(made, factors, strip, before, starts, tile, rows)
+
+
+@inner
+def multiply_strip(c, a, strip, start, adds, tile, rows):
+    """Do ``c = a @ strip``, or ``c = start + a @ strip``, for up to BLOCK rows of a.
+
+    Sums stay in a tile, a scratch that lies well, until the last product writes them to c.
+    """
+    whole = divide_up(c.shape[1], lanes(tile)) * lanes(tile)
+    in_place = c.shape[1] == whole  # else the last Vector of a row would reach over its end
+    sums = tile[: len(a), :whole]
+    if adds and not in_place:
+        copy_rows(sums, start)
+        start = sums
+    for k in range(0, a.shape[1], BLOCK):
+        block = a[:, k : k + BLOCK]
+        if block.strides[1] != block.itemsize:
+            # what lies side by side in memory shall do so in scratch
+            copy_rows(rows, block.T)
+            block = rows[: block.shape[1], : len(a)].T
+        into = c if in_place and k + BLOCK >= a.shape[1] else sums
+        multiply(into, block, strip[k:, :whole], start, adds)
+        start, adds = sums, True
+    if not in_place:
+        copy_rows(c, sums[:, : c.shape[1]])
 
 
 @inner
@@ -149,5 +172,6 @@ def load_strip(strip, columns, square):
     if columns.strides[1] == columns.itemsize:
         copy_rows(strip, columns)
     else:
-        copy_rows(square, columns.T)
-        transpose(strip, square)
+        for k in range(0, columns.shape[0], BLOCK):
+            copy_rows(square, columns[k : k + BLOCK].T)
+            transpose(strip[k : k + BLOCK], square)

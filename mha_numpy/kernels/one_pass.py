@@ -108,10 +108,10 @@ def norm_backward(
     return d_x, d_gain, d_bias
 
 
-def add(a: Array, b: Array, *c: Array) -> Array:
-    """Return the sum of two or three arrays of one shape; rows of b are repeated if too few."""
+def add(a: Array, b: Array) -> Array:
+    """Return the sum of two arrays of one shape; rows of b are repeated if too few."""
     out = np.empty(a.shape, a.dtype)
-    run(add_rows, a, b, out, *c)
+    run(add_rows, a, b, out)
     return out
 
 
@@ -208,17 +208,13 @@ def rows_of(thread, threads, x):
 
 @inner
 def add_rows(thread, threads, arguments):
-    """Fill out with a + b, or with a + b + c where there is a c."""
+    """Fill out with a + b."""
     apart()
-    _, a, b, out, c = arguments[:5]
+    _, a, b, out = arguments[:4]
     for r in rows_of(thread, threads, out):
         row = r % len(b)
-        if len(c) > 0:
-            for i in range(out.shape[1]):
-                out[r, i] = a[r, i] + b[row, i] + c[r, i]
-        else:
-            for i in range(out.shape[1]):
-                out[r, i] = a[r, i] + b[row, i]
+        for i in range(out.shape[1]):
+            out[r, i] = a[r, i] + b[row, i]
 
 
 @inner(regroup=True)

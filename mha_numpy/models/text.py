@@ -11,6 +11,7 @@ from mha_numpy.errors import ConfigError, FileError
 from mha_numpy.models.config import ModelConfig
 from mha_numpy.weights.files import INSTALL
 
+BLANKS = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})  # in tokens' names
 LEAST_USED = 0.9  # of a model's vocabulary; the rest may be there for the size alone
 
 

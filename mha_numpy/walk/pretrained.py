@@ -11,12 +11,12 @@ from mha_numpy.core import softmax_forward
 from mha_numpy.errors import ConfigError, describe, did_you_mean
 from mha_numpy.models import Bert, from_pretrained
 from mha_numpy.models.pretrained import PACKAGES, find_model
+from mha_numpy.models.text import BLANKS
 from mha_numpy.nn.params_file import PathLike
 from mha_numpy.train.recipes import RECIPES
 from mha_numpy.walk.result import Setting
 from mha_numpy.walk.trained import LIKELIEST, SHOWN, what_comes_next
 
-BLANKS = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})  # as tokenizers write them
 NOTHING_IS_SAID = (
     "This model predicts no word: it gives each token a vector.\n"
     "A weight below tells where a head reads, not why."

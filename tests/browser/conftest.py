@@ -24,3 +24,25 @@ def browser():
         started = driver.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield started
         started.close()
+
+
+@pytest.fixture
+def open_file(browser):
+    """Return a function that opens a file's page; a complaint or a request is a failure."""
+    complaints, contexts = [], []
+
+    def opened(path, name="", **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: complaints.append(request.url)
+                if not request.url.startswith(path.as_uri()) else None)  # fmt: skip
+        page.goto(f"{path.as_uri()}#{name}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []

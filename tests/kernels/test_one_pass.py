@@ -170,11 +170,10 @@ def test_a_loss_is_bitwise_the_same_for_any_number_of_threads(rng, monkeypatch):
 
 @by_dtype
 @pytest.mark.parametrize("layout", [x for x in LAYOUTS if "for all" not in x])
-def test_a_sum_of_two_or_three(rng, dtype, layout):
-    arrays = [LAYOUTS[layout](rng.normal(size=(70, D)).astype(dtype)) for _ in range(3)]
+def test_a_sum(rng, dtype, layout):
+    arrays = [LAYOUTS[layout](rng.normal(size=(70, D)).astype(dtype)) for _ in range(2)]
     before = [x.copy() for x in arrays]
-    assert_close(add(*arrays[:2], backend="numba"), arrays[0] + arrays[1], "exact")
-    assert_close(add(*arrays, backend="numba"), arrays[0] + arrays[1] + arrays[2], "exact")
+    assert_close(add(*arrays, backend="numba"), arrays[0] + arrays[1], "exact")
     for array, copy in zip(arrays, before, strict=True):
         assert_close(array, copy, "exact")
 

@@ -10,19 +10,20 @@ from tests.compare import Tolerance, assert_close
 from tests.kernels.drivers import by_dtype, count_lanes, driver, matrix, number, random_tile
 
 
-@driver(matrix, matrix, matrix, number)
-def apply_multiply(c, a, b, beta):
-    multiply(c, a, b, beta)
+@driver(matrix, matrix, matrix, matrix, number)
+def apply_multiply(c, a, b, start, adds):
+    multiply(c, a, b, start, adds != 0)
 
 
-def assert_product(c, a, b, beta):
-    """Multiply into c and compare."""
+def assert_product(c, a, b, adds, start=None):
+    """Multiply into c, from c or another start on, and compare."""
+    start = c if start is None else start
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    expected = wide_a @ wide_b + (beta * c.astype(np.float64) if beta else 0)
+    expected = wide_a @ wide_b + (start.astype(np.float64) if adds else 0)
     # a sum of k numbers has k roundings, relative to their sizes
     size = (abs(wide_a) @ abs(wide_b)).max(initial=0)
     before = a.copy(), b.copy()
-    apply_multiply(c.dtype.type)(c, a, b, beta)
+    apply_multiply(c.dtype.type)(c, a, b, start, adds)
     tolerance = np.finfo(c.dtype).eps * (4 + size * np.sqrt(1 + a.shape[1]) / 2)
     assert_close(c, expected, Tolerance(0, tolerance))
     assert_close(a, before[0], "exact")
@@ -34,27 +35,37 @@ N = range(1, 2 * VECTORS + 2)  # in registers
 
 
 @by_dtype
-@pytest.mark.parametrize("beta", [0, 1, 0.5])
-def test_every_size(rng, dtype, beta):
+@pytest.mark.parametrize("adds", [False, True])
+def test_every_size(rng, dtype, adds):
     L = count_lanes(dtype)
     for m, n, k in itertools.product(M, N, (1, 2, 17, 64)):
         a, b = random_tile(rng, dtype, m, k), random_tile(rng, dtype, k, n * L)
         c = random_tile(rng, dtype, m, n * L)
-        assert_product(c, a, b, beta)
+        assert_product(c, a, b, adds)
         assert np.isnan(c.base[[0, -1]]).all()  # nothing is written around it
         assert np.isnan(c.base[:, [0, -1]]).all()
 
 
 @by_dtype
-def test_without_beta_c_may_hold_anything(rng, dtype):
+def test_one_row_as_the_start_of_all(rng, dtype):
+    L = count_lanes(dtype)
+    for m, n in itertools.product(M, N):
+        a, b = random_tile(rng, dtype, m, 5), random_tile(rng, dtype, 5, n * L)
+        row = random_tile(rng, dtype, 1, n * L)
+        start = np.lib.stride_tricks.as_strided(row, (m, n * L), (0, row.itemsize))
+        assert_product(random_tile(rng, dtype, m, n * L), a, b, True, start)
+
+
+@by_dtype
+def test_without_a_start_c_may_hold_anything(rng, dtype):
     L = count_lanes(dtype)
     for m, n in itertools.product(M, N):
         for what in (np.nan, np.inf):
             c = np.full((m, n * L), what, dtype)
             expected = np.zeros_like(c)
             a, b = random_tile(rng, dtype, m, 5), random_tile(rng, dtype, 5, n * L)
-            apply_multiply(dtype)(expected, a, b, 0)
-            apply_multiply(dtype)(c, a, b, 0)
+            apply_multiply(dtype)(expected, a, b, expected, 0)
+            apply_multiply(dtype)(c, a, b, c, 0)
             assert_close(c, expected, "exact")
 
 
@@ -62,10 +73,10 @@ def test_without_beta_c_may_hold_anything(rng, dtype):
 def test_of_nothing(dtype):
     a, b = np.zeros((9, 0), dtype), np.zeros((0, 2 * count_lanes(dtype)), dtype)
     c = np.full((9, b.shape[1]), np.nan, dtype)
-    apply_multiply(dtype)(c, a, b, 0)
+    apply_multiply(dtype)(c, a, b, c, 0)
     assert (c == 0).all()
     c[:] = 3
-    apply_multiply(dtype)(c, a, b, 1)
+    apply_multiply(dtype)(c, a, b, c, 1)
     assert (c == 3).all()
 
 
@@ -92,7 +103,7 @@ def test_a_of_any_strides(rng, dtype, layout):
         if not a.flags.writeable:  # the kernels know one type of matrix, which can be written to
             a = np.lib.stride_tricks.as_strided(a.base, a.shape, a.strides, writeable=True)
         b = random_tile(rng, dtype, k, n * L)
-        assert_product(random_tile(rng, dtype, m, n * L), a, b, 1)
+        assert_product(random_tile(rng, dtype, m, n * L), a, b, True)
 
 
 @by_dtype
@@ -100,11 +111,11 @@ def test_b_and_c_of_any_distance_between_rows(rng, dtype):
     L = count_lanes(dtype)
     a, b, c = (random_tile(rng, dtype, *shape) for shape in [(9, 10), (30, 3 * L), (27, 3 * L)])
     around = c.copy()
-    assert_product(c[2::3], a, b[::3], 0)
+    assert_product(c[2::3], a, b[::3], False)
     assert_close(c[::3], around[::3], "exact")
     assert_close(c[1::3], around[1::3], "exact")
-    assert_product(c[::-3], a, b[::-3], 0)
-    assert_product(c[:9], a, b[4:5].repeat(10, 0), 1)
+    assert_product(c[::-3], a, b[::-3], False)
+    assert_product(c[:9], a, b[4:5].repeat(10, 0), True)
 
 
 @by_dtype
@@ -116,7 +127,7 @@ def test_odd_numbers_stay_in_their_row_and_column(rng, dtype, odd):
         a[m // 2, 3] = odd
         b[2, n * L // 2] = odd
         c = np.zeros((m, n * L), dtype)
-        apply_multiply(dtype)(c, a, b, 0)
+        apply_multiply(dtype)(c, a, b, c, 0)
         there = np.zeros(c.shape, bool)
         there[m // 2], there[:, n * L // 2] = True, True
         np.testing.assert_array_equal(~np.isfinite(c), there)

@@ -13,7 +13,7 @@ from mha_numpy.draw.stepper.heads.measures import measure_for
 from mha_numpy.draw.stepper.heads.words import OTHERS, PATTERNS
 from mha_numpy.errors import ConfigError
 from mha_numpy.models import Bert
-from mha_numpy.models.text import Tokens
+from mha_numpy.models.text import BLANKS, Tokens
 
 SCRIPTS = (
     "view/element.js", "view/paint.js", "heads/grid.js", "heads/matrix.js", "heads/curve.js",
@@ -22,7 +22,6 @@ SCRIPTS = (
 STYLES = ("page.css", "heads/heads.css")
 
 LEAST_TOKENS, MAX_TOKENS = 2, 64  # of a text
-BLANKS = str.maketrans({"\u0120": " ", "\u2581": " "})  # as tokenizers write them
 MAX_WEIGHTS = 1_500_000  # of all heads and texts: a page of some 4 MB
 
 
