@@ -83,6 +83,13 @@ def test_the_class_page_counts():
     assert "90%" in page
 
 
+def test_a_convention_stands_in_the_class_page_by_its_name():
+    odd = result()
+    odd.functions[0].mistakes = ["not followed: keys as rows"]
+    page = class_page(grades(odd))
+    assert '<td class="what">not followed: keys as rows</td>' in page
+
+
 def test_nobody():
     assert "Nobody was graded" in class_page(grades())
 
