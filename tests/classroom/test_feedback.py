@@ -79,7 +79,7 @@ def test_the_class_page_counts():
     verdict = '<td class="what">softmax runs over the queries: columns sum to 1, rows do not</td>'
     row = page[page.index(verdict) : page.index("</tr>", page.index(verdict))]
     assert ">2</td>" in row or ">3</td>" in row
-    assert "ada, bob</td>" in page
+    assert '>ada</a>, <a href="feedback/bob.html">bob</a></td>' in page
     assert "90%" in page
 
 
