@@ -247,7 +247,7 @@ def _assignment(commands: Commands) -> None:
         description="Make an assignment: a table of points, a secret, and handouts with "
         "instructions, stubs and public checks. NAME is hw1-forward, hw2-backward, "
         "hw3-grouped-and-cache, or ids of exercises with commas between them. With a roster each "
-        "student gets conventions of their own, so that a copied solution is not right.",
+        "student gets conventions of their own, so that a copied solution is seldom right.",
         epilog="example: mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
     )
     # fmt: off
