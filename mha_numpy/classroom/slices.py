@@ -107,7 +107,7 @@ def broken_line(text: str) -> int | None:
 
     Examples
     --------
-    >>> broken_line("x = 1"), broken_line("x = 1\\ny = (2")
+    >>> broken_line("x = 1"), broken_line("x = 1\ny = (2")
     (None, 2)
     """
     try:

@@ -120,8 +120,10 @@ def find_submissions(
     """
     folder = Path(folder)
     if not folder.is_dir():
-        what = "a file: unpack it first" if folder.exists() else "nothing there"
-        raise ConfigError(f"submissions: expected a folder; {folder} is {what}")
+        what = (
+            f"{folder} is a file: unpack it first" if folder.exists() else f"there is no {folder}"
+        )
+        raise ConfigError(f"submissions: expected a folder; {what}")
     found: dict[str, Submission] = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         is_work = entry.is_symlink() or entry.is_dir() or entry.name.lower().endswith(
