@@ -298,6 +298,8 @@ def _assignment(options: argparse.Namespace) -> int:
     print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
     whose = f"the {len(handouts)} folders in {handouts[0].parent}, each to its student"
     print(f"hand out {whose if assignment.roster else handouts[0]}, and nothing else")
+    table = options.out / "assignment.toml"
+    print(f"change points and marks in {table}; keep a copy of the whole folder")
     return 0
 
 

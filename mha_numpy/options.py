@@ -247,15 +247,16 @@ def _assignment(commands: Commands) -> None:
         description="Make an assignment: a table of points, a secret, and handouts with "
         "instructions, stubs and public checks. NAME is hw1-forward, hw2-backward, "
         "hw3-grouped-and-cache, or ids of exercises with commas between them. With a roster each "
-        "student gets conventions of their own, so that a copied solution is not right.",
+        "student gets conventions of their own, so that a copied solution is seldom right.",
         epilog="example: mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
     )
     # fmt: off
     add = parser.add_argument
     add("name", metavar="NAME", help="hw1-forward, ..., or such as softmax,masks")
     add("--out", type=Path, required=True, metavar="DIR",
-        help="the folder to write; its folder `handouts` is for students, the rest is not")
-    add("--roster", type=Path, metavar="FILE.csv", help="ids and names of the students")
+        help="the folder to write; its folder `handouts` is for students, the rest is not; points "
+        "are changed in its assignment.toml")
+    add("--roster", type=Path, metavar="FILE.csv", help="the students: columns id and name")
     add("--secret-file", type=Path, metavar="FILE",
         help="what the variants are made of (default: DIR/secret, made if missing)")
     add("--format", default="notebook", metavar="FORM", help="notebook (default) or files")
@@ -327,7 +328,7 @@ def _grade(commands: Commands) -> None:
         help="grade what a class has handed in, in isolation, with a page for each student",
         description="Run every student's functions where they see Python and NumPy and nothing "
         "else, and write grades.csv, a page for each student and one for the class. What was "
-        "graded before is not graded again.",
+        "graded before is not graded again. Late work is marked, and no points are taken off.",
         epilog="example: mha-numpy grade handed-in --assignment hw1 --out results",
     )
     # fmt: off

@@ -283,7 +283,11 @@ def _mistakes(function: Function) -> Iterable[str]:
     """Return what a function counts under."""
     if function.state == "right":
         return []
-    known = [BANK[name].verdict for name in function.mistakes if name in BANK]
+    known = [  # a convention by its name: its sentence is as long as a paragraph
+        name if "followed" in name else BANK[name].verdict
+        for name in function.mistakes
+        if name in BANK
+    ]
     if known:
         return known
     return [UNKNOWN if function.state == "wrong" else STATES[function.state]]
@@ -309,11 +313,11 @@ def _alike(grades: Grades) -> str:
     """Return the pairs that are alike, and what this means."""
     if not grades.alike:
         return "<p>No two submissions have much the same code.</p>"
+    links = {result.student: _link(result) for result in grades.results}
     rows = [_row("students", "overlap", tag="th")]
-    rows += [
-        _row(f"{escape(pair.one)}, {escape(pair.other)}", f"{100 * pair.overlap:.0f}%")
-        for pair in grades.alike
-    ]
+    for pair in grades.alike:
+        both = ", ".join(links.get(student, escape(student)) for student in (pair.one, pair.other))
+        rows.append(_row(both, f"{100 * pair.overlap:.0f}%"))
     return (
         "<p>Names, comments and what was handed out do not count, nor what a third of the class "
         "wrote. Two people may well have the same idea: read both before you think further.</p>"

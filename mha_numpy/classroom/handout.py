@@ -207,10 +207,11 @@ ASKED = {
 }
 WHAT = {
     "notebook": "Write into the cells of `{name}.ipynb` that hold a function, and run the cell "
-    "below each: it checks shapes and one example. Leave the cells' tags as they are; you may add "
-    "cells with functions of your own. Hand in the notebook.",
+    "below each: it checks shapes and one example, and needs mha_numpy to be installed. Leave the "
+    "cells' tags as they are; you may add cells with functions of your own. Hand in the notebook.",
     "files": "Write into the files whose names begin with a number. `python check.py` checks "
-    "shapes and one example of each. Hand in these files; each stands alone.",
+    "shapes and one example of each, and needs mha_numpy to be installed. Hand in these files; "
+    "each stands alone.",
 }
 
 

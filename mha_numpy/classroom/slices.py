@@ -102,6 +102,23 @@ def _parsed(source: str) -> list[ast.stmt] | None:
         return None
 
 
+def broken_line(text: str) -> int | None:
+    r"""Return the line of the syntax error that keeps a text from being read; None without one.
+
+    Examples
+    --------
+    >>> broken_line("x = 1"), broken_line("x = 1\ny = (2")
+    (None, 2)
+    """
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        return error.lineno
+    except UNREADABLE:
+        pass
+    return None
+
+
 def slice_of(cells: Iterable[Cell], function: str) -> str | None:
     r"""Return the text that defines a function, with what it uses from before; None without it.
 

@@ -10,17 +10,17 @@ from mha_numpy.classroom.alike import fingerprint
 from mha_numpy.classroom.follow import PAIRS, follows
 from mha_numpy.classroom.marks import groups_of, points_of
 from mha_numpy.classroom.results import Function, Result, Task
+from mha_numpy.classroom.slices import broken_line
 from mha_numpy.classroom.submissions import Source, sources_of
-from mha_numpy.classroom.wording import FAILED, cause_of, findings_of
+from mha_numpy.classroom.wording import FAILED, cause_of, findings_of, hint_of
 from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.hints import give_hint
 from mha_numpy.exercises.isolation import run_isolated
 from mha_numpy.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.exercises.runner import load
 from mha_numpy.exercises.sandbox import Run, run_calls
 from mha_numpy.exercises.verdict import Verdict
-from mha_numpy.mistakes import using
+from mha_numpy.mistakes import Variant, using
 
 SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
 FOLLOWED = (FAILED["values"], FAILED["gradients"])
@@ -44,7 +44,8 @@ def grade_one(task: Task) -> Result:
     functions = []
     for exercise in exercises:
         with using(variants[exercise.id]):
-            functions.append(_grade_function(exercise, sources.get(exercise.function_name), task))
+            source = sources.get(exercise.function_name)
+            functions.append(_grade_function(exercise, source, variants[exercise.id], task))
     by_id = {exercise.id: sources.get(exercise.function_name) for exercise in exercises}
     for number, function in enumerate(functions):
         with using(variants[function.exercise]):
@@ -57,10 +58,12 @@ def grade_one(task: Task) -> Result:
     )  # fmt: skip
 
 
-def _grade_function(exercise: Exercise, source: Source | None, task: Task) -> Function:
+def _grade_function(
+    exercise: Exercise, source: Source | None, variant: Variant, task: Task
+) -> Function:
     """Run and judge one function under the student's variant."""
     out_of = task.assignment.exercises[exercise.id]
-    hint = give_hint(exercise, 1).text
+    hint = hint_of(exercise, variant)
     if source is None:
         return Function(exercise.id, 0.0, out_of, "not there", hint=hint)
     start = time.monotonic()
@@ -78,10 +81,11 @@ def _grade_function(exercise: Exercise, source: Source | None, task: Task) -> Fu
             exercise.id, 0.0, out_of, "not written", hint=hint, file=source.file, seconds=seconds
         )
     groups = groups_of(verdict.stages)
+    is_hinted = not verdict.passed and broken_line(source.text) is None
     return Function(
         exercise.id, points_of(groups, out_of, task.assignment.marks), out_of, _state(verdict),
         groups, findings_of(verdict, _error(run), source), cause_of(verdict),
-        sorted(verdict.mistakes), "" if verdict.passed else hint, source.file, seconds,
+        sorted(verdict.mistakes), hint if is_hinted else "", source.file, seconds,
     )  # fmt: skip
 
 

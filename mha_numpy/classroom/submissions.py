@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from mha_numpy.classroom.slices import cells_of, slice_of
+from mha_numpy.classroom.slices import broken_line, cells_of, slice_of
 from mha_numpy.errors import ConfigError
 
 ENDINGS = (".py", ".ipynb")
@@ -24,6 +24,10 @@ CANVAS = re.compile(
 )
 BLACKBOARD = re.compile(
     r".*_(?P<id>[^_]+)_attempt_(?P<time>\d{4}(-\d\d){5})(_(?P<rest>.+))?", re.IGNORECASE
+)
+BROKEN = (
+    "{name}: Python cannot read this file, because of a syntax error near line {line}. So none of "
+    "the functions in it could run; they may well be right apart from that."
 )
 COPY = re.compile(r"(.*?)(?: ?\((\d+)\)|-(\d{1,2}))")  # hw1 (2).py of a browser, hw1-2.py of Canvas
 TIME = "%Y-%m-%d-%H-%M-%S"
@@ -116,8 +120,10 @@ def find_submissions(
     """
     folder = Path(folder)
     if not folder.is_dir():
-        what = "a file: unpack it first" if folder.exists() else "nothing there"
-        raise ConfigError(f"submissions: expected a folder; {folder} is {what}")
+        what = (
+            f"{folder} is a file: unpack it first" if folder.exists() else f"there is no {folder}"
+        )
+        raise ConfigError(f"submissions: expected a folder; {what}")
     found: dict[str, Submission] = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         is_work = entry.is_symlink() or entry.is_dir() or entry.name.lower().endswith(
@@ -299,4 +305,9 @@ def sources_of(
             text = slice_of(cells, function)
             if text is not None:
                 found[function] = Source(text, name)
+    files_of = {source.file: source.text for source in found.values()}
+    for name, text in files_of.items():
+        line = broken_line(text) if name.lower().endswith(".py") else None
+        if line is not None:  # then the text is the whole file
+            trouble.append(BROKEN.format(name=name, line=line))
     return found, trouble

@@ -9,8 +9,10 @@ import builtins
 import re
 
 from mha_numpy.classroom.submissions import Source
+from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.hints import give_hint
 from mha_numpy.exercises.verdict import Verdict
-from mha_numpy.mistakes import find_piece
+from mha_numpy.mistakes import Variant, find_piece
 
 LINE = 80  # characters of a line that is quoted
 ENDS = (  # as sandbox.py begins them; a run may also write such a text itself
@@ -30,6 +32,8 @@ FAILED = {
     "values": "numbers are wrong",
     "gradients": "numeric differentiation gives other gradients",
 }  # stages
+HANDED_OUT = "in the text below"  # of a convention, which stands above a docstring's own text
+USUAL = "Your variant's conventions count, also where this is worded for the usual ones. "
 CAUSES = ("likely cause", "and besides", "besides", "or else", "no known mistake")  # of remarks
 
 
@@ -93,6 +97,18 @@ def _statement(verdict: Verdict, finding: str) -> str:
     return next((text for text in statements if finding.startswith(text)), "a law of the result")
 
 
+def hint_of(exercise: Exercise, variant: Variant) -> str:
+    """Return the first hint; under conventions of one's own it begins with what counts.
+
+    Examples
+    --------
+    >>> from mha_numpy.exercises import find_exercise
+    >>> hint_of(find_exercise("scores"), Variant(1, ("scores over d_k",)))[:33]
+    "Your variant's conventions count,"
+    """
+    return USUAL * bool(variant.conventions) + give_hint(exercise, 1).text
+
+
 def cause_of(verdict: Verdict) -> str:
     """Return the likely cause by its name, with alternatives; "" where there is none to tell."""
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
@@ -102,5 +118,6 @@ def cause_of(verdict: Verdict) -> str:
             others = "; or ".join(text.strip().removeprefix("- ").split("\n- "))
             parts.append(f"or else {others}")
         else:
-            parts.append(text if name in ("likely cause", "no known mistake") else f"{name} {text}")
-    return "; ".join(parts)
+            before = {"likely cause": "", "no known mistake": "not known: "}.get(name, f"{name} ")
+            parts.append(before + text)
+    return "; ".join(parts).replace(HANDED_OUT, "in the docstring")

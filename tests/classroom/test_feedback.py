@@ -79,8 +79,15 @@ def test_the_class_page_counts():
     verdict = '<td class="what">softmax runs over the queries: columns sum to 1, rows do not</td>'
     row = page[page.index(verdict) : page.index("</tr>", page.index(verdict))]
     assert ">2</td>" in row or ">3</td>" in row
-    assert "ada, bob</td>" in page
+    assert '>ada</a>, <a href="feedback/bob.html">bob</a></td>' in page
     assert "90%" in page
+
+
+def test_a_convention_stands_in_the_class_page_by_its_name():
+    odd = result()
+    odd.functions[0].mistakes = ["not followed: keys as rows"]
+    page = class_page(grades(odd))
+    assert '<td class="what">not followed: keys as rows</td>' in page
 
 
 def test_nobody():

@@ -79,6 +79,7 @@ def test_states_and_causes(graded):
     assert found["mistake"][0].mistakes == ["split without transpose"]
     assert found["hang"][0].findings == ["it does not run: it took too long and was stopped"]
     assert found["syntax"][0].findings[0].endswith("SyntaxError in `def split_heads(x, num_heads:`")
+    assert not found["syntax"][0].hint
     assert found["leak"][0].findings == [
         "it does not run: a ValueError in `raise ValueError(repr(x))`"
     ]

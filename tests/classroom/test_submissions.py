@@ -74,6 +74,16 @@ def test_the_last_file_that_has_a_function(tmp_path):
     assert not trouble
 
 
+def test_a_syntax_error_costs_a_whole_file_and_says_so():
+    text = b"def f():\n    return 1\n\ndef g():\n    return (1\n"
+    sources, (told,) = sources_of([("a.py", text)], "fg")
+    assert list(sources) == ["f", "g"]
+    assert told.startswith("a.py: Python cannot read this file, because of a syntax error near")
+    assert "line 5" in told
+    _, trouble = sources_of([("a.py", text), ("b.py", b"def f(): pass\ndef g(): pass")], "fg")
+    assert not trouble  # nothing of it counts
+
+
 def test_links_and_huge_files_and_pipes_are_refused(tmp_path):
     secret = write(tmp_path, "secret.py")
     folder = tmp_path / "class"
@@ -124,7 +134,7 @@ def test_a_zip_bomb_and_a_broken_zip(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(ConfigError, match="expected a folder; .* is nothing there"):
+    with pytest.raises(ConfigError, match="expected a folder; there is no "):
         find_submissions(tmp_path / "missing")
     with pytest.raises(ConfigError, match="is a file: unpack it first"):
         find_submissions(write(tmp_path, "all.zip"))

@@ -3,7 +3,7 @@
 import pytest
 
 from mha_numpy.classroom.submissions import Source
-from mha_numpy.classroom.wording import cause_of, error_of, findings_of
+from mha_numpy.classroom.wording import cause_of, error_of, findings_of, hint_of
 from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.exercises.judge import judge
 from mha_numpy.mistakes import Variant, make, using
@@ -42,6 +42,23 @@ def test_findings_under_a_convention():
     with using(Variant(1, ("True = blocked",))):
         verdict = judge(find_exercise("softmax"), lambda: make("softmax", ["softmax over queries"]))
         assert "rows that see something sum to 1" in findings_of(verdict, "", SOURCE)[0]
+
+
+def test_a_cause_that_is_not_known_and_a_text_that_stands_elsewhere():
+    exercise = find_exercise("softmax")
+    verdict = judge(exercise, lambda: lambda scores, mask: scores * 0 + 0.3)
+    assert cause_of(verdict).startswith("not known: none of those known for softmax")
+    with using(Variant(1, ("keys as rows",))):
+        verdict = judge(exercise, lambda: make("softmax", ["not followed: keys as rows"]))
+        assert "T_q, T_k in the docstring" in cause_of(verdict)
+
+
+def test_a_hint_under_a_convention_says_first_what_counts():
+    exercise = find_exercise("scores")
+    usual = hint_of(exercise, Variant())
+    own = hint_of(exercise, Variant(1, ("scores over d_k",)))
+    assert own.startswith("Your variant's conventions count")
+    assert own.endswith(usual)
 
 
 def test_alternatives_stand_in_one_line():
