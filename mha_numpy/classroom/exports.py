@@ -211,13 +211,16 @@ This folder holds the solutions, and is not for students. Run these commands in 
 
 {how}
 
-`mha-numpy grade` does more than these graders:
+`mha-numpy grade SUBMISSIONS --assignment .. --out ../results` takes the same notebooks and does
+more:
 
-- The notebook runs as it is, and the tests in the same process. A student's code can import the
-  right functions from `mha_numpy`, read the hidden tests, or replace what they call. Each check
-  calls the function in a process of its own, within 10 seconds: that helps against accidents alone.
-- A function has all of its points or none. `[marks]` in `assignment.toml` does not count, and a
-  backward that is right for the student's own wrong forward has no points.
-- All students have the same conventions and the same hidden numbers, and nobody compares their
-  submissions.
+- There only the functions run, and see nothing but Python and NumPy. Here the notebook runs as it
+  is, and the tests in the same process: a student's code can import the right functions from
+  `mha_numpy`, read the hidden tests, or replace what they call. Each check calls its function in
+  a process of its own, within 10 seconds: that helps against accidents alone.
+- There the points of a function are shared out, as `[marks]` in `assignment.toml` says, and a
+  backward that is right for the student's own wrong forward has most of its points. Here a function
+  has all of its points or none.
+- There each student has other numbers, and submissions are compared. Here all have the same hidden
+  numbers.
 """
