@@ -178,8 +178,19 @@ def test_what_one_notebook_cannot_hold_is_refused(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", EXPORTS)
+def test_the_instructions_tell_how_points_are_given_there(tmp_path, form):
+    _, _, notebook = made(tmp_path, form)
+    told = " ".join(cell_of(notebook, "instructions").source.split())
+    assert "has all of its points if everything about it is right, else none" in told
+    assert "percent" not in told
+    assert "| | | | | 30 |" in told
+
+
+@pytest.mark.parametrize("form", EXPORTS)
 def test_the_command_hands_nothing_out(tmp_path, capsys, form):
-    assert main(["assignment", "softmax", "--out", str(tmp_path / "hw"), "--format", form]) == 0
+    assert (
+        main(["assignment", "hw2-backward", "--out", str(tmp_path / "hw"), "--format", form]) == 0
+    )
     told = capsys.readouterr().out
     assert f"{tmp_path}/hw/{form}/README.md says what to type; the folder holds solutions" in told
     assert "hand out" not in told
