@@ -289,6 +289,7 @@ def _hint(options: argparse.Namespace) -> int:
 def _assignment(options: argparse.Namespace) -> int:
     """Run `mha_numpy.classroom.make_assignment` and say what to hand out."""
     from mha_numpy.classroom import make_assignment
+    from mha_numpy.classroom.exports import EXPORTS
 
     assignment, handouts = make_assignment(
         options.name, options.out, roster=options.roster, secret_file=options.secret_file,
@@ -296,6 +297,9 @@ def _assignment(options: argparse.Namespace) -> int:
     )  # fmt: skip
     count = len(assignment.exercises)
     print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
+    if options.format in EXPORTS:
+        print(f"{handouts[0]}/README.md says what to type; the folder holds solutions")
+        return 0
     whose = f"the {len(handouts)} folders in {handouts[0].parent}, each to its student"
     print(f"hand out {whose if assignment.roster else handouts[0]}, and nothing else")
     table = options.out / "assignment.toml"

@@ -259,7 +259,8 @@ def _assignment(commands: Commands) -> None:
     add("--roster", type=Path, metavar="FILE.csv", help="the students: columns id and name")
     add("--secret-file", type=Path, metavar="FILE",
         help="what the variants are made of (default: DIR/secret, made if missing)")
-    add("--format", default="notebook", metavar="FORM", help="notebook (default) or files")
+    add("--format", default="notebook", metavar="FORM",
+        help="notebook (default) or files; or for other graders: otter, nbgrader")
     add("--deadline", metavar="WHEN", help="such as 2030-05-31 or 2030-05-31T12:00")
     add("--force", action="store_true",
         help="overwrite an assignment; its secret stays, so that nobody's variant changes")

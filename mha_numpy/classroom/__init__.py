@@ -7,10 +7,10 @@ from mha_numpy.classroom.assignment import (
     read_assignment,
 )
 from mha_numpy.classroom.grade import grade
-from mha_numpy.classroom.public import public_check
+from mha_numpy.classroom.public import assert_right, public_check
 from mha_numpy.classroom.roster import read_roster
 
 __all__ = [
-    "READY", "Assignment", "grade", "make_assignment", "public_check", "read_assignment",
-    "read_roster",
+    "READY", "Assignment", "assert_right", "grade", "make_assignment", "public_check",
+    "read_assignment", "read_roster",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from mha_numpy.classroom.exports import EXPORTS, check_export, write_export
 from mha_numpy.classroom.handout import FORMS, write_handout
 from mha_numpy.classroom.roster import EVERYBODY, NO_ID, read_roster, write_roster
 from mha_numpy.classroom.table import (
@@ -63,7 +64,7 @@ class Made(NamedTuple):
     """What `make_assignment` wrote."""
 
     assignment: Assignment
-    handouts: list[Path]  # a folder for each student, or one for all
+    handouts: list[Path]  # a folder for each student, or one for all; or what is not for students
 
 
 def make_assignment(
@@ -92,7 +93,8 @@ def make_assignment(
         What seeds and conventions are made of. Default: that of an assignment that is there, else
         ``secret`` in `out`, which only its owner may read.
     form : str
-        "notebook" or "files".
+        "notebook" or "files"; or, for the whole class in one notebook, "otter" or "nbgrader", see
+        `write_export`: then the folder ``otter`` or ``nbgrader`` in `out` is the teacher's.
     deadline : str, optional
         Such as ``2030-05-31`` (the end of that day) or ``2030-05-31T12:00``.
     force : bool
@@ -117,12 +119,15 @@ def make_assignment(
     ['01_softmax.py', '02_masks.py', 'README.md', 'check.py']
     """
     out = Path(out)
-    if form not in FORMS:
-        raise ConfigError(f"format: expected {' or '.join(FORMS)}; got {form!r}")
+    if form not in (*FORMS, *EXPORTS):
+        forms = ", ".join((*FORMS, *EXPORTS))
+        raise ConfigError(f"format: expected one of {forms}; got {form!r}")
     if os.path.lexists(out / TABLE) and not force:
         raise ConfigError(f"out: {out} already holds {TABLE}; add --force to overwrite it")
     ready = READY.get(name) or Ready("Exercises in attention", _ids(name))
     title, ids = ready
+    if form in EXPORTS:
+        check_export(ids, form, has_roster=roster is not None)
     students = None if roster is None else read_roster(roster)
     kept = secret_name(out) if secret_file is None else str(Path(secret_file).resolve())
     if kept != SECRET:
@@ -144,9 +149,13 @@ def make_assignment(
             write_roster(out / ROSTER, students)
         else:
             (out / ROSTER).unlink(missing_ok=True)
-        where = {student: out / HANDOUTS / student for student in students or {EVERYBODY: ""}}
-        for student, folder in where.items():
-            write_handout(assignment, student, folder, form)
+        if form in EXPORTS:
+            where = {EVERYBODY: out / form}
+            write_export(assignment, out / form, form)
+        else:
+            where = {student: out / HANDOUTS / student for student in students or {EVERYBODY: ""}}
+            for student, folder in where.items():
+                write_handout(assignment, student, folder, form)
         text = as_toml(assignment, kept)
         (out / TABLE).write_text(text, encoding="utf-8")  # last: then all is there
     except FileExistsError as error:

@@ -118,14 +118,7 @@ def notebook_text(assignment: Assignment, student: str) -> str:
     >>> [cell["metadata"].get("tags") for cell in json.loads(notebook_text(one, "all"))["cells"]]
     [None, ['given'], ['check'], None, ['exercise'], ['check']]
     """
-    try:
-        nbformat: Any = import_module("nbformat")
-    except ImportError as error:
-        raise ConfigError(
-            "format: a notebook needs nbformat, pip install 'mha-numpy[classroom]'; --format files "
-            "does without"
-        ) from error
-    v4, variants = nbformat.v4, assignment.variant(student)
+    v4, variants = load_nbformat().v4, assignment.variant(student)
 
     def code(text: str, tag: str, name: str) -> Any:
         return v4.new_code_cell(text.strip(), id=name[:64], metadata={"tags": [tag]})
@@ -137,16 +130,38 @@ def notebook_text(assignment: Assignment, student: str) -> str:
         code("from mha_numpy.classroom import public_check", "check", "check"),
     ]
     for number, exercise in enumerate(assignment.catalogue, start=1):
-        points = f"{assignment.exercises[exercise.id]:g} points"
-        text = f"## {number}. {exercise.title}\n\n`{exercise.function_name}`, {points}"
         check = _check_call(exercise, variants[exercise.id])
         cells += [
-            v4.new_markdown_cell(text, id=f"title-{exercise.id}"),
+            title_cell(assignment, exercise, number),
             code(stub_text(exercise, variants[exercise.id]), "exercise", f"exercise-{exercise.id}"),
             code(check, "check", f"check-{exercise.id}"),
         ]
+    return as_notebook(cells)
+
+
+def load_nbformat() -> Any:
+    """Import nbformat, which notebooks alone need."""
+    try:
+        return import_module("nbformat")
+    except ImportError as error:
+        raise ConfigError(
+            "format: a notebook needs nbformat, pip install 'mha-numpy[classroom]'; --format files "
+            "does without"
+        ) from error
+
+
+def title_cell(assignment: Assignment, exercise: Exercise, number: int) -> Any:
+    """Return the cell that stands over a function."""
+    points = f"{assignment.exercises[exercise.id]:g} points"
+    text = f"## {number}. {exercise.title}\n\n`{exercise.function_name}`, {points}"
+    return load_nbformat().v4.new_markdown_cell(text, id=f"title-{exercise.id}")
+
+
+def as_notebook(cells: Sequence[Any]) -> str:
+    """Return the text of a notebook that has these cells."""
+    nbformat = load_nbformat()
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook = v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
     nbformat.validate(notebook)
     return f"{nbformat.writes(notebook)}\n"
 
@@ -168,6 +183,7 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
     shares = "\n".join(
         f"| {group} | {share:g} | {ASKED[group]} |" for group, share in assignment.marks.items()
     )
+    graded = GRADED if form in FORMS else GRADED_ELSEWHERE
     return README.format(
         title=assignment.title,
         whose=whose,
@@ -176,7 +192,7 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
         total=f"{assignment.total:g}",
         conventions=_conventions_text(exercises, variants),
         what=fill(WHAT[form].format(name=assignment.name), WIDTH),
-        shares=shares,
+        graded=graded.format(shares=shares),
     )
 
 
@@ -191,13 +207,19 @@ Write the functions below.{until}
 
 {conventions}{what}
 
+{graded}
+"""
+GRADED = """\
 Your code is graded where only Python and NumPy are to be seen: do not import `mha_numpy` in it. It
 is called with other numbers than the public checks use. The points of a function are shared out:
 
 | | percent | what is asked |
 |---|---|---|
-{shares}
-"""
+{shares}"""
+GRADED_ELSEWHERE = """\
+Your functions are graded with other numbers than the public checks use. A function has all of its
+points if everything about it is right, else none. Write it with NumPy alone: do not import
+`mha_numpy` in it."""
 ASKED = {
     "shape": "Does it run, and are type and shape right?",
     "invariants": "Has the result what every right answer has?",
@@ -205,7 +227,13 @@ ASKED = {
     "gradients": "Does numeric differentiation give the same?",
     "robustness": "Are inputs left alone, is nothing NaN, is a second call the same?",
 }
+EXPORTED = (
+    "Write into the cells that hold a function, and run the cell below each: it checks shapes and "
+    "one example. You may add cells with functions of your own."
+)
 WHAT = {
+    "otter": EXPORTED,
+    "nbgrader": EXPORTED,
     "notebook": "Write into the cells of `{name}.ipynb` that hold a function, and run the cell "
     "below each: it checks shapes and one example, and needs mha_numpy to be installed. Leave the "
     "cells' tags as they are; you may add cells with functions of your own. Hand in the notebook.",

@@ -1,13 +1,15 @@
-"""public_check: what a student may ask before handing in: shapes, and one example."""
+"""What notebooks call: public_check, before handing in, and assert_right, where others grade."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from mha_numpy.classroom.submissions import Source
+from mha_numpy.classroom.wording import findings_of
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.exercises import find_exercise
-from mha_numpy.exercises.judge import probe_inputs
+from mha_numpy.exercises.judge import judge, probe_inputs
 from mha_numpy.exercises.sandbox import LIMITS, run_calls
 from mha_numpy.exercises.stages import Evidence, Stage, examine
 from mha_numpy.mistakes import Variant, using
@@ -50,6 +52,49 @@ def public_check(
     bad = frozenset(number for number, stage in enumerate(stages) if stage.passed is False)
     title = f"{exercise_id}, public checks: {'right' if is_right else 'not right'}"
     show(Table(title, ["", "stage", "finding"], rows, bad))
+
+
+def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | None = None) -> None:
+    """Do nothing if a function is right, else raise AssertionError: a test for other graders.
+
+    Parameters
+    ----------
+    exercise_id : str
+    function : callable
+    seed : int, optional
+        What the numbers of the full check are drawn from. Without it the check is that of
+        `public_check`: shapes, and one example.
+
+    Raises
+    ------
+    AssertionError
+        The function is not right. The text says why, without a number of the full check.
+    ConfigError
+        There is no such exercise, or `function` cannot be called.
+
+    Examples
+    --------
+    >>> def mine(heads):
+    ...     return heads.swapaxes(1, 2).reshape(len(heads), heads.shape[2], -1)
+    >>> assert_right("merge-heads", mine, seed=1)
+    >>> assert_right("merge-heads", lambda heads: heads, seed=1)
+    Traceback (most recent call last):
+    AssertionError: merge-heads: a shape is not the one that the task says
+    """
+    exercise = find_exercise(exercise_id)
+    if not callable(function):
+        raise ConfigError(f"function: expected a function; got {describe(function)}")
+    if seed is None:
+        stages = public_stages(exercise_id, function)
+        wrong = [f"{stage.name}: {stage.finding}" for stage in stages if not stage.passed][:1]
+    else:
+        with using(Variant(seed)):
+            verdict = judge(exercise, lambda: function)
+        error = next((stage.finding for stage in verdict.stages if stage.passed is False), "")
+        wrong = findings_of(verdict, error, Source("", ""))
+        wrong = [verdict.unwritten] if verdict.is_unwritten else wrong
+    if wrong:
+        raise AssertionError(f"{exercise_id}: {'; '.join(wrong)}")
 
 
 def public_stages(

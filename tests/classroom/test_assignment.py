@@ -197,7 +197,7 @@ def test_files_check_themselves(tmp_path, roster):
         ({"name": ","}, "there is none"),
         ({"name": "softmax,softmax"}, "softmax is asked for twice"),
         ({"name": "break-my-attention"}, "break-my-attention asks for tests"),
-        ({"form": "pdf"}, "format: expected notebook or files; got 'pdf'"),
+        ({"form": "pdf"}, "format: expected one of notebook, files, otter, nbgrader; got 'pdf'"),
         ({"deadline": "tomorrow"}, "deadline: expected a date such as .*; got 'tomorrow'"),
         ({"deadline": "2030-02-31"}, "deadline: expected"),
         ({"roster": "none.csv"}, "roster: cannot read none.csv"),
