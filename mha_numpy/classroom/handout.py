@@ -177,6 +177,7 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
         conventions=_conventions_text(exercises, variants),
         what=fill(WHAT[form].format(name=assignment.name), WIDTH),
         shares=shares,
+        tests=TESTS if any(exercise.kind == "tests" for exercise in exercises) else "",
     )
 
 
@@ -197,13 +198,18 @@ is called with other numbers than the public checks use. The points of a functio
 | | percent | what is asked |
 |---|---|---|
 {shares}
+{tests}"""
+TESTS = """
+Tests that you write have points by the mistakes that they catch: all points for nine of ten, and
+none where they reject a function that is right, or do not run to the end.
 """
 ASKED = {
     "shape": "Does it run, and are type and shape right?",
     "invariants": "Has the result what every right answer has?",
     "values": "Are the numbers right?",
     "gradients": "Does numeric differentiation give the same?",
-    "robustness": "Are inputs left alone, is nothing NaN, is a second call the same?",
+    "robustness": "Are inputs left alone, is nothing NaN, is a second call the same, and is there "
+    "no more memory held than the task allows?",
 }
 WHAT = {
     "notebook": "Write into the cells of `{name}.ipynb` that hold a function, and run the cell "
