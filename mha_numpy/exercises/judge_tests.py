@@ -81,7 +81,7 @@ def judge_tests(exercise: Exercise, run: Run) -> Verdict:
         Right if the tests accept what is right and catch nine of ten mistakes.
     """
     names = candidates(exercise)
-    calls = run.calls + [NOT_CALLED] * (len(names) - len(run.calls))
+    calls = [*run.calls, *[NOT_CALLED] * len(names)][: len(names)]
     if run.calls and all(call.answer is ... for call in run.calls):
         words = "not written yet"
         stages = [Stage("runs", False, words)]
