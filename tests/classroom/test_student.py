@@ -12,7 +12,9 @@ from mha_numpy.classroom.public import public_stages
 from mha_numpy.classroom.results import Task
 from mha_numpy.classroom.table import MARKS, Assignment
 from mha_numpy.errors import ConfigError, SandboxError
+from mha_numpy.exercises import find_exercise, judge
 from mha_numpy.exercises.runner import Limits
+from mha_numpy.mistakes import Variant, make, using
 from tests.classroom.classes import assign, hand_in, written
 from tests.exercises import catch_all
 from tests.exercises.test_judge_tests import STRONG, WEAK, isolated
@@ -97,6 +99,13 @@ def test_attention_in_blocks_that_holds_all_scores_loses_robustness(is_isolated)
         "it holds as much as all scores take; keep no more than a block of them"
     ]
     assert graded(written(), "online-attention", is_isolated=is_isolated).points == 20
+
+
+def test_memory_is_measured_under_the_conventions_of_the_variant():
+    with using(Variant(conventions=("tokens as columns", "scores over d_k"))):
+        verdict = judge(find_exercise("online-attention"), lambda: make("online_attention"))
+    assert verdict.stages[-1].name == "memory"
+    assert verdict.passed
 
 
 class TestWhatCannotBeRun:
