@@ -113,9 +113,10 @@ def run_isolated(
     trust. Files in memory have room for `ROOM` bytes; their number is not limited but by the time.
 
     Where an input is a function, what is called inside sends its arguments here, where the function
-    of that same call answers; an error of it has nothing but its type there. Its source and name
-    do not go in, and a call that has ended asks no more. The function looks at its arguments, which
-    may be anything, before it computes: the time of the run goes on, but does not stop it.
+    of that same call answers, with at most `ANSWER` bytes; an error of it has nothing but its type
+    there. Its source and name do not go in, and a call that has ended asks no more. The function
+    has to look at its arguments, which may be anything, before it computes: the time of the run
+    goes on, but does not stop it.
     """
     bubblewrap = find_bubblewrap()
     user = FIRST_USER + slot if os.geteuid() == 0 else 0

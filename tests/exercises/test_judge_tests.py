@@ -13,7 +13,8 @@ from mha_numpy.exercises import Limits, find_exercise, judge
 from mha_numpy.exercises.isolation import run_isolated
 from mha_numpy.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.exercises.judge_tests import CALLS, LARGEST, RIGHT, bounded, candidates
-from mha_numpy.exercises.runner import load
+from mha_numpy.exercises.runner import Call, load
+from mha_numpy.exercises.sandbox import Run
 from mha_numpy.mistakes import Variant, fingerprints, make, using
 from tests.exercises import catch_all
 from tests.exercises.test_isolation import PRELUDE
@@ -23,7 +24,7 @@ isolated = pytest.mark.skipif(
 )
 EXERCISE = find_exercise("break-my-attention")
 SLOT = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-LIMITS = Limits(seconds=2.0, memory=2**28, answers=2**20)
+LIMITS = Limits(seconds=2.0, memory=2**28)
 PATIENT = Limits(seconds=60.0)
 STRONG = inspect.getsource(catch_all).replace("def catch_all", "def break_my_attention")
 WEAK = """
@@ -62,6 +63,15 @@ class TestTheOrder:
         verdict = judge(EXERCISE, lambda: only_the_first)
         assert verdict.share == 0
         assert [stage.passed for stage in verdict.stages] == [True, False, None]
+
+
+def test_tests_that_end_early_have_no_share():
+    with using(Variant(1)):
+        caught = [Call(None, "AssertionError", (), 0.0)] * candidates(EXERCISE).index("")
+        verdict = judge_answers(EXERCISE, Run(caught, "", "was killed"))
+    assert caught
+    assert verdict.share == 0
+    assert [stage.passed for stage in verdict.stages] == [False, None, None]
 
 
 class TestBounds:
@@ -192,10 +202,9 @@ def break_my_attention(attention):
 ENDS = {
     "forged: a question": "its answers cannot be read",
     "forged: calls before": "its answers cannot be read",
-    "floods: questions": ("took longer than 2 s", "returned more than 1 MiB"),
-    "floods: answers": ("asked for answers and did not read them", "returned more than 1 MiB"),
-    "floods: one large": "returned more than 1 MiB",
-    "floods: large": "returned more than 1 MiB",
+    "floods: questions": "took longer than 2 s",
+    "floods: answers": "asked for answers and did not read them",
+    "floods: large": "returned more than 64 MiB",
     "ends: it never": "took longer than 2 s",
     "ends: it is killed": ("was killed", "took longer"),
 }
@@ -271,6 +280,11 @@ def break_my_attention(f, x):
 
         (call,) = run_of(self.SOURCE, inputs=self.given(fails)).calls
         assert call.answer == "what was called raised a KeyError"
+
+    def test_answer_as_much_as_a_test_may_ask_for(self):
+        inputs = self.given(lambda x, more: np.ones(LARGEST))
+        (call,) = run_of(self.SOURCE, inputs=inputs).calls
+        assert call.answer.shape == LARGEST
 
     def test_each_call_has_its_own(self):
         given = [*self.given(lambda x, more: "one"), *self.given(lambda x, more: "two")]
