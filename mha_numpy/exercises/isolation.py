@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -189,7 +189,11 @@ def _run(
     nested: float = 0.0,
 ) -> Run:
     """Give a task to the runner that a command starts, and hear what it tells."""
-    with _replies() as (replies, answers), _readable(pack({**task, "replies": replies})) as given:
+    asks = any(callable(part) for given in inputs for part in given.values())
+    with (
+        _replies() if asks else nullcontext((0, 0)) as (replies, answers),
+        _readable(pack({**task, "replies": replies})) as given,
+    ):
 
         def reply(number: int, asked: Asked) -> str:
             """Answer what a call asks; say why there is no more, where nobody reads."""
@@ -206,7 +210,7 @@ def _run(
             signal.setitimer(signal.ITIMER_REAL, START + limits.seconds + 1)
             enter()
             os.dup2(given, 0)
-            descriptors = sorted([2, *kept, replies, tell.fileno(), OPEN])
+            descriptors = sorted([2, *kept, *[replies] * asks, tell.fileno(), OPEN])
             for before, after in pairwise(descriptors):  # whatever else is open is nobody's
                 os.closerange(before + 1, after)
             for descriptor in descriptors[1:-1]:
