@@ -177,11 +177,6 @@ def _ids(text: str) -> tuple[str, ...]:
             f"name: expected {ready}, or ids of exercises with commas between them; got "
             f"{text!r}; {known}"
         ) from error
-    for exercise in exercises:
-        if exercise.kind == "tests":
-            raise ConfigError(
-                f"name: expected exercises that ask for a function; {exercise.id} asks for tests"
-            )
     ids = tuple(exercise.id for exercise in exercises)
     functions = [exercise.function_name for exercise in exercises]
     twice = next((one for one in functions if functions.count(one) > 1), None)

@@ -31,14 +31,14 @@ from mha_numpy.classroom.student import grade_one
 from mha_numpy.classroom.submissions import Submission, find_submissions
 from mha_numpy.classroom.table import Assignment, read_assignment
 from mha_numpy.errors import ConfigError
-from mha_numpy.exercises.isolation import find_bubblewrap
+from mha_numpy.exercises.isolation import try_isolation
 from mha_numpy.exercises.runner import Limits
 from mha_numpy.exercises.sandbox import LIMITS, check_limits
 from mha_numpy.progress import progress
 
 __all__ = ["grade", "grade_one"]
 
-FORMAT = 1  # of the files in by_student
+FORMAT = 2  # of the files in by_student
 AHEAD = 2  # tasks for each process that are read before it can take them
 
 
@@ -79,7 +79,10 @@ def grade(
     Raises
     ------
     ConfigError
-        A folder is not there or holds something else, or bubblewrap is not installed.
+        A folder is not there or holds something else, or submissions cannot be isolated
+        on this machine.
+    SandboxError
+        A function could not be run, through no fault of a student; what is graded by then is kept.
 
     Notes
     -----
@@ -90,7 +93,7 @@ def grade(
     jobs = check_count("jobs", os.cpu_count() if jobs is None else jobs)
     check_limits(limits)
     if is_isolated and dask is None:
-        find_bubblewrap()
+        try_isolation()
     try:
         (out / "by_student").mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -193,6 +193,7 @@ def readme_text(assignment: Assignment, student: str, form: str) -> str:
         conventions=_conventions_text(exercises, variants),
         what=fill(WHAT[form].format(name=assignment.name), WIDTH),
         graded=graded.format(shares=shares),
+        tests=TESTS if any(exercise.kind == "tests" for exercise in exercises) else "",
     )
 
 
@@ -208,7 +209,7 @@ Write the functions below.{until}
 {conventions}{what}
 
 {graded}
-"""
+{tests}"""
 GRADED = """\
 Your code is graded where only Python and NumPy are to be seen: do not import `mha_numpy` in it. It
 is called with other numbers than the public checks use. The points of a function are shared out:
@@ -220,12 +221,17 @@ GRADED_ELSEWHERE = """\
 Your functions are graded with other numbers than the public checks use. A function has all of its
 points if everything about it is right, else none. Write it with NumPy alone: do not import
 `mha_numpy` in it."""
+TESTS = """
+Tests that you write have points by the mistakes that they catch: all points for nine of ten, and
+none where they reject a function that is right, or do not run to the end.
+"""
 ASKED = {
     "shape": "Does it run, and are type and shape right?",
     "invariants": "Has the result what every right answer has?",
     "values": "Are the numbers right?",
     "gradients": "Does numeric differentiation give the same?",
-    "robustness": "Are inputs left alone, is nothing NaN, is a second call the same?",
+    "robustness": "Are inputs left alone, is nothing NaN, is a second call the same, and is there "
+    "no more memory held than the task allows?",
 }
 EXPORTED = (
     "Write into the cells that hold a function, and run the cell below each: it checks shapes and "

@@ -8,7 +8,7 @@ from mha_numpy.exercises.stages import Stage
 GROUPS = {
     "type and dtype": "shape", "shape": "shape", "invariants": "invariants", "values": "values",
     "gradients": "gradients", "finite": "robustness", "inputs left alone": "robustness",
-    "the same twice": "robustness",
+    "the same twice": "robustness", "memory": "robustness",
 }  # fmt: skip
 
 

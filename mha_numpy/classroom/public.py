@@ -9,7 +9,7 @@ from mha_numpy.classroom.submissions import Source
 from mha_numpy.classroom.wording import findings_of
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.exercises import find_exercise
-from mha_numpy.exercises.judge import judge, probe_inputs
+from mha_numpy.exercises.judge import judge, judge_answers, probe_inputs
 from mha_numpy.exercises.sandbox import LIMITS, run_calls
 from mha_numpy.exercises.stages import Evidence, Stage, examine
 from mha_numpy.mistakes import Variant, using
@@ -104,6 +104,8 @@ def public_stages(
     exercise = find_exercise(exercise_id)
     with using(Variant(conventions=tuple(conventions))):
         run = run_calls(lambda: function, probe_inputs(exercise), LIMITS)
+        if exercise.kind == "tests":  # it has no example, and its functions are in this package
+            return judge_answers(exercise, run).stages
         evidence = Evidence(exercise, run)
         with np.errstate(all="ignore"):
             stages = [stage for stage in examine(evidence) if stage.name in PUBLIC]

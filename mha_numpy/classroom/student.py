@@ -13,11 +13,13 @@ from mha_numpy.classroom.results import Function, Result, Task
 from mha_numpy.classroom.slices import broken_line
 from mha_numpy.classroom.submissions import Source, sources_of
 from mha_numpy.classroom.wording import FAILED, cause_of, findings_of, hint_of
+from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.isolation import run_isolated
 from mha_numpy.exercises.judge import judge_answers, probe_inputs
-from mha_numpy.exercises.runner import load
+from mha_numpy.exercises.judge_memory import FRUGAL, memory_inputs, memory_stage
+from mha_numpy.exercises.runner import load, measured
 from mha_numpy.exercises.sandbox import Run, run_calls
 from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.mistakes import Variant, using
@@ -36,6 +38,11 @@ def grade_one(task: Task) -> Result:
     Returns
     -------
     Result
+
+    Raises
+    ------
+    SandboxError
+        A function could not be run, through no fault of the student.
     """
     exercises = [find_exercise(name) for name in task.assignment.exercises]
     names = [exercise.function_name for exercise in exercises]
@@ -80,11 +87,18 @@ def _grade_function(
         return Function(
             exercise.id, 0.0, out_of, "not written", hint=hint, file=source.file, seconds=seconds
         )
+    if exercise.piece == FRUGAL and _has_run(verdict):
+        held = _run(exercise, source, memory_inputs(), task, is_measured=True)
+        verdict.stages.append(memory_stage(held))
     groups = groups_of(verdict.stages)
+    points = points_of(groups, out_of, task.assignment.marks)
+    if verdict.share is not None:
+        points = round(out_of * verdict.share, 2)
     is_hinted = not verdict.passed and broken_line(source.text) is None
+    error = _error(run) if verdict.share is None else run.ended  # tests raise errors rightly
     return Function(
-        exercise.id, points_of(groups, out_of, task.assignment.marks), out_of, _state(verdict),
-        groups, findings_of(verdict, _error(run), source), cause_of(verdict),
+        exercise.id, points, out_of, _state(verdict),
+        groups, findings_of(verdict, error, source), cause_of(verdict),
         sorted(verdict.mistakes), hint if is_hinted else "", source.file, seconds,
     )  # fmt: skip
 
@@ -123,13 +137,30 @@ def _followed(
     return replace(function, state="follows", groups=groups, findings=findings, points=points)
 
 
-def _run(exercise: Exercise, source: Source, inputs: Sequence[dict[str, Any]], task: Task) -> Run:
+def _run(
+    exercise: Exercise,
+    source: Source,
+    inputs: Sequence[dict[str, Any]],
+    task: Task,
+    *,
+    is_measured: bool = False,
+) -> Run:
     """Make the calls: in isolation, or within limits alone."""
     name = exercise.function_name
-    if task.is_isolated:
-        slot = threading.get_native_id() % SLOTS  # of this machine
-        return run_isolated(source.text, source.file, name, inputs, task.limits, slot=slot)
-    return run_calls(lambda: load(source.text, source.file, name), inputs, task.limits)
+    try:
+        if task.is_isolated:
+            slot = threading.get_native_id() % SLOTS  # of this machine
+            return run_isolated(
+                source.text, source.file, name, inputs, task.limits, slot=slot,
+                is_measured=is_measured,
+            )  # fmt: skip
+        wrap = measured if is_measured else lambda function: function
+        return run_calls(lambda: wrap(load(source.text, source.file, name)), inputs, task.limits)
+    except (ConfigError, SandboxError, OSError) as error:
+        raise SandboxError(
+            f"{name} of {task.student} could not be run, and nobody has points for that: {error}; "
+            "grade again: what has been graded is kept"
+        ) from error
 
 
 def _error(run: Run) -> str:
@@ -141,5 +172,9 @@ def _state(verdict: Verdict) -> str:
     """Return how a function stands, in a word."""
     if verdict.passed:
         return "right"
-    has_run = all(stage.passed for stage in verdict.stages if stage.name == "runs")
-    return "wrong" if has_run else "failed"
+    return "wrong" if _has_run(verdict) else "failed"
+
+
+def _has_run(verdict: Verdict) -> bool:
+    """Return whether all calls came to an end."""
+    return all(stage.passed for stage in verdict.stages if stage.name == "runs")

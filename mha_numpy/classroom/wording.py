@@ -31,6 +31,8 @@ FAILED = {
     "the same twice": "a second call with the same inputs returns something else",
     "values": "numbers are wrong",
     "gradients": "numeric differentiation gives other gradients",
+    "memory": "it holds as much as all scores take; keep no more than a block of them",
+    "accepts a right function": "it rejects a function that is right",
 }  # stages
 HANDED_OUT = "in the text below"  # of a convention, which stands above a docstring's own text
 USUAL = "Your variant's conventions count, also where this is worded for the usual ones. "
@@ -84,6 +86,8 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
             found.append(f"it does not run: {error_of(error, source)}")
         elif stage.name == "invariants":
             found.append(f"this does not hold: {_statement(verdict, stage.finding)}")
+        elif stage.name == "catches mistakes":  # its finding counts, and says no more
+            found.append(f"of the mistakes it catches {stage.finding}")
         else:
             found.append(FAILED.get(stage.name, stage.name))
     return found

@@ -5,6 +5,7 @@ The stronger of the two ways to run a function; `run_calls` is the other. What t
 `run_unsafely` runs a source text in the same manner where there is nothing to isolate it with.
 """
 
+import io
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -20,12 +21,12 @@ from typing import IO, Any
 import numpy as np
 
 from mha_numpy.core import MultiHeadParams
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.exercises import runner
 from mha_numpy.exercises.groups import group_of_processes
 from mha_numpy.exercises.refused import refused_calls
-from mha_numpy.exercises.runner import Limits, one_line, pack
-from mha_numpy.exercises.sandbox import START, Heard, Run, check_limits, run_in_a_child
+from mha_numpy.exercises.runner import Asked, Foreign, Limits, one_line, pack, plain, write_frame
+from mha_numpy.exercises.sandbox import START, Heard, Run, check_limits, pipe, run_in_a_child
 from mha_numpy.mistakes.saved import Saved
 
 FIRST_USER = 60_001  # a user that nobody is; each slot has its own
@@ -34,6 +35,7 @@ ROOM = 64 * 2**20  # bytes that may be written, into memory
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin")  # where libraries are; none but to read
 INSIDE, RUNNER = "/packages", "/exercises/runner/runner.py"
 ENDED = 5.0  # seconds that the processes of a run may take to be gone, when they are killed
+ANSWER = 2**20  # bytes that an answer to a submission may have
 OPEN = 2**16  # descriptors that this process may have open
 ENVIRONMENT = {
     "PATH": "/usr/bin", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
@@ -71,7 +73,7 @@ def run_isolated(
     name : str
         Of the function in it.
     inputs : sequence of mappings
-        As for `run_calls`; nothing but these goes in.
+        As for `run_calls`; nothing but these goes in. A function stays outside: see the notes.
     limits : Limits
     slot : int
         A number that no other run has at the same time.
@@ -87,8 +89,10 @@ def run_isolated(
     ConfigError
         A limit makes no sense, or bubblewrap is not there, or it cannot isolate here; nothing of
         what was submitted has run then.
+    SandboxError
+        Memory has run out in this process.
     TypeError
-        An input is something else than numbers, texts, arrays and containers of these.
+        An input is something else than a function, numbers, texts, arrays and containers of these.
 
     Notes
     -----
@@ -107,6 +111,12 @@ def run_isolated(
     can say is what an answer can. Whether inputs were changed in place, and how many bytes were
     held, is found out in its process, where it can be falsified: a mark for either is a matter of
     trust. Files in memory have room for `ROOM` bytes; their number is not limited but by the time.
+
+    Where an input is a function, what is called inside sends its arguments here, where the function
+    of that same call answers, with at most `ANSWER` bytes; an error of it has nothing but its type
+    there. Its source and name do not go in, and a call that has ended asks no more. The function
+    has to look at its arguments, which may be anything, before it computes: the time of the run
+    goes on, but does not stop it.
     """
     bubblewrap = find_bubblewrap()
     user = FIRST_USER + slot if os.geteuid() == 0 else 0
@@ -116,7 +126,7 @@ def run_isolated(
         _readable(refused_calls()) as refused,
     ):
         command = _command(bubblewrap, refused)
-        return _run(command, task, limits, kept=[refused], enter=group, nested=ENDED)
+        return _run(command, task, inputs, limits, kept=[refused], enter=group, nested=ENDED)
 
 
 def run_unsafely(
@@ -138,7 +148,7 @@ def run_unsafely(
         packages = str(Path(np.__file__).parents[1])
         environment = {**ENVIRONMENT, "HOME": home, "PYTHONPATH": packages}
         command = [sys.executable, "-P", "-s", runner.__file__]
-        return _run(command, task, limits, environment, enter=lambda: os.chdir(home))
+        return _run(command, task, inputs, limits, environment, enter=lambda: os.chdir(home))
 
 
 def _task(
@@ -146,8 +156,10 @@ def _task(
 ) -> dict[str, Any]:
     """Return what the runner is to do, as its own user."""
     threads = THREADS + _threads_of_this_user()
+    away = Foreign("a function")
+    inputs = [{key: away if callable(p) else p for key, p in given.items()} for given in inputs]
     return {
-        "source": source, "file": file, "name": name, "inputs": list(inputs), "modules": MODULES,
+        "source": source, "file": file, "name": name, "inputs": inputs, "modules": MODULES,
         "limits": check_limits(limits)._asdict(), "room": ROOM, "threads": threads, "user": 0,
         "is_measured": False,
     }  # fmt: skip
@@ -168,6 +180,7 @@ def _threads_of_this_user() -> int:
 def _run(
     command: list[str],
     task: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]],
     limits: Limits,
     environment: Mapping[str, str] | None = None,
     *,
@@ -176,14 +189,28 @@ def _run(
     nested: float = 0.0,
 ) -> Run:
     """Give a task to the runner that a command starts, and hear what it tells."""
-    heard = Heard(len(task["inputs"]), limits, is_started=False)
-    with _readable(pack(task)) as given:
+    asks = any(callable(part) for given in inputs for part in given.values())
+    with (
+        _replies() if asks else nullcontext((0, 0)) as (replies, answers),
+        _readable(pack({**task, "replies": replies})) as given,
+    ):
+
+        def reply(number: int, asked: Asked) -> str:
+            """Answer what a call asks; say why there is no more, where nobody reads."""
+            (function,) = filter(callable, inputs[number].values())
+            packed = _answer(function, asked)
+            with suppress(BlockingIOError):
+                if os.write(answers, packed) == len(packed):
+                    return ""
+            return "asked for answers and did not read them"
+
+        heard = Heard(len(inputs), limits, is_started=False, reply=reply)
 
         def work(tell: IO[bytes]) -> None:
             signal.setitimer(signal.ITIMER_REAL, START + limits.seconds + 1)
             enter()
             os.dup2(given, 0)
-            descriptors = sorted([2, *kept, tell.fileno(), OPEN])
+            descriptors = sorted([2, *kept, *[replies] * asks, tell.fileno(), OPEN])
             for before, after in pairwise(descriptors):  # whatever else is open is nobody's
                 os.closerange(before + 1, after)
             for descriptor in descriptors[1:-1]:
@@ -196,6 +223,32 @@ def _run(
             f"{Path(command[0]).name}: the sandbox did not start: {one_line(heard.printed, 300)}"
         )
     return Run(heard.calls, heard.printed, heard.ended)
+
+
+@contextmanager
+def _replies() -> Iterator[tuple[int, int]]:
+    """Open a pipe that holds a whole answer, so that this process never waits for a reader."""
+    import fcntl
+
+    with pipe() as (reader, writer):
+        os.set_blocking(writer.fileno(), False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, ANSWER)
+        yield reader.fileno(), writer.fileno()
+
+
+def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
+    """Return the frame of an answer, or of the type of an error."""
+    answer, error = None, ""
+    try:
+        answer = plain(function(*asked.given, **asked.named))
+    except MemoryError as lack:
+        raise SandboxError("memory has run out where a submission is answered") from lack
+    except Exception as raised:
+        error = f"what was called raised a {type(raised).__name__}"
+    frame = io.BytesIO()
+    write_frame(frame, (answer, error))
+    return frame.getvalue()
 
 
 @contextmanager
@@ -215,6 +268,18 @@ def _readable(content: bytes) -> Iterator[int]:
     with opened:
         opened.seek(0)
         yield opened.fileno()
+
+
+def try_isolation() -> None:
+    """Run something in isolation; raise a ConfigError where that cannot be done on this machine.
+
+    Examples
+    --------
+    >>> try_isolation()  # doctest: +SKIP
+    """
+    run = run_isolated("def f(x): return x", "trial.py", "f", [{"x": 1}], Limits())
+    if [call.answer for call in run.calls] != [1]:
+        raise ConfigError(f"bwrap: nothing can be run in isolation here: {run.ended}")
 
 
 def find_bubblewrap() -> str:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checking.compare import matched
-from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.causes import explain, is_bug_of
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.judge_memory import FRUGAL, judge_memory
-from mha_numpy.exercises.judge_tests import judge_tests
+from mha_numpy.exercises.judge_tests import candidate_inputs, judge_tests
 from mha_numpy.exercises.runner import Limits
 from mha_numpy.exercises.sandbox import LIMITS, Run, run_calls
 from mha_numpy.exercises.stages import Evidence, examine
@@ -48,8 +47,6 @@ def judge(
     >>> verdict.passed, verdict.summary
     (False, "softmax's sum is taken over the queries")
     """
-    if exercise.kind == "tests":
-        return judge_tests(exercise, get_function, limits)
     verdict = judge_answers(exercise, run_calls(get_function, probe_inputs(exercise), limits))
     if exercise.piece == FRUGAL and verdict.passed:
         verdict.stages.append(judge_memory(get_function, limits))
@@ -62,17 +59,12 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
     Parameters
     ----------
     exercise : Exercise
-        One that asks for a function, not for tests.
 
     Returns
     -------
     list of dict
-        Each probe twice, then what its changes make of the first probe.
-
-    Raises
-    ------
-    ConfigError
-        The exercise asks for tests, which are called with functions.
+        Each probe twice, then what its changes make of the first probe. Of an exercise that asks
+        for tests, the functions to be tested, in an order that the variant in force shuffles.
 
     Examples
     --------
@@ -81,10 +73,7 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
     [['heads'], ['heads']]
     """
     if exercise.kind == "tests":
-        raise ConfigError(
-            f"exercise: expected one that asks for a function; {exercise.id} asks for tests, which "
-            "`judge` alone can call"
-        )
+        return candidate_inputs(exercise)
     piece = find_piece(exercise.piece)
     inputs = [probe for probe in piece.probes() for _ in range(2)]
     return inputs + [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
@@ -96,7 +85,6 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
     Parameters
     ----------
     exercise : Exercise
-        One that asks for a function, not for tests.
     run : Run
         Of `run_calls` or of `run_isolated`.
 
@@ -114,6 +102,8 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
     >>> judge_answers(exercise, run).summary
     'heads are merged by reshape alone, which mixes the tokens'
     """
+    if exercise.kind == "tests":
+        return judge_tests(exercise, run)
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)

@@ -9,6 +9,8 @@ from mha_numpy.cost.report import in_bytes
 from mha_numpy.exercises.runner import Limits, measured
 from mha_numpy.exercises.sandbox import Run, run_calls
 from mha_numpy.exercises.stages import Stage
+from mha_numpy.mistakes.conventions import give_inputs
+from mha_numpy.mistakes.using import conventions_of
 
 FRUGAL = "online_attention"  # the piece that is asked
 T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64
@@ -20,7 +22,8 @@ def memory_inputs() -> list[dict[str, Any]]:
     shapes = {"q": (T_Q, WIDTH), "k": (T_K, WIDTH), "v": (T_K, WIDTH)}
     many: dict[str, Any] = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     few = {name: array[:BLOCK] for name, array in many.items()}
-    return [{**few, "block": BLOCK}, {**many, "block": BLOCK}]
+    conventions = conventions_of(FRUGAL)
+    return [give_inputs(FRUGAL, conventions, {**some, "block": BLOCK}) for some in (few, many)]
 
 
 def judge_memory(get_function: Callable[[], Callable[..., Any]], limits: Limits) -> Stage:

@@ -63,8 +63,16 @@ class Call(NamedTuple):
     seconds: float
 
 
-# a call, why there are no more, that the function is loaded (None), that nothing is yet (...)
-Message = Call | str | EllipsisType | None
+class Asked(NamedTuple):
+    """What a function calls that is not there, and waits for."""
+
+    given: tuple[Any, ...]
+    named: dict[str, Any]
+
+
+# a question, a call, why there are no more, that the function is loaded (None), that nothing is yet
+# (...)
+Message = Asked | Call | str | EllipsisType | None
 
 
 class Limits(NamedTuple):
@@ -411,6 +419,8 @@ def _as_message(value: Any) -> Message:
         return value
     if isinstance(value, str):
         return one_line(value, 3 * LONGEST)
+    if isinstance(value, dict):
+        return Asked(tuple(value["given"]), dict(value["named"]))
     answer, error, changed, seconds = value
     if not (isinstance(value, tuple) and isinstance(changed, tuple) and isinstance(seconds, float)):
         raise TypeError("no call")
@@ -464,9 +474,26 @@ def main() -> None:
         write_frame(tell, ...)
         with undisturbed(open_output()):
             wrap = measured if task["is_measured"] else lambda function: function
-            calls = messages(lambda: wrap(load(source, file, name)), task["inputs"])
-            tell_all(calls, tell, limits)
+            with open(task["replies"], "rb") as replies:
+                inputs = [_with_functions(given, tell, replies) for given in task["inputs"]]
+                calls = messages(lambda: wrap(load(source, file, name)), inputs)
+                tell_all(calls, tell, limits)
     os._exit(0)  # threads that were left running end here
+
+
+def _with_functions(
+    given: Mapping[str, Any], tell: IO[bytes], replies: IO[bytes]
+) -> dict[str, Any]:
+    """Return inputs with something to call where a function has stayed outside."""
+
+    def ask(*given: Any, **named: Any) -> Any:
+        write_frame(tell, {"given": plain(given), "named": plain(named)})
+        answer, error = unpack(replies.read(int.from_bytes(replies.read(HEADER))))
+        if error:
+            raise RuntimeError(error)
+        return answer
+
+    return {name: ask if isinstance(part, Foreign) else part for name, part in given.items()}
 
 
 def _limit(limits: Limits, room: int, threads: int) -> None:

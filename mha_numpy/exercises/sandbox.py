@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 from mha_numpy.checks import check_count, check_number
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.exercises.runner import (
+    Asked,
     Call,
     Limits,
     Message,
@@ -42,6 +43,7 @@ START = 60.0  # seconds that a sandbox may take to start, on a busy machine
 SIGNALLED = 128  # what is added to a signal's number
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LIMITS = Limits()
+UNREADABLE = "its answers cannot be read"
 
 
 class Run(NamedTuple):
@@ -120,8 +122,16 @@ def check_limits(limits: Limits) -> Limits:
 class Heard:
     """What has been heard of a run so far."""
 
-    def __init__(self, count: int, limits: Limits, *, is_started: bool = True):
+    def __init__(
+        self,
+        count: int,
+        limits: Limits,
+        *,
+        is_started: bool = True,
+        reply: Callable[[int, Asked], str] | None = None,  # to the call with this number
+    ):
         self.count, self.limits, self.is_started = count, limits, is_started
+        self.reply = reply
         self.deadline = time.monotonic() + (limits.seconds if is_started else START)
         self.is_loaded, self.ended = False, ""
         self.calls: list[Call] = []
@@ -138,6 +148,8 @@ class Heard:
             self.is_loaded = True
         elif isinstance(message, str):
             self.ended = message
+        elif isinstance(message, Asked):
+            self.ended = self.reply(len(self.calls), message) if self.reply else UNREADABLE
         else:
             self.calls.append(message)
 
@@ -182,7 +194,7 @@ def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: f
     ended first, and `nested` is how many seconds the child has to see to it.
     """
     limits, child, is_late = heard.limits, None, True
-    with _pipe() as (results, tell), _pipe() as (output, show):
+    with pipe() as (results, tell), pipe() as (output, show):
         held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it is known who is who
         try:
             child = _fork()
@@ -206,7 +218,7 @@ def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: f
 
 
 @contextmanager
-def _pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Open the two ends of a pipe."""
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as reader, open(write, "wb") as writer:
@@ -242,8 +254,10 @@ def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
                 try:
                     for message in read_frames(unread):
                         heard.hear(message)
+                except SandboxError:  # of this process
+                    raise
                 except Exception:  # written by somebody else
-                    heard.hear("its answers cannot be read")
+                    heard.hear(UNREADABLE)
 
 
 def _end(child: int, grace: float, nested: float) -> int:

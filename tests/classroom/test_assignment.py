@@ -196,7 +196,6 @@ def test_files_check_themselves(tmp_path, roster):
         ({"name": "softmax,nope"}, "name: expected .*; got 'softmax,nope'"),
         ({"name": ","}, "there is none"),
         ({"name": "softmax,softmax"}, "softmax is asked for twice"),
-        ({"name": "break-my-attention"}, "break-my-attention asks for tests"),
         ({"form": "pdf"}, "format: expected one of notebook, files, otter, nbgrader; got 'pdf'"),
         ({"deadline": "tomorrow"}, "deadline: expected a date such as .*; got 'tomorrow'"),
         ({"deadline": "2030-02-31"}, "deadline: expected"),

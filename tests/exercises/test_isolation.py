@@ -821,9 +821,9 @@ class TestTheSandbox:
         run = run_isolated(source, "mine.py", "f", ONCE, PATIENT, slot=SLOT)
         assert run.calls[0].error == ""
 
-    def test_a_function_cannot_be_handed_in(self):
-        with pytest.raises(TypeError, match="builtin_function_or_method cannot be packed"):
-            run_isolated(RIGHT, "mine.py", "f", [{"function": abs}], PATIENT, slot=SLOT)
+    def test_a_set_cannot_be_handed_in(self):
+        with pytest.raises(TypeError, match="an object of type set cannot be packed"):
+            run_isolated(RIGHT, "mine.py", "f", [{"x": {1}}], PATIENT, slot=SLOT)
 
     def test_what_a_submission_sees(self):
         source = """
