@@ -42,8 +42,8 @@ def check_export(ids: Sequence[str], form: str, *, has_roster: bool) -> None:
     given = next((one for one in ids if find_exercise(one).kind != "code"), None)
     if given:
         raise ConfigError(
-            f"name: expected exercises that begin with an empty function for --format {form}; "
-            f"{given} begins with code that has a bug; leave it out, or write --format notebook"
+            f"name: expected exercises that ask for a whole function with --format {form}; {given} "
+            "asks for something else; leave it out, or write --format notebook"
         )
 
 

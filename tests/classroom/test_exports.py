@@ -172,8 +172,9 @@ def test_what_one_notebook_cannot_hold_is_refused(tmp_path, form):
     roster.write_text("id,name\ns1,Ada\n")
     with pytest.raises(ConfigError, match=f"roster: expected none with --format {form}"):
         make_assignment("scores", tmp_path / "hw", form=form, roster=roster)
-    with pytest.raises(ConfigError, match="name: .*; museum-split begins with code that has a bug"):
-        make_assignment("scores,museum-split", tmp_path / "hw", form=form)
+    for other in ("museum-split", "break-my-attention"):
+        with pytest.raises(ConfigError, match=f"name: .*; {other} asks for something else"):
+            make_assignment(f"scores,{other}", tmp_path / "hw", form=form)
     assert not (tmp_path / "hw").exists()
 
 
