@@ -83,8 +83,8 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
         if stage.passed is not False:
             continue
         if stage.name == "runs":
-            found.append(f"it does not run: {error_of(error, source)}")
-        elif stage.name == "invariants":
+            return [f"it does not run: {error_of(error, source)}"]  # the rest follows from it
+        if stage.name == "invariants":
             found.append(f"this does not hold: {_statement(verdict, stage.finding)}")
         elif stage.name == "catches mistakes":  # its finding counts, and says no more
             found.append(f"of the mistakes it catches {stage.finding}")
@@ -116,6 +116,8 @@ def hint_of(exercise: Exercise, variant: Variant) -> str:
 def cause_of(verdict: Verdict) -> str:
     """Return the likely cause by its name, with alternatives; "" where there is none to tell."""
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
+    if not all(stage.passed for stage in verdict.stages if stage.name == "runs"):
+        told.pop("no known mistake", None)  # the error says more
     parts = []
     for name, text in told.items():
         if name == "or else":

@@ -53,6 +53,19 @@ def test_a_cause_that_is_not_known_and_a_text_that_stands_elsewhere():
         assert "T_q, T_k in the docstring" in cause_of(verdict)
 
 
+def test_what_fails_on_some_inputs_has_its_error_and_nothing_that_follows():
+    exercise = find_exercise("softmax")
+
+    def once(scores, mask):
+        return scores if mask is None else scores[9][9][9]
+
+    verdict = judge(exercise, lambda: once)
+    assert [s.passed for s in verdict.stages if s.name in ("runs", "values")] == [False, False]
+    told = findings_of(verdict, "IndexError (line 2 of hw.py)", SOURCE)
+    assert told == ["it does not run: an IndexError in `return x.T[9]`"]
+    assert cause_of(verdict) == ""
+
+
 def test_a_hint_under_a_convention_says_first_what_counts():
     exercise = find_exercise("scores")
     usual = hint_of(exercise, Variant())
