@@ -46,8 +46,8 @@ READY = {
     "hw2-backward": Ready(
         "Attention, backward",
         (
-            "scores-backward", "softmax-backward", "attention-backward", "linear-backward",
-            "input-gradient", "multi-head-backward",
+            "attention", "scores-backward", "softmax-backward", "attention-backward",
+            "linear-backward", "input-gradient", "multi-head-backward",
         ),
     ),
     "hw3-grouped-and-cache": Ready(

@@ -22,6 +22,8 @@ ENDS = (  # as sandbox.py begins them; a run may also write such a text itself
     ("was killed", "it was killed, perhaps for lack of memory"),
     ("crashed", "it crashed the process"),
     ("its answers", "its answers could not be read"),
+    ("asked for answers", "it asked for answers and did not read them"),
+    ("returned more than", "it returned more than any answer has"),
 )
 FAILED = {
     "type and dtype": "the result has another type or dtype than the task says",

@@ -194,6 +194,7 @@ def _packed_in_reverse(array: Array) -> Array:
 
 SCALE = Turn(lambda q, _: q * np.sqrt(q.shape[-1]), lambda q, _: q / np.sqrt(q.shape[-1]))
 NEGATE = _either_way(np.negative)
+SCALED_LOSS = Turn(lambda d, _: 1024 * d, lambda d, _: d / 1024)  # exact, as 1024 is a power of 2
 FLIP = _either_way(np.logical_not)
 ROWS, COLUMNS = Turn(_reversed_rows, _reversed_rows), Turn(_reversed_columns, _reversed_columns)
 REVERSE = _either_way(lambda heads: heads[:, ::-1])
@@ -317,6 +318,22 @@ TABLE = [
             ),
             "grouped_backward": Turns({}, _each("d_q d_k d_v", NEGATE)),
             "backward_from_lse": Turns({}, _each("d_q d_k d_v", NEGATE)),
+        },
+    ),
+    Convention(
+        "loss times 1024",
+        "The gradients that are given belong to a loss that was multiplied by 1024; return those of "
+        "the loss itself.",
+        {
+            "scores_backward": Turns(_each("d_scores", SCALED_LOSS)),
+            "softmax_backward": Turns(_each("d_weights", SCALED_LOSS)),
+            "dropout_backward": Turns(_each("d_dropped", SCALED_LOSS)),
+            "attention_backward": Turns(_each("d_heads", SCALED_LOSS)),
+            "linear_backward": Turns(_each("d_out", SCALED_LOSS)),
+            "input_gradient": Turns(_each("d_q d_k d_v", SCALED_LOSS)),
+            "multi_head_backward": Turns(_each("d_out", SCALED_LOSS)),
+            "grouped_backward": Turns(_each("d_heads", SCALED_LOSS)),
+            "backward_from_lse": Turns(_each("d_heads", SCALED_LOSS)),
         },
     ),
     Convention(

@@ -34,6 +34,16 @@ EDITS = {
         "return through_attention(d_heads, q, k, v, weights, delta(d_heads, heads))":
         "found = through_attention(d_heads, q, k, v, weights, delta(d_heads, heads))\n    return InputGrads(*(-grad for grad in found))",
     },
+    "loss times 1024": {
+        "return d_dropped * keep": "return d_dropped / 1024 * keep",
+        "return from_q + from_k + from_v": "return (from_q + from_k + from_v) / 1024",
+        "return through_softmax(d_weights, weights, mean)": "return through_softmax(d_weights, weights, mean) / 1024",
+        "return through_scores(d_scores, q, k)": "return through_scores(d_scores / 1024, q, k)",
+        "return through_linear(d_out, x, w)": "return through_linear(d_out / 1024, x, w)",
+        "return through_attention(d_heads, q, k, v, weights)": "return through_attention(d_heads / 1024, q, k, v, weights)",
+        "return through_attention(d_heads, q, k, v, weights, delta(d_heads, heads))":
+        "return through_attention(d_heads / 1024, q, k, v, weights, delta(d_heads, heads) / 1024)",
+    },
     "keys as rows": {
         "return scale * q @ k.swapaxes(-1, -2)": "return scale * k @ q.swapaxes(-1, -2)",
         "return softmax_with_lse(scores, mask).weights": "return softmax_with_lse(scores.swapaxes(-1, -2), "

@@ -37,6 +37,7 @@ SEEDS = (1, 2**255 + 7, 20240301)
 
 ELSEWHERE = {  # pieces in which these edits would be read by a part that is not turned
     "direction of descent": {"multi_head_backward"},
+    "loss times 1024": {"multi_head_backward"},
     "merged from last to first": {"multi_head_backward"},
     "params as (outputs, inputs)": {"multi_head_backward"},
     "keys as rows": {
