@@ -203,7 +203,9 @@ The folder `release/{name}` is for the students. What they hand in belongs into
 
     nbgrader autograde {name}
     nbgrader generate_feedback {name}
-    nbgrader export""",
+    nbgrader export
+
+The feedback shows the hidden tests: give it back when all have handed in.""",
 }
 README = """# {title}
 

@@ -11,7 +11,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from mha_numpy.classroom import assert_right, make_assignment
+from mha_numpy.classroom import assert_right, grade, make_assignment
 from mha_numpy.classroom.exports import EXPORTS, _solution
 from mha_numpy.classroom.roster import EVERYBODY
 from mha_numpy.cli import main
@@ -27,6 +27,7 @@ def softmax(scores, mask):
     powers = np.exp(scores) * (1 if mask is None else mask)
     return powers / powers.sum(axis=-1, keepdims=True)
 """
+PARTLY = {"scores": RIGHT, "softmax": OVERFLOWS}
 
 
 def defined(text, name):
@@ -198,6 +199,24 @@ def test_the_command_hands_nothing_out(tmp_path, capsys, form):
     assert not (tmp_path / "hw" / "handouts").exists()
 
 
+def test_our_own_grade_takes_what_was_handed_in(tmp_path):
+    _, where, notebook = made(tmp_path, "nbgrader")
+    for name, written in PARTLY.items():
+        cell_of(notebook, f"exercise-{name}").source = written
+    path = where / "submitted" / "ada" / "hw" / "hw.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
+    grades = grade(
+        where / "submitted", assignment=tmp_path / "hw", out=tmp_path / "out", jobs=1,
+        is_isolated=False,
+    )  # fmt: skip
+    (result,) = grades.results
+    assert result.student == "ada"
+    scores, softmax = result.functions
+    assert scores.points == 10
+    assert 0 < softmax.points < 20
+
+
 # the graders themselves
 
 
@@ -229,9 +248,6 @@ def solutions(notebook):
     """Return the right functions of the source notebook."""
     names = ("scores", "softmax")
     return {name: cell_of(notebook, f"exercise-{name}").source for name in names}
-
-
-PARTLY = {"scores": RIGHT, "softmax": OVERFLOWS}
 
 
 @pytest.mark.slow
