@@ -322,8 +322,8 @@ TABLE = [
     ),
     Convention(
         "loss times 1024",
-        "The gradients that are given belong to a loss that was multiplied by 1024; return those of "
-        "the loss itself.",
+        "The gradients that are given belong to a loss that was multiplied by 1024; return those "
+        "of the loss itself.",
         {
             "scores_backward": Turns(_each("d_scores", SCALED_LOSS)),
             "softmax_backward": Turns(_each("d_weights", SCALED_LOSS)),
