@@ -286,6 +286,27 @@ def _hint(options: argparse.Namespace) -> int:
     return 0
 
 
+def _assignment(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.classroom.make_assignment` and say what to hand out."""
+    from mha_numpy.classroom import make_assignment
+    from mha_numpy.classroom.exports import EXPORTS
+
+    assignment, handouts = make_assignment(
+        options.name, options.out, roster=options.roster, secret_file=options.secret_file,
+        form=options.format, deadline=options.deadline, force=options.force,
+    )  # fmt: skip
+    count = len(assignment.exercises)
+    print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
+    if options.format in EXPORTS:
+        print(f"{handouts[0]}/README.md says what to type; the folder holds solutions")
+        return 0
+    whose = f"the {len(handouts)} folders in {handouts[0].parent}, each to its student"
+    print(f"hand out {whose if assignment.roster else handouts[0]}, and nothing else")
+    table = options.out / "assignment.toml"
+    print(f"change points and marks in {table}; keep a copy of the whole folder")
+    return 0
+
+
 def _mistakes(options: argparse.Namespace) -> int:
     """Print the bank, or run `mha_numpy.mistakes.find_confusion`."""
     from mha_numpy.mistakes import PIECES, find_confusion, find_piece
@@ -316,6 +337,25 @@ def _audit_tests(options: argparse.Namespace) -> int:
     return 0 if audit.passed else 1
 
 
+def _grade(options: argparse.Namespace) -> int:
+    """Run `mha_numpy.classroom.grade` and say where the results are."""
+    from mha_numpy.classroom import grade
+    from mha_numpy.exercises import Limits
+
+    limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
+    with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
+        grades = grade(
+            options.submissions, assignment=options.assignment, out=options.out, jobs=options.jobs,
+            dask=options.dask, is_isolated=not options.unsafe_local, limits=limits,
+        )  # fmt: skip
+    show(grades.table())
+    count, before = len(grades.results), len(grades.results) - grades.graded
+    print(f"{count} students: {grades.graded} graded now, {before} before")
+    for name in ("grades.csv", "class.html", "feedback", "gradescope"):
+        print(f"wrote {options.out / name}")
+    return 0
+
+
 def _compile(options: argparse.Namespace) -> int:
     """Run `mha_numpy.kernels.ahead.compile_all` and print each step when it is done."""
     try:
@@ -338,5 +378,5 @@ def _compile(options: argparse.Namespace) -> int:
 COMMANDS = {
     "walk": _walk, "heads": _heads, "train": _train, "bench": _bench, "cost": _cost, "lab": _lab,
     "exercises": _exercises, "check": _check, "hint": _hint, "mistakes": _mistakes,
-    "audit-tests": _audit_tests, "compile": _compile,
+    "assignment": _assignment, "audit-tests": _audit_tests, "grade": _grade, "compile": _compile,
 }  # fmt: skip

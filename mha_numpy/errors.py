@@ -28,6 +28,10 @@ class BackendError(MhaError, RuntimeError):
     """A backend cannot run here: numba is missing, or its compiler is switched off."""
 
 
+class SandboxError(MhaError, RuntimeError):
+    """What somebody wrote could not be run, through no fault of it."""
+
+
 class FileError(MhaError, OSError):
     """A file cannot be read or written, or holds something else than what is asked for."""
 

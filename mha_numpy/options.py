@@ -239,6 +239,34 @@ def _check(commands: Commands) -> None:
     # fmt: on
 
 
+def _assignment(commands: Commands) -> None:
+    """Define `mha-numpy assignment`."""
+    parser = commands.add_parser(
+        "assignment",
+        help="make an assignment for a class, each student in a variant",
+        description="Make an assignment: a table of points, a secret, and handouts with "
+        "instructions, stubs and public checks. NAME is hw1-forward, hw2-backward, "
+        "hw3-grouped-and-cache, or ids of exercises with commas between them. With a roster each "
+        "student gets conventions of their own, so that a copied solution is seldom right.",
+        epilog="example: mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
+    )
+    # fmt: off
+    add = parser.add_argument
+    add("name", metavar="NAME", help="hw1-forward, ..., or such as softmax,masks")
+    add("--out", type=Path, required=True, metavar="DIR",
+        help="the folder to write; its folder `handouts` is for students, the rest is not; points "
+        "are changed in its assignment.toml")
+    add("--roster", type=Path, metavar="FILE.csv", help="the students: columns id and name")
+    add("--secret-file", type=Path, metavar="FILE",
+        help="what the variants are made of (default: DIR/secret, made if missing)")
+    add("--format", default="notebook", metavar="FORM",
+        help="notebook (default) or files; or for other graders: otter, nbgrader")
+    add("--deadline", metavar="WHEN", help="such as 2030-05-31 or 2030-05-31T12:00")
+    add("--force", action="store_true",
+        help="overwrite an assignment; its secret stays, so that nobody's variant changes")
+    # fmt: on
+
+
 def _hint(commands: Commands) -> None:
     """Define `mha-numpy hint`."""
     parser = commands.add_parser(
@@ -294,6 +322,38 @@ def _audit_tests(commands: Commands) -> None:
     # fmt: on
 
 
+def _grade(commands: Commands) -> None:
+    """Define `mha-numpy grade`."""
+    parser = commands.add_parser(
+        "grade",
+        help="grade what a class has handed in, in isolation, with a page for each student",
+        description="Run every student's functions where they see Python and NumPy and nothing "
+        "else, and write grades.csv, a page for each student and one for the class. What was "
+        "graded before is not graded again. Late work is marked, and no points are taken off.",
+        epilog="example: mha-numpy grade handed-in --assignment hw1 --out results",
+    )
+    # fmt: off
+    add = parser.add_argument
+    add("submissions", type=Path, metavar="DIR",
+        help="a folder or a .py or .ipynb file for each student, as Moodle, Canvas or Blackboard "
+        "names them or by the students' ids")
+    add("--assignment", type=Path, required=True, metavar="DIR",
+        help="a folder written by `mha-numpy assignment`")
+    add("--out", type=Path, required=True, metavar="DIR", help="where the results are written")
+    add("--jobs", type=int, metavar="N",
+        help="how many students are graded at a time (default: one for each core)")
+    add("--dask", metavar="ADDRESS",
+        help="let the workers of a Dask cluster grade, such as tcp://10.0.0.1:8786")
+    add("--seconds", type=float, default=10.0, metavar="S",
+        help="how long each function may run (default 10)")
+    add("--megabytes", type=int, default=2048, metavar="N",
+        help="how much memory each function may take (default 2048)")
+    add("--unsafe-local", action="store_true",
+        help="run the functions as your user, with limits but without isolation: they can read and "
+        "delete your files")
+    # fmt: on
+
+
 def _compile(commands: Commands) -> None:
     """Define `mha-numpy compile`."""
     commands.add_parser(
@@ -317,8 +377,10 @@ def make_parser() -> argparse.ArgumentParser:
     _exercises(commands)
     _check(commands)
     _hint(commands)
+    _assignment(commands)
     _mistakes(commands)
     _audit_tests(commands)
+    _grade(commands)
     _compile(commands)
     for subcommand in commands.choices.values():
         subcommand.set_defaults(parser=subcommand)  # its errors name it

@@ -7,7 +7,7 @@ from mha_numpy.exercises.folder import exercises_in, hint_in, judge_file, start
 from mha_numpy.exercises.hints import Hint, give_hint
 from mha_numpy.exercises.judge import judge
 from mha_numpy.exercises.notebook import check, hint
-from mha_numpy.exercises.sandbox import Limits
+from mha_numpy.exercises.runner import Limits
 from mha_numpy.exercises.verdict import Verdict
 
 __all__ = [

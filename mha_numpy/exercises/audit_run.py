@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mha_numpy.exercises.raised import told
-from mha_numpy.exercises.sandbox import Limits, run_calls
+from mha_numpy.exercises.runner import Limits, told
+from mha_numpy.exercises.sandbox import run_calls
 from mha_numpy.mistakes import PIECES, fingerprints
 from mha_numpy.mistakes.make import make
 

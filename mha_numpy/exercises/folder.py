@@ -12,7 +12,8 @@ from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.hints import COUNT, Hint, give_hint
 from mha_numpy.exercises.judge import judge
 from mha_numpy.exercises.records import Records
-from mha_numpy.exercises.sandbox import LIMITS, Limits
+from mha_numpy.exercises.runner import Limits
+from mha_numpy.exercises.sandbox import LIMITS
 from mha_numpy.exercises.stub import PYTEST, readme_text, stub_text
 from mha_numpy.exercises.verdict import Verdict
 

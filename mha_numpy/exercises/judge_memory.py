@@ -1,43 +1,45 @@
 """judge_memory: whether attention in blocks really holds no more than blocks."""
 
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.cost.report import in_bytes
-from mha_numpy.exercises.sandbox import Limits, run_calls
+from mha_numpy.exercises.runner import Limits, measured
+from mha_numpy.exercises.sandbox import Run, run_calls
 from mha_numpy.exercises.stages import Stage
+from mha_numpy.mistakes.conventions import give_inputs
+from mha_numpy.mistakes.using import conventions_of
 
 FRUGAL = "online_attention"  # the piece that is asked
 T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64
 
 
-def judge_memory(get_function: Callable[[], Callable[..., Any]], limits: Limits) -> Stage:
-    """Run a function on many keys, and compare its largest need of memory with all scores."""
+def memory_inputs() -> list[dict[str, Any]]:
+    """Return a few keys, as what is loaded at first does not count, and then many."""
     rng = np.random.default_rng(0)
     shapes = {"q": (T_Q, WIDTH), "k": (T_K, WIDTH), "v": (T_K, WIDTH)}
-    given: dict[str, Any] = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    run = run_calls(lambda: _measured(get_function()), [{**given, "block": BLOCK}], limits)
-    if run.ended or run.calls[0].error:
-        return Stage("memory", False, run.ended or run.calls[0].error)
-    peak, all_scores = int(run.calls[0].answer), 8 * T_Q * T_K
-    found = f"{in_bytes(peak)} at most for {T_K} keys; all scores would take {in_bytes(all_scores)}"
-    return Stage("memory", peak < all_scores, found)
+    many: dict[str, Any] = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    few = {name: array[:BLOCK] for name, array in many.items()}
+    conventions = conventions_of(FRUGAL)
+    return [give_inputs(FRUGAL, conventions, {**some, "block": BLOCK}) for some in (few, many)]
 
 
-def _measured(function: Callable[..., Any]) -> Callable[..., int]:
-    """Return a function that runs another, and returns the most bytes that it held."""
+def judge_memory(get_function: Callable[[], Callable[..., Any]], limits: Limits) -> Stage:
+    """Run a function on many keys, and compare its largest need of memory with all scores."""
+    return memory_stage(run_calls(lambda: measured(get_function()), memory_inputs(), limits))
 
-    def measured(q: Any, k: Any, v: Any, block: int) -> int:
-        few = slice(0, block)
-        function(q[few], k[few], v[few], block)  # what is loaded at first does not count
-        tracemalloc.start()
-        try:
-            function(q, k, v, block)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
 
-    return measured
+def memory_stage(run: Run) -> Stage:
+    """Say what came of the calls, each of which returned the most bytes that it held."""
+    errors = [run.ended, *(call.error for call in run.calls)]
+    if any(errors):
+        return Stage("memory", False, next(filter(None, errors)))
+    answer, all_scores = run.calls[-1].answer, 8 * T_Q * T_K
+    if not isinstance(answer, int):
+        return Stage("memory", False, "cannot be told")
+    found = (
+        f"{in_bytes(answer)} at most for {T_K} keys; all scores would take {in_bytes(all_scores)}"
+    )
+    return Stage("memory", answer < all_scores, found)

@@ -5,7 +5,8 @@ from pathlib import Path
 from mha_numpy.exercises.catalogue import EXERCISES
 from mha_numpy.exercises.folder import RECORD, exercises_in, judge_file
 from mha_numpy.exercises.records import Record, Records
-from mha_numpy.exercises.sandbox import LIMITS, Limits
+from mha_numpy.exercises.runner import Limits
+from mha_numpy.exercises.sandbox import LIMITS
 from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.progress import progress
 from mha_numpy.tables import Table, show

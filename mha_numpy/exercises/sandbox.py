@@ -5,7 +5,6 @@ may, and what it starts in a session of its own outlives it.
 """
 
 import builtins
-import copy
 import faulthandler
 import gc
 import io
@@ -16,34 +15,35 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
-import numpy as np
-
-from mha_numpy.checking.trees import leaves
 from mha_numpy.checks import check_count, check_number
-from mha_numpy.cost.report import in_bytes
-from mha_numpy.errors import ConfigError
-from mha_numpy.exercises.messages import HEADER, Call, Message, pack, plain, read_messages
-from mha_numpy.exercises.raised import one_line, place, told
+from mha_numpy.errors import ConfigError, SandboxError
+from mha_numpy.exercises.runner import (
+    Asked,
+    Call,
+    Limits,
+    Message,
+    ending,
+    in_bytes,
+    messages,
+    no_input,
+    open_output,
+    read_frames,
+    tell_all,
+    undisturbed,
+)
 
 DAY = 86_400  # seconds; timers hold little more
 CHUNK = 2**16  # bytes: what a pipe holds
+GRACE = 0.2  # seconds
+START = 60.0  # seconds that a sandbox may take to start, on a busy machine
+SIGNALLED = 128  # what is added to a signal's number
 STOPS = (signal.SIGINT, signal.SIGTERM)
-STATM = Path("/proc/self/statm")  # Linux: pages of address space, and more
-
-
-class Limits(NamedTuple):
-    """What a run may take: loading and all calls together."""
-
-    seconds: float = 10.0  # of wall time
-    memory: int = 2 * 2**30  # bytes, beyond those that the process has already
-    output: int = 20_000  # characters that are kept of what it prints
-
-
 LIMITS = Limits()
+UNREADABLE = "its answers cannot be read"
 
 
 class Run(NamedTuple):
@@ -94,40 +94,62 @@ def run_calls(
 
     Examples
     --------
+    >>> import numpy as np
     >>> def mine(x):
     ...     x /= x.sum()
     ...     return x
     >>> run_calls(lambda: mine, [{"x": np.array([1.0, 3.0])}]).calls[0][:3]
     (array([0.25, 0.75]), '', ('x',))
     """
+    heard = Heard(len(inputs), check_limits(limits))
+    calls = messages(get_function, inputs)
+    if hasattr(os, "fork"):
+        run_in_a_child(lambda tell: _make_the_calls(calls, tell, limits), heard)
+    else:
+        _run_here(calls, heard)
+    return Run(heard.calls, heard.printed, heard.ended)
+
+
+def check_limits(limits: Limits) -> Limits:
+    """Return limits that make sense, or raise a ConfigError."""
     if check_number("limits.seconds", limits.seconds, positive=True) > DAY:
         raise ConfigError(f"limits.seconds: expected {DAY} (a day) or less; got {limits.seconds}")
     check_count("limits.memory", limits.memory)
     check_count("limits.output", limits.output, least=0)
-    heard = _Heard(len(inputs), limits)
-    messages = _messages(get_function, inputs)
-    if hasattr(os, "fork"):
-        _run_in_a_child(messages, heard)
-    else:
-        _run_here(messages, heard)
-    return Run(heard.calls, heard.printed, heard.ended)
+    return limits
 
 
-class _Heard:
+class Heard:
     """What has been heard of a run so far."""
 
-    def __init__(self, count: int, limits: Limits):
-        self.count, self.limits = count, limits
+    def __init__(
+        self,
+        count: int,
+        limits: Limits,
+        *,
+        is_started: bool = True,
+        reply: Callable[[int, Asked], str] | None = None,  # to the call with this number
+    ):
+        self.count, self.limits, self.is_started = count, limits, is_started
+        self.reply = reply
+        self.deadline = time.monotonic() + (limits.seconds if is_started else START)
         self.is_loaded, self.ended = False, ""
         self.calls: list[Call] = []
         self._output = bytearray()
 
     def hear(self, message: Message) -> None:
-        """Take in the next message."""
-        if message is None:
+        """Take in the next message, if there is one to come."""
+        if self.is_over:
+            return
+        if message is ...:
+            if not self.is_started:  # the time runs from now on
+                self.is_started, self.deadline = True, time.monotonic() + self.limits.seconds
+        elif message is None:
             self.is_loaded = True
         elif isinstance(message, str):
             self.ended = message
+        elif isinstance(message, Asked):
+            self.ended = self.reply(len(self.calls), message) if self.reply else UNREADABLE
         else:
             self.calls.append(message)
 
@@ -153,36 +175,40 @@ class _Heard:
         return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "on loading"
 
 
-def _run_here(messages: Iterator[Message], heard: _Heard) -> None:
+def _run_here(messages: Iterator[Message], heard: Heard) -> None:
     """Make the calls in this process."""
     output = io.StringIO()
     try:
-        with _undisturbed(output):
+        with undisturbed(output):
             for message in messages:
                 heard.hear(message)
     except (Exception, SystemExit) as error:
-        heard.hear(_ending(error, heard.limits))
+        heard.hear(ending(error, heard.limits))
     heard.hear_output(output.getvalue().encode(errors="backslashreplace"))
 
 
-def _run_in_a_child(messages: Iterator[Message], heard: _Heard) -> None:
-    """Have the calls made by a child; end it with all that it started, and say why if early."""
-    limits, child = heard.limits, None
-    with _pipe() as (results, tell), _pipe() as (output, show):
+def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: float = 0.0) -> None:
+    """Have the work done by a child; end it with all that it started, and say why if early.
+
+    Where the child waits for one of its own, which all others are in the hands of, that one is
+    ended first, and `nested` is how many seconds the child has to see to it.
+    """
+    limits, child, is_late = heard.limits, None, True
+    with pipe() as (results, tell), pipe() as (output, show):
         held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it is known who is who
         try:
             child = _fork()
             if child == 0:
                 results.close()  # who holds an end to read from can wait forever for a reader
                 output.close()
-                _be_the_child(messages, tell, show, limits)
-            deadline = time.monotonic() + limits.seconds
+                _be_the_child(work, tell, show, limits)
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
             tell.close()  # so that results end with the child; output has no end
-            _listen(heard, results, output, deadline)
-            is_late = time.monotonic() >= deadline
+            _listen(heard, results, output)
+            is_late = time.monotonic() >= heard.deadline
         finally:
-            code = _end(child) if child else 0
+            grace = 0.0 if heard.is_over or is_late else GRACE
+            code = _end(child, grace, nested) if child else 0
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
         if not heard.is_over:
             heard.hear(f"{_death(code, limits, is_late=is_late)} ({heard.place})")
@@ -192,7 +218,7 @@ def _run_in_a_child(messages: Iterator[Message], heard: _Heard) -> None:
 
 
 @contextmanager
-def _pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Open the two ends of a pipe."""
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as reader, open(write, "wb") as writer:
@@ -206,13 +232,13 @@ def _fork() -> int:
         return os.fork()
 
 
-def _listen(heard: _Heard, results: IO[bytes], output: IO[bytes], deadline: float) -> None:
+def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
     """Take in messages and output until the run is over, the child gone, or the time up."""
     unread, size = bytearray(), 0
     with selectors.DefaultSelector() as selector:
         for pipe in (results, output):
             selector.register(pipe, selectors.EVENT_READ)
-        while not heard.is_over and (left := deadline - time.monotonic()) > 0:
+        while not heard.is_over and (left := heard.deadline - time.monotonic()) > 0:
             for key, _ in selector.select(left):
                 chunk = os.read(key.fd, CHUNK)
                 if key.fileobj is output:
@@ -222,18 +248,29 @@ def _listen(heard: _Heard, results: IO[bytes], output: IO[bytes], deadline: floa
                     return
                 unread += chunk
                 size += len(chunk)
-                if size > heard.limits.memory:
-                    heard.hear(_too_much(heard.limits))
+                if size > heard.limits.answers:
+                    heard.hear(f"returned more than {in_bytes(heard.limits.answers)}")
                     return
                 try:
-                    for message in read_messages(unread):
+                    for message in read_frames(unread):
                         heard.hear(message)
+                except SandboxError:  # of this process
+                    raise
                 except Exception:  # written by somebody else
-                    heard.hear("its answers cannot be read")
+                    heard.hear(UNREADABLE)
 
 
-def _end(child: int) -> int:
-    """Kill a child and its group; return its exit code, or the negative number of a signal."""
+def _end(child: int, grace: float, nested: float) -> int:
+    """Kill a child and its group; return its exit code, or the negative number of a signal.
+
+    A child that waits for one of its own, whose end has been heard, has a moment to end itself.
+    """
+    _wait(child, grace)
+    if nested:
+        with suppress(OSError):
+            for started in Path(f"/proc/{child}/task/{child}/children").read_text().split():
+                os.kill(int(started), signal.SIGKILL)
+        _wait(child, nested)
     for kill in (os.killpg, os.kill):  # it may not have a group yet
         with suppress(ProcessLookupError, PermissionError):
             kill(child, signal.SIGKILL)
@@ -242,8 +279,18 @@ def _end(child: int) -> int:
     return -signal.SIGKILL
 
 
+def _wait(child: int, seconds: float) -> None:
+    """Wait for the end of a child, and leave its exit code to be asked for."""
+    until, is_there = time.monotonic() + seconds, os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with suppress(ChildProcessError):
+        while time.monotonic() < until and os.waitid(os.P_PID, child, is_there) is None:
+            time.sleep(0.002)
+
+
 def _death(code: int, limits: Limits, *, is_late: bool) -> str:
     """Say how a child ended that had more to tell."""
+    if code > SIGNALLED:  # as a parent says it of its own child
+        code = SIGNALLED - code
     if code >= 0:
         return f"ended the process: os._exit({code})"
     if is_late and -code in (signal.SIGKILL, signal.SIGALRM):
@@ -254,19 +301,21 @@ def _death(code: int, limits: Limits, *, is_late: bool) -> str:
 
 
 def _be_the_child(
-    messages: Iterator[Message], tell: IO[bytes], show: IO[bytes], limits: Limits
+    work: Callable[[IO[bytes]], None], tell: IO[bytes], show: IO[bytes], limits: Limits
 ) -> NoReturn:
-    """Make the calls and tell of each, and never come back."""
+    """Do the work and tell of it, and never come back."""
     try:
         _cut_loose(show, limits)
-        raw = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
-        output = io.TextIOWrapper(
-            raw, encoding="utf-8", errors="backslashreplace", write_through=True
-        )
-        with _undisturbed(output):
-            _tell_all(messages, tell, limits)
+        work(tell)
     finally:
         os._exit(0)
+
+
+def _make_the_calls(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
+    """Make the calls in this process, and tell of each."""
+    builtins.input = no_input
+    with undisturbed(open_output()):
+        tell_all(calls, tell, limits)
 
 
 def _cut_loose(show: IO[bytes], limits: Limits) -> None:
@@ -283,107 +332,3 @@ def _cut_loose(show: IO[bytes], limits: Limits) -> None:
     os.dup2(sys.stdin.fileno(), 0)
     for stream in (1, 2):
         os.dup2(show.fileno(), stream)
-    builtins.input = _no_input
-
-
-def _no_input(*_: object) -> NoReturn:
-    """Stand for `input`, which would ask the reader of a notebook."""
-    raise EOFError("input() cannot be answered here")
-
-
-@contextmanager
-def _undisturbed(output: IO[str]) -> Iterator[None]:
-    """Collect what is printed, and have no warnings."""
-    with (
-        redirect_stdout(output),
-        redirect_stderr(output),
-        np.errstate(all="ignore"),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
-    """Write every message, and at last why there are no more."""
-    import resource  # not on Windows
-
-    def limit(kind: int, most: int) -> None:
-        soft, hard = resource.getrlimit(kind)
-        least = min(n for n in (most, soft, hard) if n != resource.RLIM_INFINITY)
-        resource.setrlimit(kind, (least, hard))
-
-    def write(message: Message) -> None:
-        if os.getpid() != child:
-            os._exit(0)  # forked by the function
-        packed = pack(message)
-        tell.write(len(packed).to_bytes(HEADER))
-        tell.write(packed)
-        tell.flush()
-
-    child, unlimited = os.getpid(), resource.getrlimit(resource.RLIMIT_AS)
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_FSIZE, limits.memory)
-    try:
-        if STATM.exists():
-            pages = int(STATM.read_text().split()[0])
-            limit(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory)
-        for message in messages:
-            write(message)
-    except BaseException as error:
-        resource.setrlimit(resource.RLIMIT_AS, unlimited)  # to tell of it takes some
-        write(_ending(error, limits))
-
-
-def _messages(
-    get_function: Callable[[], Callable[..., Any]], inputs: Sequence[Mapping[str, Any]]
-) -> Iterator[Message]:
-    """Load the function and make the calls."""
-    function = get_function()
-    yield None
-    for given in inputs:
-        yield _call(function, given)
-
-
-def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
-    """Make one call; an exit and a lack of memory pass."""
-    inputs = copy.deepcopy(dict(given))
-    before = _fingerprints(inputs)
-    answer, error, start = None, "", time.perf_counter()
-    try:
-        answer = function(*inputs.values())
-    except NotImplementedError:
-        answer = ...
-    except MemoryError:
-        raise
-    except Exception as raised:
-        error = told(raised)
-    seconds = time.perf_counter() - start
-    after = _fingerprints(inputs)
-    changed = [name for name in before | after if before.get(name) != after.get(name)]
-    return Call(plain(answer), error, tuple(changed), seconds)
-
-
-def _fingerprints(inputs: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Return what tells every input from itself changed; bytes, as NaN is not NaN."""
-    return {
-        name: (x.shape, x.dtype, x.flags.writeable, x.tobytes())
-        if isinstance(x, np.ndarray)
-        else (x,)
-        for name, x in leaves(inputs).items()
-    }
-
-
-def _ending(error: BaseException, limits: Limits) -> str:
-    """Say what ended a run from within."""
-    if isinstance(error, MemoryError):
-        return _too_much(limits) + told(error).removeprefix(type(error).__name__)
-    if isinstance(error, SystemExit):
-        code = "" if error.code is None else one_line(repr(error.code), 80)
-        return f"ended the process: sys.exit({code}){place(error)}"
-    return told(error)
-
-
-def _too_much(limits: Limits) -> str:
-    """Say that memory has been at its limit."""
-    return f"asked for more than {in_bytes(limits.memory)} of memory"

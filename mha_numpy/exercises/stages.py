@@ -12,9 +12,9 @@ from mha_numpy.checking.differences import largest_of, two_numbers
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.messages import Call
+from mha_numpy.exercises.runner import Call
 from mha_numpy.exercises.sandbox import Run
-from mha_numpy.mistakes import PIECES, right_answers
+from mha_numpy.mistakes import find_piece, right_answers
 from mha_numpy.mistakes.diagnose import TOLERANCE
 from mha_numpy.mistakes.piece import Arrays, Reaction
 
@@ -36,7 +36,7 @@ class Evidence:
     """What a function returned for every probe, beside what was expected."""
 
     def __init__(self, exercise: Exercise, run: Run):
-        self.exercise, self.run, self.piece = exercise, run, PIECES[exercise.piece]
+        self.exercise, self.run, self.piece = exercise, run, find_piece(exercise.piece)
         self.probes = self.piece.probes()
         self.expected = right_answers(exercise.piece)
         twice, count = run.calls[: 2 * len(self.probes)], len(self.probes)

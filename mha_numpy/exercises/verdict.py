@@ -68,6 +68,7 @@ class Verdict:
     difference: Difference | None
     printed: str  # what the student's code printed
     unwritten: str = ""  # in which words the function is still as it was handed out
+    share: float | None = None  # of the points, where an exercise counts them in its own way
 
     @property
     def passed(self) -> bool:

@@ -1,7 +1,7 @@
 """diagnose: name the known mistakes that give just these arrays."""
 
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -11,10 +11,12 @@ from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
+from mha_numpy.mistakes.conventions import IGNORE_ALL, Convention
 from mha_numpy.mistakes.families import BANK, PIECES, find_piece
 from mha_numpy.mistakes.manners import FLOAT32
 from mha_numpy.mistakes.mistake import Mistake
-from mha_numpy.mistakes.piece import Inputs
+from mha_numpy.mistakes.piece import KEPT, Inputs
+from mha_numpy.mistakes.using import conventions_of, variant_in_force
 from mha_numpy.mistakes.variant import Function, may_show, variant
 
 Answer = Any  # an array, or several with their names; None where a function failed
@@ -92,9 +94,14 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     return Diagnosis(False, tuple(map(frozenset, pairs)))
 
 
-@cache
 def right_answers(piece: str) -> list[Answer]:
-    """Return the right arrays for every probe."""
+    """Return the right arrays for every probe of the variant in force."""
+    return _right_answers(piece, variant_in_force().seed, conventions_of(piece))
+
+
+@lru_cache(maxsize=KEPT)
+def _right_answers(piece: str, seed: int, conventions: tuple[Convention, ...]) -> list[Answer]:
+    """Compute them once for each variant, which is the one in force."""
     return answers_with(piece, ())
 
 
@@ -107,15 +114,31 @@ def answers_with(piece: str, mistakes: Collection[str]) -> list[Answer]:
     return [_try(function, probe) for probe in PIECES[piece].probes()] if function else []
 
 
-@cache
 def fingerprints(piece: str) -> dict[str, list[Answer]]:
     """Return what each known mistake gives for every probe, if it gives anything wrong.
 
-    One that fails wherever it changes something leaves no fingerprint.
+    One that fails wherever it changes something leaves no fingerprint. Where conventions are in
+    force, not to follow them is a mistake, and what gives the same numbers is left out.
     """
+    return _fingerprints(piece, variant_in_force().seed, conventions_of(piece))
+
+
+@lru_cache(maxsize=KEPT)
+def _fingerprints(
+    piece: str, seed: int, conventions: tuple[Convention, ...]
+) -> dict[str, list[Answer]]:
+    """Compute them once for each variant, which is the one in force."""
+    names = [convention.ignored.name for convention in conventions]
+    names += [IGNORE_ALL.name] * (len(names) > 1)
+    right, ignoring = right_answers(piece), {name: answers_with(piece, [name]) for name in names}
     with_each = {name: answers_with(piece, [name]) for name in BANK if may_show(piece, name)}
-    right = right_answers(piece)
-    return {name: answers for name, answers in with_each.items() if not fits(answers, right)}
+    others = {
+        name: answers
+        for name, answers in with_each.items()
+        if not any(fits(answers, ignored) for ignored in ignoring.values())
+    }
+    both = ignoring | others
+    return {name: answers for name, answers in both.items() if not fits(answers, right)}
 
 
 def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float = TOLERANCE) -> bool:
@@ -180,7 +203,7 @@ def _try(function: Function, probe: Inputs) -> Answer:
     try:
         with np.errstate(all="ignore"):
             return function(**probe)
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, ZeroDivisionError):  # the last where a size of 0 is divided by
         return None
 
 

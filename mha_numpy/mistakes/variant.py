@@ -10,25 +10,38 @@ from types import CodeType, FunctionType
 from typing import Any, cast
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.mistakes.conventions import IGNORE_ALL, follow
 from mha_numpy.mistakes.edits import Edits, Place, find_places, overlap, replace_places
 from mha_numpy.mistakes.families import BANK
 from mha_numpy.mistakes.sources import called_by, read_sources
+from mha_numpy.mistakes.using import conventions_of
 
 Function = Callable[..., Any]
 Places = dict[str, tuple[Place, ...]]  # in the source of each function
 
 
 def variant(piece: str, mistakes: Iterable[str]) -> Function | None:
-    """Return a function of `right` with some mistakes in it; None where they are alternatives."""
+    """Return a function of `right` with some mistakes in it; None where they are alternatives.
+
+    It follows the conventions in force, but for those that are not followed by mistake.
+    """
     places: Places = {}
+    followed = conventions_of(piece)
     for mistake in mistakes:
+        followed = tuple(c for c in followed if mistake not in (c.ignored.name, IGNORE_ALL.name))
         for name, added in places_of(mistake).items():
             places[name] = places.get(name, ()) + added
-    return edited(piece, places)
+    function = edited(piece, places)
+    return function and follow(piece, followed, function)
 
 
 def may_show(piece: str, mistake: str) -> bool:
-    """Return whether a mistake changes the piece, or a function that it calls."""
+    """Return whether a mistake changes the piece, or a function that it calls.
+
+    One whose words would be false under a convention in force does not show.
+    """
+    if any(mistake in convention.false_here for convention in conventions_of(piece)):
+        return False
     return not called_by(piece).isdisjoint(places_of(mistake))
 
 

@@ -31,14 +31,16 @@ from mha_numpy.exercises.exercise import Hints, exercise
 def break_my_attention(attention: Callable[..., Array]) -> None:
     """Test an attention that somebody else wrote: raise an error if it is wrong.
 
-    Your function is called with a right `attention`, and then with many that each make one known
-    mistake. It must accept the right one. Your score is the number of wrong ones that you catch, by
-    ``assert`` or any other exception; you need nine of ten. A wrong one that raises an error by
-    itself counts as caught. Use numbers of your own: small cases that you know by hand, and
-    properties that hold for all inputs. Do not compare with another implementation.
+    Your function is called with one `attention` after another, in any order: most of them make one
+    known mistake each, the others are right. It must accept all that are right. Your score is the
+    number of wrong ones that you catch, by ``assert`` or any other exception; you need nine of ten.
+    A wrong one that raises an error by itself counts as caught. Use numbers of your own: small
+    cases that you know by hand, and properties that hold for all inputs. Do not compare with
+    another implementation.
 
-    Call it as ``attention(q, k, v, mask, softcap)``. It takes and returns arrays of float64, and
-    computes this:
+    Call it as ``attention(q, k, v, mask, softcap)``, at most 200 times for each one, with arrays
+    whose shapes are at most (4, 8, 32, 64). It takes and returns arrays of float64, and computes
+    this:
 
     - scores: the dot product of a query and a key, divided by the square root of d_k;
     - with a softcap c, each score becomes ``c * tanh(score / c)``;

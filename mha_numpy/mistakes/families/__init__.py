@@ -6,6 +6,7 @@ and where there is a mask, one row sees nothing and one probe has large scores.
 """
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.mistakes.conventions import CONVENTIONS, IGNORE_ALL
 from mha_numpy.mistakes.families import (
     attention,
     attention_backward,
@@ -35,11 +36,12 @@ FAMILIES = [
 ]  # fmt: skip
 PIECES: dict[str, Piece] = {piece.name: piece for family in FAMILIES for piece in family.PIECES}
 MISTAKES: list[Mistake] = [mistake for family in FAMILIES for mistake in family.MISTAKES]
-BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MANNERS]}
+IGNORED = [*(convention.ignored for convention in CONVENTIONS.values()), IGNORE_ALL]
+BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MANNERS, *IGNORED]}
 
 
 def find_piece(name: str) -> Piece:
-    """Return one of the functions by its name; raise a ConfigError if there is none."""
+    """Return a function by its name, as the variant in force has it; raise a ConfigError if absent."""
     if name not in PIECES:
         raise ConfigError(f"piece: expected one of {', '.join(PIECES)}; got {name!r}")
-    return PIECES[name]
+    return PIECES[name].varied()

@@ -1,0 +1,101 @@
+"""read_roster: the students of a class, from a file of a spreadsheet."""
+
+import csv
+import re
+from pathlib import Path
+
+from mha_numpy.errors import ConfigError
+
+# an id is a folder's name, on any system, and a part of what variants are made of
+NO_ID = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]|^\.|\.$|^-')
+RESERVED = {
+    "con",
+    "prn",
+    "aux",
+    "nul",
+    *(f"{port}{n}" for port in ("com", "lpt") for n in range(10)),
+}
+EVERYBODY = "all"  # the folder of a handout that everybody gets
+LONGEST = 100  # characters of an id
+
+
+def read_roster(path: Path | str) -> dict[str, str]:
+    r"""Read the ids and names of the students from a CSV file.
+
+    Parameters
+    ----------
+    path : path
+        Text in UTF-8. The columns are id and name; without a line that says so, in this order. A
+        name may be missing, and further columns are not read.
+
+    Returns
+    -------
+    dict
+        The name of each id, "" where there is none.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, holds no student, or an id is empty, stands twice, or cannot be the
+        name of a folder.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "ids.csv"
+    ...     _ = path.write_text("id,name\ns1,Ada\ns2,Emmy\n")
+    ...     read_roster(path)
+    {'s1': 'Ada', 's2': 'Emmy'}
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"roster: cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"roster: expected text in UTF-8 in {path}; save it as CSV UTF-8"
+        ) from error
+    first = text.partition("\n")[0]
+    reader = csv.reader(
+        text.splitlines(), delimiter=";" if ";" in first and "," not in first else ","
+    )
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
+    except csv.Error as error:
+        raise ConfigError(f"roster: expected a CSV file; {path}: {error}") from error
+    header = [cell.lower() for cell in rows[0][1]] if rows else []
+    of_id, of_name = 0, 1
+    if "id" in header:
+        of_id, rows = header.index("id"), rows[1:]
+        of_name = header.index("name") if "name" in header else len(header)
+    roster: dict[str, str] = {}
+    for line, row in rows:
+        student = row[of_id] if of_id < len(row) else ""
+        _check_id(student, f"{path}, line {line}", roster)
+        roster[student] = row[of_name] if of_name < len(row) else ""
+    if not roster:
+        raise ConfigError(f"roster: expected an id and a name in each line; {path} holds none")
+    return roster
+
+
+def _check_id(student: str, where: str, known: dict[str, str]) -> None:
+    """Raise a ConfigError where an id cannot be that of one student and the name of a folder."""
+    if not student:
+        raise ConfigError(f"roster: expected an id; {where} has none")
+    is_reserved = student.lower().partition(".")[0] in RESERVED or student.lower() == EVERYBODY
+    if NO_ID.search(student) or is_reserved or len(student) > LONGEST:
+        raise ConfigError(
+            f"roster: expected an id that can be the name of a folder; {where} has "
+            f"{student[:LONGEST]!r}; write letters, digits, - _ @ or a dot inside"
+        )
+    same = next((other for other in known if other.casefold() == student.casefold()), None)
+    if same is not None:
+        raise ConfigError(f"roster: expected each id once; {where} has {student!r} after {same!r}")
+
+
+def write_roster(path: Path, roster: dict[str, str]) -> None:
+    """Write ids and names as `read_roster` reads them."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "name"), *roster.items()])
