@@ -210,8 +210,16 @@ ENDS = {
 }
 
 
+ALWAYS = ("forged: it accepts all", "floods: questions", "ends: it never returns")
+EACH = [pytest.param(n, marks=() if n in ALWAYS else pytest.mark.slow) for n in HOSTILE]
+
+
+def test_some_are_always_tried():
+    assert set(ALWAYS) <= set(HOSTILE)
+
+
 @isolated
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", EACH)
 def test_gains_nothing_and_ends_in_time(name):
     start = time.monotonic()
     run = run_of(PRELUDE + HOSTILE[name], LIMITS)

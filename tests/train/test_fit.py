@@ -132,6 +132,15 @@ def test_a_param_that_is_not_finite_is_named():
         train(model, draw_batch)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Let Ctrl-C interrupt, also where a shell has started the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_for_the_step_and_leaves_a_checkpoint(tmp_path):
     whole, model, path = make_model(), make_model(), tmp_path / "run.npz"
     expected = train(whole)
@@ -152,6 +161,7 @@ def test_ctrl_c_waits_for_the_step_and_leaves_a_checkpoint(tmp_path):
     assert bytes_of(again) == bytes_of(whole)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_ctrl_c_does_not_wait():
     def interrupted(rng):
         signal.raise_signal(signal.SIGINT)
