@@ -2,7 +2,6 @@
 
 The stronger of the two ways to run a function; `run_calls` is the other. What the two share is in
 `sandbox.py` (the child, its limits, its end) and in `runner.py` (the calls, and how they are told).
-`run_unsafely` runs a source text in the same manner where there is nothing to isolate it with.
 """
 
 import io
@@ -119,50 +118,20 @@ def run_isolated(
     goes on, but does not stop it.
     """
     bubblewrap = find_bubblewrap()
-    user = FIRST_USER + slot if os.geteuid() == 0 else 0
-    task = _task(source, file, name, inputs, limits) | {"user": user, "is_measured": is_measured}
+    away = Foreign("a function")
+    given = [{key: away if callable(p) else p for key, p in one.items()} for one in inputs]
+    task = {
+        "source": source, "file": file, "name": name, "inputs": given, "modules": MODULES,
+        "limits": check_limits(limits)._asdict(), "room": ROOM,
+        "threads": THREADS + _threads_of_this_user(), "is_measured": is_measured,
+        "user": FIRST_USER + slot if os.geteuid() == 0 else 0,
+    }  # fmt: skip
     with (
         group_of_processes(limits.memory + ROOM, THREADS) as group,
         _readable(refused_calls()) as refused,
     ):
         command = _command(bubblewrap, refused)
-        return _run(command, task, inputs, limits, kept=[refused], enter=group, nested=ENDED)
-
-
-def run_unsafely(
-    source: str,
-    file: str,
-    name: str,
-    inputs: Sequence[Mapping[str, Any]],
-    limits: Limits,
-    *,
-    is_measured: bool = False,
-) -> Run:
-    """Call a function of a source text once for each of the inputs, within limits alone.
-
-    For a machine on which nothing can be isolated: what is run may read, write and send whatever
-    this user may, and leave processes behind. Arguments, result and errors are `run_isolated`'s.
-    """
-    task = _task(source, file, name, inputs, limits) | {"is_measured": is_measured}
-    with tempfile.TemporaryDirectory() as home:
-        packages = str(Path(np.__file__).parents[1])
-        environment = {**ENVIRONMENT, "HOME": home, "PYTHONPATH": packages}
-        command = [sys.executable, "-P", "-s", runner.__file__]
-        return _run(command, task, inputs, limits, environment, enter=lambda: os.chdir(home))
-
-
-def _task(
-    source: str, file: str, name: str, inputs: Sequence[Mapping[str, Any]], limits: Limits
-) -> dict[str, Any]:
-    """Return what the runner is to do, as its own user."""
-    threads = THREADS + _threads_of_this_user()
-    away = Foreign("a function")
-    inputs = [{key: away if callable(p) else p for key, p in given.items()} for given in inputs]
-    return {
-        "source": source, "file": file, "name": name, "inputs": inputs, "modules": MODULES,
-        "limits": check_limits(limits)._asdict(), "room": ROOM, "threads": threads, "user": 0,
-        "is_measured": False,
-    }  # fmt: skip
+        return _run(command, task, inputs, limits, refused, group)
 
 
 def _threads_of_this_user() -> int:
@@ -182,11 +151,8 @@ def _run(
     task: Mapping[str, Any],
     inputs: Sequence[Mapping[str, Any]],
     limits: Limits,
-    environment: Mapping[str, str] | None = None,
-    *,
-    kept: Sequence[int] = (),
+    refused: int,
     enter: Callable[[], None],
-    nested: float = 0.0,
 ) -> Run:
     """Give a task to the runner that a command starts, and hear what it tells."""
     asks = any(callable(part) for given in inputs for part in given.values())
@@ -210,14 +176,14 @@ def _run(
             signal.setitimer(signal.ITIMER_REAL, START + limits.seconds + 1)
             enter()
             os.dup2(given, 0)
-            descriptors = sorted([2, *kept, *[replies] * asks, tell.fileno(), OPEN])
+            descriptors = sorted([2, refused, *[replies] * asks, tell.fileno(), OPEN])
             for before, after in pairwise(descriptors):  # whatever else is open is nobody's
                 os.closerange(before + 1, after)
             for descriptor in descriptors[1:-1]:
                 os.set_inheritable(descriptor, True)
-            os.execve(command[0], [*command, str(tell.fileno())], dict(environment or {}))
+            os.execve(command[0], [*command, str(tell.fileno())], {})
 
-        run_in_a_child(work, heard, nested=nested)
+        run_in_a_child(work, heard, nested=ENDED)
     if not heard.is_started:
         raise ConfigError(
             f"{Path(command[0]).name}: the sandbox did not start: {one_line(heard.printed, 300)}"

@@ -17,7 +17,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.exercises import EXERCISES, Limits, find_exercise, judge
 from mha_numpy.exercises import isolation as isolation_module
 from mha_numpy.exercises.groups import _places, group_of_processes
-from mha_numpy.exercises.isolation import run_isolated, run_unsafely
+from mha_numpy.exercises.isolation import run_isolated
 from mha_numpy.exercises.runner import load
 from mha_numpy.exercises.stub import stub_text
 from mha_numpy.mistakes.saved import Saved
@@ -861,26 +861,6 @@ def f(x: Array):
         monkeypatch.setenv("PATH", "/nowhere")
         with pytest.raises(ConfigError, match="apt-get install bubblewrap"):
             run_isolated(RIGHT, "mine.py", "softmax_backward", ONCE, PATIENT, slot=SLOT)
-
-    def test_the_same_without_one(self):
-        source = "import os\ndef f(x):\n    print(os.environ)\n    x += 1\n    return x"
-        strong = run_isolated(source, "mine.py", "f", ONCE, PATIENT, slot=SLOT)
-        weak = run_unsafely(source, "mine.py", "f", ONCE, PATIENT)
-        assert weak.calls[0].answer.tolist() == strong.calls[0].answer.tolist() == [2, 2]
-        assert weak.calls[0].changed == strong.calls[0].changed == ("x",)
-        assert weak.ended == strong.ended == ""
-
-    @pytest.mark.parametrize("attack", ["ends: sleep", "ends: an exit", "floods: memory"])
-    def test_limits_without_one(self, attack):
-        run = run_unsafely(
-            HOSTILE[attack],
-            "mine.py",
-            "softmax_backward",
-            [{"d": np.ones(2), "w": np.ones(2)}],
-            LIMITS,
-        )
-        assert run.calls == []
-        assert run.ended.startswith(("took longer", "ended the process", "asked for more"))
 
 
 SAMPLE = ("online-attention", "from-gpt2", "multi-head-backward", "softmax", "museum-one-token")
