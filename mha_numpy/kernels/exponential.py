@@ -67,7 +67,7 @@ def _emit_powers(builder: Any, x: Any, dtype: types.Float) -> tuple[Any, Any]:
 
 @intrinsic
 def exp(typingctx, vector):
-    """Return e^x for x <= 0, lane by lane; 0 where it would be subnormal; NaN stays NaN."""
+    """Return e^x for x <= 80, lane by lane; 0 where it would be subnormal; NaN stays NaN."""
     dtype = getattr(vector, "dtype", vector)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -77,7 +77,7 @@ def exp(typingctx, vector):
 
 
 def emit_exp(builder: Any, x: Any, dtype: types.Float) -> Any:
-    """Compute e^x for x <= 0."""
+    """Compute e^x for x <= 80."""
     power, rest = _emit_powers(builder, x, dtype)
     result = emit_multiply_add(builder, power, rest, power)
     least = emit_constant(x.type, (1 - FORMATS[dtype].largest_exponent) * math.log(2))

@@ -16,10 +16,10 @@ class Host(NamedTuple):
     vectors: int  # and how many registers wide that block is
 
 
-AVX512 = Host(register_bytes=64, rows=4, vectors=4)  # 32 registers: 16 sums, 4 of b, 1 of a
-AVX2 = Host(register_bytes=32, rows=4, vectors=2)  # 16 registers: 8 sums, 2 of b, 1 of a
-NEON = Host(register_bytes=16, rows=4, vectors=4)  # 32 registers
-BASELINE = Host(register_bytes=16, rows=4, vectors=2)  # any other: LLVM makes do
+AVX512 = Host(register_bytes=64, rows=6, vectors=4)  # 32 registers: 24 sums, 4 of b, 1 of a
+AVX2 = Host(register_bytes=32, rows=6, vectors=2)  # 16 registers: 12 sums, 2 of b, 1 of a
+NEON = Host(register_bytes=16, rows=6, vectors=4)  # 32 registers
+BASELINE = Host(register_bytes=16, rows=6, vectors=2)  # any other: LLVM makes do
 
 
 def find_host() -> Host:

@@ -24,7 +24,9 @@ from mha_numpy.kernels.transpose import transpose
 Array = npt.NDArray[Any]
 
 DEPTH = 6 * BLOCK  # rows of a strip: it stays in the second-level cache
+STEP = 2 * BLOCK  # of these rows at a time: BLOCK columns of them stay in the first-level cache
 WIDTH = 6 * BLOCK  # columns of a strip, which meet the same rows of a
+HIGH = 8 * ROWS  # rows of a that meet a strip at a time
 HEIGHT = 16 * BLOCK  # rows of a that meet a strip before the next one
 SHARES = 4  # of long sums, where the result is too small to share out itself
 LEAST_DEPTH = 8 * BLOCK  # of such a share
@@ -59,7 +61,7 @@ def multiply_add(
     shares, depth = cut_sum(M, K, N)
     parts = c if shares == 1 else np.empty((shares * M, N), c.dtype)
     sums_of_parts = np.zeros((0 if sums is None else shares, N), c.dtype)
-    start = np.empty((0, N), c.dtype) if start is None else np.broadcast_to(start, (BLOCK, N))
+    start = np.empty((0, N), c.dtype) if start is None else np.broadcast_to(start, (HIGH, N))
     pools = new_pools(threads, pool_numbers(width), a.dtype, np.empty)
     arguments = (a, b, start, parts, sums_of_parts, height, width, depth, pools)
     compiled(a.dtype)(threads, arguments)
@@ -91,8 +93,8 @@ def cut_sum(M: int, K: int, N: int) -> tuple[int, int]:
 
 def pool_numbers(width: int) -> int:
     """Return how many numbers the tiles of a thread hold at most."""
-    columns = width + ALIGNMENT // 2  # two Vectors of float32 more
-    return (DEPTH + 2 * BLOCK) * columns + BLOCK * BLOCK
+    panels, lane = -(-width // BLOCK), ALIGNMENT // 4  # a Vector of float32 may have to be filled
+    return (panels * DEPTH + BLOCK + HIGH) * BLOCK + DEPTH * (HIGH + lane)
 
 
 @lru_cache
@@ -114,64 +116,80 @@ def multiply_strips(thread, threads, arguments):
     c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
     height, width, depth, pool = arguments[5], arguments[6], arguments[7], arguments[8][thread]
     (M, K), N = a.shape, b.shape[1]
-    # one Vector more than needed, or rows of a power of two would share their places in the cache
-    strip, at = take_tile(pool, first_aligned(pool), DEPTH, width + 1)
-    tile, at = take_tile(pool, at, BLOCK, width + 1)
-    square, at = take_tile(pool, at, divide_up(width, lanes(pool)) * lanes(pool), BLOCK)
-    rows, at = take_tile(pool, at, BLOCK, BLOCK)
+    panels = divide_up(width, BLOCK)
+    strip, at = take_tile(pool, first_aligned(pool), panels * DEPTH, BLOCK)
+    square, at = take_tile(pool, at, BLOCK, BLOCK)
+    factors, at = take_tile(pool, at, DEPTH, HIGH)
+    ends, at = take_tile(pool, at, HIGH, BLOCK)
     strips, blocks = divide_up(N, width), divide_up(M, height)
     for item in items_of(thread, threads, divide_up(K, depth) * blocks, strips):
         share, i = item // strips // blocks, item // strips % blocks * height
         j = item % strips * width
         first, last = share * depth, min((share + 1) * depth, K)
         part = c[share * M + i : share * M + min(i + height, M), j : j + width]
+        begins = share == 0 and len(start) > 0
         for k in range(first, last, DEPTH):
             columns = b[k : min(k + DEPTH, last), j : j + width]
             load_strip(strip, columns, square)
             if i == 0 and len(sums) > 0:  # where sums are wanted, the first rows of a add them up
-                add_sums(sums[share : share + 1, j : j + width], strip[: columns.shape[0]])
-            for r in range(0, part.shape[0], BLOCK):
-                made = part[r : r + BLOCK]
-                factors = a[i + r : i + r + len(made), k : k + columns.shape[0]]
+                add_sums_of_strip(sums[share : share + 1, j : j + width], strip, len(columns))
+            for r in range(0, len(part), HIGH):
+                made = part[r : r + HIGH]
+                some = a[i + r : i + r + len(made), k : k + len(columns)]
+                if some.strides[1] != some.itemsize:
+                    # what lies side by side in memory shall do so in scratch
+                    copy_rows(factors, some.T)
+                    some = factors[: len(columns), : len(made)].T
                 if k > first:
-                    multiply_strip(made, factors, strip, made, True, tile, rows)
+                    multiply_strip(made, some, strip, made, True, ends)
                 else:
                     before = start[: len(made), j : j + width]
-                    starts = share == 0 and len(start) > 0
-                    multiply_strip(made, factors, strip, before, starts, tile, rows)
+                    multiply_strip(made, some, strip, before, begins, ends)
 
 
 @inner
-def multiply_strip(c, a, strip, start, adds, tile, rows):
-    """Do ``c = a @ strip``, or ``c = start + a @ strip``, for up to BLOCK rows of a.
+def multiply_strip(c, a, strip, start, adds, ends):
+    """Do ``c = a @ strip``, or ``c = start + a @ strip``, for up to HIGH rows of a."""
+    for k in range(0, a.shape[1], STEP):
+        factors, before = a[:, k : k + STEP], start
+        if k > 0:
+            before = c
+        for j in range(0, c.shape[1], BLOCK):
+            panel, made = strip[j // BLOCK * DEPTH + k :], c[:, j : j + BLOCK]
+            multiply_panel(made, factors, panel, before[:, j : j + BLOCK], adds or k > 0, ends)
 
-    Sums stay in a tile, a scratch that lies well, until the last product writes them to c.
-    """
-    whole = divide_up(c.shape[1], lanes(tile)) * lanes(tile)
-    in_place = c.shape[1] == whole  # else the last Vector of a row would reach over its end
-    sums = tile[: len(a), :whole]
-    if adds and not in_place:
-        copy_rows(sums, start)
-        start = sums
-    for k in range(0, a.shape[1], BLOCK):
-        block = a[:, k : k + BLOCK]
-        if block.strides[1] != block.itemsize:
-            # what lies side by side in memory shall do so in scratch
-            copy_rows(rows, block.T)
-            block = rows[: block.shape[1], : len(a)].T
-        into = c if in_place and k + BLOCK >= a.shape[1] else sums
-        multiply(into, block, strip[k:, :whole], start, adds)
-        start, adds = sums, True
-    if not in_place:
-        copy_rows(c, sums[:, : c.shape[1]])
+
+@inner
+def multiply_panel(c, a, panel, start, adds, ends):
+    """Do the same for up to BLOCK columns of c."""
+    columns = c.shape[1]
+    whole = divide_up(columns, lanes(ends)) * lanes(ends)
+    if whole == columns:
+        multiply(c, a, panel[:, :whole], start, adds)
+    else:  # the last Vector of a row would reach over its end
+        sums = ends[: len(a), :whole]
+        if adds:
+            copy_rows(sums, start)
+        multiply(sums, a, panel[:, :whole], sums, adds)
+        copy_rows(c, sums[:, :columns])
 
 
 @inner
 def load_strip(strip, columns, square):
-    """Copy columns of b; turned over on the way, where it is not their rows that are contiguous."""
-    if columns.strides[1] == columns.itemsize:
-        copy_rows(strip, columns)
-    else:
-        for k in range(0, columns.shape[0], BLOCK):
-            copy_rows(square, columns[k : k + BLOCK].T)
-            transpose(strip[k : k + BLOCK], square)
+    """Copy columns of b, panel by panel; turned over, where their rows are not contiguous."""
+    for j in range(0, columns.shape[1], BLOCK):
+        panel, source = strip[j // BLOCK * DEPTH :], columns[:, j : j + BLOCK]
+        if columns.strides[1] == columns.itemsize:
+            copy_rows(panel, source)
+        else:
+            for k in range(0, len(columns), BLOCK):
+                copy_rows(square, source[k : k + BLOCK].T)
+                transpose(panel[k : k + BLOCK], square)
+
+
+@inner
+def add_sums_of_strip(sums, strip, depth):
+    """Add up the columns of a strip."""
+    for j in range(0, sums.shape[1], BLOCK):
+        panel = strip[j // BLOCK * DEPTH :]
+        add_sums(sums[:, j : j + BLOCK], panel[:depth])

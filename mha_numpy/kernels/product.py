@@ -35,19 +35,26 @@ def multiply(c, a, b, start, adds):
     """
     m, n = c.shape
     L = lanes(c)
-    whole = m - m % ROWS
     j = 0
     while j + VECTORS * L <= n:
-        for i in range(0, whole, ROWS):
+        i = 0
+        while i + ROWS <= m:
             multiply_block(c, a, b, start, i, j, ROWS, VECTORS, adds)
-        for i in range(whole, m):
+            i += ROWS
+        while i + 2 <= m:
+            multiply_block(c, a, b, start, i, j, 2, VECTORS, adds)
+            i += 2
+        if i < m:
             multiply_block(c, a, b, start, i, j, 1, VECTORS, adds)
         j += VECTORS * L
     while j + HALF * L <= n:
-        for i in range(0, whole, ROWS):
+        i = 0
+        while i + ROWS <= m:
             multiply_block(c, a, b, start, i, j, ROWS, HALF, adds)
-        for i in range(whole, m):
+            i += ROWS
+        while i < m:
             multiply_block(c, a, b, start, i, j, 1, HALF, adds)
+            i += 1
         j += HALF * L
     while j < n:
         i = 0
@@ -87,6 +94,12 @@ def multiply_block(typingctx, c, a, b, start, i, j, rows, vectors, adds):
         width = vector.lanes * len(block_vectors)
         a_rows = [emit_pointer(context, builder, a_type, a, row(r), zero) for r in block_rows]
         b_row = emit_pointer(context, builder, b_type, b, zero, j, lanes=width)
+        c_rows = [
+            emit_pointer(context, builder, c_type, c, row(r), j, lanes=width) for r in block_rows
+        ]
+        for c_row in c_rows:  # on its way while sums are taken
+            for v in block_vectors:
+                emit_prefetch(builder, at(c_row, v))
         nothing = ir.Constant(register, [0.0] * vector.lanes)
         sums = [
             [cgutils.alloca_once_value(builder, nothing) for _ in block_vectors] for _ in block_rows
@@ -109,9 +122,20 @@ def multiply_block(typingctx, c, a, b, start, i, j, rows, vectors, adds):
                 for v in block_vectors:
                     before = builder.load(at(start_row, v), align=1)
                     builder.store(builder.fadd(before, builder.load(sums[r][v])), sums[r][v])
-            c_row = emit_pointer(context, builder, c_type, c, row(r), j, lanes=width)
             for v in block_vectors:
-                builder.store(builder.load(sums[r][v]), at(c_row, v), align=1)
+                builder.store(builder.load(sums[r][v]), at(c_rows[r], v), align=1)
         return context.get_dummy_value()
 
     return types.none(c, a, b, start, i, j, rows, vectors, types.boolean), codegen
+
+
+def emit_prefetch(builder: Any, pointer: Any) -> None:
+    """Ask for the line of the first-level cache that will be written to at this address."""
+    flag = ir.IntType(32)
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, flag, flag, flag]),
+        "llvm.prefetch.p0i8",
+    )
+    write, keep, data = flag(1), flag(3), flag(1)
+    builder.call(function, [builder.bitcast(pointer, cgutils.voidptr_t), write, keep, data])

@@ -2,7 +2,7 @@
 
 Scores lie transposed, a row a key and a column a query: one Vector holds neighbouring queries, so
 each line of the softmax serves a whole register of them. A tile of queries keeps the largest score
-so far and the sum of powers; when a larger one comes, all that was summed up is scaled down.
+so far and the sum of powers; when a much larger one comes, all that was summed up is scaled down.
 Sources: Milakov and Gimelshein 2018; Dao et al. 2022, *FlashAttention*, algorithm 1.
 """
 
@@ -62,6 +62,8 @@ from mha_numpy.kernels.visible import (
     hide,
 )
 
+MARGIN = 8.0  # a score larger by less is no new maximum: its power is e^8 at most
+
 
 class Scratch(NamedTuple):
     """All that a thread needs: a few tiles, however long the sequences are."""
@@ -71,7 +73,7 @@ class Scratch(NamedTuple):
     v: Any  # (BLOCK, d_v)
     cells: Any  # (BLOCK, width) scores, then weights: a row a key
     heads: Any  # (width, d_v) sum of weights * v so far
-    largest: Any  # (1, width) score so far
+    largest: Any  # (1, width) score so far, but for MARGIN
     total: Any  # (1, width) sum of powers so far
     factor: Any  # (1, width) by which heads are scaled: down after a block, by 1 / total at last
     by_query: Any  # (width, BLOCK) bias or dropout mask as they come: a row a query
@@ -171,12 +173,15 @@ def start(problem, tile, s):
 
 @inner(in_place=True)
 def online_softmax(cells, s):
-    """Turn scores into powers of e, relative to the largest score so far; scale what was before."""
+    """Turn scores into powers of e, relative to a score that no other is far above."""
     for c in range(0, cells.shape[1], lanes(cells)):
         before = load(s.largest, 0, c)
-        largest = before
-        for j in range(cells.shape[0]):
+        largest = other = before
+        for j in range(0, cells.shape[0] - 1, 2):  # two at a time: each waits for the one before
             largest = maximum(load(cells, j, c), largest)  # passes NaN by
+            other = maximum(load(cells, j + 1, c), other)
+        largest = maximum(load(cells, cells.shape[0] - 1, c), maximum(largest, other))
+        largest = select(before + MARGIN < largest, largest, before)
         shift = select(largest == -np.inf, 0.0, largest)  # nothing seen yet
         powers = full(cells, 0.0)
         for j in range(cells.shape[0]):
