@@ -109,6 +109,9 @@ class Cell(NamedTuple):
     other_ms: float
     pairs: int
     difference: float | None  # of the results; None: NaN
+    peak: float | None = None  # of the processor meanwhile, GFLOP/s; None: not known
+    ours_fraction: float | None = None  # of this peak, medians
+    other_fraction: float | None = None
 
     @property
     def agrees(self) -> bool:
