@@ -4,13 +4,12 @@ from functools import lru_cache, partial, reduce
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mha_numpy.bench.timing import take_turn
 from mha_numpy.dtypes import Array
-from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.host import HOST
 from mha_numpy.kernels.parallel import parallel
 from mha_numpy.kernels.simd import emit_constant, emit_multiply_add, emit_splat, store, vector_of
@@ -38,12 +37,12 @@ def count_up(threads: int, rounds: int) -> Array:
 
 @lru_cache
 def compiled() -> Any:
-    """Compile the loop, or load it from disk."""
+    """Compile the loop."""
     arguments = (types.Array(types.float32, 2, "C"), types.float32, types.intp)
     return parallel(count_in_thread, types.Tuple(arguments))
 
 
-@inner
+@njit(_nrt=False)  # not kept on disk: the cache notices changes of the kernels' files alone
 def count_in_thread(thread, threads, arguments):
     """Fill a thread's row of counts."""
     counts, one, rounds = arguments

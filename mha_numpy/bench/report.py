@@ -1,4 +1,4 @@
-"""What a benchmark prints and writes: tables, Markdown, JSON, the generated part of a page."""
+"""What a benchmark prints and writes: tables, Markdown, JSON, the report of a family in a page."""
 
 import json
 import re

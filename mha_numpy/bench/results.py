@@ -34,7 +34,7 @@ class Settings:
     mask : bool
         Add the cases with a boolean mask.
     quick : bool
-        A rough look: short shapes only, a tenth of the seconds, no further figures.
+        A rough look: short shapes, a tenth of the seconds; of other figures the peak and imports.
 
     Raises
     ------

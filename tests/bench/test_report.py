@@ -1,4 +1,4 @@
-"""Tables, Markdown, JSON, the generated part of a page, the chart; from figures made up here."""
+"""Tables, Markdown, JSON, the report in a page, the chart; from figures made up here."""
 
 import json
 from itertools import pairwise
