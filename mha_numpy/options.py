@@ -144,18 +144,19 @@ def _bench(commands: Commands) -> None:
         help="some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)")
     add("--only", default="", metavar="SUBSTRING",
         help="only measurements with this in their name: a shape such as 4,12,128,64, layer, LM, "
-        "import, compile, memory, scaling, error")
+        "peak, import, compile, memory, scaling, error")
     add("--threads", type=int, metavar="N",
         help="threads of every library (default: one for each core)")
     add("--seconds", type=float, default=2.0, metavar="S",
         help="time for each figure (default 2); five pairs are timed even if they take longer")
     add("--mask", action="store_true", help="also measure with boolean masks")
     add("--quick", action="store_true",
-        help="a rough look: short shapes, a tenth of the time, import times and nothing else")
+        help="a rough look: short shapes, a tenth of the time; else only peak and import")
     add("--json", type=Path, metavar="FILE", help="write all figures there")
     add("--markdown", type=Path, metavar="FILE", help="write the report there")
     add("--write", type=Path, metavar="FILE",
-        help="replace the generated part of a Markdown page, such as docs/performance.md")
+        help="replace the report on this family of processors in a Markdown page, such as "
+        "docs/performance.md")
     add("--chart", type=Path, metavar="FILE.png", help="draw the ratios there")
     # fmt: on
 

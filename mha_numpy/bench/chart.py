@@ -56,8 +56,9 @@ def ratio_chart(results: Results) -> Picture:
     for ax in panels[1:]:
         bars |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     picture.legend(
-        bars.values(), bars, loc="outside upper left", ncols=4, fontsize=8, frameon=False
-    )
+        bars.values(), bars, loc="outside upper left", ncols=4, fontsize=8, frameon=False,
+        title=f"measured on {results.machine['family']}", title_fontsize=9, alignment="left",
+    )  # fmt: skip
     picture.set_label(_alt_text(results, others))
     return picture
 
@@ -114,6 +115,6 @@ def _alt_text(results: Results, others: list[str]) -> str:
         told.append(f"{CONTESTANTS[other].label} {span}")
     ours = CONTESTANTS[results.settings.ours].label
     return (
-        f"Times of others divided by those of {ours}. Bars for each shape and case; "
-        f"above 1, {ours} is faster: {'; '.join(told)}."
+        f"Times of others divided by those of {ours}, on {results.machine['family']}. "
+        f"Bars for each shape and case; above 1, {ours} is faster: {'; '.join(told)}."
     )

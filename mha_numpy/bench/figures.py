@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -26,25 +28,56 @@ MEMORY_SHAPES = {
     "numba": LONG, "loops": LONG, "torch": LONG, "jax": SHORTER, "numpy": SHORTER,
 }  # fmt: skip
 ERROR_CASES = 100
+GIGA = 10**9
 IMPORT = "from time import perf_counter as t; start = t(); import {}; print(t() - start)"
 
 
 def compare(settings: Settings, shape: str, other: str) -> list[Cell]:
     """Compare ours with another in all cases of a shape: first the results, then the times."""
-    cells = []
-    with worker(settings.threads) as ask_ours, worker(settings.threads) as ask_other:
+    cells, threads = [], settings.threads
+    with worker(threads) as ask_ours, worker(threads) as ask_other, worker(threads) as ask_peak:
         for case in parse(shape).cases(masks=settings.mask):
             if case.backward and not CONTESTANTS[other].has_backward:
                 continue
             ours = partial(ask_ours, who=settings.ours, shape=shape, case=case)
             theirs = partial(ask_other, who=other, shape=shape, case=case)
             apart = _difference_of_results(ours, theirs)
-            pairs = take_turns(partial(ours, "turn"), partial(theirs, "turn"), settings.budget)
-            ours_ms, other_ms = (1e3 * median(times) for times in zip(*pairs, strict=True))
-            cells.append(
-                Cell(shape, case.name, other, ratio_of(pairs), ours_ms, other_ms, len(pairs), apart)
-            )
+            turns = [partial(ours, "turn"), partial(ask_peak, "peak"), partial(theirs, "turn")]
+            rounds = take_turns(turns, settings.budget)
+            cells.append(cell_of(shape, case, other, rounds, apart))
     return cells
+
+
+def cell_of(
+    shape: str, case: Case, other: str, rounds: list[tuple[Any, ...]], apart: float | None
+) -> Cell:
+    """Return what rounds of our seconds, the peak meanwhile, and the other's seconds say."""
+    ours, peaks, others = zip(*rounds, strict=True)
+    ratio = ratio_of(list(zip(ours, others, strict=True)))
+    ours_ms, other_ms = (1e3 * median(seconds) for seconds in (ours, others))
+    cell = Cell(shape, case.name, other, ratio, ours_ms, other_ms, len(rounds), apart)
+    if None in peaks:
+        return cell
+    rates = parse(shape).operations(case) / np.array([ours, others])
+    ours_fraction, other_fraction = map(float, np.median(rates / peaks, axis=1))
+    return cell._replace(
+        peak=median(peaks) / GIGA, ours_fraction=ours_fraction, other_fraction=other_fraction
+    )
+
+
+def peak(settings: Settings) -> list[Fact]:
+    """Measure the processor's multiply-adds a second, by one thread and by all."""
+    counts = sorted({1, settings.threads})
+    with ExitStack() as stack:
+        turns = [partial(stack.enter_context(worker(threads)), "peak") for threads in counts]
+        rounds = take_turns(turns, settings.budget)
+    if None in rounds[0]:
+        raise MeasurementError("skipped: numba cannot run here")
+    facts = []
+    for threads, rates in zip(counts, zip(*rounds, strict=True), strict=True):
+        what = f"FMA peak of {threads} thread{'s' * (threads > 1)}"
+        facts.append(Fact(what, "the processor", median(rates) / GIGA, "GFLOP/s"))
+    return facts
 
 
 def difference(actual: list[Array], expected: list[Array]) -> float | None:
@@ -73,19 +106,19 @@ def import_time(settings: Settings, module: str) -> list[Fact]:
 
 
 def compile_time(settings: Settings) -> list[Fact]:
-    """Measure the first forward and backward, in float32: with nothing compiled, and after."""
+    """Measure the first call in float32, with nothing compiled and after: forward, and both."""
     ours = CONTESTANTS[settings.ours]
     if not ours.packages:
         raise MeasurementError("skipped: nothing is compiled")
-    times = []
-    with TemporaryDirectory() as folder:
-        for _ in range(2):
-            with worker(settings.threads, NUMBA_CACHE_DIR=folder) as ask:
-                times.append(ask("first_call", who=settings.ours, shape=COMPILED_SHAPE))
-    return [
-        Fact("first fwd+bwd, nothing compiled yet", ours.label, times[0], "s"),
-        Fact("first fwd+bwd of a process, compiled before", ours.label, times[1], "s"),
-    ]
+    job = {"measure": "first_call", "who": settings.ours, "shape": COMPILED_SHAPE}
+    facts = []
+    for case in (Case(), Case(backward=True)):
+        with TemporaryDirectory() as folder:
+            for when in (", nothing compiled yet", " of a process, compiled before"):
+                with worker(settings.threads, NUMBA_CACHE_DIR=folder) as ask:
+                    seconds = ask(**job, case=case)
+                facts.append(Fact(f"first {case.name}{when}", ours.label, seconds, "s"))
+    return facts
 
 
 def peak_memory(settings: Settings, who: str) -> list[Fact]:
@@ -107,8 +140,8 @@ def scaling(settings: Settings, who: str) -> list[Fact]:
     with worker(settings.threads) as ask_many, worker(1) as ask_one:
         for case in (Case(), Case(backward=True)):
             job = {"measure": "turn", "who": who, "shape": SCALING_SHAPE, "case": case}
-            pairs = take_turns(partial(ask_many, **job), partial(ask_one, **job), settings.budget)
-            ratio = ratio_of(pairs).median
+            turns = [partial(ask, **job) for ask in (ask_many, ask_one)]
+            ratio = ratio_of(take_turns(turns, settings.budget)).median
             what = f"speed of {settings.threads} threads over 1, {SCALING_SHAPE} {case.name}"
             facts.append(Fact(what, CONTESTANTS[who].label, ratio, "x"))
     return facts

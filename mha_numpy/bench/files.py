@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from mha_numpy.bench.report import replace_generated, to_json, to_markdown
+from mha_numpy.bench.report import replace_report, to_json, to_markdown
 from mha_numpy.bench.results import Results
 from mha_numpy.errors import ConfigError
 
@@ -17,7 +17,7 @@ class Files:
     json, markdown : Path, optional
         All figures, and the report.
     write : Path, optional
-        A page whose part between the markers of `report` is replaced by the report.
+        A page where the report replaces the one on the same family of processors.
     chart : Path, optional
         A .png file.
 
@@ -43,7 +43,7 @@ class Files:
         if self.chart is not None and self.chart.suffix != ".png":
             raise ConfigError(f"chart: expected a file .png; got {self.chart}")
         if self.write is not None:
-            replace_generated(_read(self.write), "")
+            replace_report(_read(self.write), "", "")
 
     def save(self, results: Results) -> list[Path]:
         """Write all and return the paths; where nothing was compared there is no chart."""
@@ -53,7 +53,9 @@ class Files:
         if self.markdown:
             texts[self.markdown] = to_markdown(results)
         if self.write:
-            texts[self.write] = replace_generated(_read(self.write), to_markdown(results))
+            texts[self.write] = replace_report(
+                _read(self.write), results.machine["family"], to_markdown(results)
+            )
         charts = [self.chart] if self.chart and results.cells else []
         try:
             for path, text in texts.items():

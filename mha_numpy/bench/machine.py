@@ -2,10 +2,13 @@
 
 import os
 import platform
+import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
+NUMBERS = ("cpu family", "model", "stepping")
+FLAGS = {"avx512f": "AVX-512", "avx2": "AVX2", "asimd": "NEON", "amx_tile": "AMX"}
 PACKAGES = ("mha-numpy", "numpy", "numba", "llvmlite", "torch", "jax", "onnxruntime")
 
 
@@ -17,15 +20,15 @@ def cores() -> int:
 
 
 def describe_machine() -> dict[str, str]:
-    """Return processor, cores, load, system, Python, and the versions of packages that are here.
+    """Return family, processor, kernels, cores, load, system, Python, and versions of packages.
 
     Examples
     --------
     >>> list(describe_machine())[:4]
-    ['processor', 'cores', 'load', 'system']
+    ['family', 'processor', 'kernels', 'cores']
     """
     described = {
-        "processor": _processor(),
+        **_processor(),
         "cores": str(cores()),
         "load": _load(),
         "system": _system(),
@@ -39,13 +42,32 @@ def describe_machine() -> dict[str, str]:
     return described
 
 
-def _processor() -> str:
-    """Return the model of the processor, or at least its architecture."""
-    if CPUINFO.exists():
-        for line in CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def _processor() -> dict[str, str]:
+    """Return family and full name of the processor, and the registers that kernels are cut for."""
+    text = CPUINFO.read_text(encoding="utf-8", errors="replace") if CPUINFO.exists() else ""
+    known = dict(re.findall(r"^(.+?)\s*: (.*)$", text, re.MULTILINE))
+    name = known.get("model name") or platform.processor() or platform.machine()
+    # hypervisors shorten names, but not numbers
+    numbers = [f"{key.split()[-1]} {known[key]}" for key in NUMBERS if key in known]
+    flags = (known.get("flags") or known.get("Features") or "").split()
+    offered = [what for flag, what in FLAGS.items() if flag in flags]
+    brand = re.findall(r"\w+", re.sub(r"\((R|TM)\)|^\d+th Gen", "", name))[:2]
+    registers, kernels = _kernels()
+    return {
+        "family": f"{' '.join(brand)}, {registers}",
+        "processor": ", ".join([name, *numbers, *offered]),
+        "kernels": kernels,
+    }
+
+
+def _kernels() -> tuple[str, str]:
+    """Return the registers that the kernels are cut for, and the same in words with the reason."""
+    try:
+        from mha_numpy.kernels.host import HOST
+    except ImportError:
+        return "no kernels", "none, as numba is not here"
+    claimed = os.environ.get("NUMBA_CPU_NAME")
+    return HOST.name, f"cut for {HOST.name}" + f" by NUMBA_CPU_NAME={claimed}" * bool(claimed)
 
 
 def _load() -> str:

@@ -20,6 +20,7 @@ from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.problems import Case, Drawn, Problem, parse
 from mha_numpy.bench.timing import take_turn, timed
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import BackendError
 
 CLEAR_REFS = Path("/proc/self/clear_refs")
 FORWARD_BACKWARD = Case(backward=True)
@@ -47,9 +48,18 @@ def turn(who: str, shape: str, case: list[Any], threads: int) -> float:
     return take_turn(ready(who, shape, Case(*case), threads).call)
 
 
-def first_call(who: str, shape: str, threads: int) -> float:
-    """Return the seconds of the first forward and backward, libraries loaded on the way."""
-    return timed(ready(who, shape, FORWARD_BACKWARD, threads).call)
+def peak(threads: int) -> float | None:
+    """Return how many operations a second the processor reaches; None where numba cannot run."""
+    try:
+        from mha_numpy.bench.peak import peak_rate
+    except (ImportError, BackendError):
+        return None
+    return peak_rate(threads)
+
+
+def first_call(who: str, shape: str, case: list[Any], threads: int) -> float:
+    """Return the seconds of the first call, libraries loaded on the way."""
+    return timed(ready(who, shape, Case(*case), threads).call)
 
 
 def memory(who: str, shape: str, threads: int) -> int:
@@ -99,7 +109,8 @@ def _status(field: str) -> int:
 
 
 MEASURES: dict[str, Callable[..., Any]] = {
-    "results": results, "turn": turn, "first_call": first_call, "memory": memory, "errors": errors,
+    "results": results, "turn": turn, "peak": peak, "first_call": first_call, "memory": memory,
+    "errors": errors,
 }  # fmt: skip
 
 if __name__ == "__main__":

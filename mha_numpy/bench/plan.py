@@ -11,6 +11,7 @@ from mha_numpy.bench.figures import (
     compile_time,
     error_ratios,
     import_time,
+    peak,
     peak_memory,
     scaling,
 )
@@ -61,7 +62,7 @@ def benchmark(settings: Settings) -> Results:
     Ours and the other live in a process each, and one is stopped while the other works: threads
     that wait for work would take cores from each other. First their results are compared. Then
     they take turns: one call, or as many as fill 20 ms, of which the median counts. Each pair of
-    turns gives one ratio.
+    turns gives one ratio. Between the two the processor's peak is measured, in a third process.
 
     Examples
     --------
@@ -93,11 +94,12 @@ def plan(settings: Settings) -> Iterator[Task]:
 
     for shape in SHAPES:
         problem = parse(shape)
-        if settings.quick and problem.multiply_adds > SHORT:
+        if settings.quick and problem.operations(problem.cases()[0]) > SHORT:
             continue
         for other in others:
             if getattr(CONTESTANTS[other], problem.kind):
                 yield task(shape, other, compare, shape, other)
+    yield task("peak", "the processor", peak)
     modules = [x for other in others for x in CONTESTANTS[other].packages[:1]]
     for module in dict.fromkeys(["mha_numpy", *modules]):
         yield task("import", module, import_time, module)

@@ -13,7 +13,7 @@ SHAPES = (
     "4,8,128,512,64", "8,32/8,1,4096,128", "layer 4,128,768,12", "layer 1,1024,768,12",
     "TransformerLM 8,256,256,8,4,96", "AttentionOnlyLM 64,48,64,4,2,32",
 )  # fmt: skip
-SHORT = 2 * 10**8  # fewer take milliseconds, even in plain NumPy
+SHORT = 10**9  # fewer operations take milliseconds, even in plain NumPy
 
 Mask = Literal["padding", "full"]
 
@@ -89,10 +89,22 @@ class Problem(NamedTuple):
         """What a contestant needs for it."""
         return "attention"
 
-    @property
-    def multiply_adds(self) -> int:
-        """Those of ``q k^T``: a measure of how long it takes."""
-        return self.B * self.H * self.T_q * self.T_k * self.d
+    def operations(self, case: Case) -> int:
+        """Count those of the products of visible cells, two for each multiply-add.
+
+        Forward has two products: q k^T, and weights v. Backward has five: the scores once more,
+        d_v, d_dropped, d_q and d_k.
+        """
+        products = 7 if case.backward else 2
+        return 2 * products * self.H * self.d * self._count_visible(case)
+
+    def _count_visible(self, case: Case) -> int:
+        """Return how many cells a head sees, in all sequences together."""
+        B, _, _, T_q, T_k, _ = self
+        mask = self.draw(case).mask if case.mask else None
+        visible = np.ones((B, 1, T_q, T_k), bool) if mask is None else mask
+        visible = np.broadcast_to(visible, (B, 1, T_q, T_k))
+        return int((np.tril(visible) if case.is_causal else visible).sum())
 
     def cases(self, *, masks: bool = False) -> list[Case]:
         """Return what is worth measuring: one query has no future, and decoding no backward."""
@@ -132,10 +144,12 @@ class LayerProblem(NamedTuple):
         """What a contestant needs for it."""
         return "layer"
 
-    @property
-    def multiply_adds(self) -> int:
-        """Those of the projections and of ``q k^T``."""
-        return self.B * self.T * self.D * (4 * self.D + self.T)
+    def operations(self, case: Case) -> int:
+        """Count those of attention and of four linear maps: a product forward, two backward."""
+        B, T, D, H = self
+        products = 3 if case.backward else 1
+        attention = Problem(B, H, H, T, T, D // H).operations(case)
+        return attention + 2 * products * B * T * 4 * D * D
 
     def cases(self, *, masks: bool = False) -> list[Case]:
         """Return forward and forward with backward; a layer adds nothing to what masks cost."""
@@ -168,10 +182,12 @@ class TrainingProblem(NamedTuple):
         """What a contestant needs for it."""
         return "training"
 
-    @property
-    def multiply_adds(self) -> int:
-        """Those of the layers' projections and of ``q k^T``, forward."""
-        return self.L * LayerProblem(*self[1:5]).multiply_adds
+    def operations(self, case: Case) -> int:
+        """Count those of causal layers, of their feed-forward, and of the map to the vocabulary."""
+        model, B, T, D, H, L, V = self
+        layer = LayerProblem(B, T, D, H).operations(case._replace(is_causal=True))
+        feed_forward = 8 * D * D if model == "TransformerLM" else 0  # D by 4 D, and back
+        return L * layer + 2 * 3 * B * T * (L * feed_forward + D * V)
 
     def cases(self, *, masks: bool = False) -> list[Case]:
         """Return the one that there is."""

@@ -1,6 +1,7 @@
-"""What a benchmark prints and writes: tables, Markdown, JSON, the generated part of a page."""
+"""What a benchmark prints and writes: tables, Markdown, JSON, the report of a family in a page."""
 
 import json
+import re
 from collections.abc import Iterator
 
 from mha_numpy.bench.contestants import CONTESTANTS
@@ -8,7 +9,11 @@ from mha_numpy.bench.results import Cell, Results
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 
-BEGIN, END = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
+MARKER = "<!-- benchmark: {}: {} -->"
+REPORT = re.compile(
+    MARKER.format("(?P<family>[^\n]+)", "begin") + ".*?" + MARKER.format("(?P=family)", "end"),
+    re.DOTALL,
+)
 
 
 def sections(results: Results) -> Iterator[Table | str]:
@@ -16,6 +21,7 @@ def sections(results: Results) -> Iterator[Table | str]:
     yield summary(results)
     for other in dict.fromkeys(cell.other for cell in results.cells):
         yield ratio_table(results, other)
+        yield from fractions_table(results, other)
     if results.cells:
         yield times_table(results)
     if results.facts:
@@ -41,6 +47,18 @@ def ratio_table(results: Results, other: str) -> Table:
     return table._replace(bad_rows=frozenset(bad))
 
 
+def fractions_table(results: Results, other: str) -> Iterator[Table]:
+    """Yield which parts of the processor's peak ours and another reach, where that is known."""
+    cells = [cell for cell in results.cells if cell.other == other and cell.peak and cell.agrees]
+    texts = {
+        (cell.shape, cell.case): f"{cell.ours_fraction:.0%} / {cell.other_fraction:.0%}"
+        for cell in cells
+    }
+    labels = f"{CONTESTANTS[results.settings.ours].label} / {CONTESTANTS[other].label}"
+    if cells:
+        yield _grid(f"Parts of the FMA peak: {labels}, median", cells, texts)
+
+
 def times_table(results: Results) -> Table:
     """Return our own times: shapes down, cases across."""
     ours = CONTESTANTS[results.settings.ours].label
@@ -60,9 +78,11 @@ def facts_table(results: Results) -> Table:
 
 
 def to_markdown(results: Results) -> str:
-    """Return the report in Markdown."""
-    parts = [f"Measured by `{results.settings.command}` on:", ""]
-    parts += [f"- {name}: {value}" for name, value in results.machine.items()]
+    """Return the report in Markdown, under the processor's family."""
+    described = dict(results.machine)
+    parts = [f"### {described.pop('family')}", ""]
+    parts += [f"Measured by `{results.settings.command}` on:", ""]
+    parts += [f"- {name}: {value}" for name, value in described.items()]
     for section in list(sections(results))[1:]:
         parts.append("")
         parts.append(section if isinstance(section, str) else section.to_markdown())
@@ -74,15 +94,17 @@ def to_json(results: Results) -> str:
     return json.dumps(results.as_dict(), indent=1, allow_nan=False) + "\n"
 
 
-def replace_generated(page: str, markdown: str) -> str:
-    r"""Put the report between the two markers of a page.
+def replace_report(page: str, family: str, markdown: str) -> str:
+    r"""Put a report in the place of the page's report on the same family of processors.
 
     Parameters
     ----------
     page : str
-        Markdown with a line `BEGIN` and, below it, a line `END`.
+        Markdown with at least one report, each between two lines that name its family.
+    family : str
+        If the page has no report on it, the new one comes after the last.
     markdown : str
-        What comes between them, instead of what is there.
+        The new report.
 
     Returns
     -------
@@ -91,20 +113,28 @@ def replace_generated(page: str, markdown: str) -> str:
     Raises
     ------
     ConfigError
-        A marker is missing or not there once.
+        There is no report, a line is missing, or a family has two reports.
 
     Examples
     --------
-    >>> print(replace_generated(f"above\n{BEGIN}\nold\n{END}\nbelow", "new\n"))
-    above
-    <!-- benchmark: begin -->
+    >>> page = "<!-- benchmark: Z80: begin -->\nold\n<!-- benchmark: Z80: end -->\nbelow"
+    >>> print(replace_report(page, "Z80", "new\n"))
+    <!-- benchmark: Z80: begin -->
     new
-    <!-- benchmark: end -->
+    <!-- benchmark: Z80: end -->
     below
     """
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise ConfigError(f"write: expected a page with one line {BEGIN} and below it one {END}")
-    return f"{page[: page.index(BEGIN)]}{BEGIN}\n{markdown}{page[page.index(END) :]}"
+    reports = {found["family"]: found.span() for found in REPORT.finditer(page)}
+    if not reports or page.count(MARKER.partition("{")[0]) != 2 * len(reports):
+        raise ConfigError(
+            "write: expected a page with reports, one for each FAMILY, between lines "
+            f"{MARKER.format('FAMILY', 'begin')} and {MARKER.format('FAMILY', 'end')}"
+        )
+    _, last = max(reports.values())
+    start, end = reports.get(family, (last, last))
+    gap = "" if family in reports else "\n\n"
+    report = f"{MARKER.format(family, 'begin')}\n{markdown}{MARKER.format(family, 'end')}"
+    return f"{page[:start]}{gap}{report}{page[end:]}"
 
 
 def _grid(title: str, cells: list[Cell], texts: dict[tuple[str, str], str]) -> Table:

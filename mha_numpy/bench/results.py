@@ -34,7 +34,7 @@ class Settings:
     mask : bool
         Add the cases with a boolean mask.
     quick : bool
-        A rough look: short shapes only, a tenth of the seconds, no further figures.
+        A rough look: short shapes, a tenth of the seconds; of other figures the peak and imports.
 
     Raises
     ------
@@ -109,6 +109,9 @@ class Cell(NamedTuple):
     other_ms: float
     pairs: int
     difference: float | None  # of the results; None: NaN
+    peak: float | None = None  # of the processor meanwhile, GFLOP/s; None: not known
+    ours_fraction: float | None = None  # of this peak, medians
+    other_fraction: float | None = None
 
     @property
     def agrees(self) -> bool:

@@ -27,7 +27,7 @@ def ratio_of(pairs: Sequence[Pair]) -> Ratio:
     Parameters
     ----------
     pairs : (ours, other) times
-        Each pair measured in direct succession, so that both met the same machine.
+        Each pair measured within a moment, so that both met the same machine.
 
     Returns
     -------
@@ -53,28 +53,26 @@ def timed(call: Callable[[], Any]) -> float:
     return seconds
 
 
-def take_turn(call: Callable[[], Any]) -> float:
+def take_turn(call: Callable[[], Any], length: float = TURN) -> float:
     """Return the seconds of a call: of one long call, or the median of many short ones."""
     first = timed(call)
-    if first >= TURN:
+    if first >= length:
         return first
     times = [timed(call)]  # the first was a cold one
-    while sum(times) < TURN:
+    while sum(times) < length:
         times.append(timed(call))
     return median(times)
 
 
-def take_turns(ours: Callable[[], float], other: Callable[[], float], budget: float) -> list[Pair]:
-    """Let both measure themselves in turns for some seconds; who begins alternates.
+def take_turns(turns: Sequence[Callable[[], Any]], budget: float) -> list[tuple[Any, ...]]:
+    """Let all measure themselves in turns for some seconds, there and back: a b c, c b a, a b c.
 
-    There are at least `LEAST` pairs, whatever the budget.
+    Returns what they found, in the order of `turns`. There are at least `LEAST` rounds, whatever
+    the budget.
     """
-    pairs: list[Pair] = []
+    rounds: list[tuple[Any, ...]] = []
     start = perf_counter()
-    while len(pairs) < LEAST or perf_counter() - start < budget:
-        if len(pairs) % 2:
-            second, first = other(), ours()
-        else:
-            first, second = ours(), other()
-        pairs.append((first, second))
-    return pairs
+    while len(rounds) < LEAST or perf_counter() - start < budget:
+        step = -1 if len(rounds) % 2 else 1
+        rounds.append(tuple(turn() for turn in turns[::step])[::step])
+    return rounds

@@ -50,7 +50,7 @@ def worker(threads: int, **env: str) -> Iterator[Ask]:
     Examples
     --------
     >>> with worker(threads=1) as ask:
-    ...     ask("first_call", who="numpy", shape="1,2,5,4") > 0
+    ...     ask("turn", who="numpy", shape="1,2,5,4", case=()) > 0
     True
     """
     pinned = {name: str(threads) for name in THREADS} | {"JAX_PLATFORMS": "cpu"}

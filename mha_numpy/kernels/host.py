@@ -11,15 +11,15 @@ LEAST_WORK = 2**18  # products of two numbers; with fewer, other threads wake up
 class Host(NamedTuple):
     """How the kernels are cut for one kind of processor."""
 
-    register_bytes: int  # of one vector register
-    rows: int  # of the block that a product keeps in registers
-    vectors: int  # and how many registers wide that block is
+    name: str  # of its vector registers
+    register_bytes: int  # of one
+    vectors: int  # how wide the block is whose sums a product keeps in registers
 
 
-AVX512 = Host(register_bytes=64, rows=6, vectors=4)  # 32 registers: 24 sums, 4 of b, 1 of a
-AVX2 = Host(register_bytes=32, rows=6, vectors=2)  # 16 registers: 12 sums, 2 of b, 1 of a
-NEON = Host(register_bytes=16, rows=6, vectors=4)  # 32 registers
-BASELINE = Host(register_bytes=16, rows=6, vectors=2)  # any other: LLVM makes do
+AVX512 = Host("AVX-512", 64, vectors=4)  # 32 registers: 24 sums, 4 of b, 1 of a
+AVX2 = Host("AVX2", 32, vectors=2)  # 16 registers: 12 sums, 2 of b, 1 of a
+NEON = Host("NEON", 16, vectors=4)  # 32 registers
+BASELINE = Host("128 bits", 16, vectors=2)  # any other: LLVM makes do
 
 
 def find_host() -> Host:

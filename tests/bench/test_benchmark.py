@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 from mha_numpy import cli
-from mha_numpy.bench import Fact, Settings, benchmark, worker
+from mha_numpy.bench import Fact, Settings, benchmark, measure, worker
 from mha_numpy.bench.adapters import our_attention
 from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.figures import compare, difference
+from mha_numpy.bench.figures import cell_of, compare, compile_time, difference, peak
 from mha_numpy.bench.measure import CLEAR_REFS
 from mha_numpy.bench.plan import plan
 from mha_numpy.bench.problems import SHAPES, Case, parse
-from mha_numpy.bench.report import BEGIN, END
 from mha_numpy.bench.worker import THREADS, MeasurementError
 from mha_numpy.errors import BackendError, ConfigError
 
@@ -44,16 +43,17 @@ def state_of(child):
     return Path("/proc", child, "stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.fixture
+def script(monkeypatch):
+    """Let workers run a script instead of the measurements."""
+
+    def use(text):
+        monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", text])
+
+    return use
+
+
 class TestWorker:
-    @pytest.fixture
-    def script(self, monkeypatch):
-        """Let workers run a script instead of the measurements."""
-
-        def use(text):
-            monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", text])
-
-        return use
-
     def test_threads_are_in_the_environment_before_anything_is_imported(self, script):
         script("import json, os\nwhile job := input(): print(json.dumps(dict(os.environ)))")
         with worker.worker(threads=3, NUMBA_CACHE_DIR="there") as ask:
@@ -89,7 +89,7 @@ class TestWorker:
     def test_it_is_stopped_between_jobs(self):
         before = children_of()
         with worker.worker(threads=1) as ask:
-            ask("first_call", who="numpy", shape="1,2,5,4")
+            ask("turn", who="numpy", shape="1,2,5,4", case=Case())
             (child,) = children_of() - before
             deadline = perf_counter() + 10
             while state_of(child) != "T":  # not at once, but soon
@@ -124,6 +124,9 @@ class TestMeasurements:
         assert 3 * small < ask("memory", who="numpy", shape="1,2,2048,8") < 5 * small
         assert ask("memory", who="numpy", shape="1,2,1024,8") < 1.2 * small
 
+    def test_first_call(self, ask):
+        assert ask("first_call", who="numpy", shape="1,2,5,4", case=Case()) > 0
+
     def test_errors(self, ask):
         assert ask("errors", ours="numpy", other="numpy", count=4) == [1.0] * 4
 
@@ -136,6 +139,86 @@ class TestMeasurements:
         assert difference([one, large], [one, np.array([np.nan, 0.0])]) is None
         with pytest.raises(ValueError):
             difference([one], [one, large])
+
+
+CASE = Case(backward=True)
+OPERATIONS = parse("2,4,16,16").operations(CASE)
+# seconds, operations a second, seconds: the second round is disturbed, the third at half the speed
+ROUNDS = [
+    (1.0, 4.0 * OPERATIONS, 2.0), (8.0, 4.0 * OPERATIONS, 2.5), (2.0, 2.0 * OPERATIONS, 4.0),
+]  # fmt: skip
+
+
+def test_fractions_are_taken_of_the_peak_of_the_same_round():
+    cell = cell_of("2,4,16,16", CASE, "numpy", ROUNDS, 0.0)
+    assert (cell.ratio.median, cell.ours_ms, cell.other_ms, cell.pairs) == (2.0, 2000, 2500, 3)
+    assert (cell.ours_fraction, cell.other_fraction) == (0.25, 0.125)
+    assert cell.peak == 4 * OPERATIONS / 1e9
+
+
+def test_no_fractions_where_a_peak_is_missing():
+    cell = cell_of(
+        "2,4,16,16", CASE, "numpy", [(ours, None, other) for ours, _, other in ROUNDS], 0.0
+    )
+    assert (cell.ratio.median, cell.ours_fraction, cell.other_fraction, cell.peak) == (
+        2.0,
+        None,
+        None,
+        None,
+    )
+
+
+class TestPeak:
+    @pytest.mark.kernel
+    def test_the_loop_does_as_many_multiply_adds_as_are_counted(self):
+        peak = pytest.importorskip("mha_numpy.bench.peak")
+        from mha_numpy.kernels.host import HOST
+
+        counts = peak.count_up(2, 5)
+        assert counts.shape == (2, HOST.register_bytes // 4)
+        assert (counts == 5 * peak.SUMS).all()
+
+    @pytest.mark.kernel
+    def test_rate(self, ask):
+        pytest.importorskip("numba")
+        assert 0 < ask("peak") < float("inf")
+
+    def test_without_numba(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "numba", None)
+        monkeypatch.delitem(sys.modules, "mha_numpy.bench.peak", raising=False)
+        assert measure.peak(1) is None
+
+    def test_facts(self, script):
+        script("while input(): print(2e9)")
+        facts = peak(Settings(**NUMPY | {"threads": 3}))
+        assert facts == [
+            Fact("FMA peak of 1 thread", "the processor", 2.0, "GFLOP/s"),
+            Fact("FMA peak of 3 threads", "the processor", 2.0, "GFLOP/s"),
+        ]
+
+    def test_why_there_is_none(self, script):
+        script("while input(): print('null')")
+        with pytest.raises(MeasurementError, match="^skipped: numba cannot run here$"):
+            peak(Settings(**NUMPY))
+
+
+def test_first_calls_are_of_new_processes_with_an_empty_folder_and_a_filled_one(
+    script, monkeypatch
+):
+    """The stand-in replies with how many have met its folder."""
+    monkeypatch.setitem(CONTESTANTS, "numpy", CONTESTANTS["numpy"]._replace(packages=("numpy",)))
+    script(
+        "import os; from pathlib import Path\n"
+        "folder = Path(os.environ['NUMBA_CACHE_DIR'])\n"
+        "folder.joinpath(str(os.getpid())).touch()\n"
+        "while 'first_call' in input(): print(len(list(folder.iterdir())))"
+    )
+    assert [(fact.what, fact.value) for fact in compile_time(Settings(**NUMPY))] == [
+        ("first fwd, nothing compiled yet", 1),
+        ("first fwd of a process, compiled before", 2),
+        ("first fwd+bwd, nothing compiled yet", 1),
+        ("first fwd+bwd of a process, compiled before", 2),
+    ]
 
 
 @pytest.mark.slow
@@ -160,13 +243,13 @@ def test_only_those_with_a_backward_are_asked_for_it(monkeypatch):
 class TestPlan:
     def test_everything(self):
         names = [task.name for task in plan(Settings(**NUMPY))]
-        assert names == [*SHAPES, "import", "compile", "memory", "scaling", "error"]
+        assert names == [*SHAPES, "peak", "import", "compile", "memory", "scaling", "error"]
 
     def test_quick(self):
         names = [task.name for task in plan(Settings(**NUMPY, quick=True))]
         assert names == [
             "2,4,16,16", "4,12,128,64", "4,8,128,512,64", "8,32/8,1,4096,128",
-            "AttentionOnlyLM 64,48,64,4,2,32", "import",
+            "AttentionOnlyLM 64,48,64,4,2,32", "peak", "import",
         ]  # fmt: skip
 
     def test_who_has_no_layer_is_not_compared_with_it(self, monkeypatch):
@@ -228,7 +311,9 @@ class TestCommand:
     def test_from_end_to_end(self, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         page = tmp_path / "page.md"
-        page.write_text(f"# How fast\n\n{BEGIN}\n{END}\n")
+        page.write_text(
+            "# How fast\n\n<!-- benchmark: Z80: begin -->\n<!-- benchmark: Z80: end -->\n"
+        )
         code = cli.main([
             *self.QUICK, "--only", "2,4,16", "--threads", "1", "--json", "all.json",
             "--markdown", "report.md", "--write", "page.md", "--chart", "chart.png",
@@ -236,12 +321,13 @@ class TestCommand:
         printed = capsys.readouterr()
         assert (code, printed.err) == (0, "")
         assert "our NumPy: its time / that of our NumPy, median (quartiles)" in printed.out
-        assert printed.out.count("\n2,4,16,16 ") == 2
+        assert printed.out.count("\n2,4,16,16 ") == 2 + CONTESTANTS["numba"].is_here
         assert printed.out.splitlines()[-4:] == [
             "wrote all.json", "wrote report.md", "wrote page.md", "wrote chart.png",
         ]  # fmt: skip
         report = (tmp_path / "report.md").read_text()
-        assert page.read_text() == f"# How fast\n\n{BEGIN}\n{report}{END}\n"
+        assert page.read_text().count("<!-- benchmark: ") == 4
+        assert report in page.read_text()
         command = "mha-numpy bench --ours numpy --against numpy --only 2,4,16 --threads 1"
         assert f"Measured by `{command} --seconds 0.1 --quick` on:" in report
         found = json.loads((tmp_path / "all.json").read_text())
@@ -269,7 +355,7 @@ class TestCommand:
             (["--json", "missing/all.json"], "json: expected a file in a folder that exists"),
             (["--markdown", "."], "markdown: expected a file in a folder that exists; got ."),
             (["--write", "missing.md"], "write: cannot read missing.md"),
-            (["--write", "page.md"], "write: expected a page with one line <!-- benchmark: begin"),
+            (["--write", "page.md"], "write: expected a page with reports, one for each FAMILY"),
             (["--write", "bytes.md"], "write: cannot read bytes.md as text"),
             (["--json", "x", "--markdown", "./x"], "json: expected a file of its own; got x twice"),
             (["--chart", "chart.gif"], "chart: expected a file .png; got chart.gif"),

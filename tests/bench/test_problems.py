@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from mha_numpy.bench.problems import (
     TrainingProblem,
     parse,
 )
+from mha_numpy.cost import ModelConfig, count_flops
 from mha_numpy.errors import ConfigError
 
 
@@ -85,6 +88,47 @@ def test_layer_arrays():
         f"{kind}_{letter}": (12, 12) if kind == "w" else (12,) for letter in "qkvo" for kind in "wb"
     }
     assert all(array.dtype == np.float32 and array.any() for array in drawn.params.values())
+
+
+FWD, BOTH, CAUSAL = Case(), Case(backward=True), Case(is_causal=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "case", "operations"),
+    [
+        # 2 a multiply-add, 2 or 7 products, B H, visible cells, d
+        ("4,6/3,5,7,11", FWD, 2 * 2 * 24 * (5 * 7) * 11),
+        ("4,6/3,5,7,11", BOTH, 2 * 7 * 24 * (5 * 7) * 11),
+        ("4,6/3,5,11", CAUSAL, 2 * 2 * 24 * (1 + 2 + 3 + 4 + 5) * 11),
+        ("4,6/3,2,7,11", CAUSAL, 2 * 2 * 24 * (1 + 2) * 11),
+        # four maps of 17 by 17 besides, of 4 x 5 tokens
+        ("layer 4,5,17,1", FWD, 2 * 20 * 4 * 17 * 17 + 2 * 2 * 4 * 25 * 17),
+        ("layer 4,5,17,1", BOTH, 2 * 3 * 20 * 4 * 17 * 17 + 2 * 7 * 4 * 25 * 17),
+    ],
+)
+def test_operations(shape, case, operations):
+    assert parse(shape).operations(case) == operations
+
+
+@pytest.mark.parametrize("kind", ["padding", "full"])
+def test_operations_of_hidden_cells_do_not_count(kind):
+    problem, case = Problem(4, 6, 3, 5, 7, 11), Case(mask=kind)
+    mask = np.broadcast_to(problem.draw(case).mask, (4, 6, 5, 7))
+    assert problem.operations(case) == 2 * 2 * mask.sum() * 11 < problem.operations(FWD)
+
+
+@pytest.mark.parametrize(
+    ("model", "has_feed_forward"), [("TransformerLM", 1), ("AttentionOnlyLM", 0)]
+)
+def test_operations_of_a_training_step(model, has_feed_forward):
+    """`cost` counts hidden cells, and not the scores that backward computes once more."""
+    B, T, D, H, L, V = 4, 5, 12, 3, 2, 7
+    sizes = ModelConfig("", D, L, H, H, D // H, feed_forward=4 * D, vocabulary=V, context=T)
+    flops = count_flops(sizes, T, batch=B)
+    linear = flops.projections + has_feed_forward * flops.feed_forward + flops.output
+    all_cells = Fraction(7, 2) * (flops.scores + flops.mix)
+    problem = parse(f"{model} {B},{T},{D},{H},{L},{V}")
+    assert problem.operations(*problem.cases()) == 3 * linear + all_cells * Fraction(15, 25)
 
 
 def test_the_shapes_that_are_measured_are_written_well():

@@ -1,4 +1,4 @@
-"""Tables, Markdown, JSON, the generated part of a page, the chart; from figures made up here."""
+"""Tables, Markdown, JSON, the report in a page, the chart; from figures made up here."""
 
 import json
 from itertools import pairwise
@@ -10,13 +10,13 @@ from mha_numpy.bench import Cell, Fact, Ratio, Results, Settings
 from mha_numpy.bench.chart import ratio_chart
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.files import Files
-from mha_numpy.bench.report import BEGIN, END, replace_generated, sections, to_json, to_markdown
+from mha_numpy.bench.report import replace_report, sections, to_json, to_markdown
 from mha_numpy.errors import ConfigError
 
 CELLS = [
-    Cell("1,2,5,4", "fwd", "torch", Ratio(2.0, 1.875, 2.25), 0.5, 1.0, 30, 1e-7),
+    Cell("1,2,5,4", "fwd", "torch", Ratio(2.0, 1.875, 2.25), 0.5, 1.0, 30, 1e-7, 250.5, 0.66, 0.33),
     Cell("1,2,5,4", "fwd+bwd causal", "torch", Ratio(0.5, 0.25, 0.75), 1234.5, 617.0, 5, 1e-7),
-    Cell("3,4/2,1,9,8", "fwd", "torch", Ratio(1.0, 1.0, 1.0), 2.0, 2.0, 7, 0.25),
+    Cell("3,4/2,1,9,8", "fwd", "torch", Ratio(1.0, 1.0, 1.0), 2.0, 2.0, 7, 0.25, 250.5, 0.5, 0.5),
     Cell("1,2,5,4", "fwd", "loops", Ratio(4.0, 4.0, 4.0), 0.6, 2.4, 9, None),
 ]
 FACTS = [
@@ -26,9 +26,12 @@ FACTS = [
 ]
 
 
+MACHINE = {"family": "Abacus, beads", "processor": "abacus", "cores": "2"}
+
+
 def made_up(cells=tuple(CELLS), facts=tuple(FACTS), **settings):
     settings = Settings(ours="numpy", against=("torch", "loops"), threads=2, **settings)
-    return Results(settings, {"processor": "abacus", "cores": "2"}, list(cells), list(facts))
+    return Results(settings, MACHINE, list(cells), list(facts))
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +41,10 @@ def everybody_is_here(monkeypatch):
 
 
 def test_tables():
-    summary, torch, loops, times, facts = sections(made_up())
+    summary, torch, fractions, loops, times, facts = sections(made_up())
     assert summary == (
         "mha-numpy bench --ours numpy --against torch,loops --threads 2\n"
-        "processor abacus, cores 2"
+        "family Abacus, beads, processor abacus, cores 2"
     )  # fmt: skip
     assert torch.title == "PyTorch: its time / that of our NumPy, median (quartiles)"
     assert torch.columns == ["shape", "fwd", "fwd+bwd causal"]
@@ -50,6 +53,8 @@ def test_tables():
         ["3,4/2,1,9,8", "RESULTS DIFFER: 2e-01", ""],
     ]
     assert torch.bad_rows == {1}
+    assert fractions.title == "Parts of the FMA peak: our NumPy / PyTorch, median"
+    assert fractions.rows == [["1,2,5,4", "66% / 33%"]]  # none of what differs or has no peak
     assert loops.rows == [["1,2,5,4", "RESULTS DIFFER: NaN"]]
     assert loops.bad_rows == {0}
     assert times.rows == [["1,2,5,4", "0.5", "1234"], ["3,4/2,1,9,8", "2", ""]]
@@ -84,6 +89,7 @@ def test_all_right():
 def test_markdown():
     text = to_markdown(made_up())
     assert text.startswith(
+        "### Abacus, beads\n\n"
         "Measured by `mha-numpy bench --ours numpy --against torch,loops --threads 2` on:\n\n"
         "- processor: abacus\n- cores: 2\n\n"
     )
@@ -98,13 +104,14 @@ def test_markdown():
 def test_json():
     read = json.loads(to_json(made_up()))
     assert read["command"] == "mha-numpy bench --ours numpy --against torch,loops --threads 2"
-    assert read["machine"] == {"processor": "abacus", "cores": "2"}
+    assert read["machine"] == MACHINE
     assert read["cells"][0] == {
         "shape": "1,2,5,4", "case": "fwd", "other": "torch",
         "ratio": {"median": 2.0, "low": 1.875, "high": 2.25},
         "ours_ms": 0.5, "other_ms": 1.0, "pairs": 30, "difference": 1e-7,
+        "peak": 250.5, "ours_fraction": 0.66, "other_fraction": 0.33,
     }  # fmt: skip
-    assert read["cells"][3]["difference"] is None
+    assert read["cells"][3]["difference"] is read["cells"][3]["ours_fraction"] is None
     assert read["facts"][2]["note"] == "skipped: no account of it"
     assert read["settings"]["seconds"] == 2.0
 
@@ -120,22 +127,43 @@ def test_the_command_has_every_option_that_matters():
     )
 
 
-PAGE = f"above\n\n{BEGIN}\nold\n{END}\n\nbelow\n"
+def report_on(family, text):
+    return f"<!-- benchmark: {family}: begin -->\n{text}<!-- benchmark: {family}: end -->\n"
 
 
-def test_only_what_is_between_the_markers_is_replaced():
-    once = replace_generated(PAGE, "new\n")
-    assert once == f"above\n\n{BEGIN}\nnew\n{END}\n\nbelow\n"
-    assert replace_generated(once, "new\n") == once
+ZILOG, BEADS = report_on("Zilog, 8 bits", "old\n"), report_on("Abacus, beads", "older\n")
+PAGE = f"above\n\n{ZILOG}\n{BEADS}\nbelow\n"
+
+
+@pytest.mark.parametrize(("family", "old"), [("Zilog, 8 bits", ZILOG), ("Abacus, beads", BEADS)])
+def test_only_the_report_on_the_same_family_is_replaced(family, old):
+    once = replace_report(PAGE, family, "new\n")
+    assert once == PAGE.replace(old, report_on(family, "new\n"))
+    assert replace_report(once, family, "new\n") == once
+
+
+def test_a_report_on_another_family_comes_after_the_last():
+    added = replace_report(PAGE, "Zilog, 16 bits", "new\n")
+    new = report_on("Zilog, 16 bits", "new\n")
+    assert added == f"above\n\n{ZILOG}\n{BEADS}\n{new}\nbelow\n"
 
 
 @pytest.mark.parametrize(
     "page",
-    ["", f"{BEGIN}\n", f"{END}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n", PAGE + PAGE],
+    [
+        "",
+        ZILOG.replace("begin", "end"),
+        ZILOG.replace("end", "begin"),
+        ZILOG.replace("bits: end", "lanes: end"),
+        "<!-- benchmark: Zilog, 8 bits: begin -->\n" + BEADS,
+        PAGE + PAGE,
+    ],
 )
 def test_a_page_without_a_place_for_the_report(page):
-    with pytest.raises(ConfigError, match="write: expected a page with one line"):
-        replace_generated(page, "new\n")
+    with pytest.raises(
+        ConfigError, match="write: expected a page with reports, one for each FAMILY"
+    ):
+        replace_report(page, "Abacus, beads", "new\n")
 
 
 def test_files(tmp_path):
@@ -146,7 +174,7 @@ def test_files(tmp_path):
     assert Files(*paths).save(results) == paths
     assert paths[0].read_text() == to_json(results)
     assert paths[1].read_text() == to_markdown(results)
-    assert paths[2].read_text() == replace_generated(PAGE, to_markdown(results))
+    assert paths[2].read_text() == replace_report(PAGE, "Abacus, beads", to_markdown(results))
     assert paths[3].read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
@@ -181,6 +209,8 @@ def test_chart():
     assert [label.get_text() for label in loops.get_xticklabels()] == ["1,2,5,4", "3,4/2,1,9,8"]
     assert [text.get_text() for text in picture.legends[0].texts] == ["fwd", "fwd+bwd causal"]
     assert "PyTorch 0.5 to 2; our loops 4 to 4" in picture.get_label()
+    assert "on Abacus, beads" in picture.get_label()
+    assert picture.legends[0].get_title().get_text() == "measured on Abacus, beads"
 
 
 def test_bars_are_apart_and_told_by_more_than_colour():

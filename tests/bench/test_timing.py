@@ -50,6 +50,12 @@ def test_a_short_turn_is_many_calls_and_the_first_does_not_count(monkeypatch):
     assert clock.calls == 17
 
 
+def test_a_turn_can_be_shorter(monkeypatch):
+    clock = Clock(monkeypatch)
+    take_turn(clock.work(TURN / 8, TURN / 16), TURN / 4)
+    assert clock.calls == 5
+
+
 def test_turns_alternate_and_fill_the_budget(monkeypatch):
     clock, order = Clock(monkeypatch), []
 
@@ -61,11 +67,12 @@ def test_turns_alternate_and_fill_the_budget(monkeypatch):
 
         return take
 
-    pairs = take_turns(turn("ours", 1.0), turn("other", 3.0), 27.5)
-    assert pairs == [(1.0, 3.0)] * 7
-    assert order == ["ours", "other", "other", "ours"] * 3 + ["ours", "other"]
+    rounds = take_turns([turn("ours", 1.0), turn("peak", 0.5), turn("other", 2.5)], 27.5)
+    assert rounds == [(1.0, 0.5, 2.5)] * 7
+    there = ["ours", "peak", "other"]
+    assert order == [*there, *there[::-1]] * 3 + there
 
 
 @pytest.mark.parametrize("budget", [0.0, 1e-9])
-def test_there_are_some_pairs_whatever_the_budget(budget):
-    assert len(take_turns(lambda: 1.0, lambda: 2.0, budget)) == LEAST
+def test_there_are_some_rounds_whatever_the_budget(budget):
+    assert len(take_turns([lambda: 1.0, lambda: 2.0], budget)) == LEAST
