@@ -10,6 +10,8 @@ from typing import Any
 import numba
 from numba.core import event
 from numba.core.caching import IndexDataCacheFile
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 REGROUP = {"reassoc", "contract"}  # sums in the processor's order; NaN and inf still count
 
@@ -42,21 +44,71 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return dispatcher
 
 
+def kernel(function: Callable[..., Any] | None = None, *, regroup: bool = False) -> Any:
+    """Compile what `parallel` runs: ``@kernel``, or with sums in the processor's order.
+
+    Nothing in it is allocated or kept, so references are not counted; Python cannot call it.
+    """
+    if function is None:
+        return lambda function: kernel(function, regroup=regroup)
+    return jit(function, **INNER, fastmath=REGROUP if regroup else False)
+
+
 def inner(
     function: Callable[..., Any] | None = None, *, in_place: bool = False, regroup: bool = False
 ) -> Any:
-    """Compile a function that only compiled functions call: ``@inner``.
+    """Compile a part of kernels, which nothing else calls: ``@inner``, as `kernel` else.
 
-    Nothing in it is allocated or kept, so references are not counted; Python cannot call it.
     ``@inner(in_place=True)`` puts its code where it is called, which spares copying a large tuple
-    of arguments; with ``@inner(regroup=True)`` sums are taken in the processor's order.
+    of arguments.
     """
     if function is None:
         return lambda function: inner(function, in_place=in_place, regroup=regroup)
-    return jit(
-        function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=in_place,
-        fastmath=REGROUP if regroup else False,
+    if numba.config.DISABLE_JIT:
+        return function
+    return numba.njit(
+        function, **INNER, error_model="numpy", forceinline=in_place,
+        fastmath=REGROUP if regroup else False, pipeline_class=_PartCompiler,
     )  # fmt: skip
+
+
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+
+
+class _Part(JITCodeLibrary):
+    """Code that goes into the kernels: they optimise it, and make machine code of it, once.
+
+    numba would do both for each part, and again for each that calls it.
+    """
+
+    def add_llvm_module(self, ll_module: Any) -> None:
+        """Take in the function's own code."""
+        self._final_module.link_in(ll_module)
+
+    def finalize(self) -> None:
+        """Take in the parts that this one calls, and leave it at that."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return that there is no machine code."""
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        """Whoever sets the environment, which only Python's functions have."""
+        return self
+
+    def set_env(self, env_name: str, env: Any) -> None:
+        """Set nothing."""
+
+
+class _PartCompiler(Compiler):
+    """numba's compiler, with a library of ours."""
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *rest: Any) -> None:
+        super().__init__(typingctx, targetctx, _Part(targetctx.codegen(), "part"), *rest)
 
 
 class _Notice(event.Listener):

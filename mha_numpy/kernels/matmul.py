@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import from_dtype, types
 
-from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import BLOCK, divide_up, items_of, like_scratch
 from mha_numpy.kernels.product import ROWS, multiply
@@ -108,7 +108,7 @@ def compiled(dtype: np.dtype[Any]) -> Any:
     )
 
 
-@inner
+@kernel
 def multiply_strips(thread, threads, arguments):
     """Compute a thread's parts of c, of `height` rows and `width` columns."""
     as_written()

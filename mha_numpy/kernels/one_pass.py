@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import from_dtype, types
 
-from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp, tanh
 from mha_numpy.kernels.normal import normal_share
 from mha_numpy.kernels.parallel import count_threads, parallel
@@ -206,7 +206,7 @@ def rows_of(thread, threads, x):
     return range(thread * share, min((thread + 1) * share, len(x)))
 
 
-@inner
+@kernel
 def add_rows(thread, threads, arguments):
     """Fill out with a + b."""
     apart()
@@ -217,7 +217,7 @@ def add_rows(thread, threads, arguments):
             out[r, i] = a[r, i] + b[row, i]
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def square_rows(thread, threads, arguments):
     """Fill sums: one for each block of rows."""
     apart()
@@ -231,7 +231,7 @@ def square_rows(thread, threads, arguments):
         sums[block, 0] = total
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def collect_rows(thread, threads, arguments):
     """Add to sums: a thread has some columns of all rows."""
     apart()
@@ -246,7 +246,7 @@ def collect_rows(thread, threads, arguments):
             sums[row, c] += x[r, c]
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def relu_rows(thread, threads, arguments):
     """Fill out."""
     apart()
@@ -256,7 +256,7 @@ def relu_rows(thread, threads, arguments):
             out[r, c] = x.dtype.type(0) if x[r, c] <= 0 else x[r, c]
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def relu_rows_backward(thread, threads, arguments):
     """Fill d_x."""
     apart()
@@ -266,7 +266,7 @@ def relu_rows_backward(thread, threads, arguments):
             d_x[r, c] = x.dtype.type(0) if x[r, c] <= 0 else d_out[r, c]
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def gelu_rows(thread, threads, arguments):
     """Fill share and out."""
     apart()
@@ -284,7 +284,7 @@ def gelu_rows(thread, threads, arguments):
                 out[r, c] = x[r, c] * share[r, c]
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def gelu_rows_backward(thread, threads, arguments):
     """Fill d_x."""
     apart()
@@ -302,7 +302,7 @@ def gelu_rows_backward(thread, threads, arguments):
                 d_x[r, c] = d_out[r, c] * (share[r, c] + x[r, c] * slope)
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def swiglu_rows(thread, threads, arguments):
     """Fill share, silu and out."""
     apart()
@@ -315,7 +315,7 @@ def swiglu_rows(thread, threads, arguments):
             out[r, c] = silu[r, c] * x[r, c]
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def swiglu_rows_backward(thread, threads, arguments):
     """Fill d_gate and d_x."""
     apart()
@@ -328,7 +328,7 @@ def swiglu_rows_backward(thread, threads, arguments):
             d_x[r, c] = d_out[r, c] * silu[r, c]
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def norm_rows(thread, threads, arguments):
     """Fill inverse, x_hat and out."""
     apart()
@@ -349,7 +349,7 @@ def norm_rows(thread, threads, arguments):
         inverse[r, 0] = factor
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def norm_rows_backward(thread, threads, arguments):
     """Fill d_x, and add to the sums of each block."""
     apart()
@@ -370,7 +370,7 @@ def norm_rows_backward(thread, threads, arguments):
                 d_x[r, c] = inverse[r, 0] * (d_x_hat - by_mean - x_hat[r, c] * by_size)
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def cross_entropy_rows(thread, threads, arguments):
     """Fill log_probs, expected and losses; the target of a token that does not count is -1."""
     apart()
@@ -400,7 +400,7 @@ def cross_entropy_rows(thread, threads, arguments):
                 losses[r, 0] -= of_each * log_of_all
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def cross_entropy_rows_backward(thread, threads, arguments):
     """Fill d_logits."""
     apart()
@@ -414,7 +414,7 @@ def cross_entropy_rows_backward(thread, threads, arguments):
                 d_logits[r, c] = 0
 
 
-@inner(regroup=True)
+@kernel(regroup=True)
 def adam_rows(thread, threads, arguments):
     """Fill new_param, new_mean and new_square."""
     apart()

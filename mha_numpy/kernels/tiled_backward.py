@@ -9,7 +9,7 @@ later rounds add to them. Sources: Dao et al. 2022, *FlashAttention*, algorithm 
 
 from typing import Any, NamedTuple
 
-from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp, tanh
 from mha_numpy.kernels.match import match, suits_few
 from mha_numpy.kernels.problem import (
@@ -87,7 +87,7 @@ class Scratch(NamedTuple):
     seen_by_query: Any  # (BLOCK,) words: a word a query, a bit a key
 
 
-@inner
+@kernel
 def backward_tiles(thread, threads, arguments):
     """Let a thread's chunks of keys meet their shares of the queries in this round."""
     as_written()

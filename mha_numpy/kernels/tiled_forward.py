@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp, tanh
 from mha_numpy.kernels.match import match, suits_few
 from mha_numpy.kernels.problem import (
@@ -82,7 +82,7 @@ class Scratch(NamedTuple):
     seen_by_query: Any  # (BLOCK,) words: a word a query, a bit a key
 
 
-@inner
+@kernel
 def forward_tiles(thread, threads, arguments):
     """Attend with a thread's tiles of queries."""
     as_written()
