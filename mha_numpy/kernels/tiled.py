@@ -112,11 +112,11 @@ def laid_out_as(x: Array, width: int) -> Array:
 
 @lru_cache
 def chunk_size(T_k: int, heads: int, d: int) -> int:
-    """Return how many keys a chunk has: the same for any number of threads."""
+    """Return how many keys a chunk has, all or whole blocks: the same for any number of threads."""
     most = max(BLOCK, CHUNK_NUMBERS // max(d, 1))
     least_chunks = min(-(-ITEMS // heads), -(-T_k // (2 * BLOCK)))
     chunks = max(-(-T_k // most), least_chunks)
-    return -(-T_k // (chunks * BLOCK)) * BLOCK
+    return min(T_k, -(-T_k // (chunks * BLOCK)) * BLOCK)
 
 
 @lru_cache
