@@ -12,6 +12,9 @@ from mha_numpy.core.masks import Window, check_mask, check_offset, check_window
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ConfigError, ShapeError
 
+NO_OFFSET = np.array(0, np.int64)  # shared by all plain calls without one, so it is read-only
+NO_OFFSET.flags.writeable = False
+
 
 def check_attention_inputs(
     q: Any,
@@ -85,7 +88,8 @@ def plain_inputs(
     )
     if not is_plain:
         return None
-    window, offset = (None, 0) if is_causal else None, check_offset(q_offset)
+    window = (None, 0) if is_causal else None
+    offset = check_offset(q_offset) if q_offset else NO_OFFSET
     # by position, which takes half as long: no mask, bias, softcap, dropout_mask, head_gate
     return AttentionInputs(
         q, k, v, None, None, window, offset, _default_scale(q), None, None, None, q.dtype, backend

@@ -94,17 +94,16 @@ def kernel_backward(
 
 def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
     """Return what every kernel takes, in its order: arrays of rank 4, limits on both sides."""
-    cells = [
-        x if x is None else np.broadcast_to(x, inputs.cells_shape)
-        for x in (inputs.mask, inputs.bias, inputs.dropout_mask)
-    ]
-    arrays = [inputs.q, inputs.k, inputs.v, *cells]
-    rank, q_offset = inputs.q.ndim, inputs.q_offset
+    q, k, v, mask, bias, window, q_offset, scale, softcap, dropout_mask, *_ = inputs
+    cells: tuple[Array | None, ...] = (mask, bias, dropout_mask)
+    if not mask is bias is dropout_mask is None:
+        cells = tuple(x if x is None else np.broadcast_to(x, inputs.cells_shape) for x in cells)
+    arrays: tuple[Array | None, ...] = (q, k, v, *cells)
+    rank = q.ndim
     if rank < 4:
-        added = ADD_AXES[rank]
-        arrays = [x if x is None else x[added] for x in arrays]
-    B = len(inputs.q) if rank > 2 else 1
+        arrays = tuple(x if x is None else x[ADD_AXES[rank]] for x in arrays)
+    B = len(q) if rank > 2 else 1
     offsets = q_offset if q_offset.ndim else q_offset.repeat(B)  # (B,)
-    left, right = inputs.window or (None, None)
+    left, right = window or (None, None)
     left, right = OPEN if left is None else left, OPEN if right is None else right
-    return (*arrays, offsets, left, right, inputs.scale, inputs.softcap)
+    return (*arrays, offsets, left, right, scale, softcap)

@@ -173,7 +173,7 @@ MUTATIONS = [
     Mutation("unbounded means nothing at all", "backends.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),
     Mutation("one offset for all sequences", "backends.py", {"offsets = q_offset if q_offset.ndim else q_offset.repeat(B)":
              "offsets = q_offset.repeat(B)[:B]"}),
-    Mutation("dropout mask and bias swapped", "backends.py", {"(inputs.mask, inputs.bias, inputs.dropout_mask)": "(inputs.mask, inputs.dropout_mask, inputs.bias)"}),
+    Mutation("dropout mask and bias swapped", "backends.py", {"= (mask, bias, dropout_mask)": "= (mask, dropout_mask, bias)"}),
     Mutation("a kernel's bias gradient not summed", "backends.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
     Mutation("a kernel given what it does not cover", "backends.py", {"dtype not in COVERED": "False", "x.dtype != dtype or ": ""}),
     Mutation("a kernel given empty axes", "backends.py", {" or x.size == 0": ""}),
