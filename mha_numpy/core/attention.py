@@ -324,4 +324,6 @@ def _check_d_out(d_out: Any, inputs: AttentionInputs, heads: Array) -> Array:
     if d_out.shape != heads.shape:
         axes = inputs.axes.heads
         check_shape("d_out", d_out, axes, dict(zip(axes.split(), heads.shape, strict=True)))
+    if d_out.dtype == heads.dtype:
+        return d_out
     return d_out.astype(result_dtype(d_out, heads), copy=False)

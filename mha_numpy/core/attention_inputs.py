@@ -7,10 +7,13 @@ import numpy as np
 
 from mha_numpy.checks import check_broadcast, check_flag, check_number, check_shape
 from mha_numpy.core.attention_types import AXES, AttentionInputs
-from mha_numpy.core.backends import check_backend
+from mha_numpy.core.backends import BACKENDS, COVERED, check_backend
 from mha_numpy.core.masks import Window, check_mask, check_offset, check_window
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ConfigError, ShapeError
+
+NO_OFFSET = np.array(0, np.int64)  # shared by all plain calls without one, so it is read-only
+NO_OFFSET.flags.writeable = False
 
 
 def check_attention_inputs(
@@ -30,6 +33,10 @@ def check_attention_inputs(
     backend: Any,
 ) -> AttentionInputs:
     """Check all arguments of `attention_forward`; raise the first error found."""
+    if mask is bias is window is softcap is scale is dropout_mask is head_gate is None:
+        plain = plain_inputs(q, k, v, is_causal, q_offset, backend)
+        if plain is not None:
+            return plain
     backend = check_backend(backend)
     q, k, v = as_float_array("q", q), as_float_array("k", k), as_float_array("v", v)
     _check_qkv(q, k, v)
@@ -39,9 +46,7 @@ def check_attention_inputs(
     head_gate = _check_head_gate(head_gate, q)
     window = _check_band(window, is_causal)
     q_offset = check_offset(q_offset, q.shape[:1] if q.ndim > 2 else ())
-    # without a single feature every score is 0, whatever the scale
-    default_scale = 1 / math.sqrt(max(q.shape[-1], 1))
-    scale = default_scale if scale is None else check_number("scale", scale)
+    scale = _default_scale(q) if scale is None else check_number("scale", scale)
 
     arrays = (q, k, v, bias, dropout_mask, head_gate)
     dtype = result_dtype(*arrays)
@@ -64,12 +69,51 @@ def check_attention_inputs(
     )  # fmt: skip
 
 
+def plain_inputs(
+    q: Any, k: Any, v: Any, is_causal: Any, q_offset: Any, backend: Any
+) -> AttentionInputs | None:
+    """Return the inputs of a call without other options if nothing is wrong; else None.
+
+    Everything at one look: on tiny arrays one check after the other takes as long as a kernel.
+    """
+    is_plain = (
+        type(q) is type(k) is type(v) is np.ndarray
+        and q.dtype == k.dtype == v.dtype
+        and q.dtype in COVERED
+        and _fit(q, k, v)
+        and type(is_causal) is bool
+        and type(q_offset) is int
+        and type(backend) is str
+        and backend in BACKENDS
+    )
+    if not is_plain:
+        return None
+    window = (None, 0) if is_causal else None
+    offset = check_offset(q_offset) if q_offset else NO_OFFSET
+    # by position, which takes half as long: no mask, bias, softcap, dropout_mask, head_gate
+    return AttentionInputs(
+        q, k, v, None, None, window, offset, _default_scale(q), None, None, None, q.dtype, backend
+    )
+
+
+def _default_scale(q: Array) -> float:
+    """Return 1 / sqrt(d_k); without a single feature every score is 0, whatever the scale."""
+    return 1 / math.sqrt(q.shape[-1] or 1)
+
+
+def _fit(q: Array, k: Array, v: Array) -> bool:
+    """Return whether three arrays of rank 4 fit each other."""
+    if not q.ndim == k.ndim == v.ndim == 4:
+        return False
+    (B, H, _, d_k), (B_k, H_kv, T_k, width) = q.shape, k.shape
+    fits = v.shape[:3] == (B, H_kv, T_k) and B_k == B and d_k == width
+    return fits and H_kv > 0 and H % H_kv == 0
+
+
 def _check_qkv(q: Array, k: Array, v: Array) -> None:
     """Check that the shapes of the three fit each other."""
-    if q.ndim == k.ndim == v.ndim == 4:
-        (B, H, _, d_k), (B_k, H_kv, T_k, width) = q.shape, k.shape
-        if v.shape[:3] == (B, H_kv, T_k) and B_k == B and d_k == width and H_kv and H % H_kv == 0:
-            return
+    if _fit(q, k, v):
+        return
     # of another rank, or wrong: by the names of the axes
     if q.ndim not in AXES:
         raise ShapeError(

@@ -21,6 +21,9 @@ ONE_PASS_KERNELS = {"numba": "mha_numpy.kernels.one_pass"}  # activations, norms
 BACKENDS = ("numpy", *KERNELS)
 COVERED = (np.dtype(np.float32), np.dtype(np.float64))
 
+# of a window without limit: beyond every distance, for positions reach to LARGEST themselves
+OPEN = 2 * LARGEST
+
 # by rank: put in the axes that rank 4 has more, take them out again
 ADD_AXES: dict[int, tuple[slice | None, ...]] = {2: (None, None), 3: (slice(None), None)}
 DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
@@ -40,11 +43,13 @@ def find_kernels(modules: dict[str, str], backend: str, *arrays: Array | None) -
     """
     if backend not in modules or is_watched():
         return None
-    dtype = next(x.dtype for x in arrays if x is not None)
-    if dtype not in COVERED or any(
-        x.dtype != dtype or x.size == 0 for x in arrays if x is not None
-    ):
+    given = [x for x in arrays if x is not None]
+    dtype = given[0].dtype
+    if dtype not in COVERED:
         return None
+    for x in given:
+        if x.dtype != dtype or x.size == 0:
+            return None
     return _load(backend, modules[backend])
 
 
@@ -63,12 +68,12 @@ def _load(backend: str, kernels: str) -> ModuleType:
 
 def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array, Array]:
     """Let a kernel compute steps 1 to 6: heads and lse."""
-    heads, lse = kernels.attention_forward(**_kernel_inputs(inputs))
+    heads, lse = kernels.attention_forward(*_kernel_inputs(inputs))
     rank = inputs.q.ndim
     if rank < 4:
         heads, lse = heads[DROP_AXES[rank]], lse[DROP_AXES[rank]]
     # backward reads them, and without a head gate they are the output
-    heads.flags.writeable = False
+    heads.setflags(write=False)
     return heads, lse
 
 
@@ -80,26 +85,25 @@ def kernel_backward(
     d_heads = d_heads.astype(heads.dtype, copy=False)
     if rank < 4:
         d_heads, heads, lse = (x[ADD_AXES[rank]] for x in (d_heads, heads, lse))
-    d_inputs = kernels.attention_backward(d_heads, heads, lse, **_kernel_inputs(inputs))
+    d_inputs = kernels.attention_backward(d_heads, heads, lse, *_kernel_inputs(inputs))
     if rank < 4:
         d_inputs = [x if x is None else x[DROP_AXES[rank]] for x in d_inputs]
     d_q, d_k, d_v, d_biased = d_inputs
     return d_q, d_k, d_v, None if bias is None else sum_to_shape(d_biased, bias.shape)
 
 
-def _kernel_inputs(inputs: AttentionInputs) -> dict[str, Any]:
-    """Return what every kernel takes: arrays of rank 4, no side of the window unbounded."""
-    arrays: dict[str, Array | None] = {"q": inputs.q, "k": inputs.k, "v": inputs.v}
-    cells = {"mask": inputs.mask, "bias": inputs.bias, "dropout_mask": inputs.dropout_mask}
-    for name, array in cells.items():
-        arrays[name] = None if array is None else np.broadcast_to(array, inputs.cells_shape)
-    rank, q_offset = inputs.q.ndim, inputs.q_offset
+def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
+    """Return what every kernel takes, in its order: arrays of rank 4, limits on both sides."""
+    q, k, v, mask, bias, window, q_offset, scale, softcap, dropout_mask, *_ = inputs
+    cells: tuple[Array | None, ...] = (mask, bias, dropout_mask)
+    if not mask is bias is dropout_mask is None:
+        cells = tuple(x if x is None else np.broadcast_to(x, inputs.cells_shape) for x in cells)
+    arrays: tuple[Array | None, ...] = (q, k, v, *cells)
+    rank = q.ndim
     if rank < 4:
-        added = ADD_AXES[rank]
-        arrays = {name: x if x is None else x[added] for name, x in arrays.items()}
-    # an open side is beyond every distance: positions reach to LARGEST themselves
-    left, right = (2 * LARGEST if side is None else side for side in inputs.window or (None, None))
-    B = len(inputs.q) if rank > 2 else 1
+        arrays = tuple(x if x is None else x[ADD_AXES[rank]] for x in arrays)
+    B = len(q) if rank > 2 else 1
     offsets = q_offset if q_offset.ndim else q_offset.repeat(B)  # (B,)
-    options = {"scale": inputs.scale, "softcap": inputs.softcap}
-    return {**arrays, "left": left, "right": right, "q_offset": offsets, **options}
+    left, right = window or (None, None)
+    left, right = OPEN if left is None else left, OPEN if right is None else right
+    return (*arrays, offsets, left, right, scale, softcap)

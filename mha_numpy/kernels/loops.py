@@ -108,9 +108,9 @@ def backward(
                 d_k[j, c] += d_match * q_i[c]
 
 
-def attention_forward(**inputs: Any) -> tuple[Any, Any]:
+def attention_forward(*inputs: Any) -> tuple[Any, Any]:
     """Return heads and lse; `_completed` names the inputs."""
-    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = _completed(**inputs)
+    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = _completed(*inputs)
     (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
     heads, lse = np.zeros((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
     run = compiled(forward, q.dtype)
@@ -126,10 +126,14 @@ def attention_forward(**inputs: Any) -> tuple[Any, Any]:
     return heads, lse
 
 
-def attention_backward(d_heads: Any, heads: Any, lse: Any, **inputs: Any) -> tuple[Any, ...]:
+def attention_backward(
+    d_heads: Any, heads: Any, lse: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, *others: Any
+) -> tuple[Any, ...]:
     """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
-    has_bias = inputs["bias"] is not None
-    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap = _completed(**inputs)
+    has_bias = bias is not None
+    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = _completed(
+        q, k, v, mask, bias, *others
+    )
     (B, H, T_q, _), (_, H_kv, T_k, _) = q.shape, k.shape
     d_heads, heads, lse = (np.ascontiguousarray(x) for x in (d_heads, heads, lse))
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
@@ -151,7 +155,7 @@ def attention_backward(d_heads: Any, heads: Any, lse: Any, **inputs: Any) -> tup
 
 def _completed(
     q: Any, k: Any, v: Any, mask: Any, bias: Any, dropout_mask: Any,
-    left: int, right: int, q_offset: Any, scale: float, softcap: float | None,
+    q_offset: Any, left: int, right: int, scale: float, softcap: float | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Put what changes nothing in the place of what was not given; rows one after the other."""
     cells, real = (*q.shape[:3], k.shape[2]), q.dtype.type
@@ -160,7 +164,7 @@ def _completed(
     dropout_mask = np.broadcast_to(real(1), cells) if dropout_mask is None else dropout_mask
     q, k, v = np.ascontiguousarray(q), np.ascontiguousarray(k), np.ascontiguousarray(v)
     scale, softcap = real(scale), real(softcap or 0)
-    return q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap
+    return q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap
 
 
 def _share_out(head: Callable[[int], None], count: int, work: int) -> None:

@@ -6,7 +6,6 @@ the function is compiled once.
 
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
 from threading import Lock
 from typing import Any
 
@@ -44,7 +43,10 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
     run_with = run.compile(types.none(size, size, arguments))
 
     def in_each(threads: int, given: tuple[Any, ...]) -> None:
-        with one_at_a_time if threads > 1 else nullcontext():
+        if threads == 1:
+            run_with(address, threads, given)
+            return
+        with one_at_a_time:
             run_with(address, threads, given)
 
     return in_each

@@ -56,41 +56,40 @@ def compiled(dtype: np.dtype[Any]) -> Compiled:
     )
 
 
-def attention_forward(**inputs: Any) -> tuple[Array, Array]:
-    """Return heads (B, H, T_q, d_v) and lse (B, H, T_q); `problem_arguments` names the inputs."""
-    q, v = inputs["q"], inputs["v"]
+def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array, Array]:
+    """Return heads (B, H, T_q, d_v) and lse (B, H, T_q); `problem_arguments` names the others."""
     kernels = compiled(q.dtype)
     (B, H, T_q, d_k), (H_kv, T_k, d_v) = q.shape, v.shape[1:]
     heads, lse = laid_out_as(q, d_v), np.empty((B, H, T_q), q.dtype)
     threads = count_threads(heads.size * T_k)
     pools = new_pools(threads, forward_numbers(H // H_kv * T_q, d_k, d_v), q.dtype)
-    kernels.forward(threads, (*problem_arguments(kernels, **inputs), heads, lse, pools))
+    kernels.forward(threads, (*problem_arguments(kernels, q, k, v, *others), heads, lse, pools))
     return heads, lse
 
 
 def attention_backward(
-    d_heads: Array, heads: Array, lse: Array, **inputs: Any
-) -> tuple[Array, Array, Array, Array | None]:
+    d_heads: Array, heads: Array, lse: Array,
+    q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, *others: Any,
+) -> tuple[Array, Array, Array, Array | None]:  # fmt: skip
     """Return d_q, d_k, d_v and, where there is a bias, d_biased (B, H, T_q, T_k)."""
-    q, k, v, bias = (inputs[name] for name in ("q", "k", "v", "bias"))
     kernels = compiled(q.dtype)
     (H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape[1:], v.shape
-    d_q, d_k_, d_v_ = (laid_out_as(x, x.shape[3]) for x in (q, k, v))
+    d_q, d_k_, d_v_ = laid_out_as(q, d_k), laid_out_as(k, d_k), laid_out_as(v, d_v)
     d_biased = kernels.no_cells if bias is None else np.zeros(bias.shape, q.dtype)
     chunk = chunk_size(T_k, B * H_kv, max(d_k, d_v))
     rounds = chunks = -(-T_k // chunk)
     threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
     pools = new_pools(threads, backward_numbers(H // H_kv * T_q, d_k, d_v, chunk), q.dtype)
-    given = (*problem_arguments(kernels, **inputs), d_heads, heads, lse)
-    grads = (d_q, d_k_, d_v_, d_biased)
+    problem = problem_arguments(kernels, q, k, v, mask, bias, *others)
+    arrays = (*problem, d_heads, heads, lse, d_q, d_k_, d_v_, d_biased)
     for round_number in range(rounds):
-        kernels.backward(threads, (*given, *grads, round_number, chunk, pools))
+        kernels.backward(threads, (*arrays, round_number, chunk, pools))
     return d_q, d_k_, d_v_, None if bias is None else d_biased
 
 
 def problem_arguments(
-    kernels: Compiled, *, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
-    dropout_mask: Array | None, left: int, right: int, q_offset: Array, scale: float,
+    kernels: Compiled, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
+    dropout_mask: Array | None, q_offset: Array, left: int, right: int, scale: float,
     softcap: float | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Return the fields of a Problem; an array of size 0 for one that was not given."""
@@ -113,11 +112,11 @@ def laid_out_as(x: Array, width: int) -> Array:
 
 @lru_cache
 def chunk_size(T_k: int, heads: int, d: int) -> int:
-    """Return how many keys a chunk has: the same for any number of threads."""
+    """Return how many keys a chunk has, all or whole blocks: the same for any number of threads."""
     most = max(BLOCK, CHUNK_NUMBERS // max(d, 1))
     least_chunks = min(-(-ITEMS // heads), -(-T_k // (2 * BLOCK)))
     chunks = max(-(-T_k // most), least_chunks)
-    return -(-T_k // (chunks * BLOCK)) * BLOCK
+    return min(T_k, -(-T_k // (chunks * BLOCK)) * BLOCK)
 
 
 @lru_cache

@@ -270,15 +270,19 @@ class TestChoice:
             assert line.endswith("; pip install numba, or write backend='numpy'")
 
 
-def ones_forward(**given):
-    q, v = given["q"], given["v"]
+# what every kernel takes, in this order
+KERNEL_INPUTS = (
+    "q", "k", "v", "mask", "bias", "dropout_mask", "q_offset", "left", "right", "scale", "softcap",
+)  # fmt: skip
+
+
+def ones_forward(q, k, v, *others):
     return np.ones((*q.shape[:3], v.shape[3])), np.zeros(q.shape[:3])
 
 
-def ones_backward(d_heads, heads, lse, **given):
-    bias = given["bias"]
+def ones_backward(d_heads, heads, lse, q, k, v, mask, bias, *others):
     d_biased = None if bias is None else np.ones(bias.shape)
-    return *(np.ones(given[name].shape) for name in "qkv"), d_biased
+    return *(np.ones(x.shape) for x in (q, k, v)), d_biased
 
 
 KERNEL = SimpleNamespace(attention_forward=ones_forward, attention_backward=ones_backward)
@@ -290,13 +294,14 @@ class TestWhatAKernelIsGiven:
         """A dict that holds the arguments of the last call."""
         given = {}
 
-        def forward(**inputs):
-            given.update(inputs)
-            return ones_forward(**inputs)
+        def forward(*inputs):
+            given.update(zip(KERNEL_INPUTS, inputs, strict=True))
+            return ones_forward(*inputs)
 
-        def backward(d_heads, heads, lse, **inputs):
-            given.update(inputs, d_heads=d_heads, heads=heads, lse=lse)
-            return ones_backward(d_heads, heads, lse, **inputs)
+        def backward(d_heads, heads, lse, *inputs):
+            given.update(zip(KERNEL_INPUTS, inputs, strict=True))
+            given.update(d_heads=d_heads, heads=heads, lse=lse)
+            return ones_backward(d_heads, heads, lse, *inputs)
 
         kernel = SimpleNamespace(attention_forward=forward, attention_backward=backward)
         monkeypatch.setattr(backends, "_load", lambda *_: kernel)

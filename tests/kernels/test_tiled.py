@@ -103,9 +103,9 @@ class TestChunks:
         for T_k in (1, 63, 64, 65, 128, 129, 1000, 4096, 100_000):
             chunk = tiled.chunk_size(T_k, heads, d)
             assert chunk > 0
-            assert chunk % 64 == 0
+            assert chunk % 64 == 0 or chunk == T_k
             assert chunk < max(64, tiled.CHUNK_NUMBERS // d) + 64
-            assert chunk < T_k + 64
+            assert chunk <= T_k
 
     @pytest.mark.parametrize("T_q", sweep([1, 200, 700], 2))
     @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"window": (300, 40)}], ids=str)

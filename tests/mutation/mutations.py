@@ -19,7 +19,7 @@ class Mutation(NamedTuple):
         return f"{self.folder}/{self.file}"
 
 
-SCALE = "default_scale = 1 / math.sqrt(max(q.shape[-1], 1))"
+SCALE = "return 1 / math.sqrt(q.shape[-1] or 1)"
 ROW_SUM = "(weights * d_weights).sum(axis=-1, keepdims=True)"
 D_SCORES = "d_scores = weights * (d_weights - row_mean)"
 MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
@@ -33,9 +33,9 @@ TOTAL = "powers.sum(axis=-1, keepdims=True)"
 
 MUTATIONS = [
     # forward
-    Mutation("no scale", "attention_inputs.py", {SCALE: "default_scale = 1.0"}),
-    Mutation("1/d_k", "attention_inputs.py", {SCALE: "default_scale = 1 / max(q.shape[-1], 1)"}),
-    Mutation("times root d_k", "attention_inputs.py", {SCALE: "default_scale = math.sqrt(max(q.shape[-1], 1))"}),
+    Mutation("no scale", "attention_inputs.py", {SCALE: "return 1.0"}),
+    Mutation("1/d_k", "attention_inputs.py", {SCALE: "return 1 / (q.shape[-1] or 1)"}),
+    Mutation("times root d_k", "attention_inputs.py", {SCALE: "return math.sqrt(q.shape[-1] or 1)"}),
     Mutation("softmax over queries", "softmax.py", {TOTAL: "powers.sum(axis=-2, keepdims=True)"}),
     Mutation("softmax over the matrix", "softmax.py", {TOTAL: "powers.sum(axis=(-2, -1), keepdims=True)"}),
     Mutation(
@@ -82,6 +82,10 @@ MUTATIONS = [
              "masks = [in_window[:, 0] if in_window.ndim > rank else in_window]"}),
     Mutation("is_causal drops the window", "attention_inputs.py", {"        right = 0": "        left, right = None, 0"}),
     Mutation("the window drops is_causal", "attention_inputs.py", {"        right = 0": "        right = right or 0"}),
+    Mutation("is_causal without other options left out", "attention_inputs.py",
+             {"(None, 0) if is_causal else None": "None"}),
+    Mutation("other options left out", "attention_inputs.py",
+             {"if mask is bias is window is softcap is": "if mask is bias is softcap is"}),
     Mutation("mask after softmax", "softmax.py", {MASKED: "masked = scores"}),
     Mutation("mask multiplied in", "softmax.py", {MASKED: "masked = scores if mask is None else scores * mask"}),
     Mutation("-1e9 for -inf", "softmax.py", {MASKED:
@@ -165,13 +169,13 @@ MUTATIONS = [
     Mutation("cache narrows a wider dtype", "kv_cache.py", {"if length <= capacity and dtype == part.dtype:":
              "if length <= capacity:"}),
     # the door to the kernels
-    Mutation("left and right swapped", "backends.py", {'"left": left, "right": right': '"left": right, "right": left'}),
-    Mutation("unbounded means nothing at all", "backends.py", {"2 * LARGEST if side is None": "0 if side is None"}),
+    Mutation("left and right swapped", "backends.py", {"offsets, left, right,": "offsets, right, left,"}),
+    Mutation("unbounded means nothing at all", "backends.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),
     Mutation("one offset for all sequences", "backends.py", {"offsets = q_offset if q_offset.ndim else q_offset.repeat(B)":
              "offsets = q_offset.repeat(B)[:B]"}),
-    Mutation("dropout mask and bias swapped", "backends.py", {'"bias": inputs.bias, "dropout_mask": inputs.dropout_mask': '"bias": inputs.dropout_mask, "dropout_mask": inputs.bias'}),
+    Mutation("dropout mask and bias swapped", "backends.py", {"= (mask, bias, dropout_mask)": "= (mask, dropout_mask, bias)"}),
     Mutation("a kernel's bias gradient not summed", "backends.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
-    Mutation("a kernel given what it does not cover", "backends.py", {"dtype not in COVERED or ": "", "x.dtype != dtype or ": ""}),
+    Mutation("a kernel given what it does not cover", "backends.py", {"dtype not in COVERED": "False", "x.dtype != dtype or ": ""}),
     Mutation("a kernel given empty axes", "backends.py", {" or x.size == 0": ""}),
     Mutation("forward's backend whatever backward asks for", "attention.py",
              {"inputs.backend if backend is None else check_backend(backend)": "inputs.backend"}),
