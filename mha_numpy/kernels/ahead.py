@@ -12,10 +12,10 @@ def compile_all() -> Iterator[str]:
     """Compile what is not on disk yet, and yield the name of each part when it is done."""
     NOTICE.said = True  # who asks for it need not be told
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
-        tiled.compiled(dtype)
         matmul.compiled(dtype)
-        for kernel in one_pass.KERNELS:
-            one_pass.compiled(kernel, dtype)
+        for module in (tiled, one_pass):
+            for kernel in module.KERNELS:
+                module.compiled(kernel, dtype)
         yield f"numba, {dtype}"
         for function in (loops.forward, loops.backward):
             loops.compiled(function, dtype)

@@ -1,6 +1,7 @@
-"""exp for a Vector or a number: a power of two, made of bits, times a polynomial.
+"""exp, tanh and log of a Vector (the first two of a number too): powers of two and polynomials.
 
-``e^x = 2^n * 2^f`` with ``n = round(x * log2(e))`` and ``f`` the rest, between -1/2 and 1/2.
+A power of two is a matter of bits. ``e^x = 2^n * 2^f`` with ``n = round(x * log2(e))`` and f the
+rest, between -1/2 and 1/2; ``log(2^n * m) = n * log(2) + log(m)`` with m from sqrt(1/2) to sqrt(2).
 Source of the method: Muller, *Elementary Functions*, 3rd ed., chapter 11.
 """
 
@@ -22,6 +23,7 @@ class _Format(NamedTuple):
     fraction_bits: int
     largest_exponent: int
     polynomial: list[float]  # of (2^f - 1) / f, the highest power first
+    log_terms: int  # of a series in s^2 < 0.03
 
 
 def _polynomial(degree: int) -> list[float]:
@@ -36,8 +38,8 @@ def _polynomial(degree: int) -> list[float]:
 
 
 FORMATS = {
-    types.float32: _Format(23, 127, _polynomial(5)),
-    types.float64: _Format(52, 1023, _polynomial(11)),
+    types.float32: _Format(23, 127, _polynomial(5), 5),
+    types.float64: _Format(52, 1023, _polynomial(11), 11),
 }
 
 
@@ -102,5 +104,40 @@ def tanh(typingctx, vector):
         less_one = builder.fsub(power, constant(1.0))
         less_one = emit_multiply_add(builder, power, rest, less_one)  # e^2x - 1, without loss
         return builder.fdiv(less_one, builder.fadd(less_one, constant(2.0)))
+
+    return vector(vector), codegen
+
+
+@intrinsic
+def log(typingctx, vector):
+    """Return the logarithm of a normal number > 0, lane by lane; inf and NaN stay themselves.
+
+    ``log(m) = 2 artanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...)`` with ``s = (m - 1) / (m + 1)``.
+    """
+    format_ = FORMATS[getattr(vector, "dtype", vector)]
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        (x,) = args
+
+        def constant(value: float) -> Any:
+            return emit_constant(x.type, value)
+
+        word = ir.VectorType(ir.IntType(vector.dtype.bitwidth), vector.lanes)
+        shift = emit_constant(word, format_.fraction_bits)
+        # the exponent of x / sqrt(1/2), whose bits are those of x less those of sqrt(1/2)
+        least = builder.bitcast(constant(math.sqrt(0.5)), word)
+        bits = builder.bitcast(x, word)
+        n = builder.ashr(builder.sub(bits, least), shift)
+        m = builder.bitcast(builder.sub(bits, builder.shl(n, shift)), x.type)
+        s = builder.fdiv(builder.fsub(m, constant(1.0)), builder.fadd(m, constant(1.0)))
+        square = builder.fmul(s, s)
+        series = constant(1 / (2 * format_.log_terms + 1))
+        for k in reversed(range(format_.log_terms)):
+            series = emit_multiply_add(builder, series, square, constant(1 / (2 * k + 1)))
+        half = builder.fmul(s, series)
+        whole = builder.fmul(builder.sitofp(n, x.type), constant(math.log(2)))
+        result = emit_multiply_add(builder, half, constant(2.0), whole)
+        is_finite = builder.fcmp_ordered("<", x, constant(math.inf))
+        return builder.select(is_finite, result, x)
 
     return vector(vector), codegen

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,20 +19,18 @@ Array = npt.NDArray[Any]
 CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in the second-level cache
 ITEMS = 16  # to share out among threads, where there is enough work for that many
 MOST_LANES = ALIGNMENT // np.dtype(np.float32).itemsize
-NO_MASK = np.empty((0, 0, 0, 0), bool)
+NO_CELLS = {  # stand for a mask, a bias or a dropout mask that was not given
+    np.dtype(dtype): np.empty((0, 0, 0, 0), dtype) for dtype in (bool, np.float32, np.float64)
+}
+NO_MASK = NO_CELLS[np.dtype(bool)]
 
-
-class Compiled(NamedTuple):
-    """The kernels for one dtype, each to be called with a number of threads and its arguments."""
-
-    forward: Callable[[int, tuple[Any, ...]], None]
-    backward: Callable[[int, tuple[Any, ...]], None]
-    no_cells: Array  # stands for a bias or a dropout mask that was not given
+Kernel = Callable[[int, tuple[Any, ...]], None]  # called with a number of threads and arguments
+KERNELS = (forward_tiles, backward_tiles)
 
 
 @lru_cache
-def compiled(dtype: np.dtype[Any]) -> Compiled:
-    """Compile the kernels for float32 or float64, or load them from disk."""
+def compiled(kernel: Any, dtype: np.dtype[Any]) -> Kernel:
+    """Compile a kernel for float32 or float64, or load it from disk."""
     number, size = from_dtype(dtype), types.intp
 
     def given(ndim: int, of: Any = number) -> Any:
@@ -47,23 +45,21 @@ def compiled(dtype: np.dtype[Any]) -> Compiled:
         given(1, types.int64), size, size, number, number,
     )  # fmt: skip
     grads = (made(4), made(4), made(4), made(4))
-    forward = types.Tuple((*problem, made(4), made(3), pools))
-    backward = types.Tuple((*problem, given(4), given(4), given(3), *grads, size, size, pools))
-    return Compiled(
-        parallel(forward_tiles, forward),
-        parallel(backward_tiles, backward),
-        np.empty((0, 0, 0, 0), dtype),
-    )
+    others = {
+        forward_tiles: (made(4), made(3), pools),
+        backward_tiles: (given(4), given(4), given(3), *grads, size, size, pools),
+    }
+    return parallel(kernel, types.Tuple((*problem, *others[kernel])))
 
 
 def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array, Array]:
     """Return heads (B, H, T_q, d_v) and lse (B, H, T_q); `problem_arguments` names the others."""
-    kernels = compiled(q.dtype)
+    run = compiled(forward_tiles, q.dtype)
     (B, H, T_q, d_k), (H_kv, T_k, d_v) = q.shape, v.shape[1:]
     heads, lse = laid_out_as(q, d_v), np.empty((B, H, T_q), q.dtype)
     threads = count_threads(heads.size * T_k)
     pools = new_pools(threads, forward_numbers(H // H_kv * T_q, d_k, d_v), q.dtype)
-    kernels.forward(threads, (*problem_arguments(kernels, q, k, v, *others), heads, lse, pools))
+    run(threads, (*problem_arguments(q, k, v, *others), heads, lse, pools))
     return heads, lse
 
 
@@ -72,32 +68,33 @@ def attention_backward(
     q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, *others: Any,
 ) -> tuple[Array, Array, Array, Array | None]:  # fmt: skip
     """Return d_q, d_k, d_v and, where there is a bias, d_biased (B, H, T_q, T_k)."""
-    kernels = compiled(q.dtype)
+    run = compiled(backward_tiles, q.dtype)
     (H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape[1:], v.shape
     d_q, d_k_, d_v_ = laid_out_as(q, d_k), laid_out_as(k, d_k), laid_out_as(v, d_v)
-    d_biased = kernels.no_cells if bias is None else np.zeros(bias.shape, q.dtype)
+    d_biased = NO_CELLS[q.dtype] if bias is None else np.zeros(bias.shape, q.dtype)
     chunk = chunk_size(T_k, B * H_kv, max(d_k, d_v))
     rounds = chunks = -(-T_k // chunk)
     threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
     pools = new_pools(threads, backward_numbers(H // H_kv * T_q, d_k, d_v, chunk), q.dtype)
-    problem = problem_arguments(kernels, q, k, v, mask, bias, *others)
+    problem = problem_arguments(q, k, v, mask, bias, *others)
     arrays = (*problem, d_heads, heads, lse, d_q, d_k_, d_v_, d_biased)
     for round_number in range(rounds):
-        kernels.backward(threads, (*arrays, round_number, chunk, pools))
+        run(threads, (*arrays, round_number, chunk, pools))
     return d_q, d_k_, d_v_, None if bias is None else d_biased
 
 
 def problem_arguments(
-    kernels: Compiled, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
+    q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None,
     dropout_mask: Array | None, q_offset: Array, left: int, right: int, scale: float,
     softcap: float | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Return the fields of a Problem; an array of size 0 for one that was not given."""
+    no_cells = NO_CELLS[q.dtype]
     return (
         q, k, v,
         NO_MASK if mask is None else mask,
-        kernels.no_cells if bias is None else bias,
-        kernels.no_cells if dropout_mask is None else dropout_mask,
+        no_cells if bias is None else bias,
+        no_cells if dropout_mask is None else dropout_mask,
         q_offset, left, right, scale, softcap or 0.0,
     )  # fmt: skip
 

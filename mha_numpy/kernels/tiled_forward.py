@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.kernels.compile import inner, kernel
-from mha_numpy.kernels.exponential import exp, tanh
+from mha_numpy.kernels.exponential import exp, log, tanh
 from mha_numpy.kernels.match import match, suits_few
 from mha_numpy.kernels.problem import (
     BLOCK,
@@ -36,6 +36,7 @@ from mha_numpy.kernels.simd import (
     as_written,
     full,
     lanes,
+    lanes_from_bits,
     load,
     maximum,
     multiply_add,
@@ -56,7 +57,6 @@ from mha_numpy.kernels.visible import (
     EVERYTHING,
     NONE_SET,
     NOTHING,
-    ONE,
     add_product_T,
     find_visible,
     hide,
@@ -215,15 +215,16 @@ def cap(cells, softcap):
 @inner(in_place=True)
 def finish(tile, s, sees_any, heads, lse):
     """Divide by the sums, and hand over heads and lse."""
+    for c in range(0, s.total.shape[1], lanes(s.total)):
+        total = load(s.total, 0, c)
+        total = select(total == 0.0, np.nan, total)  # scores of -inf alone: 0 / 0
+        # who sees nothing has heads 0 / 1, lse -inf + log 1
+        total = select(lanes_from_bits(s.total, sees_any, c), total, 1.0)
+        store(s.factor, 0, c, 1.0 / total)
+        store(s.total, 0, c, load(s.largest, 0, c) + log(total))
     for g in range(tile.num_heads):
         for i in range(tile.num_queries):
-            r = g * tile.num_queries + i
-            if not sees_any >> np.uint64(r) & ONE:  # heads 0 / 1, lse -inf + log 1
-                s.total[0, r] = 1
-            elif s.total[0, r] == 0:  # scores of -inf alone: 0 / 0
-                s.total[0, r] = np.nan
-            s.factor[0, r] = 1 / s.total[0, r]
-            log_sum = s.largest[0, r] + np.log(s.total[0, r])
+            log_sum = s.total[0, g * tile.num_queries + i]
             lse[tile.b, tile.first_head + g, tile.first_query + i] = log_sum
     scale_each_row(s.heads, s.factor)
     store_queries(heads, s.heads, tile)

@@ -1,14 +1,14 @@
-"""exp and tanh of Vectors against extended precision."""
+"""exp, tanh and log of Vectors against extended precision."""
 
 import numpy as np
 import pytest
 
-from mha_numpy.kernels.exponential import exp, tanh
+from mha_numpy.kernels.exponential import exp, log, tanh
 from mha_numpy.kernels.simd import lanes, load, store
 from tests.kernels.drivers import by_dtype, driver, matrix
 
 # largest relative errors, in units of eps
-EXP, TANH = 1.5, 3
+EXP, TANH, LOG = 1.5, 3, 3
 LEAST_NORMAL = {np.float32: -126 * np.log(2), np.float64: -1022 * np.log(2)}  # its logarithm
 
 
@@ -22,6 +22,12 @@ def apply_exp(out, x):
 def apply_tanh(out, x):
     for c in range(0, x.shape[1], lanes(x)):
         store(out, 0, c, tanh(load(x, 0, c)))
+
+
+@driver(matrix, matrix)
+def apply_log(out, x):
+    for c in range(0, x.shape[1], lanes(x)):
+        store(out, 0, c, log(load(x, 0, c)))
 
 
 def apply(function, x):
@@ -125,3 +131,28 @@ class TestTanh:
     @by_dtype
     def test_nan_stays(self, dtype):
         assert np.isnan(apply(apply_tanh, nans(dtype))).all()
+
+
+class TestLog:
+    @by_dtype
+    def test_relative_error(self, dtype):
+        limits = np.finfo(dtype)
+        for low, high in ((0.5, 0.99), (1.01, 3), (1, 1e5), (limits.tiny, limits.max / 2)):
+            x = np.geomspace(low, high, 100_000).astype(dtype)
+            x = x[x != 1]
+            expected = np.log(x.astype(np.longdouble))
+            assert (relative_errors(apply(apply_log, x), expected) <= LOG).all()
+
+    @by_dtype
+    def test_near_one(self, dtype):
+        x = (1 + np.finfo(dtype).eps * np.arange(-500, 500)).astype(dtype)
+        found = apply(apply_log, x)
+        assert (found[x == 1] == 0).all()
+        there = x != 1
+        expected = np.log(x[there].astype(np.longdouble))
+        assert (relative_errors(found[there], expected) <= LOG).all()
+
+    @by_dtype
+    def test_inf_and_nan_stay(self, dtype):
+        assert (apply(apply_log, np.array([np.inf], dtype)) == np.inf).all()
+        assert np.isnan(apply(apply_log, nans(dtype))).all()
