@@ -11,7 +11,7 @@ from mha_numpy.errors import ConfigError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HATCHES = {"causal": "/////", "padding": ".....", "mask": "xxxxx"}
+HATCHES = {"causal": "/////", "padding": ".....", "mask": "xxxxx", "step": "\\\\\\\\\\"}
 FORWARD, BACKWARD = fade(head_color(0))(0.35), fade(head_color(0))(0.9)
 BAR, PANEL, MARGIN = 0.27, 1.9, 0.9  # in inches: a bar, a contestant, the legend
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+from numba.core import event
 
 from mha_numpy.kernels import loops, matmul, one_pass, tiled
 from mha_numpy.kernels.compile import NOTICE
@@ -10,13 +11,16 @@ from mha_numpy.kernels.compile import NOTICE
 
 def compile_all() -> Iterator[str]:
     """Compile what is not on disk yet, and yield the name of each part when it is done."""
-    NOTICE.said = True  # who asks for it need not be told
+    event.unregister("numba:compile", NOTICE)  # who asks for it need not be told
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        for kernel in tiled.KERNELS:
+            tiled.compiled(kernel, dtype)
+            yield f"numba, {dtype}: {kernel.__name__}"
         matmul.compiled(dtype)
-        for module in (tiled, one_pass):
-            for kernel in module.KERNELS:
-                module.compiled(kernel, dtype)
-        yield f"numba, {dtype}"
+        yield f"numba, {dtype}: multiply_strips"
+        for kernel in one_pass.KERNELS:
+            one_pass.compiled(kernel, dtype)
+        yield f"numba, {dtype}: norms, activations, loss, Adam"
         for function in (loops.forward, loops.backward):
             loops.compiled(function, dtype)
         yield f"loops, {dtype}"

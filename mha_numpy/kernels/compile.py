@@ -112,21 +112,27 @@ class _PartCompiler(Compiler):
 
 
 class _Notice(event.Listener):
-    """Says once that the first use takes longer."""
+    """Says that the first use takes longer, and what is compiled."""
 
     said = False
     often = "once (`mha-numpy compile` does it ahead)"
+    depth = 0  # parts are compiled while what they are parts of is
 
-    def on_start(self, event: Any) -> None:
-        """Speak up when numba begins to compile a function of this package."""
-        module = str(event.data["dispatcher"].py_func.__module__)
-        if not self.said and module.startswith(f"{__package__}."):
+    def on_start(self, event: event.Event) -> None:
+        """Speak up when numba begins to compile a kernel."""
+        function = event.data["dispatcher"].py_func
+        self.depth += 1
+        if self.depth > 1 or not str(function.__module__).startswith(f"{__package__}."):
+            return
+        if not self.said:
             self.said = True
-            notice = "mha_numpy: compiling its kernels for this machine, up to half a minute"
-            print(f"{notice}, {self.often}", file=sys.stderr, flush=True)
+            notice = "mha_numpy: compiling its kernels for this machine, some seconds each"
+            print(f"{notice}, {self.often}", file=sys.stderr)
+        print(f"mha_numpy: {function.__name__} ...", file=sys.stderr, flush=True)
 
-    def on_end(self, event: Any) -> None:
-        """Stay silent."""
+    def on_end(self, event: event.Event) -> None:
+        """Note that something is done."""
+        self.depth -= 1
 
 
 NOTICE = _Notice()

@@ -40,7 +40,7 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     # starts numba's pool, which a parallel loop loaded from disk inside of another function needs
     get_num_threads()
-    run_with = run.compile(types.none(size, size, arguments))
+    run_with = run_in_threads.compile(types.none(size, size, arguments))
 
     def in_each(threads: int, given: tuple[Any, ...]) -> None:
         if threads == 1:
@@ -53,7 +53,7 @@ def parallel(function: Any, arguments: Any) -> Callable[[int, tuple[Any, ...]], 
 
 
 @jit
-def run(address, threads, arguments):
+def run_in_threads(address, threads, arguments):
     """Call ``function(thread, threads, arguments)`` in each of the threads."""
     if call_in_each(threads, *packed(address, arguments)) > 0:
         # raised here: what is raised in another thread gets lost

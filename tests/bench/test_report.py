@@ -215,6 +215,7 @@ def test_chart():
 
 def test_bars_are_apart_and_told_by_more_than_colour():
     cases = ["fwd", "fwd causal", "fwd mask", "fwd+bwd", "fwd+bwd causal", "fwd+bwd padding"]
+    cases.append("training step")
     shapes = ["1,2,5,4", "layer 1,2,4,2"]
     cells = [
         Cell(shape, case, "torch", Ratio(2, 2, 2), 1, 2, 5, 0.0)

@@ -1,6 +1,7 @@
 """The kernels on other machines: processors, threads, and where nothing can be kept on disk."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -160,13 +161,13 @@ def unwritable(tmp_path):
     return tmp_path / "file" / "folder"
 
 
-# two small functions, instead of all that make up a kernel
+# two small kernels
 COMPILE_TWO = (
-    "from numba import types",
-    "from mha_numpy.kernels.visible import first_bits, transpose_bits",
-    "for function, given in ((first_bits, types.intp), (transpose_bits, types.uint64[::1])):",
-    "    function.compile((given,))",
-    "    stats = function.stats",
+    "import numpy as np",
+    "from mha_numpy.kernels import one_pass",
+    "for kernel in (one_pass.add_rows, one_pass.relu_rows):",
+    "    one_pass.compiled(kernel, np.dtype(np.float32))",
+    "    stats = kernel.stats",
     "    print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))",
 )
 
@@ -186,7 +187,8 @@ class TestDisk:
             printed, notice = run_once()
             assert printed == ["0 1", "0 1"]
             assert notice.count(NOTICE) == 1
-            assert notice.count("\n") == 1
+            told = ["add_rows", "run_in_threads", "relu_rows"]
+            assert re.findall(r"^mha_numpy: (\w+) \.\.\.$", notice, re.MULTILINE) == told
             printed, notice = run_once()
             assert printed == ["1 0", "1 0"]
             assert notice == ""
@@ -195,7 +197,7 @@ class TestDisk:
     def test_beside_the_source(self, copy):
         environment = {"NUMBA_CACHE_DIR": ""}
         run(*COMPILE_TWO, folder=copy.parent, **environment)
-        assert list((copy / "kernels" / "__pycache__").glob("visible.first_bits*.nbc"))
+        assert list((copy / "kernels" / "__pycache__").glob("one_pass.add_rows*.nbc"))
 
     @pytest.mark.slow
     def test_in_the_user_s_folder_where_the_package_cannot_be_written_to(self, copy, tmp_path):
@@ -204,7 +206,7 @@ class TestDisk:
         for expected in (["0 1", "0 1"], ["1 0", "1 0"]):
             printed, _ = run(*COMPILE_TWO, folder=copy.parent, **environment)
             assert printed == expected
-        assert list(tmp_path.rglob("visible.first_bits*.nbc"))
+        assert list(tmp_path.rglob("one_pass.add_rows*.nbc"))
 
     @pytest.mark.slow
     def test_nowhere(self, copy, unwritable):
@@ -212,10 +214,6 @@ class TestDisk:
         printed, notice = run(
             "import numpy as np, mha_numpy",
             "from mha_numpy.kernels import tiled",
-            "parallel = tiled.parallel",  # forward alone: it takes seconds
-            "def forward_alone(function, types):",
-            "    return parallel(function, types) if function is tiled.forward_tiles else None",
-            "tiled.parallel = forward_alone",
             "print(mha_numpy.__file__)",
             "x = np.eye(3, dtype=np.float32)",
             "out, _ = mha_numpy.attention_forward(x, x, 3 * x, scale=100.0, backend='numba')",
