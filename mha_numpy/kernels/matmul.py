@@ -26,6 +26,7 @@ Array = npt.NDArray[Any]
 DEPTH = 6 * BLOCK  # rows of a strip: it stays in the second-level cache
 STEP = 2 * BLOCK  # of these rows at a time: BLOCK columns of them stay in the first-level cache
 WIDTH = 6 * BLOCK  # columns of a strip, which meet the same rows of a
+FEW = 8  # rows of b that are copied at a time
 HIGH = 8 * ROWS  # rows of a that meet a strip at a time
 HEIGHT = 16 * BLOCK  # rows of a that meet a strip before the next one
 SHARES = 4  # of long sums, where the result is too small to share out itself
@@ -176,14 +177,17 @@ def multiply_panel(c, a, panel, start, adds, ends):
 
 @inner
 def load_strip(strip, columns, square):
-    """Copy columns of b, panel by panel; turned over, where their rows are not contiguous."""
-    for j in range(0, columns.shape[1], BLOCK):
-        panel, source = strip[j // BLOCK * DEPTH :], columns[:, j : j + BLOCK]
-        if columns.strides[1] == columns.itemsize:
-            copy_rows(panel, source)
-        else:
+    """Copy columns of b into panels; turned over, where their rows are not contiguous."""
+    if columns.strides[1] == columns.itemsize:
+        for k in range(0, len(columns), FEW):  # in the order in which they lie in memory
+            for j in range(0, columns.shape[1], BLOCK):
+                panel = strip[j // BLOCK * DEPTH + k :]
+                copy_rows(panel, columns[k : k + FEW, j : j + BLOCK])
+    else:
+        for j in range(0, columns.shape[1], BLOCK):
+            panel = strip[j // BLOCK * DEPTH :]
             for k in range(0, len(columns), BLOCK):
-                copy_rows(square, source[k : k + BLOCK].T)
+                copy_rows(square, columns[k : k + BLOCK, j : j + BLOCK].T)
                 transpose(panel[k : k + BLOCK], square)
 
 
