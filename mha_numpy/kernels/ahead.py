@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numba.core import event
 
 from mha_numpy.kernels import loops, matmul, one_pass, tiled
 from mha_numpy.kernels.compile import NOTICE
@@ -11,7 +10,7 @@ from mha_numpy.kernels.compile import NOTICE
 
 def compile_all() -> Iterator[str]:
     """Compile what is not on disk yet, and yield the name of each part when it is done."""
-    event.unregister("numba:compile", NOTICE)  # who asks for it need not be told
+    NOTICE.stop()  # who asks for it need not be told
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
         for kernel in tiled.KERNELS:
             tiled.compiled(kernel, dtype)

@@ -118,6 +118,10 @@ class _Notice(event.Listener):
     often = "once (`mha-numpy compile` does it ahead)"
     depth = 0  # parts are compiled while what they are parts of is
 
+    def stop(self) -> None:
+        """Say nothing from now on."""
+        event.unregister("numba:compile", self)
+
     def on_start(self, event: event.Event) -> None:
         """Speak up when numba begins to compile a kernel."""
         function = event.data["dispatcher"].py_func
