@@ -13,6 +13,7 @@ from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 REGROUP = {"reassoc", "contract"}  # sums in the processor's order; NaN and inf still count
 
 _PACKAGE = Path(__file__).parent
@@ -54,25 +55,19 @@ def kernel(function: Callable[..., Any] | None = None, *, regroup: bool = False)
     return jit(function, **INNER, fastmath=REGROUP if regroup else False)
 
 
-def inner(
-    function: Callable[..., Any] | None = None, *, in_place: bool = False, regroup: bool = False
-) -> Any:
-    """Compile a part of kernels, which nothing else calls: ``@inner``, as `kernel` else.
+def inner(function: Callable[..., Any] | None = None, *, in_place: bool = False) -> Any:
+    """Compile a part of kernels, which nothing else calls: ``@inner``, else as `kernel` does.
 
     ``@inner(in_place=True)`` puts its code where it is called, which spares copying a large tuple
     of arguments.
     """
     if function is None:
-        return lambda function: inner(function, in_place=in_place, regroup=regroup)
+        return lambda function: inner(function, in_place=in_place)
     if numba.config.DISABLE_JIT:
         return function
     return numba.njit(
-        function, **INNER, error_model="numpy", forceinline=in_place,
-        fastmath=REGROUP if regroup else False, pipeline_class=_PartCompiler,
-    )  # fmt: skip
-
-
-INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+        function, **INNER, error_model="numpy", forceinline=in_place, pipeline_class=_PartCompiler
+    )
 
 
 class _Part(JITCodeLibrary):
@@ -122,9 +117,9 @@ class _Notice(event.Listener):
         """Say nothing from now on."""
         event.unregister("numba:compile", self)
 
-    def on_start(self, event: event.Event) -> None:
+    def on_start(self, begun: event.Event) -> None:
         """Speak up when numba begins to compile a kernel."""
-        function = event.data["dispatcher"].py_func
+        function = begun.data["dispatcher"].py_func
         self.depth += 1
         if self.depth > 1 or not str(function.__module__).startswith(f"{__package__}."):
             return
@@ -134,7 +129,7 @@ class _Notice(event.Listener):
             print(f"{notice}, {self.often}", file=sys.stderr)
         print(f"mha_numpy: {function.__name__} ...", file=sys.stderr, flush=True)
 
-    def on_end(self, event: event.Event) -> None:
+    def on_end(self, done: event.Event) -> None:
         """Note that something is done."""
         self.depth -= 1
 

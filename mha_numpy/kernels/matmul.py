@@ -141,20 +141,17 @@ def multiply_strips(thread, threads, arguments):
                     # what lies side by side in memory shall do so in scratch
                     copy_rows(factors, some.T)
                     some = factors[: len(columns), : len(made)].T
+                before, adds = start[: len(made), j : j + width], begins
                 if k > first:
-                    multiply_strip(made, some, strip, made, True, ends)
-                else:
-                    before = start[: len(made), j : j + width]
-                    multiply_strip(made, some, strip, before, begins, ends)
+                    before, adds = made, True
+                multiply_strip(made, some, strip, before, adds, ends)
 
 
 @inner
 def multiply_strip(c, a, strip, start, adds, ends):
     """Do ``c = a @ strip``, or ``c = start + a @ strip``, for up to HIGH rows of a."""
     for k in range(0, a.shape[1], STEP):
-        factors, before = a[:, k : k + STEP], start
-        if k > 0:
-            before = c
+        factors, before = a[:, k : k + STEP], (c if k > 0 else start)
         for j in range(0, c.shape[1], BLOCK):
             panel, made = strip[j // BLOCK * DEPTH + k :], c[:, j : j + BLOCK]
             multiply_panel(made, factors, panel, before[:, j : j + BLOCK], adds or k > 0, ends)
