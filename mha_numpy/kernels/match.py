@@ -9,12 +9,15 @@ FEW = 8  # queries: with more, a Vector of them is full enough for the product o
 
 
 @inner
-def suits_few(x, queries):
-    """Return whether queries are few, and rows of k or v are contiguous whole Vectors.
+def is_in_vectors(x):
+    """Return whether rows are contiguous whole Vectors."""
+    return x.strides[1] == x.itemsize and x.shape[1] % lanes(x) == 0
 
-    Then k is matched along its rows, and v is used too seldom to be worth a copy.
-    """
-    return queries <= FEW and x.strides[1] == x.itemsize and x.shape[1] % lanes(x) == 0
+
+@inner
+def suits_few(k, queries):
+    """Return whether k is matched along its rows: queries are few, and rows whole Vectors."""
+    return queries <= FEW and is_in_vectors(k)
 
 
 @inner

@@ -12,7 +12,8 @@ import numpy as np
 
 from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp, log, tanh
-from mha_numpy.kernels.match import match, suits_few
+from mha_numpy.kernels.host import HOST
+from mha_numpy.kernels.match import FEW, is_in_vectors, match, suits_few
 from mha_numpy.kernels.problem import (
     BLOCK,
     NUM_INPUTS,
@@ -95,7 +96,9 @@ def forward_tiles(thread, threads, arguments):
         tile = tile_of(problem, item // tiles // H_kv, item // tiles % H_kv, item % tiles)
         k, v = problem.k[tile.b, tile.kv_head], problem.v[tile.b, tile.kv_head]
         rows = tile.num_heads * tile.num_queries
-        along_rows, in_place = suits_few(k, rows), suits_few(v, rows)
+        along_rows = suits_few(k, rows)
+        # a copy begins where a line of the cache does, which few queries do not pay back
+        in_place = is_in_vectors(v) and (HOST.straddles or rows <= FEW)
         start(problem, tile, s)
         sees_any = NONE_SET
         first, last = keys_in_sight(problem, tile, 0, T_k)
