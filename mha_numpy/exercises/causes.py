@@ -10,7 +10,8 @@ from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Evidence, Stage
 from mha_numpy.mistakes import BANK, Diagnosis, diagnose
-from mha_numpy.mistakes.diagnose import NARROW, TOLERANCE
+from mha_numpy.mistakes.answers import TOLERANCE
+from mha_numpy.mistakes.diagnose import NARROW
 from mha_numpy.mistakes.manners import ACCUMULATES, FLOAT32, IN_PLACE
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages

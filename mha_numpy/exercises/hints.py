@@ -9,7 +9,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.verdict import Difference, find_difference, paragraph
 from mha_numpy.mistakes import BANK, PIECES, Mistake, fingerprints, right_answers
-from mha_numpy.mistakes.diagnose import TOLERANCE
+from mha_numpy.mistakes.answers import TOLERANCE
 from mha_numpy.tables import Table
 
 COUNT = 4

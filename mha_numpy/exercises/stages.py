@@ -15,7 +15,7 @@ from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.runner import Call
 from mha_numpy.exercises.sandbox import Run
 from mha_numpy.mistakes import find_piece, right_answers
-from mha_numpy.mistakes.diagnose import TOLERANCE
+from mha_numpy.mistakes.answers import TOLERANCE
 from mha_numpy.mistakes.piece import Arrays, Reaction
 
 LONGEST = 160  # characters of an error

@@ -10,7 +10,7 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Stage
-from mha_numpy.mistakes.diagnose import TOLERANCE
+from mha_numpy.mistakes.answers import TOLERANCE
 from mha_numpy.tables import Table, plain
 
 if TYPE_CHECKING:

@@ -7,13 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.mistakes.diagnose import (
-    Answer,
-    Diagnosis,
-    answers_with,
-    diagnose,
-    fingerprints,
-)
+from mha_numpy.mistakes.answers import Answer, answers_with, fingerprints
+from mha_numpy.mistakes.diagnose import Diagnosis, diagnose
 from mha_numpy.progress import progress
 
 

@@ -1,26 +1,27 @@
 """diagnose: name the known mistakes that give just these arrays."""
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.checking import agrees
-from mha_numpy.checking.compare import agreeing
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes.conventions import IGNORE_ALL, Convention
+from mha_numpy.mistakes.answers import (
+    TOLERANCE,
+    Answer,
+    agreeing_arrays,
+    attempt,
+    fingerprints,
+    fits,
+    right_answers,
+)
 from mha_numpy.mistakes.families import BANK, PIECES, find_piece
 from mha_numpy.mistakes.manners import FLOAT32
 from mha_numpy.mistakes.mistake import Mistake
-from mha_numpy.mistakes.piece import KEPT, Inputs
-from mha_numpy.mistakes.using import conventions_of, variant_in_force
-from mha_numpy.mistakes.variant import Function, may_show, variant
+from mha_numpy.mistakes.variant import may_show, variant
 
-Answer = Any  # an array, or several with their names; None where a function failed
-TOLERANCE = 1e-10  # of the largest number: two right ways are closer, a mistake is not
 # what shows only where another mistake makes a row see nothing
 LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
 NARROW = 2e-5  # float32 is closer to float64; a leak of e^-10 is not
@@ -94,65 +95,10 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     return Diagnosis(False, tuple(map(frozenset, pairs)))
 
 
-def right_answers(piece: str) -> list[Answer]:
-    """Return the right arrays for every probe of the variant in force."""
-    return _right_answers(piece, variant_in_force().seed, conventions_of(piece))
-
-
-@lru_cache(maxsize=KEPT)
-def _right_answers(piece: str, seed: int, conventions: tuple[Convention, ...]) -> list[Answer]:
-    """Compute them once for each variant, which is the one in force."""
-    return answers_with(piece, ())
-
-
-def answers_with(piece: str, mistakes: Collection[str]) -> list[Answer]:
-    """Return what a function with these mistakes gives for every probe; None where it fails.
-
-    Nothing is returned where the mistakes are alternatives.
-    """
-    function = variant(piece, mistakes)
-    return [_try(function, probe) for probe in PIECES[piece].probes()] if function else []
-
-
-def fingerprints(piece: str) -> dict[str, list[Answer]]:
-    """Return what each known mistake gives for every probe, if it gives anything wrong.
-
-    One that fails wherever it changes something leaves no fingerprint. Where conventions are in
-    force, not to follow them is a mistake, and what gives the same numbers is left out.
-    """
-    return _fingerprints(piece, variant_in_force().seed, conventions_of(piece))
-
-
-@lru_cache(maxsize=KEPT)
-def _fingerprints(
-    piece: str, seed: int, conventions: tuple[Convention, ...]
-) -> dict[str, list[Answer]]:
-    """Compute them once for each variant, which is the one in force."""
-    names = [convention.ignored.name for convention in conventions]
-    names += [IGNORE_ALL.name] * (len(names) > 1)
-    right, ignoring = right_answers(piece), {name: answers_with(piece, [name]) for name in names}
-    with_each = {name: answers_with(piece, [name]) for name in BANK if may_show(piece, name)}
-    others = {
-        name: answers
-        for name, answers in with_each.items()
-        if not any(fits(answers, ignored) for ignored in ignoring.values())
-    }
-    both = ignoring | others
-    return {name: answers for name, answers in both.items() if not fits(answers, right)}
-
-
-def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float = TOLERANCE) -> bool:
-    """Return whether both have the same arrays wherever there is an answer."""
-    return all(
-        answer is None or (other is not None and agrees(answer, other, tolerance=tolerance))
-        for answer, other in zip(answers, others, strict=True)
-    )
-
-
 def _partial(piece: str, answers: Sequence[Answer]) -> list[str]:
     """Return the mistakes that give just the arrays that are wrong, where the others are right."""
     pairs = zip(answers, right_answers(piece), strict=True)
-    is_right = [_agreeing(answer, right) if answer is not None else [] for answer, right in pairs]
+    is_right = [agreeing_arrays(answer, right) if answer is not None else [] for answer, right in pairs]
     counts = {len(of_arrays) for of_arrays in is_right if of_arrays}
     if len(counts) != 1:
         return []
@@ -164,17 +110,12 @@ def _partial(piece: str, answers: Sequence[Answer]) -> list[str]:
             if mine is None and not all(of_arrays):
                 return False
             if answer is not None and mine is not None:
-                is_mine = _agreeing(answer, mine)
+                is_mine = agreeing_arrays(answer, mine)
                 if len(is_mine) != count or not all(is_mine[i] for i in wrong):
                     return False
         return True
 
     return [name for name, prints in fingerprints(piece).items() if gives_what_is_wrong(prints)]
-
-
-def _agreeing(answer: Answer, other: Answer) -> list[bool]:
-    """Return which arrays agree."""
-    return list(agreeing(answer, other, tolerance=TOLERANCE))
 
 
 def _explained(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> int:
@@ -198,15 +139,6 @@ def _is_narrow(answers: Sequence[Answer]) -> bool:
     return all(np.array_equal(a, np.float32(a), equal_nan=True) for a in arrays)
 
 
-def _try(function: Function, probe: Inputs) -> Answer:
-    """Compute, or return None where a mistake makes shapes that do not fit."""
-    try:
-        with np.errstate(all="ignore"):
-            return function(**probe)
-    except (ValueError, IndexError, ZeroDivisionError):  # the last where a size of 0 is divided by
-        return None
-
-
 def _names(piece: str) -> list[str]:
     """Return the mistakes that may be one of two."""
     latent = (name for name in LATENT if may_show(piece, name))
@@ -217,6 +149,6 @@ def _makes(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> bool
     """Return whether two mistakes together give the answers, asking no further than needed."""
     function = variant(piece, pair)
     return function is not None and all(
-        answer is None or fits([answer], [_try(function, probe)])
+        answer is None or fits([answer], [attempt(function, probe)])
         for probe, answer in zip(PIECES[piece].probes(), answers, strict=True)
     )

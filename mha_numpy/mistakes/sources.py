@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from itertools import accumulate
 from pkgutil import iter_modules
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
@@ -69,3 +69,8 @@ def called_by(function: str) -> frozenset[str]:
         names = {name for one in waiting for name in cuts[one].function.__code__.co_names}
         waiting = (names & cuts.keys()) - seen
     return frozenset(seen)
+
+
+def code_of(module: CodeType) -> CodeType:
+    """Return the code of the one function of a compiled module."""
+    return next(code for code in module.co_consts if isinstance(code, CodeType))

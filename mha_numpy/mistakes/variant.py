@@ -4,7 +4,7 @@ All of them see one another in a namespace of their own: those without an edit k
 only the edited ones are compiled.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, cast
@@ -13,7 +13,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.conventions import IGNORE_ALL, follow
 from mha_numpy.mistakes.edits import Edits, Place, find_places, overlap, replace_places
 from mha_numpy.mistakes.families import BANK
-from mha_numpy.mistakes.sources import called_by, read_sources
+from mha_numpy.mistakes.sources import called_by, code_of, read_sources
 from mha_numpy.mistakes.using import conventions_of
 
 Function = Callable[..., Any]
@@ -66,13 +66,18 @@ def places_in_functions(edits: Edits) -> Places:
 
 def edited(piece: str, places: Places) -> Function | None:
     """Return a function of `right` with some edits made; None where they overlap."""
+    codes = {name: _compiled(name, places[name]) for name in called_by(piece) & places.keys()}
+    found = {name: code for name, code in codes.items() if code is not None}
+    return assembled(piece, found) if len(found) == len(codes) else None
+
+
+def assembled(piece: str, codes: Mapping[str, CodeType]) -> Function:
+    """Return a function of `right`, some of which have other code."""
     sources = read_sources()
     namespace = sources.namespace.copy()
     for name in called_by(piece):
         function = sources.cuts[name].function
-        code = _compiled(name, places[name]) if name in places else function.__code__
-        if code is None:
-            return None
+        code = codes.get(name, function.__code__)
         namespace[name] = FunctionType(code, namespace, name, function.__defaults__)
     return cast(Function, namespace[piece])
 
@@ -84,5 +89,9 @@ def _compiled(function: str, places: tuple[Place, ...]) -> CodeType | None:
         return None
     cut = read_sources().cuts[function]
     file = f"{cut.function.__code__.co_filename}, with mistakes"
-    module = compile(replace_places(cut.source, places), file, "exec", dont_inherit=True)
-    return next(code for code in module.co_consts if isinstance(code, CodeType))
+    return code_of(compile(edited_source(function, places), file, "exec", dont_inherit=True))
+
+
+def edited_source(function: str, places: Iterable[Place]) -> str:
+    """Return the source of a function with edits that do not overlap."""
+    return replace_places(read_sources().cuts[function].source, places)

@@ -9,7 +9,7 @@ from mha_numpy.checking import agrees
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes import PIECES, diagnose, find_confusion, fingerprints, right_answers
-from mha_numpy.mistakes.diagnose import TOLERANCE, answers_with, fits
+from mha_numpy.mistakes.answers import TOLERANCE, answers_with, fits
 from tests.sweeps import sweep
 
 each_piece = pytest.mark.parametrize("piece", PIECES)
