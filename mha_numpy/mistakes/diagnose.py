@@ -7,19 +7,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checking.trees import leaves
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.mistakes.answers import (
     TOLERANCE,
     Answer,
-    agreeing_arrays,
     attempt,
     fingerprints,
     fits,
+    gives,
     right_answers,
+    wrong_arrays,
 )
 from mha_numpy.mistakes.families import BANK, PIECES, find_piece
 from mha_numpy.mistakes.manners import FLOAT32
 from mha_numpy.mistakes.mistake import Mistake
+from mha_numpy.mistakes.search import SmallEdit, find_edit, find_edit_beside
 from mha_numpy.mistakes.variant import may_show, variant
 
 # what shows only where another mistake makes a row see nothing
@@ -32,12 +35,14 @@ class Diagnosis(NamedTuple):
 
     ``causes`` are alternatives, each a set of mistakes that gives exactly the answer's arrays; none
     if no known mistake, nor two of them, does. Where they are partial, the mistake gives exactly
-    those arrays that are wrong, and was not made in the others.
+    those arrays that are wrong, and was not made in the others. ``edit`` is a small edit of the
+    right function that gives the arrays: alone, or beside the mistake if there is one, too.
     """
 
     is_right: bool
     causes: tuple[frozenset[str], ...]
     is_partial: bool = False
+    edit: SmallEdit | None = None
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -86,51 +91,49 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
     if fits(answers, right, NARROW) and _is_narrow(answers):
         return Diagnosis(False, (frozenset({FLOAT32}),))
-    partial = _partial(piece, answers)
-    if partial:
-        return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
+    edit = find_edit(piece, answers)
+    if edit:
+        return Diagnosis(False, (), edit=edit)
+    wrong = wrong_arrays(answers, right)
+    is_partial = any(wrong) and not all(wrong)
+    if is_partial:
+        partial = [name for name, made in fingerprints(piece).items() if gives(answers, made, wrong)]
+        if partial:
+            return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     pairs = [pair for pair in combinations(_names(piece), 2) if _makes(piece, pair, answers)]
-    if len(pairs) > 1:
+    if pairs:
         pairs.sort(key=lambda pair: -_explained(piece, pair, answers))
-    return Diagnosis(False, tuple(map(frozenset, pairs)))
+        return Diagnosis(False, tuple(map(frozenset, pairs)))
+    edit = find_edit(piece, answers, wrong) if is_partial else None
+    if edit:
+        return Diagnosis(False, (), is_partial=True, edit=edit)
+    explained = {name: _explained(piece, [name], answers) for name in fingerprints(piece)}
+    names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
+    both = find_edit_beside(piece, answers, names)
+    return Diagnosis(False, (frozenset({both[0]}),), edit=both[1]) if both else Diagnosis(False, ())
 
 
-def _partial(piece: str, answers: Sequence[Answer]) -> list[str]:
-    """Return the mistakes that give just the arrays that are wrong, where the others are right."""
-    pairs = zip(answers, right_answers(piece), strict=True)
-    is_right = [agreeing_arrays(answer, right) if answer is not None else [] for answer, right in pairs]
-    counts = {len(of_arrays) for of_arrays in is_right if of_arrays}
-    if len(counts) != 1:
-        return []
-    (count,) = counts
-    wrong = {i for of_arrays in is_right for i, agrees in enumerate(of_arrays) if not agrees}
-
-    def gives_what_is_wrong(fingerprint: Sequence[Answer]) -> bool:
-        for answer, mine, of_arrays in zip(answers, fingerprint, is_right, strict=True):
-            if mine is None and not all(of_arrays):
-                return False
-            if answer is not None and mine is not None:
-                is_mine = agreeing_arrays(answer, mine)
-                if len(is_mine) != count or not all(is_mine[i] for i in wrong):
-                    return False
-        return True
-
-    return [name for name, prints in fingerprints(piece).items() if gives_what_is_wrong(prints)]
-
-
-def _explained(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> int:
-    """Count the numbers that one of two mistakes gives alone: then each shows for itself."""
-    alone = [fingerprints(piece).get(name, right_answers(piece)) for name in pair]
+def _explained(piece: str, mistakes: Collection[str], answers: Sequence[Answer]) -> int:
+    """Count the wrong numbers that one of some mistakes gives alone: it shows for itself."""
+    right = right_answers(piece)
+    alone = [fingerprints(piece).get(name, right) for name in mistakes]
     count = 0
-    for answer, *made in zip(answers, *alone, strict=True):
+    for answer, expected, *made in zip(answers, right, *alone, strict=True):
         others = [leaves(one) for one in made if one is not None]
+        usual = leaves(expected)
         for name, leaf in leaves(answer).items() if answer is not None else ():
             is_given = np.zeros(np.shape(leaf), dtype=bool)
             for other in (arrays[name] for arrays in others if name in arrays):
-                if np.shape(other) == np.shape(leaf):
-                    is_given |= np.isclose(leaf, other, rtol=TOLERANCE, equal_nan=True)
-            count += int(is_given.sum())
+                is_given |= _same(leaf, other)
+            count += int((is_given & ~_same(leaf, usual.get(name))).sum())
     return count
+
+
+def _same(leaf: Any, other: Any) -> Array:
+    """Return which numbers of an array are those of another one, if the shapes agree."""
+    if np.shape(other) != np.shape(leaf) or other is None:
+        return np.zeros(np.shape(leaf), dtype=bool)
+    return np.isclose(leaf, other, rtol=TOLERANCE, equal_nan=True)
 
 
 def _is_narrow(answers: Sequence[Answer]) -> bool:

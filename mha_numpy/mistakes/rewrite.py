@@ -1,0 +1,108 @@
+"""rewritten: what the rules make of a part of a syntax tree."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from mha_numpy.mistakes.rules import RULES
+
+PARTS = frozenset("ABCDEF")  # names that stand for any part
+ARGS, SIZE = "ARGS", "SIZE"
+PLACES = frozenset({"VALUE", "LOOP", "TEST"})  # names that stand for the part in such a place
+Bound = dict[str, Any]
+
+
+class Rule(NamedTuple):
+    """What stands there, and what is written instead."""
+
+    group: str
+    old: ast.expr
+    new: list[ast.expr]
+
+
+@cache
+def rules() -> list[Rule]:
+    """Read the rules."""
+    found, group = [], ""
+    for line in filter(None, RULES.splitlines()):
+        if not line.startswith(" "):
+            group = line
+            continue
+        old, _, new = line.partition(" -> ")
+        found.append(Rule(group, _parsed(old), [_parsed(text) for text in new.split(";")]))
+    return found
+
+
+def _parsed(text: str) -> ast.expr:
+    """Return the tree of an expression, or of `*ARGS`."""
+    call = ast.parse(f"_({text.strip()})", mode="eval").body
+    return call.args[0]  # type: ignore[attr-defined]
+
+
+def rewritten(
+    node: ast.expr, place: str, sizes: Sequence[ast.expr]
+) -> Iterator[tuple[str, ast.expr]]:
+    """Yield what each rule makes of a part that stands in a place, with the group of the rule."""
+    for rule in rules():
+        bound: Bound = {}
+        if not _matches(rule.old, node, place, bound):
+            continue
+        for new in rule.new:
+            if _is_args(new):
+                yield from ((rule.group, argument) for argument in bound[ARGS][0])
+                continue
+            names = {part.id for part in ast.walk(new) if isinstance(part, ast.Name)}
+            for size in sizes if SIZE in names else [None]:
+                yield rule.group, _filled(new, bound | {SIZE: size})
+
+
+def _matches(old: Any, node: Any, place: str, bound: Bound) -> bool:
+    """Return whether a part is as a rule says, and note what its names stand for."""
+    if isinstance(old, ast.Name) and old.id in PLACES:
+        bound[old.id] = node
+        return old.id == place
+    if isinstance(old, ast.Name) and old.id in PARTS:
+        same = bound.setdefault(old.id, node)
+        return same is node or ast.dump(same) == ast.dump(node)
+    if isinstance(old, list):
+        return len(old) == len(node) and all(
+            _matches(one, other, "", bound) for one, other in zip(old, node, strict=True)
+        )
+    if type(old) is not type(node):
+        return False
+    if isinstance(old, ast.Call) and old.args and _is_args(old.args[-1]):
+        given = old.args[:-1]
+        bound[ARGS] = node.args[len(given) :], node.keywords
+        return _matches(old.func, node.func, "", bound) and (
+            _matches(given, node.args[: len(given)], "", bound)
+        )
+    if isinstance(old, ast.AST):
+        return all(
+            _matches(getattr(old, field), getattr(node, field), "", bound)
+            for field in old._fields
+            if field != "ctx"
+        )
+    return bool(old == node)
+
+
+def _filled(new: Any, bound: Bound) -> Any:
+    """Return a tree of its own in which names of a rule are what they stand for."""
+    if isinstance(new, list):
+        return [_filled(one, bound) for one in new]
+    if isinstance(new, ast.Name):
+        return bound.get(new.id, new)
+    if not isinstance(new, ast.AST):
+        return new
+    fields = {name: _filled(value, bound) for name, value in ast.iter_fields(new)}
+    if isinstance(new, ast.Call) and new.args and _is_args(new.args[-1]):
+        args, keywords = bound[ARGS]
+        fields["args"] = [*fields["args"][:-1], *args]
+        fields["keywords"] = [*keywords, *fields["keywords"]]
+    return type(new)(**fields)
+
+
+def _is_args(part: ast.expr) -> bool:
+    """Return whether a part of a rule stands for arguments."""
+    is_starred = isinstance(part, ast.Starred) and isinstance(part.value, ast.Name)
+    return is_starred and part.value.id == ARGS  # type: ignore[attr-defined]

@@ -1,0 +1,255 @@
+"""Search: which small edit of the right function gives just these numbers?
+
+What every edit gives for the usual probes is computed ahead, as a number of two bytes for each
+array, and kept in `small_edits.npz`. The numbers of an answer are looked up there, and what has
+them is made and compared in full. For other probes, and beside a known mistake, edits are made one
+after the other, as long as there is time.
+"""
+
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, lru_cache
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.compare import matched
+from mha_numpy.checking.differences import largest_of
+from mha_numpy.checking.trees import leaves
+from mha_numpy.dtypes import Array
+from mha_numpy.mistakes import rules, small_edits
+from mha_numpy.mistakes.answers import (
+    Answer,
+    attempt,
+    gives,
+    right_answers,
+)
+from mha_numpy.mistakes.conventions import follow
+from mha_numpy.mistakes.families import PIECES
+from mha_numpy.mistakes.small_edits import GROUPS, Edit, Edited, read_edits
+from mha_numpy.mistakes.sources import called_by, read_sources
+from mha_numpy.mistakes.using import DEFAULT, conventions_of, variant_in_force
+from mha_numpy.mistakes.variant import assembled, edited_source, places_of
+from mha_numpy.progress import progress
+
+FILE = Path(__file__).with_name("small_edits.npz")
+MODULUS = 65521  # an array's number is below it; 0 says that there is no array
+SPREAD = 997.0  # arrays that differ by more than 1 part in 10^7 have different numbers
+BUDGET = 1.2  # seconds of a processor for edits that are not looked up
+
+
+class Candidate(NamedTuple):
+    """An edit of one of the functions that make a piece."""
+
+    function: str
+    edited: Edited
+    edit: Edit
+
+    def answers(self, piece: str) -> Iterator[Answer]:
+        """Yield what the piece gives with the edit, probe by probe; None where it fails."""
+        code = self.edited.code(self.edit)
+        if code is None:
+            return
+        function = follow(piece, conventions_of(piece), assembled(piece, {self.function: code}))
+        for probe in PIECES[piece].probes():
+            yield attempt(function, probe, Exception)
+
+
+class SmallEdit(NamedTuple):
+    """An edit that gives an answer's numbers, as a student reads it."""
+
+    group: str  # the kind of slip: "another name"
+    function: str  # of `right`, in which it is made
+    wrong: str  # the lines with the edit; empty where a line is left out
+    right: str  # what belongs there; empty where a line does not
+    others: int = 0  # more edits that give the same
+
+
+class Known(NamedTuple):
+    """What edits of a piece give for the usual probes."""
+
+    edits: Array  # (N,) which of the piece's edits
+    others: Array  # (N,) how many more give the same
+    numbers: Array  # (N, arrays of all probes)
+
+
+def candidates(piece: str, mistakes: Collection[str] = ()) -> list[Candidate]:
+    """Return all small edits of a piece with some known mistakes in it, in one order."""
+    places = {name: at for mistake in mistakes for name, at in places_of(mistake).items()}
+    found = []
+    for name in sorted(called_by(piece)):
+        edited = read_edits(edited_source(name, places.get(name, ())))
+        found += [Candidate(name, edited, edit) for edit in edited.edits]
+    return found
+
+
+def numbers_of(answers: Iterable[Answer], expected: Sequence[Answer]) -> Array:
+    """Return a number for each expected array: that of the answer's array, 0 where there is none."""
+    found = []
+    for answer, right in zip(answers, expected, strict=False):
+        largest = max(float(largest_of(np.asarray(leaf))) for leaf in leaves(right).values())
+        arrays = [] if answer is None else [(a, b) for _, a, b in matched(answer, right)]
+        count = len(leaves(right))
+        mine = [_number_of(array, largest or 1.0) for array, _ in arrays]
+        found += mine if len(mine) == count else [0] * count
+    return np.array(found, dtype=np.uint16)
+
+
+def _number_of(array: Any, scale: float) -> int:
+    """Return a number from 1 to MODULUS for an array, 0 if it is none of real numbers."""
+    if not isinstance(array, (np.ndarray, np.generic, int, float)):
+        return 0
+    array = np.asarray(array)
+    if array.dtype.kind not in "biuf":
+        return 0
+    scaled = np.nan_to_num(array.astype(float).ravel() / scale, nan=0.37, posinf=1e3, neginf=-2e3)
+    with np.errstate(all="ignore"):
+        mixed = scaled @ _mixer(array.size) + sum(0.618 * n * i for i, n in enumerate(array.shape, 1))
+        number = SPREAD * mixed % 1 * MODULUS
+    return int(number) + 1 if np.isfinite(number) else 1
+
+
+@lru_cache(maxsize=256)
+def _mixer(size: int) -> Array:
+    """Return factors that tell apart where numbers stand."""
+    return np.random.default_rng(size).uniform(0.5, 1.5, size)
+
+
+def _have(numbers: Array, asked: Array) -> Array:
+    """Return which rows have the numbers asked for, where any are; neighbours count as equal."""
+    is_asked = asked != 0
+    off = (numbers[:, is_asked].astype(int) - asked[is_asked]) % MODULUS
+    near = (off <= 1) | (off == MODULUS - 1)
+    return np.asarray((near & (numbers[:, is_asked] != 0)).all(axis=1))
+
+
+def compute(piece: str) -> Known:
+    """Make all small edits of a piece; of those that give the same, keep the simplest."""
+    right = right_answers(piece)
+    usual = numbers_of(right, right)
+    kept: dict[bytes, tuple[tuple[int, int], int, Array]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i, candidate in enumerate(candidates(piece)):
+            numbers = np.zeros_like(usual)
+            mine = numbers_of(candidate.answers(piece), right)
+            numbers[: len(mine)] = mine
+            if not numbers.any() or _have(numbers[None], usual)[0]:
+                continue
+            simple = GROUPS.index(candidate.edit.group), i
+            before = kept.get(numbers.tobytes())
+            others = before[1] + 1 if before else 0
+            kept[numbers.tobytes()] = min(simple, before[0] if before else simple), others, numbers
+    found = sorted(kept.values(), key=lambda one: one[0])
+    return Known(
+        np.array([simple[1] for simple, _, _ in found], dtype=np.uint16),
+        np.array([min(others, 255) for _, others, _ in found], dtype=np.uint8),
+        np.array([numbers for _, _, numbers in found], dtype=np.uint16).reshape(-1, len(usual)),
+    )
+
+
+def write_table() -> None:
+    """Compute what all small edits of all pieces give, and keep it beside this file."""
+    arrays = {}
+    with ProcessPoolExecutor() as pool:
+        computed = pool.map(compute, PIECES)
+        for name, table in zip(PIECES, progress(computed, len(PIECES), "making edits"), strict=True):
+            arrays |= {f"{name}.{field}": array for field, array in table._asdict().items()}
+    np.savez_compressed(FILE, made_of=made_of(), **arrays)
+
+
+def made_of() -> str:
+    """Return a digest of all that the table depends on: sources, rules and probes."""
+    here = Path(__file__).parent
+    files = [Path(module.__file__ or "") for module in (rules, small_edits)]
+    files += [here / "rewrite.py", here / "draws.py", *sorted((here / "families").glob("*.py"))]
+    texts = [read_sources().text, *(file.read_text() for file in files)]
+    return sha256("".join(texts).encode()).hexdigest()
+
+
+@cache
+def known(piece: str) -> Known | None:
+    """Return what is kept about a piece; None if there is nothing."""
+    if not FILE.exists():
+        return None
+    with np.load(FILE) as file:
+        names = [f"{piece}.{field}" for field in Known._fields]
+        return Known(*(file[name] for name in names)) if names[0] in file else None
+
+
+def find_edit(
+    piece: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()
+) -> SmallEdit | None:
+    """Return the simplest small edit that gives these answers, if one does.
+
+    Where `wrong` says which arrays are wrong, only those count.
+    """
+    table = known(piece) if variant_in_force() == DEFAULT else None
+    if table is None:
+        in_order = _in_order(candidates(piece))
+        return _first_that_fits(piece, answers, in_order, BUDGET, wrong)
+    asked = _asked(numbers_of(answers, right_answers(piece)), wrong)
+    rows = np.flatnonzero(_have(table.numbers, asked)) if asked.any() else []
+    if not len(rows):
+        return None
+    all_edits = candidates(piece)
+    found = [all_edits[table.edits[row]] for row in rows]
+    told = _first_that_fits(piece, answers, found, BUDGET, wrong)
+    return told and told._replace(others=int(table.others[rows].sum()) + len(rows) - 1)
+
+
+def _asked(numbers: Array, wrong: Sequence[bool]) -> Array:
+    """Return the numbers of the wrong arrays, and 0 for the others."""
+    return np.where(np.resize(wrong, numbers.shape), numbers, 0) if wrong else numbers
+
+
+def find_edit_beside(
+    piece: str, answers: Sequence[Answer], mistakes: Iterable[str]
+) -> tuple[str, SmallEdit] | None:
+    """Return one of some known mistakes and the small edit that give these answers together."""
+    ends = process_time() + BUDGET
+    for mistake in mistakes:
+        left = ends - process_time()
+        in_order = _in_order(candidates(piece, [mistake]))
+        told = left > 0 and _first_that_fits(piece, answers, in_order, left)
+        if told:
+            return mistake, told
+    return None
+
+
+def _in_order(found: Iterable[Candidate]) -> list[Candidate]:
+    """Return the simplest first."""
+    return sorted(found, key=lambda candidate: GROUPS.index(candidate.edit.group))
+
+
+def _first_that_fits(
+    piece: str,
+    answers: Sequence[Answer],
+    tried: Iterable[Candidate],
+    seconds: float,
+    wrong: Sequence[bool] = (),
+) -> SmallEdit | None:
+    """Return the first edit that gives the answers, of those for which there is time."""
+    ends = process_time() + seconds
+    right = right_answers(piece)
+    first = next((i for i, answer in enumerate(answers) if answer is not None), len(answers))
+    asked = _asked(numbers_of(answers[first : first + 1], right[first : first + 1]), wrong)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for candidate in tried:
+            if process_time() > ends or not asked.any():
+                return None
+            given = candidate.answers(piece)
+            found = list(islice(given, first + 1))  # before the others are computed
+            mine = numbers_of(found[first:], right[first : first + 1])
+            if not len(mine) or not _have(mine[None], asked)[0]:
+                continue
+            if gives(answers, [*found, *given], wrong):
+                edited, edit = candidate.edited, candidate.edit
+                return SmallEdit(edit.group, candidate.function, *edited.lines(edit))
+    return None
