@@ -33,11 +33,39 @@ the order is another
     np.where(A, B, C) -> np.where(A, C, B)
     np.concatenate([A, B], *ARGS) -> np.concatenate([B, A], *ARGS)
 
+a parenthesis stands elsewhere
+    A / (B + C) -> A / B + C
+    A / (B * C) -> A / B * C
+    A * (B + C) -> A * B + C
+    A * (B - C) -> A * B - C
+    A * (B - C - D) -> A * (B - C) - D; A * B - C - D
+    (A + B) / C -> A + B / C
+    (A - B) * C -> A - B * C
+    A + B * C -> (A + B) * C
+    A * B + C -> A * (B + C)
+    A * B - C -> A * (B - C)
+    A / B - C -> (A - C) / B
+    A - B - C -> A - (B - C)
+    1 - A ** B -> (1 - A) ** B
+    A * B ** C -> (A * B) ** C
+    A / np.sqrt(B + C) -> A / (np.sqrt(B) + C); A / np.sqrt(B) + C
+    A / (np.sqrt(B) + C) -> A / np.sqrt(B + C); A / np.sqrt(B) + C
+    1 / np.sqrt(A + B) -> 1 / (np.sqrt(A) + B)
+    np.exp(A - B) -> np.exp(A) - B; np.exp(A) - np.exp(B)
+    (A * B).sum(axis=C, keepdims=True) -> A.sum(axis=C, keepdims=True) * B.sum(axis=C, keepdims=True); A * B.sum(axis=C, keepdims=True); A.sum(axis=C, keepdims=True) * B
+    (A * B).mean(axis=C, keepdims=True) -> A.mean(axis=C, keepdims=True) * B.mean(axis=C, keepdims=True); A * B.mean(axis=C, keepdims=True)
+    (A * B).sum(axis=C) -> A.sum(axis=C) * B.sum(axis=C)
+    A.sum(axis=C) -> np.abs(A).sum(axis=C); np.abs(A.sum(axis=C)); np.sqrt((A ** 2).sum(axis=C))
+    np.sqrt((A ** 2).sum(axis=C)) -> np.sqrt(np.abs(A)).sum(axis=C); np.sqrt(A ** 2).sum(axis=C); np.abs(A.sum(axis=C)); np.sqrt(A.sum(axis=C) ** 2)
+    A @ B -> A.sum(axis=-1, keepdims=True) @ B.sum(axis=-2, keepdims=True)
+    (A ** 2).mean(axis=C, keepdims=True) -> A.mean(axis=C, keepdims=True) ** 2
+
 another operation
     A + B -> A - B; A * B; B - A
     A - B -> A + B; A * B; A / B
     A * B -> A / B; A + B; A - B; A @ B
     A / B -> A * B; A - B; A // B
+    A * B / C -> np.where(B, A / C, A)
     A // B -> A % B; A / B; A // B + 1; A * B
     A @ B -> A * B
     A ** B -> A * B; B ** -A
@@ -60,6 +88,7 @@ another reduction
     A.mean -> A.sum; A.max; A.min; A.std; A.var
     A.max -> A.min; A.mean; A.sum
     A.argmax -> A.argmin
+    A.argmax(axis=B) -> np.argsort(-A, axis=B).take(1, axis=B); np.abs(A).argmax(axis=B)
     A.sum(axis=B, keepdims=C) -> np.linalg.norm(A, axis=B, keepdims=C); np.abs(A).sum(axis=B, keepdims=C)
     A.sum(axis=B) -> np.linalg.norm(A, axis=B); np.take(A, 0, axis=B); np.take(A, -1, axis=B)
     A.mean(axis=B, keepdims=C) -> np.median(A, axis=B, keepdims=C); A.sum(axis=B, keepdims=C) / (A.shape[B] - 1)
@@ -110,24 +139,46 @@ another order of numbers
     VALUE -> np.roll(VALUE, 1, axis=-1); np.roll(VALUE, -1, axis=-1); np.roll(VALUE, 1, axis=-2); np.roll(VALUE, -1, axis=-2)
     VALUE -> np.roll(VALUE, 1, axis=1); np.roll(VALUE, -1, axis=1)
 
+the first or the last is left out
+    VALUE -> VALUE * (np.arange(VALUE.shape[-1]) > 0); VALUE * (np.arange(VALUE.shape[-1]) < VALUE.shape[-1] - 1)
+    VALUE -> VALUE * (np.arange(VALUE.shape[-2]) > 0)[:, None]; VALUE * (np.arange(VALUE.shape[-2]) < VALUE.shape[-2] - 1)[:, None]
+    VALUE -> VALUE * (np.arange(VALUE.shape[1]) > 0)[:, None, None]; VALUE * (np.arange(VALUE.shape[1]) < VALUE.shape[1] - 1)[:, None, None]
+    A @ B -> A[..., 1:] @ B[..., 1:, :]; A[..., :-1] @ B[..., :-1, :]
+    A.sum(*ARGS) -> A[..., :-1].sum(*ARGS); A[..., 1:].sum(*ARGS); A[:, :-1].sum(*ARGS); A[:, 1:].sum(*ARGS); A[:-1].sum(*ARGS); A[1:].sum(*ARGS)
+    A.sum(*ARGS) -> A[..., :-1, :].sum(*ARGS); A[..., 1:, :].sum(*ARGS)
+    A.mean(*ARGS) -> A[..., :-1].mean(*ARGS); A[..., 1:].mean(*ARGS); A[:-1].mean(*ARGS); A[1:].mean(*ARGS)
+    A.max(*ARGS) -> A[..., :-1].max(*ARGS); A[..., 1:].max(*ARGS)
+    A.argmax(*ARGS) -> A[..., :-1].argmax(*ARGS); A[..., 1:].argmax(*ARGS) + 1; A[..., 1:].argmax(*ARGS)
+
+only one of all is added
+    A @ B -> A[..., :1] @ B[..., :1, :]; A[..., -1:] @ B[..., -1:, :]
+    VALUE -> VALUE * (np.arange(VALUE.shape[-1]) == 0); VALUE * (np.arange(VALUE.shape[-1]) == VALUE.shape[-1] - 1)
+    VALUE -> VALUE * (np.arange(VALUE.shape[-2]) == 0)[:, None]; VALUE * (np.arange(VALUE.shape[-2]) == VALUE.shape[-2] - 1)[:, None]
+    VALUE -> VALUE * (np.arange(VALUE.shape[1]) == VALUE.shape[1] - 1)[:, None, None]
+
 one instead of all
-    VALUE -> VALUE[:1]; VALUE[-1:]; VALUE[:, :1]; VALUE[:, -1:]; VALUE[..., :1]; VALUE[..., -1:]
-    VALUE -> VALUE[..., :1, :]; VALUE[..., -1:, :]; VALUE.ravel()[0]; VALUE.ravel()[-1]
+    VALUE -> VALUE[:1]; VALUE[-1:]; VALUE[:, :1]; VALUE[:, -1:]; VALUE.ravel()[0]; VALUE.ravel()[-1]
+    VALUE -> np.broadcast_to(VALUE[:1], VALUE.shape); np.broadcast_to(VALUE[-1:], VALUE.shape)
+    VALUE -> np.broadcast_to(VALUE[:, :1], VALUE.shape); np.broadcast_to(VALUE[:, -1:], VALUE.shape)
+    VALUE -> np.broadcast_to(VALUE[..., :1], VALUE.shape); np.broadcast_to(VALUE[..., -1:], VALUE.shape)
+    VALUE -> np.broadcast_to(VALUE[..., :1, :], VALUE.shape); np.broadcast_to(VALUE[..., -1:, :], VALUE.shape)
 
 all instead of each
+    VALUE -> np.broadcast_to(VALUE.sum(axis=0), VALUE.shape); np.broadcast_to(VALUE.sum(axis=1, keepdims=True), VALUE.shape)
     VALUE -> VALUE.mean(axis=-1, keepdims=True); VALUE.mean(axis=-2, keepdims=True); VALUE.mean(axis=0, keepdims=True)
     VALUE -> VALUE.sum(axis=-1, keepdims=True); VALUE.sum(axis=-2, keepdims=True); VALUE.sum(axis=0, keepdims=True)
     VALUE -> VALUE.max(axis=-1, keepdims=True); VALUE.mean(); VALUE.sum(); VALUE.max()
     VALUE -> VALUE.mean(axis=1, keepdims=True); VALUE.sum(axis=1, keepdims=True)
-    VALUE -> np.cumsum(VALUE, axis=-1); np.cumsum(VALUE, axis=-2); np.cumsum(VALUE, axis=0); np.cumsum(VALUE, axis=1)
+    VALUE -> np.cumsum(VALUE).reshape(VALUE.shape); np.cumsum(VALUE, axis=-1); np.cumsum(VALUE, axis=-2); np.cumsum(VALUE, axis=0); np.cumsum(VALUE, axis=1)
 
 a part that does not belong
     VALUE -> VALUE * 2; VALUE / 2; VALUE + 1; VALUE - 1; 1 - VALUE; VALUE ** 2; 1 / VALUE
-    VALUE -> VALUE * SIZE; VALUE / SIZE; VALUE * np.sqrt(SIZE); VALUE / np.sqrt(SIZE); VALUE + SIZE; VALUE - SIZE
+    VALUE -> VALUE * SIZE; VALUE / SIZE; VALUE * np.sqrt(SIZE); VALUE / np.sqrt(SIZE)
     VALUE -> np.abs(VALUE); np.exp(VALUE); np.sqrt(VALUE); np.maximum(VALUE, 0); np.tanh(VALUE); np.round(VALUE)
     VALUE -> 0 * VALUE; np.ones_like(VALUE); np.sign(VALUE)
     VALUE -> VALUE - VALUE.mean(axis=-1, keepdims=True); VALUE - VALUE.max(axis=-1, keepdims=True)
     VALUE -> VALUE - VALUE.sum(axis=-1, keepdims=True); VALUE / VALUE.std(axis=-1, keepdims=True)
+    VALUE -> np.exp(VALUE) / np.exp(VALUE).sum(axis=-1, keepdims=True); VALUE + 0.1; VALUE + 1e-3
     VALUE -> VALUE / VALUE.sum(axis=-1, keepdims=True); VALUE / VALUE.sum(axis=-2, keepdims=True); VALUE / VALUE.sum()
     VALUE -> VALUE / np.sqrt((VALUE ** 2).sum(axis=-1, keepdims=True))
 """

@@ -1,0 +1,222 @@
+"""Clues: what wrong numbers say where neither a mistake nor a small edit gives them.
+
+On which inputs they are wrong, where in an array, by what, and from which step on.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.compare import matched
+from mha_numpy.checking.patterns import find_pattern
+from mha_numpy.dtypes import Array
+from mha_numpy.mistakes.answers import Answer, agreeing_arrays, right_answers
+from mha_numpy.mistakes.families import PIECES
+from mha_numpy.mistakes.piece import Inputs
+from mha_numpy.mistakes.sources import read_sources
+
+CLOSE = 1e-6  # of the largest number
+
+
+class Wrong(NamedTuple):
+    """An array that is wrong on one input."""
+
+    name: str
+    mine: Array
+    right: Array
+
+    @property
+    def where(self) -> Array:
+        """Which of its numbers are wrong."""
+        largest = np.abs(self.right[np.isfinite(self.right)]).max(initial=0)
+        return ~np.isclose(self.mine, self.right, rtol=0, atol=CLOSE * largest, equal_nan=True)
+
+
+def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
+    """Return what can be said of wrong answers, in sentences; nothing if nothing can.
+
+    Parameters
+    ----------
+    piece : str
+        A key of ``PIECES``.
+    answers : sequence
+        One for each probe; None where the function failed.
+
+    Returns
+    -------
+    list of str
+        The steps, the inputs, and the places in the arrays where they are wrong.
+
+    Examples
+    --------
+    >>> probes = PIECES["attention_backward"].probes()
+    >>> rights = right_answers("attention_backward")
+    >>> find_clues("attention_backward", [right._replace(d_v=right.d_v.round(1)) for right in rights])
+    ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do without']
+    """
+    right = right_answers(piece)
+    clues = [_of_steps(piece, answers, right), _of_inputs(PIECES[piece].probes(), answers, right)]
+    wrong = [
+        Wrong(name, np.asarray(mine), np.asarray(expected))
+        for answer, other in zip(answers, right, strict=True)
+        if answer is not None
+        for name, mine, expected in matched(answer, other, PIECES[piece].result or "result")
+        if np.shape(mine) == np.shape(expected)
+    ]
+    wrong = [one for one in wrong if one.mine.dtype.kind in "biuf" and one.where.any()]
+    by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}
+    clues += [_of_arrays(name, found) for name, found in by_name.items()]
+    return [clue for clue in clues if clue]
+
+
+def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+    """Say which steps the wrong arrays need and the right ones do without."""
+    pairs = [(a, b) for a, b in zip(answers, right, strict=True) if a is not None]
+    agree = [agreeing_arrays(answer, expected) for answer, expected in pairs]
+    names = [name for name, _, _ in matched(right[0], right[0])]
+    if len(names) < 2 or any(len(one) != len(names) for one in agree):
+        return ""
+    is_right = [all(one) for one in zip(*agree, strict=True)]
+    good = [name for name, fine in zip(names, is_right, strict=True) if fine]
+    bad = [name for name, fine in zip(names, is_right, strict=True) if not fine]
+    if not good or not bad:
+        return ""
+    needs = _steps_of_results(piece)
+    steps = list(bad)
+    if all(name in needs for name in names):
+        shared = set.intersection(*(set(needs[name]) for name in bad))
+        cleared = set().union(*(needs[name] for name in good))
+        steps = [step for step in needs[bad[0]] if step in shared - cleared] or bad
+    plural = "s" if len(steps) > 1 else ""
+    verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
+    rest = "they do" if len(good) > 1 else "it does"
+    return (
+        f"{_listed(good)} {verbs[0]} right, and {_listed(bad)} {verbs[1]} wrong: look at the "
+        f"step{plural} {_listed(steps)}, which {rest} without"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names in a row."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _steps_of_results(piece: str) -> dict[str, list[str]]:
+    """Return for each result of a right function the steps that it is made of, in order."""
+    function = piece
+    while True:
+        tree = ast.parse(read_sources().cuts[function].source).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        last = tree.body[-1]
+        if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Call):
+            return {}
+        called = ast.unparse(last.value.func)
+        if called not in read_sources().cuts:
+            break
+        function = called
+    made_of: dict[str, set[str]] = {}
+    order: list[str] = []
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Assign):
+            for target, value in _apart(part.targets[0], part.value):
+                for name in _names_in(target):
+                    made_of.setdefault(name, set()).update(_names_in(value))
+                    order.append(name)
+    results = [ast.unparse(one) for one in (*last.value.args, *(k.value for k in last.value.keywords))]
+    return {name: _reached(name, made_of, order) for name in results if name in made_of}
+
+
+def _apart(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """Return what is assigned to what; several at once one by one."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
+
+
+def _names_in(part: ast.AST) -> set[str]:
+    """Return the names in a part of a tree."""
+    return {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
+
+
+def _reached(name: str, made_of: dict[str, set[str]], order: Sequence[str]) -> list[str]:
+    """Return a step and all that it is made of."""
+    seen, waiting = set[str](), {name}
+    while waiting:
+        seen |= waiting
+        waiting = {one for step in waiting for one in made_of.get(step, ())} & set(order) - seen
+    return [step for step in dict.fromkeys(order) if step in seen]
+
+
+def _of_inputs(
+    probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]
+) -> str:
+    """Say what the inputs with wrong answers have that those with right ones have not."""
+    is_right = [
+        all(agreeing_arrays(a, b)) for a, b in zip(answers, right, strict=True) if a is not None
+    ]
+    if len(is_right) != len(probes) or all(is_right) or not any(is_right):
+        return ""
+    for words, has in PROPERTIES.items():
+        for name in probes[0]:
+            if [not has(probe[name]) for probe in probes] == is_right:
+                return f"wrong where {words.format(name)}, and right elsewhere"
+    numbers = [str(i + 1) for i, fine in enumerate(is_right) if fine]
+    return f"right on input {_listed(numbers)} of {len(probes)} alone"
+
+
+def _is_large(value: Any) -> bool:
+    """Return whether an array has numbers far above 1."""
+    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return is_float and bool(np.abs(value).max(initial=0) > 10)
+
+
+def _hides_a_row(value: Any) -> bool:
+    """Return whether a mask has a row without True."""
+    is_mask = isinstance(value, np.ndarray) and value.dtype == bool and value.ndim > 1
+    return is_mask and not value.any(axis=-1).all()
+
+
+PROPERTIES: dict[str, Callable[[Any], bool]] = {  # that inputs with wrong answers may share
+    "a row of {} sees nothing": _hides_a_row,
+    "{} is None": lambda value: value is None,
+    "{} is not None": lambda value: value is not None,
+    "{} has numbers far above 1": _is_large,
+}
+
+
+def _of_arrays(name: str, wrong: Sequence[Wrong]) -> str:
+    """Say where an array is wrong, or by what, if it is the same on all inputs."""
+    for clue in (_of_places, _of_pattern):
+        found = {clue(one) for one in wrong}
+        if len(found) == 1 and "" not in found:
+            return f"{name}: {found.pop()}"
+    return ""
+
+
+def _of_pattern(wrong: Wrong) -> str:
+    """Say what turns the right array into the wrong one."""
+    found = find_pattern(wrong.mine, wrong.right)
+    return "" if found.startswith("all of them at") else found
+
+
+def _of_places(wrong: Wrong) -> str:
+    """Say which indices of an axis are wrong, where it is the first or the last, or all but one."""
+    for axis, size in enumerate(wrong.where.shape):
+        others = tuple(i for i in range(wrong.where.ndim) if i != axis)
+        is_wrong = wrong.where.any(axis=others)
+        if size < 2 or is_wrong.all():
+            continue
+        for words, fine in (
+            ("only the first index", np.arange(size) > 0),
+            ("only the last index", np.arange(size) < size - 1),
+            ("all but the first index", np.arange(size) == 0),
+            ("all but the last index", np.arange(size) == size - 1),
+            ("only the first half", np.arange(size) >= size / 2),
+            ("only the second half", np.arange(size) < size / 2),
+            ("only every other index", np.arange(size) % 2 == 0),
+        ):
+            if np.array_equal(is_wrong, ~fine):
+                return f"{words} of axis {axis} of {wrong.where.ndim} is wrong"
+    return ""
