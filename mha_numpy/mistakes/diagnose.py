@@ -1,7 +1,8 @@
 """diagnose: name the known mistakes that give just these arrays."""
 
 from collections.abc import Collection, Sequence
-from itertools import combinations
+from itertools import combinations, takewhile
+from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from mha_numpy.mistakes.answers import (
 from mha_numpy.mistakes.families import BANK, PIECES, find_piece
 from mha_numpy.mistakes.manners import FLOAT32
 from mha_numpy.mistakes.mistake import Mistake
-from mha_numpy.mistakes.search import SmallEdit, find_edit, find_edit_beside
+from mha_numpy.mistakes.search import BUDGET, SmallEdit, find_edit, find_edit_beside
 from mha_numpy.mistakes.variant import may_show, variant
 
 # what shows only where another mistake makes a row see nothing
@@ -100,7 +101,9 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         partial = [name for name, made in fingerprints(piece).items() if gives(answers, made, wrong)]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
-    pairs = [pair for pair in combinations(_names(piece), 2) if _makes(piece, pair, answers)]
+    ends = process_time() + BUDGET
+    tried = takewhile(lambda _: process_time() < ends, combinations(_names(piece), 2))
+    pairs = [pair for pair in tried if _makes(piece, pair, answers)]
     if pairs:
         pairs.sort(key=lambda pair: -_explained(piece, pair, answers))
         return Diagnosis(False, tuple(map(frozenset, pairs)))
@@ -109,7 +112,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         return Diagnosis(False, (), is_partial=True, edit=edit)
     explained = {name: _explained(piece, [name], answers) for name in fingerprints(piece)}
     names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
-    both = find_edit_beside(piece, answers, names)
+    both = find_edit_beside(piece, answers, names, ends)
     return Diagnosis(False, (frozenset({both[0]}),), edit=both[1]) if both else Diagnosis(False, ())
 
 

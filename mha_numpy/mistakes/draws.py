@@ -83,10 +83,16 @@ def opposite_params(params: MultiHeadParams) -> MultiHeadParams:
 
 
 def draw_self(rng: np.random.Generator, *, value_dim: int) -> list[Inputs]:
-    """Draw causal self-attention: all sizes different, all but D equal, and large scores."""
+    """Draw self-attention: causal with all sizes different, with all but D equal, and large scores.
+
+    In the second, a token sees every other one: the mask is no triangle.
+    """
     probes = []
-    for B, T, D, H, d_k, d_v in ((2, 5, 10, 3, 4, value_dim), (3, 3, 9, 3, 3, 3)):
+    every_other = np.indices((3, 3)).sum(axis=0) % 2 == 0
+    for B, T, D, H, d_k, d_v, mask in (
+        (2, 5, 10, 3, 4, value_dim, causal_mask(5, 5)), (3, 3, 9, 3, 3, 3, every_other),
+    ):  # fmt: skip
         x, params = rng.normal(size=(B, T, D)), draw_params(rng, D, H * d_k, v_width=H * d_v)
-        probes.append({"x": x, "params": params, "num_heads": H, "mask": causal_mask(T, T)})
+        probes.append({"x": x, "params": params, "num_heads": H, "mask": mask})
     x, params = opposite_tokens(rng, (2, 4, 8)), opposite_params(draw_params(rng, 8, 8))
     return [*probes, {"x": x, "params": params, "num_heads": 2, "mask": causal_mask(4, 4)}]

@@ -1,14 +1,14 @@
 """rewritten: what the rules make of a part of a syntax tree."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from mha_numpy.mistakes.rules import RULES
 
 PARTS = frozenset("ABCDEF")  # names that stand for any part
-ARGS, SIZE = "ARGS", "SIZE"
+ARGS = "ARGS"
 PLACES = frozenset({"VALUE", "LOOP", "TEST"})  # names that stand for the part in such a place
 Bound = dict[str, Any]
 
@@ -41,9 +41,12 @@ def _parsed(text: str) -> ast.expr:
 
 
 def rewritten(
-    node: ast.expr, place: str, sizes: Sequence[ast.expr]
+    node: ast.expr, place: str, known: Mapping[str, Sequence[ast.expr]]
 ) -> Iterator[tuple[str, ast.expr]]:
-    """Yield what each rule makes of a part that stands in a place, with the group of the rule."""
+    """Yield what each rule makes of a part that stands in a place, with the group of the rule.
+
+    `known` says what a name of rules, such as SIZE, may stand for.
+    """
     for rule in rules():
         bound: Bound = {}
         if not _matches(rule.old, node, place, bound):
@@ -53,8 +56,9 @@ def rewritten(
                 yield from ((rule.group, argument) for argument in bound[ARGS][0])
                 continue
             names = {part.id for part in ast.walk(new) if isinstance(part, ast.Name)}
-            for size in sizes if SIZE in names else [None]:
-                yield rule.group, _filled(new, bound | {SIZE: size})
+            name = next(iter(names & known.keys()), None)
+            for one in known[name] if name else [None]:
+                yield rule.group, _filled(new, bound | {name: one} if name else bound)
 
 
 def _matches(old: Any, node: Any, place: str, bound: Bound) -> bool:

@@ -3,8 +3,8 @@
 Every line of a group is a rule, in Python's own syntax: what stands there -> what is written
 instead; what is written instead; ... A to F are any parts, and ARGS any arguments. Some names stand
 for a part in one place: VALUE for what is computed, returned or handed over, LOOP for what a loop
-runs through, TEST for a condition. SIZE is any size or number that a function of this kind knows:
-a parameter, the length of an axis.
+runs through, TEST for a condition. ARRAY is any array that the function is given, and SIZE any
+number that it knows: a parameter, the length of an axis.
 
 The groups go from what is told first to what is told last, where several edits give the same
 numbers.
@@ -35,6 +35,7 @@ the order is another
 
 a parenthesis stands elsewhere
     A / (B + C) -> A / B + C
+    A / (B - C) -> A / B - C
     A / (B * C) -> A / B * C
     A * (B + C) -> A * B + C
     A * (B - C) -> A * B - C
@@ -65,7 +66,8 @@ another operation
     A - B -> A + B; A * B; A / B
     A * B -> A / B; A + B; A - B; A @ B
     A / B -> A * B; A - B; A // B
-    A * B / C -> np.where(B, A / C, A)
+    A * B / C -> np.where(B, A / C, A); A + B / C; A - B / C; A * B - C
+    np.add.at -> np.maximum.at; np.minimum.at; np.subtract.at; np.multiply.at
     A // B -> A % B; A / B; A // B + 1; A * B
     A @ B -> A * B
     A ** B -> A * B; B ** -A
@@ -132,7 +134,10 @@ another way of laying out numbers
     A.reshape(B, C, D, E, F) -> A.reshape(B, D, C, E, F).swapaxes(1, 2)
     np.split(A, B, axis=C) -> np.split(A.reshape(*A.shape[:-1], -1, B).swapaxes(-1, -2).reshape(A.shape), B, axis=C)
     A @ B -> A.swapaxes(-1, -2) @ B; A @ B.swapaxes(-1, -2); A.T @ B; A @ B.T
-    VALUE -> VALUE.swapaxes(-1, -2); VALUE.swapaxes(0, 1); VALUE.swapaxes(-2, -3)
+    VALUE -> VALUE.swapaxes(-1, -2); VALUE.swapaxes(0, 1); VALUE.swapaxes(-2, -3); VALUE.T.reshape(VALUE.shape)
+    VALUE -> VALUE.swapaxes(0, 1).reshape(VALUE.shape); VALUE.swapaxes(1, 2).reshape(VALUE.shape); VALUE.swapaxes(-1, -2).reshape(VALUE.shape)
+    share(A, B) -> np.concatenate([A] * (B // A.shape[1]), axis=1)
+    sum_over_group(A, B) -> A.reshape(A.shape[0], -1, B, *A.shape[2:]).sum(axis=1)
 
 another order of numbers
     VALUE -> VALUE[::-1]; VALUE[:, ::-1]; VALUE[..., ::-1]; VALUE[..., ::-1, :]; np.sort(VALUE, axis=-1)
@@ -169,12 +174,14 @@ all instead of each
     VALUE -> VALUE.sum(axis=-1, keepdims=True); VALUE.sum(axis=-2, keepdims=True); VALUE.sum(axis=0, keepdims=True)
     VALUE -> VALUE.max(axis=-1, keepdims=True); VALUE.mean(); VALUE.sum(); VALUE.max()
     VALUE -> VALUE.mean(axis=1, keepdims=True); VALUE.sum(axis=1, keepdims=True)
+    VALUE -> np.logical_and.accumulate(VALUE, axis=-1); np.logical_and.accumulate(VALUE, axis=-2)
     VALUE -> np.cumsum(VALUE).reshape(VALUE.shape); np.cumsum(VALUE, axis=-1); np.cumsum(VALUE, axis=-2); np.cumsum(VALUE, axis=0); np.cumsum(VALUE, axis=1)
 
 a part that does not belong
     VALUE -> VALUE * 2; VALUE / 2; VALUE + 1; VALUE - 1; 1 - VALUE; VALUE ** 2; 1 / VALUE
     VALUE -> VALUE * SIZE; VALUE / SIZE; VALUE * np.sqrt(SIZE); VALUE / np.sqrt(SIZE)
     VALUE -> np.abs(VALUE); np.exp(VALUE); np.sqrt(VALUE); np.maximum(VALUE, 0); np.tanh(VALUE); np.round(VALUE)
+    VALUE -> VALUE + ARRAY; VALUE - ARRAY; VALUE * ARRAY; VALUE - VALUE[0]
     VALUE -> 0 * VALUE; np.ones_like(VALUE); np.sign(VALUE)
     VALUE -> VALUE - VALUE.mean(axis=-1, keepdims=True); VALUE - VALUE.max(axis=-1, keepdims=True)
     VALUE -> VALUE - VALUE.sum(axis=-1, keepdims=True); VALUE / VALUE.std(axis=-1, keepdims=True)

@@ -40,7 +40,7 @@ from mha_numpy.progress import progress
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
 SPREAD = 997.0  # arrays that differ by more than 1 part in 10^7 have different numbers
-BUDGET = 1.2  # seconds of a processor for edits that are not looked up
+BUDGET = 1.2  # seconds of a processor for what is not looked up
 
 
 class Candidate(NamedTuple):
@@ -209,10 +209,12 @@ def _asked(numbers: Array, wrong: Sequence[bool]) -> Array:
 
 
 def find_edit_beside(
-    piece: str, answers: Sequence[Answer], mistakes: Iterable[str]
+    piece: str, answers: Sequence[Answer], mistakes: Iterable[str], ends: float
 ) -> tuple[str, SmallEdit] | None:
-    """Return one of some known mistakes and the small edit that give these answers together."""
-    ends = process_time() + BUDGET
+    """Return one of some known mistakes and the small edit that give these answers together.
+
+    `ends` is when to give up, in seconds of `process_time`.
+    """
     for mistake in mistakes:
         left = ends - process_time()
         in_order = _in_order(candidates(piece, [mistake]))

@@ -31,9 +31,9 @@ PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field that a part 
 class Scope(NamedTuple):
     """What is known in a function."""
 
-    names: list[str]  # of its parameters, and of what it computes
+    parts: list[ast.expr]  # its parameters, what it computes, and the calls in it
     arrays: list[str]  # parameters
-    sizes: list[ast.expr]
+    known: dict[str, list[ast.expr]]  # what names of rules may stand for
 
 
 class Edit(NamedTuple):
@@ -136,11 +136,20 @@ def _scope_of(function: ast.FunctionDef) -> Scope:
             sizes += [p.id for p in ast.walk(part.targets[0]) if isinstance(p, ast.Name)]
     lengths = [f"{name}.shape[-1]" for name in arrays[:2]]
     lengths += [f"{name}.shape[-2]" for name in arrays[:1]] + [f"len({n})" for n in arrays[:1]]
-    texts = dict.fromkeys([*sizes, *lengths])
+    texts = list(dict.fromkeys([*sizes, *lengths]))
+    names = [name for name in dict.fromkeys([*kinds, *computed]) if name not in growing]
+    calls = [ast.unparse(part) for part in parts if isinstance(part, ast.Call)]
+    known = {"SIZE": texts, "ARRAY": arrays}
     return Scope(
-        [name for name in dict.fromkeys([*kinds, *computed]) if name not in growing], arrays,
-        [ast.parse(text, mode="eval").body for text in texts],
-    )  # fmt: skip
+        [_parsed(text) for text in dict.fromkeys([*names, *calls])],
+        arrays,
+        {name: [_parsed(text) for text in texts] for name, texts in known.items()},
+    )
+
+
+def _parsed(text: str) -> ast.expr:
+    """Return an expression."""
+    return ast.parse(text, mode="eval").body
 
 
 def _edits_of_inputs(function: ast.FunctionDef, scope: Scope) -> Iterator[Edit]:
@@ -150,7 +159,7 @@ def _edits_of_inputs(function: ast.FunctionDef, scope: Scope) -> Iterator[Edit]:
         return [ast.Assign([ast.Name(name, ast.Store())], new), *function.body]
 
     for name in scope.arrays:
-        for group, new in rewritten(_name(name), "VALUE", scope.sizes):
+        for group, new in rewritten(_name(name), "VALUE", scope.known):
             yield Edit(group, function, "body", before(name, new))
         for other in scope.arrays:
             if other != name:
@@ -174,16 +183,13 @@ def _parts(
         yield from _numbers(part)
         return
     is_loop = place == "LOOP"  # through a list that grows meanwhile it would have no end
-    if is_value and not is_loop:
-        for name in scope.names:
-            if not (isinstance(part, ast.Name) and part.id == name):
-                yield NAME, _name(name)
-    elif isinstance(part, ast.Name) and not is_called and not is_loop:
-        yield from ((NAME, _name(name)) for name in scope.names if name != part.id)
+    if (is_value or isinstance(part, ast.Name)) and not is_called and not is_loop:
+        mine = ast.dump(part)
+        yield from ((NAME, other) for other in scope.parts if ast.dump(other) != mine)
     yield from _attributes(part)
     yield from _functions(part)
     yield from _exchanged(part)
-    yield from rewritten(part, place, scope.sizes)
+    yield from rewritten(part, place, scope.known)
 
 
 def _name(name: str) -> ast.Name:

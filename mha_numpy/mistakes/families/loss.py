@@ -10,8 +10,9 @@ from mha_numpy.mistakes.piece import Inputs, Law, Piece, Reaction, Slope, moved
 def _draw_loss(rng: np.random.Generator) -> list[Inputs]:
     """Draw logits, at last large ones; ignored are the targets -100, -1, or the id of padding."""
     probes: list[Inputs] = []
-    for (B, T, V), ignored in (((2, 3, 5), -100), ((3, 4, 4), -1), ((2, 3, 6), 0), ((2, 4, 3), 0)):
-        logits, targets = 2 * rng.normal(size=(B, T, V)), rng.integers(1, V, (B, T))
+    for (B, T, V), ignored in (((2, 3, 5), -100), ((3, 4, 4), -1), ((2, 3, 6), 0), ((2, 4, 3), 2)):
+        counted = [target for target in range(V) if target != ignored]
+        logits, targets = 2 * rng.normal(size=(B, T, V)), rng.choice(counted, (B, T))
         targets[0, 1:3] = targets[1, 0] = ignored
         probes.append({"logits": logits, "targets": targets, "ignored": ignored})
     large, apart = probes[2]["logits"], probes[3]["logits"]
