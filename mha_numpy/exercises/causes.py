@@ -1,4 +1,4 @@
-"""The likely causes of a wrong answer, with the evidence: from the bank of known mistakes."""
+"""The likely causes of a wrong answer, with the evidence: a known mistake, a small edit, a clue."""
 
 from typing import Any, NamedTuple
 
@@ -10,9 +10,11 @@ from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Evidence, Stage
 from mha_numpy.mistakes import BANK, Diagnosis, diagnose
-from mha_numpy.mistakes.answers import TOLERANCE
+from mha_numpy.mistakes.answers import TOLERANCE, wrong_arrays
+from mha_numpy.mistakes.clues import find_clues, listed
 from mha_numpy.mistakes.diagnose import NARROW
 from mha_numpy.mistakes.manners import ACCUMULATES, FLOAT32, IN_PLACE
+from mha_numpy.mistakes.search import SmallEdit
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 MOST = 2  # alternatives that are told
@@ -26,7 +28,7 @@ class Causes(NamedTuple):
 
 
 def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
-    """Name the mistakes that give just these answers, or say that no known one does.
+    """Name the mistakes or the small edit that give just these answers, or tell the clues.
 
     A bug of the museum is not given away: the hints do that.
     """
@@ -39,8 +41,8 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     if manner:
         explains = manner == ACCUMULATES or "values" not in failed
         remarks["likely cause" if explains else "besides"] = BANK[manner].verdict
-    if found.causes:
-        first, *others = (_told(cause) for cause in found.causes)
+    if found.causes or found.edit:
+        first, *others = _alternatives(evidence, found)
         remarks["likely cause" if "likely cause" not in remarks else "and besides"] = first
         if others:
             remarks["or else"] = "".join(f"\n- {other}" for other in others[:MOST])
@@ -51,26 +53,58 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     return Causes(cause | {manner} if manner else cause, remarks)
 
 
+def _alternatives(evidence: Evidence, found: Diagnosis) -> list[str]:
+    """Return what may have been done, each in a sentence."""
+    told = [_told(cause) for cause in found.causes]
+    if found.edit:
+        told = [", and ".join([*told, _told_edit(found.edit)])]
+    if found.is_partial:
+        wrong = _wrong_names(evidence)
+        verb = "are those" if len(wrong) > 1 else "is that"
+        told = [f"{listed(wrong)} {verb} of this mistake: {one}" for one in told]
+    return told
+
+
+def _told_edit(edit: SmallEdit) -> str:
+    """Return what a small edit does: the lines that are written, and those that belong there."""
+    wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
+    if not wrong:
+        return f"{edit.group}: your numbers are those without `{right}`"
+    belongs = f"`{right}` belongs there" if right else "it does not belong there"
+    return f"{edit.group}: your numbers are those of `{wrong}`; {belongs}"
+
+
 def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
     """Return whether the mistakes are the bug that an exhibit of the museum was handed out with."""
     return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
 
 
 def _unknown(evidence: Evidence) -> dict[str, str]:
-    """Say what can be said where no known mistake fits."""
+    """Say what can be said where no known mistake and no small edit fits."""
     pairs = _pairs(evidence)
     orders = {_order(*pair) for pair in pairs}
     if len(orders) == 1 and "" not in orders:
         return {"likely cause": orders.pop()}
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return {
-            "no known mistake": f"the numbers are right to about {NARROW:g} of the largest one: "
+            "likely cause": f"the numbers are right to about {NARROW:g} of the largest one: "
             "a small number may have been added, as in x / (total + 1e-9), or a part is computed "
             "in float32"
         }
+    clues = find_clues(evidence.exercise.piece, evidence.answers)
+    if clues:
+        first, *others = clues
+        return {"likely cause": first} | ({"besides": "; ".join(others)} if others else {})
     name = evidence.exercise.function_name
-    reason = f"none of those known for {name}, nor two of them together, gives these numbers"
+    reason = f"no known mistake and no small edit of {name} gives these numbers"
     return {"no known mistake": reason}
+
+
+def _wrong_names(evidence: Evidence) -> list[str]:
+    """Return which arrays are wrong."""
+    wrong = wrong_arrays(evidence.answers, evidence.expected)
+    names = [name for name, _, _ in matched(evidence.expected[0], evidence.expected[0])]
+    return [name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong]
 
 
 def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
@@ -120,9 +154,15 @@ def _told(cause: frozenset[str]) -> str:
 
 def _evidence(evidence: Evidence, found: Diagnosis) -> str:
     """Say what speaks for a cause."""
-    if found.causes[0] == {FLOAT32}:
+    mistakes = found.causes[0] if found.causes else frozenset()
+    if mistakes == {FLOAT32}:
         return "every number is a float32 number, and right to the precision of float32"
-    which = "this mistake gives" if len(found.causes[0]) == 1 else "these two give together"
+    is_one = len(mistakes) + bool(found.edit) == 1
+    which = (
+        ("this edit gives" if found.edit else "this mistake gives")
+        if is_one
+        else "these two give together"
+    )
     if found.is_partial:
         return f"the wrong arrays are just what {which}; the other arrays are right"
     answered = [answer for answer in evidence.answers if answer is not None]
@@ -132,7 +172,9 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
     where = (
         "" if len(answered) == len(evidence.probes) else f", on {inputs} where your function ran"
     )
-    return f"{what} just what {which}{where}"
+    others = found.edit.others if found.edit else 0
+    same = f"; so {'do' if others > 1 else 'does'} {others} other small edit{'s' * (others > 1)}"
+    return f"{what} just what {which}{where}{same if others else ''}"
 
 
 def _manner(evidence: Evidence, failed: set[str]) -> str:

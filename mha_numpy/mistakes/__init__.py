@@ -1,8 +1,8 @@
 """The bank of known mistakes: an implementation that makes them, and one that names them."""
 
+from mha_numpy.mistakes.answers import fingerprints, right_answers
 from mha_numpy.mistakes.confusion import find_confusion
 from mha_numpy.mistakes.conventions import CONVENTIONS, Convention
-from mha_numpy.mistakes.answers import fingerprints, right_answers
 from mha_numpy.mistakes.diagnose import Diagnosis, diagnose
 from mha_numpy.mistakes.families import BANK, PIECES, find_piece
 from mha_numpy.mistakes.make import make

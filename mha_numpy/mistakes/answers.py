@@ -80,7 +80,7 @@ def agreeing_arrays(answer: Answer, other: Answer) -> list[bool]:
 
 
 def wrong_arrays(answers: Sequence[Answer], right: Sequence[Answer]) -> list[bool]:
-    """Return for each array of a function whether any answer has it wrong; nothing if that varies."""
+    """Return for each array whether any answer has it wrong; nothing if their number varies."""
     pairs = zip(answers, right, strict=True)
     agree = [agreeing_arrays(answer, other) for answer, other in pairs if answer is not None]
     if len({len(of_arrays) for of_arrays in agree}) != 1:
@@ -107,7 +107,9 @@ def _gives_wrong(answer: Answer, other: Answer, wrong: Sequence[bool]) -> bool:
 
 
 def attempt(
-    function: Function, probe: Inputs, failures: type[Exception] | tuple[type[Exception], ...] = MISFIT
+    function: Function,
+    probe: Inputs,
+    failures: tuple[type[Exception], ...] = MISFIT,
 ) -> Answer:
     """Compute, or return None where a mistake makes shapes that do not fit, or fails otherwise."""
     try:

@@ -51,9 +51,9 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
 
     Examples
     --------
-    >>> probes = PIECES["attention_backward"].probes()
     >>> rights = right_answers("attention_backward")
-    >>> find_clues("attention_backward", [right._replace(d_v=right.d_v.round(1)) for right in rights])
+    >>> wrong = [right._replace(d_v=right.d_v.round(1)) for right in rights]
+    >>> find_clues("attention_backward", wrong)
     ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do without']
     """
     right = right_answers(piece)
@@ -93,13 +93,13 @@ def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) ->
     verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
     rest = "they do" if len(good) > 1 else "it does"
     return (
-        f"{_listed(good)} {verbs[0]} right, and {_listed(bad)} {verbs[1]} wrong: look at the "
-        f"step{plural} {_listed(steps)}, which {rest} without"
+        f"{listed(good)} {verbs[0]} right, and {listed(bad)} {verbs[1]} wrong: look at the "
+        f"step{plural} {listed(steps)}, which {rest} without"
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return names in a row."""
+def listed(names: Sequence[str]) -> str:
+    """Return names in a row: a, b and c."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
@@ -124,7 +124,9 @@ def _steps_of_results(piece: str) -> dict[str, list[str]]:
                 for name in _names_in(target):
                     made_of.setdefault(name, set()).update(_names_in(value))
                     order.append(name)
-    results = [ast.unparse(one) for one in (*last.value.args, *(k.value for k in last.value.keywords))]
+    results = [
+        ast.unparse(one) for one in (*last.value.args, *(k.value for k in last.value.keywords))
+    ]
     return {name: _reached(name, made_of, order) for name in results if name in made_of}
 
 
@@ -149,9 +151,7 @@ def _reached(name: str, made_of: dict[str, set[str]], order: Sequence[str]) -> l
     return [step for step in dict.fromkeys(order) if step in seen]
 
 
-def _of_inputs(
-    probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]
-) -> str:
+def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]) -> str:
     """Say what the inputs with wrong answers have that those with right ones have not."""
     is_right = [
         all(agreeing_arrays(a, b)) for a, b in zip(answers, right, strict=True) if a is not None
@@ -163,7 +163,7 @@ def _of_inputs(
             if [not has(probe[name]) for probe in probes] == is_right:
                 return f"wrong where {words.format(name)}, and right elsewhere"
     numbers = [str(i + 1) for i, fine in enumerate(is_right) if fine]
-    return f"right on input {_listed(numbers)} of {len(probes)} alone"
+    return f"right on input {listed(numbers)} of {len(probes)} alone"
 
 
 def _is_large(value: Any) -> bool:

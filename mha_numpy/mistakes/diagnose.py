@@ -98,7 +98,9 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     wrong = wrong_arrays(answers, right)
     is_partial = any(wrong) and not all(wrong)
     if is_partial:
-        partial = [name for name, made in fingerprints(piece).items() if gives(answers, made, wrong)]
+        partial = [
+            name for name, made in fingerprints(piece).items() if gives(answers, made, wrong)
+        ]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     ends = process_time() + BUDGET

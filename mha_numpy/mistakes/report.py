@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from mha_numpy.mistakes.confusion import Confusion, Counts
 from mha_numpy.mistakes.answers import fingerprints
+from mha_numpy.mistakes.confusion import Confusion, Counts
 from mha_numpy.mistakes.families import BANK
 from mha_numpy.tables import Table
 

@@ -1,12 +1,22 @@
-"""rewritten: what the rules make of a part of a syntax tree."""
+"""rewritten: what the rules make of a part of a syntax tree.
+
+The rules stand in `rules.txt`, in Python's own syntax, a group of slips after the other:
+
+    what stands there -> what is written instead; what is written instead; ...
+
+A to F are any parts, and ARGS any arguments. Some names stand for a part in one place: VALUE for
+what is computed, returned or handed over, LOOP for what a loop runs through, TEST for a condition.
+In what is written, AXIS is any axis, ARRAY any array that the function is given, and SIZE any
+number that it knows: a parameter, or the length of an axis.
+"""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from mha_numpy.mistakes.rules import RULES
-
+FILE = Path(__file__).with_name("rules.txt")
 PARTS = frozenset("ABCDEF")  # names that stand for any part
 ARGS = "ARGS"
 PLACES = frozenset({"VALUE", "LOOP", "TEST"})  # names that stand for the part in such a place
@@ -25,7 +35,7 @@ class Rule(NamedTuple):
 def rules() -> list[Rule]:
     """Read the rules."""
     found, group = [], ""
-    for line in filter(None, RULES.splitlines()):
+    for line in filter(None, FILE.read_text().splitlines()):
         if not line.startswith(" "):
             group = line
             continue

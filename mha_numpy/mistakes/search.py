@@ -1,4 +1,4 @@
-"""Search: which small edit of the right function gives just these numbers?
+"""Search for the small edit of the right function that gives just these numbers.
 
 What every edit gives for the usual probes is computed ahead, as a number of two bytes for each
 array, and kept in `small_edits.npz`. The numbers of an answer are looked up there, and what has
@@ -7,7 +7,7 @@ after the other, as long as there is time.
 """
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -22,7 +22,6 @@ from mha_numpy.checking.compare import matched
 from mha_numpy.checking.differences import largest_of
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
-from mha_numpy.mistakes import rules, small_edits
 from mha_numpy.mistakes.answers import (
     Answer,
     attempt,
@@ -57,7 +56,7 @@ class Candidate(NamedTuple):
             return
         function = follow(piece, conventions_of(piece), assembled(piece, {self.function: code}))
         for probe in PIECES[piece].probes():
-            yield attempt(function, probe, Exception)
+            yield attempt(function, probe, (Exception,))
 
 
 class SmallEdit(NamedTuple):
@@ -89,7 +88,7 @@ def candidates(piece: str, mistakes: Collection[str] = ()) -> list[Candidate]:
 
 
 def numbers_of(answers: Iterable[Answer], expected: Sequence[Answer]) -> Array:
-    """Return a number for each expected array: that of the answer's array, 0 where there is none."""
+    """Return a number for each expected array: the answer's array's, 0 where there is none."""
     found = []
     for answer, right in zip(answers, expected, strict=False):
         largest = max(float(largest_of(np.asarray(leaf))) for leaf in leaves(right).values())
@@ -109,7 +108,8 @@ def _number_of(array: Any, scale: float) -> int:
         return 0
     scaled = np.nan_to_num(array.astype(float).ravel() / scale, nan=0.37, posinf=1e3, neginf=-2e3)
     with np.errstate(all="ignore"):
-        mixed = scaled @ _mixer(array.size) + sum(0.618 * n * i for i, n in enumerate(array.shape, 1))
+        of_shape = sum(0.618 * n * i for i, n in enumerate(array.shape, start=1))
+        mixed = scaled @ _mixer(array.size) + of_shape
         number = SPREAD * mixed % 1 * MODULUS
     return int(number) + 1 if np.isfinite(number) else 1
 
@@ -155,10 +155,10 @@ def compute(piece: str) -> Known:
 
 def write_table() -> None:
     """Compute what all small edits of all pieces give, and keep it beside this file."""
-    arrays = {}
+    arrays: dict[str, Array] = {}
     with ProcessPoolExecutor() as pool:
-        computed = pool.map(compute, PIECES)
-        for name, table in zip(PIECES, progress(computed, len(PIECES), "making edits"), strict=True):
+        computed = progress(pool.map(compute, PIECES), len(PIECES), "making edits")
+        for name, table in zip(PIECES, computed, strict=True):
             arrays |= {f"{name}.{field}": array for field, array in table._asdict().items()}
     np.savez_compressed(FILE, made_of=made_of(), **arrays)
 
@@ -166,8 +166,8 @@ def write_table() -> None:
 def made_of() -> str:
     """Return a digest of all that the table depends on: sources, rules and probes."""
     here = Path(__file__).parent
-    files = [Path(module.__file__ or "") for module in (rules, small_edits)]
-    files += [here / "rewrite.py", here / "draws.py", *sorted((here / "families").glob("*.py"))]
+    files = [here / name for name in ("rules.txt", "rewrite.py", "small_edits.py", "draws.py")]
+    files += sorted((here / "families").glob("*.py"))
     texts = [read_sources().text, *(file.read_text() for file in files)]
     return sha256("".join(texts).encode()).hexdigest()
 
@@ -194,7 +194,7 @@ def find_edit(
         in_order = _in_order(candidates(piece))
         return _first_that_fits(piece, answers, in_order, BUDGET, wrong)
     asked = _asked(numbers_of(answers, right_answers(piece)), wrong)
-    rows = np.flatnonzero(_have(table.numbers, asked)) if asked.any() else []
+    rows = np.flatnonzero(_have(table.numbers, asked)) if asked.any() else np.array([], int)
     if not len(rows):
         return None
     all_edits = candidates(piece)

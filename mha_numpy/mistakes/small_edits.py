@@ -90,9 +90,11 @@ def read_edits(source: str) -> Edited:
 
 def _only_in(lines: list[str], others: list[str]) -> str:
     """Return the lines that differ, from the first to the last of them."""
-    first = next((i for i, (a, b) in enumerate(zip(lines, others)) if a != b), len(lines))
+    first = next(
+        (i for i, (a, b) in enumerate(zip(lines, others, strict=False)) if a != b), len(lines)
+    )
     most = min(len(lines), len(others)) - first
-    pairs = zip(reversed(lines), reversed(others))
+    pairs = zip(reversed(lines), reversed(others), strict=False)
     last = next((i for i, (a, b) in enumerate(pairs) if a != b or i >= most), 0)
     return "\n".join(line.strip() for line in lines[first : len(lines) - last])
 
@@ -112,7 +114,8 @@ def _edits_of(function: ast.FunctionDef) -> Iterator[Edit]:
                 for i, part in enumerate(old):
                     for group, new in _parts(part, holder, field, scope):
                         yield Edit(group, holder, field, [*old[:i], new, *old[i + 1 :]])
-    for holder in (function, *(part for part in ast.walk(function) if isinstance(part, ast.For))):
+    loops = [part for part in ast.walk(function) if isinstance(part, ast.For)]
+    for holder in (function, *loops):
         for group, body in _statements(holder.body):
             yield Edit(group, holder, "body", body)
 
@@ -139,7 +142,7 @@ def _scope_of(function: ast.FunctionDef) -> Scope:
     texts = list(dict.fromkeys([*sizes, *lengths]))
     names = [name for name in dict.fromkeys([*kinds, *computed]) if name not in growing]
     calls = [ast.unparse(part) for part in parts if isinstance(part, ast.Call)]
-    known = {"SIZE": texts, "ARRAY": arrays}
+    known = {"SIZE": texts, "ARRAY": arrays, "AXIS": ["-1", "-2", "0", "1"]}
     return Scope(
         [_parsed(text) for text in dict.fromkeys([*names, *calls])],
         arrays,
@@ -250,7 +253,7 @@ def _parameters(function: str) -> tuple[str, ...]:
 
 
 def _exchanged(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield a call with two arguments exchanged, or a tuple with two elements exchanged or less one."""
+    """Yield a call with two arguments exchanged, or a tuple so, or without an element."""
     field = {ast.Call: "args", ast.Tuple: "elts", ast.List: "elts"}.get(type(part))
     if field is None:
         return

@@ -23,8 +23,8 @@ from mha_numpy.mistakes import (
     right_answers,
     using,
 )
-from mha_numpy.mistakes.conventions import IGNORE_ALL
 from mha_numpy.mistakes.answers import _fingerprints, answers_with, fits
+from mha_numpy.mistakes.conventions import IGNORE_ALL
 from mha_numpy.mistakes.piece import KEPT
 from mha_numpy.mistakes.sources import called_by
 from mha_numpy.mistakes.variant import edited, places_in_functions
