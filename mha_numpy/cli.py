@@ -308,21 +308,33 @@ def _assignment(options: argparse.Namespace) -> int:
 
 
 def _mistakes(options: argparse.Namespace) -> int:
-    """Print the bank, or run `mha_numpy.mistakes.find_confusion`."""
-    from mha_numpy.mistakes import PIECES, find_confusion, find_piece
-    from mha_numpy.mistakes.report import bank_table, confusion_sections, to_markdown
+    """Print the bank, run `mha_numpy.mistakes.find_confusion`, or make the table of the search."""
+    from mha_numpy.mistakes import PIECES, find_confusion, find_piece, search
+    from mha_numpy.mistakes.held_out import hold_out
+    from mha_numpy.mistakes.report import (
+        bank_table,
+        confusion_sections,
+        held_out_sections,
+        to_markdown,
+    )
 
+    if options.search_table:
+        search.write_table()
+        print(f"wrote {search.FILE}")
+        return 0
     pieces = list(PIECES) if options.piece is None else [find_piece(options.piece).name]
     if not options.confusion:
         show(bank_table(pieces))
         return 0
-    found = find_confusion(pieces, check_count("pairs", options.pairs))
+    sections = confusion_sections(find_confusion(pieces, check_count("pairs", options.pairs)))
+    if options.held_out:
+        sections += held_out_sections(hold_out(pieces, options.held_out))
     if options.write is not None:
         try:
-            options.write.write_text(to_markdown(found), encoding="utf-8")
+            options.write.write_text(to_markdown(sections), encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"write: cannot write {options.write}: {error.strerror}") from error
-    for section in confusion_sections(found):
+    for section in sections:
         show(section)
     return 0
 

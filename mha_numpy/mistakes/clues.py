@@ -63,7 +63,7 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
         for answer, other in zip(answers, right, strict=True)
         if answer is not None
         for name, mine, expected in matched(answer, other, PIECES[piece].result or "result")
-        if np.shape(mine) == np.shape(expected)
+        if isinstance(mine, np.ndarray | np.generic) and mine.shape == np.shape(expected)
     ]
     wrong = [one for one in wrong if one.mine.dtype.kind in "biuf" and one.where.any()]
     by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}

@@ -21,7 +21,7 @@ class Counts(NamedTuple):
     among: int  # of the singles: the right name is among those given
     pairs: int  # of two mistakes that were made
     pairs_rejected: int
-    pairs_named: int  # of the rejected: the first alternative names one of the two
+    pairs_named: int  # of the rejected: one of the two is named first, or one edit gives the same
 
 
 class Confusion(NamedTuple):
@@ -94,6 +94,6 @@ def _confusion(piece: str, pairs: int, rng: np.random.Generator) -> Confusion:
         found = diagnosed(answers)
         tried += 1
         pairs_rejected += not found.is_right
-        pairs_named += bool(found.causes) and bool(found.causes[0] & pair)
+        pairs_named += bool(found.causes[0] & pair) if found.causes else bool(found.edit)
     counts = Counts(len(names), rejected, on_top, among, tried, pairs_rejected, pairs_named)
     return Confusion(piece, counts, mixed_up, max(seconds))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from mha_numpy.mistakes.answers import fingerprints
 from mha_numpy.mistakes.confusion import Confusion, Counts
 from mha_numpy.mistakes.families import BANK
+from mha_numpy.mistakes.held_out import HeldOut
 from mha_numpy.tables import Table
 
 PAGE = """# Which mistakes are named
@@ -14,7 +15,7 @@ in each function where it changes anything, and the answers are handed to `diagn
 nothing else. A mistake is *on top* if the first name of the answer is its own. It is *among* the
 names if it is one of several for the same numbers, as where two mistakes are one and the same
 function. Pairs are drawn at random; a pair is *named* if the first alternative holds one of its two
-mistakes.
+mistakes, or if a single small edit gives the same numbers, which is then told.
 
 The mistakes are edits of the right implementation, both here and where `diagnose` compares. So this
 page says how well mistakes can be distinguished, not that a student's code makes them in just this
@@ -23,6 +24,15 @@ their right name (`tests/exercises/test_catalogue.py`). [Exercises](exercises.md
 works.
 
 """
+
+HELD_OUT = (
+    "Where no known mistake gives a student's numbers, small edits of the right function are "
+    "searched. What becomes of a slip that nobody thought of? Here edits of each kind are made, "
+    "and searched without that kind: *named* says that a known mistake gives the same numbers, "
+    "*another edit* that one of another kind does, *clues* that a step, a place in an array or a "
+    "pattern is told, and *nothing* that nothing is. An explanation counts as wrong if it gives "
+    "something else once other numbers are drawn."
+)
 
 
 def bank_table(pieces: Sequence[str]) -> Table:
@@ -64,14 +74,25 @@ def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
     return sections
 
 
+def held_out_sections(found: Sequence[HeldOut]) -> list[Table | str]:
+    """Return what was said of edits whose kind the search did not know."""
+    total = HeldOut("all", *(sum(counts) for counts in list(zip(*found, strict=True))[1:]))
+    rows = [[one.group, *map(str, one[1:])] for one in (*found, total)]
+    columns = ["kind of edit", "made", "named", "another edit", "clues", "nothing", "wrongly"]
+    explained = total.named + total.edited + total.clues
+    text = (
+        f"Of {total.made} edits, {explained / total.made:.1%} are explained, and {total.wrongly} "
+        f"of these wrongly. To the others it is said that nothing known gives their numbers."
+    )
+    return [Table("Edits of a kind that is held out", columns, rows), HELD_OUT, text]
+
+
 def _row(name: str, counts: Counts, slowest: float) -> list[str]:
     """Return a row of the table of counts."""
     return [name, *map(str, counts), f"{1000 * slowest:.0f} ms"]
 
 
-def to_markdown(found: Sequence[Confusion]) -> str:
+def to_markdown(sections: Sequence[Table | str]) -> str:
     """Return the page docs/confusion.md."""
-    parts = [
-        part if isinstance(part, str) else part.to_markdown() for part in confusion_sections(found)
-    ]
+    parts = [part if isinstance(part, str) else part.to_markdown() for part in sections]
     return PAGE + "\n\n".join(parts) + "\n"

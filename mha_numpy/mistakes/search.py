@@ -30,7 +30,7 @@ from mha_numpy.mistakes.answers import (
 )
 from mha_numpy.mistakes.conventions import follow
 from mha_numpy.mistakes.families import PIECES
-from mha_numpy.mistakes.small_edits import GROUPS, Edit, Edited, read_edits
+from mha_numpy.mistakes.small_edits import Edit, Edited, read_edits
 from mha_numpy.mistakes.sources import called_by, read_sources
 from mha_numpy.mistakes.using import DEFAULT, conventions_of, variant_in_force
 from mha_numpy.mistakes.variant import assembled, edited_source, places_of
@@ -120,7 +120,7 @@ def _mixer(size: int) -> Array:
     return np.random.default_rng(size).uniform(0.5, 1.5, size)
 
 
-def _have(numbers: Array, asked: Array) -> Array:
+def have(numbers: Array, asked: Array) -> Array:
     """Return which rows have the numbers asked for, where any are; neighbours count as equal."""
     is_asked = asked != 0
     off = (numbers[:, is_asked].astype(int) - asked[is_asked]) % MODULUS
@@ -128,29 +128,30 @@ def _have(numbers: Array, asked: Array) -> Array:
     return np.asarray((near & (numbers[:, is_asked] != 0)).all(axis=1))
 
 
-def compute(piece: str) -> Known:
-    """Make all small edits of a piece; of those that give the same, keep the simplest."""
+def all_numbers(piece: str) -> tuple[Array, Array]:
+    """Make all small edits of a piece: which of them give something wrong, and their numbers."""
     right = right_answers(piece)
     usual = numbers_of(right, right)
-    kept: dict[bytes, tuple[tuple[int, int], int, Array]] = {}
+    rows, found = [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for i, candidate in enumerate(candidates(piece)):
-            numbers = np.zeros_like(usual)
+        for row, candidate in enumerate(candidates(piece)):
             mine = numbers_of(candidate.answers(piece), right)
-            numbers[: len(mine)] = mine
-            if not numbers.any() or _have(numbers[None], usual)[0]:
-                continue
-            simple = GROUPS.index(candidate.edit.group), i
-            before = kept.get(numbers.tobytes())
-            others = before[1] + 1 if before else 0
-            kept[numbers.tobytes()] = min(simple, before[0] if before else simple), others, numbers
-    found = sorted(kept.values(), key=lambda one: one[0])
-    return Known(
-        np.array([simple[1] for simple, _, _ in found], dtype=np.uint16),
-        np.array([min(others, 255) for _, others, _ in found], dtype=np.uint8),
-        np.array([numbers for _, _, numbers in found], dtype=np.uint16).reshape(-1, len(usual)),
-    )
+            if mine.any() and not have(mine[None], usual)[0]:
+                rows.append(row)
+                found.append(mine)
+    return np.array(rows, dtype=np.uint16), np.array(found).reshape(-1, len(usual))
+
+
+def compute(piece: str) -> Known:
+    """Return what the table keeps: of the edits that give the same, the simplest."""
+    rows, numbers = all_numbers(piece)
+    edits = candidates(piece)
+    ranks = np.array([edits[row].edit.rank for row in rows])
+    order = np.lexsort((rows, ranks))
+    _, first, counts = np.unique(numbers[order], axis=0, return_index=True, return_counts=True)
+    kept = order[first]
+    return Known(rows[kept], np.minimum(counts - 1, 255).astype(np.uint8), numbers[kept])
 
 
 def write_table() -> None:
@@ -160,7 +161,8 @@ def write_table() -> None:
         computed = progress(pool.map(compute, PIECES), len(PIECES), "making edits")
         for name, table in zip(PIECES, computed, strict=True):
             arrays |= {f"{name}.{field}": array for field, array in table._asdict().items()}
-    np.savez_compressed(FILE, made_of=made_of(), **arrays)
+    arrays["made_of"] = np.array(made_of())
+    np.savez_compressed(FILE, **arrays)  # type: ignore[arg-type]
 
 
 def made_of() -> str:
@@ -194,7 +196,7 @@ def find_edit(
         in_order = _in_order(candidates(piece))
         return _first_that_fits(piece, answers, in_order, BUDGET, wrong)
     asked = _asked(numbers_of(answers, right_answers(piece)), wrong)
-    rows = np.flatnonzero(_have(table.numbers, asked)) if asked.any() else np.array([], int)
+    rows = np.flatnonzero(have(table.numbers, asked)) if asked.any() else np.array([], int)
     if not len(rows):
         return None
     all_edits = candidates(piece)
@@ -226,7 +228,7 @@ def find_edit_beside(
 
 def _in_order(found: Iterable[Candidate]) -> list[Candidate]:
     """Return the simplest first."""
-    return sorted(found, key=lambda candidate: GROUPS.index(candidate.edit.group))
+    return sorted(found, key=lambda candidate: candidate.edit.rank)
 
 
 def _first_that_fits(
@@ -249,7 +251,7 @@ def _first_that_fits(
             given = candidate.answers(piece)
             found = list(islice(given, first + 1))  # before the others are computed
             mine = numbers_of(found[first:], right[first : first + 1])
-            if not len(mine) or not _have(mine[None], asked)[0]:
+            if not len(mine) or not have(mine[None], asked)[0]:
                 continue
             if gives(answers, [*found, *given], wrong):
                 edited, edit = candidate.edited, candidate.edit

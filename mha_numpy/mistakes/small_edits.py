@@ -5,7 +5,7 @@ which other names there are, how a call is made, in which order statements stand
 """
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cache
 from itertools import combinations
@@ -19,10 +19,10 @@ NUMBERS = (-3, -2, -1, 0, 1, 2, 3)  # axes, and other small ones
 LEFT_ALONE = {"keepdims", "dtype", "strict", "invert"}  # keywords
 HOLDERS = (ast.Assign, ast.AugAssign, ast.Return, ast.BinOp, ast.Call, ast.keyword, ast.List)
 OWN_GROUPS = (
-    "another name", "another number", "exchanged", "a line is left out", "lines exchanged",
+    "another name", "another number", "exchanged", "a line is left out",
     "a line inside a loop", "a line outside of a loop", "a loop that ends after one round",
 )  # fmt: skip
-NAME, NUMBER, EXCHANGED, LEFT_OUT, LINES, INSIDE, OUTSIDE, ONCE = OWN_GROUPS
+NAME, NUMBER, EXCHANGED, LEFT_OUT, INSIDE, OUTSIDE, ONCE = OWN_GROUPS
 PART = "a part is left out"
 GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *(rule.group for rule in rules())]))
 PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field that a part stands in
@@ -43,6 +43,12 @@ class Edit(NamedTuple):
     holder: ast.AST
     field: str
     new: Any
+    is_of_input: bool = False  # which is rewritten before the first line
+
+    @property
+    def rank(self) -> int:
+        """How soon it is told, where several give the same: less is sooner."""
+        return GROUPS.index(self.group) + len(GROUPS) * self.is_of_input
 
 
 class Edited:
@@ -52,6 +58,7 @@ class Edited:
         self.module = ast.parse(source)
         (function,) = self.module.body
         assert isinstance(function, ast.FunctionDef)
+        function.body = function.body[1:]  # without the docstring
         self.edits = list(_edits_of(function))
 
     def code(self, edit: Edit) -> CodeType | None:
@@ -64,7 +71,7 @@ class Edited:
     def lines(self, edit: Edit) -> tuple[str, str]:
         """Return the lines that an edit writes, and those that belong there."""
         right = ast.unparse(self.module).splitlines()
-        wrong = self._made(edit, lambda: ast.unparse(self.module)).splitlines()
+        wrong = self._made(edit, lambda: ast.unparse(self._placed())).splitlines()
         return _only_in(wrong, right), _only_in(right, wrong)
 
     def _placed(self) -> ast.Module:
@@ -115,7 +122,8 @@ def _edits_of(function: ast.FunctionDef) -> Iterator[Edit]:
                     for group, new in _parts(part, holder, field, scope):
                         yield Edit(group, holder, field, [*old[:i], new, *old[i + 1 :]])
     loops = [part for part in ast.walk(function) if isinstance(part, ast.For)]
-    for holder in (function, *loops):
+    blocks: list[ast.FunctionDef | ast.For] = [function, *loops]
+    for holder in blocks:
         for group, body in _statements(holder.body):
             yield Edit(group, holder, "body", body)
 
@@ -163,13 +171,14 @@ def _edits_of_inputs(function: ast.FunctionDef, scope: Scope) -> Iterator[Edit]:
 
     for name in scope.arrays:
         for group, new in rewritten(_name(name), "VALUE", scope.known):
-            yield Edit(group, function, "body", before(name, new))
+            yield Edit(group, function, "body", before(name, new), is_of_input=True)
         for other in scope.arrays:
             if other != name:
-                yield Edit(NAME, function, "body", before(name, _name(other)))
+                yield Edit(NAME, function, "body", before(name, _name(other)), is_of_input=True)
     for one, other in combinations(scope.arrays, 2):
         text = f"{one}, {other} = {other}, {one}"
-        yield Edit(EXCHANGED, function, "body", [*ast.parse(text).body, *function.body])
+        body = [*ast.parse(text).body, *function.body]
+        yield Edit(EXCHANGED, function, "body", body, is_of_input=True)
 
 
 def _parts(
@@ -258,19 +267,24 @@ def _exchanged(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     if field is None:
         return
     items = getattr(part, field)
-    for i, j in combinations(range(len(items)), 2):
-        others = list(items)
-        others[i], others[j] = items[j], items[i]
+    for others in _with_two_exchanged(items):
         yield EXCHANGED, _with(part, field, others)
     if isinstance(part, ast.Call):
-        for i, j in combinations(range(len(part.keywords)), 2):
-            others = list(part.keywords)
-            others[i] = ast.keyword(part.keywords[i].arg, part.keywords[j].value)
-            others[j] = ast.keyword(part.keywords[j].arg, part.keywords[i].value)
+        for values in _with_two_exchanged([keyword.value for keyword in part.keywords]):
+            pairs = zip(part.keywords, values, strict=True)
+            others = [ast.keyword(keyword.arg, value) for keyword, value in pairs]
             yield EXCHANGED, _with(part, "keywords", others)
     elif len(items) > 1:
         for i in range(len(items)):
             yield PART, _with(part, field, items[:i] + items[i + 1 :])
+
+
+def _with_two_exchanged(items: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yield all of some items, two of which have changed places."""
+    for i, j in combinations(range(len(items)), 2):
+        others = list(items)
+        others[i], others[j] = items[j], items[i]
+        yield others
 
 
 def _with(part: ast.expr, field: str, value: Any) -> ast.expr:
@@ -283,36 +297,24 @@ def _with(part: ast.expr, field: str, value: Any) -> ast.expr:
 def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.stmt]]]:
     """Yield what becomes of some statements in a row."""
     for i, one in enumerate(body):
-        rest = body[:i] + body[i + 1 :]
-        if rest:
-            yield LEFT_OUT, rest
-        if i + 1 < len(body):
-            yield LINES, [*body[:i], body[i + 1], one, *body[i + 2 :]]
-        if isinstance(one, ast.Assign) and len(one.targets) == 1:
-            target = one.targets[0]
-            if isinstance(target, ast.Tuple):
-                for i_, j_ in combinations(range(len(target.elts)), 2):
-                    names = list(target.elts)
-                    names[i_], names[j_] = names[j_], names[i_]
-                    turned = ast.Assign([ast.Tuple(names, ast.Store())], one.value)
-                    yield EXCHANGED, [*body[:i], turned, *body[i + 1 :]]
+        before, after = body[:i], body[i + 1 :]
+        if before or after:
+            yield LEFT_OUT, before + after
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Tuple):
+            for names in _with_two_exchanged(one.targets[0].elts):
+                turned = ast.Assign([ast.Tuple(names, ast.Store())], one.value)
+                yield EXCHANGED, [*before, turned, *after]
         if isinstance(one, ast.For):
-            yield ONCE, [*body[:i], *_once(one), *body[i + 1 :]]
-            if i and isinstance(body[i - 1], ast.Assign):  # begun anew each time
-                inside = _loop(one, [body[i - 1], *one.body])
-                yield INSIDE, [*body[: i - 1], inside, *body[i + 1 :]]
-            for j, inner in enumerate(one.body[:-1]):  # done before the loop, or after it
+            yield ONCE, [*before, _loop(one, [*one.body, ast.Break()]), *after]
+            if before and isinstance(before[-1], ast.Assign):  # begun anew each time
+                yield INSIDE, [*before[:-1], _loop(one, [before[-1], *one.body]), *after]
+            for j, inner in enumerate(one.body[:-1]):
                 without = _loop(one, one.body[:j] + one.body[j + 1 :])
-                yield OUTSIDE, [*body[:i], inner, without, *body[i + 1 :]]
+                yield OUTSIDE, [*before, inner, without, *after]
             without = _loop(one, one.body[:-1] or [ast.Pass()])
-            yield OUTSIDE, [*body[:i], without, one.body[-1], *body[i + 1 :]]
+            yield OUTSIDE, [*before, without, one.body[-1], *after]
 
 
 def _loop(loop: ast.For, body: list[ast.stmt]) -> ast.For:
     """Return a loop with another body."""
     return ast.For(loop.target, loop.iter, body, [])
-
-
-def _once(loop: ast.For) -> list[ast.stmt]:
-    """Return a loop that ends after its first round."""
-    return [_loop(loop, [*loop.body, ast.Break()])]
