@@ -278,12 +278,12 @@ def _hint(options: argparse.Namespace) -> int:
     """Run `mha_numpy.exercises.hint_in` and print the hint."""
     from mha_numpy.exercises import hint_in
 
-    hint, picture = hint_in(options.folder, options.id, options.number)
+    hint, picture = hint_in(options.folder, options.id, options.number, force=options.force)
     for section in hint.sections:
         show(section)
     if picture is not None:
         print(f"a picture of it: {picture}")
-    return 0
+    return 0 if hint.is_given else 1
 
 
 def _assignment(options: argparse.Namespace) -> int:

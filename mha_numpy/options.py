@@ -274,7 +274,8 @@ def _hint(commands: Commands) -> None:
         "hint",
         help="show the next of four hints on an exercise",
         description="Show the next of four hints: where to look, a question, the mistake that your "
-        "last check showed or that many make (with a picture), the line that mends it.",
+        "last check showed or that many make (with a picture), the line that mends it. After the "
+        "first each needs a check since the one before.",
         epilog="example: mha-numpy hint my-exercises softmax",
     )
     # fmt: off
@@ -283,6 +284,8 @@ def _hint(commands: Commands) -> None:
     add("id", metavar="ID", help="the id of an exercise")
     add("--number", type=int, choices=range(1, 5), metavar="N",
         help="one of the four (default: the next)")
+    add("--force", action="store_true",
+        help="also where nothing was checked since the last hint")
     # fmt: on
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.catalogue import EXERCISES, find_exercise
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.hints import COUNT, Hint, give_hint
+from mha_numpy.exercises.hints import Hint
 from mha_numpy.exercises.judge import judge
 from mha_numpy.exercises.records import Records
 from mha_numpy.exercises.runner import Limits
@@ -112,7 +112,7 @@ def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) ->
 
 
 def hint_in(
-    folder: Path | str, exercise_id: str, number: int | None = None
+    folder: Path | str, exercise_id: str, number: int | None = None, *, force: bool = False
 ) -> tuple[Hint, Path | None]:
     """Return a hint on an exercise in a folder, and where its picture is, if it has one.
 
@@ -123,10 +123,13 @@ def hint_in(
     exercise_id : str
     number : int, optional
         1 to 4; default the next.
+    force : bool
+        After the first a new hint needs a check since the one before; with `force` it does not.
 
     Returns
     -------
     hint : Hint
+        Where a check comes first, `is_given` is False and the text says so.
     picture : Path or None
         A PNG file.
 
@@ -137,8 +140,7 @@ def hint_in(
     """
     exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
     find_file(Path(folder), exercise)
-    number = number or records.next_hint(exercise.id, COUNT)
-    hint = give_hint(exercise, number, records[exercise.id].mistakes)
+    hint = records.give_hint(exercise, number, force=force)
     if hint.difference is None:
         return hint, None
     from mha_numpy.draw.save import DPI
