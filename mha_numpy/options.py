@@ -233,6 +233,10 @@ def _check(commands: Commands) -> None:
     add("folder", type=Path, metavar="DIR", help="a folder written by `mha-numpy exercises start`")
     add("id", nargs="?", metavar="ID", help="the id of an exercise (default: all)")
     add("--watch", action="store_true", help="check again whenever a file is saved")
+    add("--strict", action="store_true",
+        help="reject what calls this package for its answer, instead of a remark")
+    add("--json", action="store_true",
+        help="print JSON alone, for a program: a list with an object for each exercise")
     add("--seconds", type=float, default=10.0, metavar="S",
         help="how long your code may run (default 10)")
     add("--megabytes", type=int, default=2048, metavar="N",

@@ -13,6 +13,7 @@ from mha_numpy.mistakes import BANK, Diagnosis, diagnose
 from mha_numpy.mistakes.answers import TOLERANCE
 from mha_numpy.mistakes.diagnose import NARROW
 from mha_numpy.mistakes.manners import ACCUMULATES, FLOAT32, IN_PLACE
+from mha_numpy.mistakes.search import SmallEdit
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 MOST = 2  # alternatives that are told
@@ -23,6 +24,7 @@ class Causes(NamedTuple):
 
     mistakes: frozenset[str]
     remarks: dict[str, str]
+    edit: SmallEdit | None = None
 
 
 def explain(evidence: Evidence, stages: list[Stage]) -> Causes:

@@ -81,7 +81,9 @@ def file_name(exercise: Exercise) -> str:
     return f"{number:02}_{exercise.id.replace('-', '_')}.py"
 
 
-def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) -> Verdict:
+def judge_file(
+    folder: Path | str, exercise_id: str, limits: Limits = LIMITS, *, strict: bool = False
+) -> Verdict:
     """Judge the function in an exercise's file, and note it in the folder's progress.
 
     Parameters
@@ -91,6 +93,8 @@ def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) ->
     exercise_id : str
     limits : Limits
         On the time, memory and output of the student's code.
+    strict : bool
+        As for `judge`.
 
     Returns
     -------
@@ -103,7 +107,9 @@ def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) ->
     """
     exercise, folder = find_exercise(exercise_id), Path(folder)
     path, records = find_file(folder, exercise), Records(folder / RECORD)
-    verdict = judge(exercise, lambda: load_function(path, exercise.function_name), limits)
+    verdict = judge(
+        exercise, lambda: load_function(path, exercise.function_name), limits, strict=strict
+    )
     try:
         records.note(verdict)
     except ConfigError as error:  # a folder that may only be read

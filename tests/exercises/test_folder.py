@@ -154,6 +154,47 @@ def test_a_check_of_an_exhibit_as_it_is_counts_as_an_attempt(folder):
     assert hint_in(folder, "museum-softmax-axis")[0].is_given
 
 
+def test_what_a_star_brings_is_told_and_strictly_rejected(folder, capsys):
+    path = folder / file_name(find_exercise("split-heads"))
+    path.write_text("from mha_numpy.core import *\n")
+    called = "calls mha_numpy.core.split_heads"
+    assert main(["check", str(folder), "split-heads"]) == 0
+    assert f"uses the library: {called}" in capsys.readouterr().out
+    assert main(["check", str(folder), "split-heads", "--strict"]) == 1
+    assert f"{called}; write it yourself" in capsys.readouterr().out
+
+
+def test_json_is_all_that_is_printed(folder, capsys):
+    for path in folder.glob("[0-9]*.py"):
+        if path.name > NAME:
+            path.unlink()
+    (folder / NAME).write_text("print('loaded')\n" + WRONG)
+    assert main(["check", str(folder), "softmax-backward", "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert list(found) == [
+        "exercise", "passed", "stages", "causes", "edit", "evidence", "seconds",
+    ]  # fmt: skip
+    assert found["exercise"] == "softmax-backward"
+    assert found["passed"] is found["stages"][-1]["passed"] is False
+    assert found["stages"][0] == {"name": "runs", "passed": True, "finding": "on 3 inputs"}
+    assert found["causes"] == [
+        {"name": "row sum over queries", "words": "softmax's sum is taken over the queries"}
+    ]
+    assert found["edit"] is None
+    assert found["evidence"] == "all 3 arrays are just what this mistake gives"
+    assert 0 < found["seconds"] < 60
+
+    assert main(["check", str(folder), "--json"]) == 1
+    listed = json.loads(capsys.readouterr().out)
+    assert [one["exercise"] for one in listed] == [e.id for e in exercises_in(folder)]
+    (folder / NAME).write_text(RIGHT)
+    assert main(["check", str(folder), "softmax-backward", "--json"]) == 0
+    capsys.readouterr()
+    for words in (["nothing", "--json"], ["--json", "--watch"]):
+        assert main(["check", str(folder), *words]) == 2
+        assert capsys.readouterr().out == ""
+
+
 def test_wrong_use(folder, tmp_path):
     with pytest.raises(ConfigError, match="there are no exercises in"):
         list(exercises_in(tmp_path))
