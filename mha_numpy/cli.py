@@ -259,18 +259,22 @@ def _exercises(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     """Run `mha_numpy.exercises.judge_file` for one exercise, or for all in a folder."""
     from mha_numpy.exercises import Limits
-    from mha_numpy.exercises.report import check_all, check_one
+    from mha_numpy.exercises.report import check_files
     from mha_numpy.exercises.watch import Watch
 
     limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
-    run = check_all if options.id is None else partial(check_one, exercise_id=options.id)
+    if options.json and options.watch:
+        raise ConfigError("json: expected no --watch beside it, which prints again and again")
+    run = partial(
+        check_files, options.folder, options.id, limits, strict=options.strict, as_json=options.json
+    )
     watch = Watch(options.folder) if options.watch else ()  # looks before the first check
-    code = run(options.folder, limits=limits)
+    code = run()
     if options.watch:
         print(f"watching {options.folder}; Ctrl-C ends", flush=True)
         for changed in watch:
             print(f"\n{', '.join(path.name for path in changed)}, {strftime('%H:%M:%S')}")
-            code = run(options.folder, limits=limits)
+            code = run()
     return code
 
 
@@ -278,12 +282,12 @@ def _hint(options: argparse.Namespace) -> int:
     """Run `mha_numpy.exercises.hint_in` and print the hint."""
     from mha_numpy.exercises import hint_in
 
-    hint, picture = hint_in(options.folder, options.id, options.number)
+    hint, picture = hint_in(options.folder, options.id, options.number, force=options.force)
     for section in hint.sections:
         show(section)
     if picture is not None:
         print(f"a picture of it: {picture}")
-    return 0
+    return 0 if hint.is_given else 1
 
 
 def _assignment(options: argparse.Namespace) -> int:

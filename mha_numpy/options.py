@@ -233,6 +233,10 @@ def _check(commands: Commands) -> None:
     add("folder", type=Path, metavar="DIR", help="a folder written by `mha-numpy exercises start`")
     add("id", nargs="?", metavar="ID", help="the id of an exercise (default: all)")
     add("--watch", action="store_true", help="check again whenever a file is saved")
+    add("--strict", action="store_true",
+        help="reject what calls this package for its answer, instead of a remark")
+    add("--json", action="store_true",
+        help="print JSON alone, for a program: a list with an object for each exercise")
     add("--seconds", type=float, default=10.0, metavar="S",
         help="how long your code may run (default 10)")
     add("--megabytes", type=int, default=2048, metavar="N",
@@ -274,7 +278,8 @@ def _hint(commands: Commands) -> None:
         "hint",
         help="show the next of four hints on an exercise",
         description="Show the next of four hints: where to look, a question, the mistake that your "
-        "last check showed or that many make (with a picture), the line that mends it.",
+        "last check showed or that many make (with a picture), the line that mends it. After the "
+        "first each needs a check since the one before.",
         epilog="example: mha-numpy hint my-exercises softmax",
     )
     # fmt: off
@@ -283,6 +288,8 @@ def _hint(commands: Commands) -> None:
     add("id", metavar="ID", help="the id of an exercise")
     add("--number", type=int, choices=range(1, 5), metavar="N",
         help="one of the four (default: the next)")
+    add("--force", action="store_true",
+        help="also where nothing was checked since the last hint")
     # fmt: on
 
 

@@ -25,6 +25,7 @@ class Causes(NamedTuple):
 
     mistakes: frozenset[str]
     remarks: dict[str, str]
+    edit: SmallEdit | None = None
 
 
 def explain(evidence: Evidence, stages: list[Stage]) -> Causes:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.catalogue import EXERCISES, find_exercise
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.hints import COUNT, Hint, give_hint
+from mha_numpy.exercises.hints import Hint
 from mha_numpy.exercises.judge import judge
 from mha_numpy.exercises.records import Records
 from mha_numpy.exercises.runner import Limits
@@ -81,7 +81,9 @@ def file_name(exercise: Exercise) -> str:
     return f"{number:02}_{exercise.id.replace('-', '_')}.py"
 
 
-def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) -> Verdict:
+def judge_file(
+    folder: Path | str, exercise_id: str, limits: Limits = LIMITS, *, strict: bool = False
+) -> Verdict:
     """Judge the function in an exercise's file, and note it in the folder's progress.
 
     Parameters
@@ -91,6 +93,8 @@ def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) ->
     exercise_id : str
     limits : Limits
         On the time, memory and output of the student's code.
+    strict : bool
+        As for `judge`.
 
     Returns
     -------
@@ -103,7 +107,9 @@ def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) ->
     """
     exercise, folder = find_exercise(exercise_id), Path(folder)
     path, records = find_file(folder, exercise), Records(folder / RECORD)
-    verdict = judge(exercise, lambda: load_function(path, exercise.function_name), limits)
+    verdict = judge(
+        exercise, lambda: load_function(path, exercise.function_name), limits, strict=strict
+    )
     try:
         records.note(verdict)
     except ConfigError as error:  # a folder that may only be read
@@ -112,7 +118,7 @@ def judge_file(folder: Path | str, exercise_id: str, limits: Limits = LIMITS) ->
 
 
 def hint_in(
-    folder: Path | str, exercise_id: str, number: int | None = None
+    folder: Path | str, exercise_id: str, number: int | None = None, *, force: bool = False
 ) -> tuple[Hint, Path | None]:
     """Return a hint on an exercise in a folder, and where its picture is, if it has one.
 
@@ -123,10 +129,13 @@ def hint_in(
     exercise_id : str
     number : int, optional
         1 to 4; default the next.
+    force : bool
+        After the first a new hint needs a check since the one before; with `force` it does not.
 
     Returns
     -------
     hint : Hint
+        Where a check comes first, `is_given` is False and the text says so.
     picture : Path or None
         A PNG file.
 
@@ -137,8 +146,7 @@ def hint_in(
     """
     exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
     find_file(Path(folder), exercise)
-    number = number or records.next_hint(exercise.id, COUNT)
-    hint = give_hint(exercise, number, records[exercise.id].mistakes)
+    hint = records.give_hint(exercise, number, force=force)
     if hint.difference is None:
         return hint, None
     from mha_numpy.draw.save import DPI

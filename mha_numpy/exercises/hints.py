@@ -24,6 +24,7 @@ class Hint:
     number: int  # 1 to 4
     text: str
     difference: Difference | None = None
+    is_given: bool = True  # else the text says what to do first
 
     @property
     def sections(self) -> list[Table | str]:

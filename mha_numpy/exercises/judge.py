@@ -5,6 +5,8 @@ somebody else may make them.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,20 @@ from mha_numpy.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.exercises.judge_tests import candidate_inputs, judge_tests
 from mha_numpy.exercises.runner import Limits
 from mha_numpy.exercises.sandbox import LIMITS, Run, run_calls
-from mha_numpy.exercises.stages import Evidence, examine
-from mha_numpy.exercises.verdict import Difference, Verdict, find_difference
+from mha_numpy.exercises.stages import Evidence, Stage, examine
+from mha_numpy.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
 from mha_numpy.mistakes import find_piece
 from mha_numpy.mistakes.piece import Inputs
 
+TOLD = 3  # names of this package that a verdict tells
+
 
 def judge(
-    exercise: Exercise, get_function: Callable[[], Callable[..., Any]], limits: Limits = LIMITS
+    exercise: Exercise,
+    get_function: Callable[[], Callable[..., Any]],
+    limits: Limits = LIMITS,
+    *,
+    strict: bool = False,
 ) -> Verdict:
     """Run a function on the probes of an exercise, in a child process, and examine the answers.
 
@@ -33,10 +41,18 @@ def judge(
     get_function : callable
         Called in the child process; returns the function: it may import a student's file.
     limits : Limits
+    strict : bool
+        Whether a function that calls this package is rejected, by a stage "own work". Else there
+        is a remark, and nothing more.
 
     Returns
     -------
     Verdict
+
+    Notes
+    -----
+    What computes no answer may be called: NamedTuples, `mha_numpy.checking` and `mha_numpy.draw`.
+    What a file calls while it is loaded does not count, and neither do other threads.
 
     Examples
     --------
@@ -47,10 +63,16 @@ def judge(
     >>> verdict.passed, verdict.summary
     (False, "softmax's sum is taken over the queries")
     """
-    verdict = judge_answers(exercise, run_calls(get_function, probe_inputs(exercise), limits))
+    start = perf_counter()
+    run = run_calls(get_function, probe_inputs(exercise), limits)
+    verdict = judge_answers(exercise, run)
     if exercise.piece == FRUGAL and verdict.passed:
         verdict.stages.append(judge_memory(get_function, limits))
-    return verdict
+    if strict:  # a stage in place of the remark
+        found = verdict.remarks.pop(LIBRARY, "")
+        passed = not found if run.calls else None
+        verdict.stages.append(Stage("own work", passed, found and f"{found}; write it yourself"))
+    return replace(verdict, seconds=round(perf_counter() - start, 3))
 
 
 def probe_inputs(exercise: Exercise) -> list[Inputs]:
@@ -102,8 +124,17 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
     >>> judge_answers(exercise, run).summary
     'heads are merged by reshape alone, which mixes the tokens'
     """
-    if exercise.kind == "tests":
-        return judge_tests(exercise, run)
+    is_of_tests = exercise.kind == "tests"
+    verdict = judge_tests(exercise, run) if is_of_tests else _judge_arrays(exercise, run)
+    called = list(dict.fromkeys(name for call in run.calls for name in call.called))
+    if called:
+        more = f" and {len(called) - TOLD} more" if len(called) > TOLD else ""
+        verdict.remarks[LIBRARY] = f"calls {', '.join(called[:TOLD])}{more}"
+    return verdict
+
+
+def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
+    """Examine the arrays that a function returned."""
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)
@@ -111,10 +142,12 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
         unwritten = stages[0].finding if evidence.is_unwritten else ""
         return Verdict(exercise, stages, {}, frozenset(), None, run.printed, unwritten)
     with np.errstate(all="ignore"):
-        mistakes, remarks = explain(evidence, stages)
-    unwritten = "the bug is still there" if is_bug_of(exercise, mistakes) else ""
-    difference = _difference(evidence)
-    return Verdict(exercise, stages, remarks, mistakes, difference, run.printed, unwritten)
+        causes = explain(evidence, stages)
+    return Verdict(
+        exercise, stages, causes.remarks, causes.mistakes, _difference(evidence), run.printed,
+        unwritten="the bug is still there" if is_bug_of(exercise, causes.mistakes) else "",
+        edit=causes.edit,
+    )  # fmt: skip
 
 
 def _difference(evidence: Evidence) -> Difference | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.exercises.catalogue import find_exercise
-from mha_numpy.exercises.hints import COUNT, Hint, give_hint
+from mha_numpy.exercises.hints import Hint
 from mha_numpy.exercises.judge import judge
 from mha_numpy.exercises.records import Records
 from mha_numpy.exercises.verdict import Verdict
@@ -46,13 +46,15 @@ def check(exercise_id: str, function: Callable[..., Any]) -> None:
     _show(verdict)
 
 
-def hint(exercise_id: str) -> None:
+def hint(exercise_id: str, *, force: bool = False) -> None:
     """Show the next of four hints; the third comes with a picture, the fourth is the line.
 
     Parameters
     ----------
     exercise_id : str
         Of an exercise.
+    force : bool
+        After the first each hint needs a check since the one before; with `force` it does not.
 
     Raises
     ------
@@ -64,9 +66,7 @@ def hint(exercise_id: str) -> None:
     >>> hint("softmax-backward")  # doctest: +ELLIPSIS
     softmax-backward, hint ... of 4: ...
     """
-    exercise = find_exercise(exercise_id)
-    number = RECORDS.next_hint(exercise.id, COUNT)
-    _show(give_hint(exercise, number, RECORDS[exercise.id].mistakes))
+    _show(RECORDS.give_hint(find_exercise(exercise_id), force=force))
 
 
 def _show(shown: Verdict | Hint) -> None:

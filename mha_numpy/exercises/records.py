@@ -2,13 +2,19 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.hints import COUNT, Hint, give_hint
 from mha_numpy.exercises.verdict import Verdict
 
 ON_MISTAKES = 3  # the first hint that is about the student's own mistake
+FIRST = (
+    "write or change something and check once more, then this hint is given; --force gives it now "
+    "(in Python force=True)"
+)
 
 
 @dataclass
@@ -19,6 +25,7 @@ class Record:
     checks: int = 0
     hints: int = 0
     mistakes: list[str] = field(default_factory=list)  # the likely cause at the last check
+    is_tried: bool = False  # checked since the last hint
 
 
 class Records:
@@ -27,7 +34,7 @@ class Records:
     Examples
     --------
     >>> Records()["softmax"]
-    Record(passed=False, checks=0, hints=0, mistakes=[])
+    Record(passed=False, checks=0, hints=0, mistakes=[], is_tried=False)
     """
 
     def __init__(self, path: Path | None = None):
@@ -54,23 +61,40 @@ class Records:
             )
 
     def note(self, verdict: Verdict) -> None:
-        """Note a check."""
-        if verdict.is_unwritten:
+        """Note a check.
+
+        One of a stub is no attempt; one of the museum's code is, even as it was handed out.
+        """
+        if verdict.is_unwritten and verdict.exercise.kind != "museum":
             return
         self._load()  # another check may have written since
-        record, mistakes = self[verdict.exercise.id], sorted(verdict.mistakes)
-        if mistakes != record.mistakes:
-            record.hints = min(record.hints, ON_MISTAKES - 1)  # there is something new to say
-        record.passed, record.checks = verdict.passed, record.checks + 1
-        record.mistakes = mistakes
+        record = self[verdict.exercise.id]
+        record.is_tried = True
+        if not verdict.is_unwritten:
+            mistakes = sorted(verdict.mistakes)
+            if mistakes != record.mistakes:
+                record.hints = min(record.hints, ON_MISTAKES - 1)  # there is something new to say
+            record.passed, record.checks = verdict.passed, record.checks + 1
+            record.mistakes = mistakes
         self._save()
 
-    def next_hint(self, exercise_id: str, most: int) -> int:
-        """Note that a hint is given, and return its number: 1, 2, ... and then the last again."""
-        record = self[exercise_id]
-        record.hints = min(record.hints + 1, most)
+    def give_hint(
+        self, exercise: Exercise, number: int | None = None, *, force: bool = False
+    ) -> Hint:
+        """Return a hint, by default the next, and note it; or say what to do first.
+
+        After the first a new one needs a check since the one before, unless `force`.
+        """
+        record = self[exercise.id]
+        number = min(record.hints + 1, COUNT) if number is None else number
+        found = give_hint(exercise, number, record.mistakes)
+        if number <= record.hints:
+            return found
+        if number > 1 and not (record.is_tried or force):
+            return replace(found, text=FIRST, difference=None, is_given=False)
+        record.hints, record.is_tried = number, False
         self._save()
-        return record.hints
+        return found
 
     def _save(self) -> None:
         """Write the file anew, as a whole: a stop in between leaves the former one."""
@@ -90,7 +114,7 @@ def _is_record(record: Record) -> bool:
     """Return whether a record that was read holds what it should."""
     counts = (record.checks, record.hints)
     return (
-        isinstance(record.passed, bool)
+        all(isinstance(flag, bool) for flag in (record.passed, record.is_tried))
         and all(isinstance(count, int) and count >= 0 for count in counts)
         and isinstance(record.mistakes, list)
         and all(isinstance(name, str) for name in record.mistakes)

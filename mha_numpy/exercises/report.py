@@ -1,5 +1,7 @@
 """The exercises and their checks on the command line."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from mha_numpy.exercises.catalogue import EXERCISES
@@ -36,22 +38,32 @@ def _state(record: Record) -> str:
     return "tried" if record.checks else ""
 
 
-def check_one(folder: Path, exercise_id: str, limits: Limits = LIMITS) -> int:
-    """Judge one exercise, print all stages, and return 0 if it is right, else 1."""
-    verdict = judge_file(folder, exercise_id, limits)
-    _print(verdict)
-    if not verdict.passed:
-        print(f"a hint: mha-numpy hint {folder} {exercise_id}")
-    return 0 if verdict.passed else 1
+def check_files(
+    folder: Path,
+    exercise_id: str | None = None,
+    limits: Limits = LIMITS,
+    *,
+    strict: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Judge one exercise or all, print the verdicts, and return 0 if all are right, else 1."""
+    if exercise_id is None:
+        found = [exercise.id for exercise in exercises_in(folder)]
+        ids: Iterator[str] = progress(found, len(found), "checking")
+    else:
+        ids = iter([exercise_id])
+    verdicts = [judge_file(folder, each, limits, strict=strict) for each in ids]
+    if as_json:
+        print(json.dumps([verdict.as_dict() for verdict in verdicts], indent=1))
+    elif exercise_id is None:
+        _print_list(folder, verdicts)
+    else:
+        _print_one(folder, verdicts[0])
+    return 0 if all(verdicts) else 1
 
 
-def check_all(folder: Path, limits: Limits = LIMITS) -> int:
-    """Judge all exercises of a folder, print a line each, and return 0 if all are right, else 1."""
-    found = exercises_in(folder)
-    verdicts = [
-        judge_file(folder, exercise.id, limits)
-        for exercise in progress(found, len(found), "checking")
-    ]
+def _print_list(folder: Path, verdicts: list[Verdict]) -> None:
+    """Print a line for each verdict, and which to look at next."""
     rows = [[_mark(v), v.exercise.id, v.summary] for v in verdicts]
     bad = frozenset(i for i, row in enumerate(rows) if row[0] == "FAIL")
     right = sum(verdict.passed for verdict in verdicts)
@@ -60,7 +72,6 @@ def check_all(folder: Path, limits: Limits = LIMITS) -> int:
     first = next((verdict for verdict in verdicts if not verdict.passed), None)
     if first is not None:
         print(f"next: mha-numpy check {folder} {first.exercise.id}")
-    return 0 if first is None else 1
 
 
 def _mark(verdict: Verdict) -> str:
@@ -68,9 +79,11 @@ def _mark(verdict: Verdict) -> str:
     return "ok" if verdict.passed else "" if verdict.is_unwritten else "FAIL"
 
 
-def _print(verdict: Verdict) -> None:
+def _print_one(folder: Path, verdict: Verdict) -> None:
     """Print the sections of a verdict."""
     for section in verdict.sections:
         show(section)
     if verdict.difference is not None:
         show(verdict.difference.table())
+    if not verdict.passed:
+        print(f"a hint: mha-numpy hint {folder} {verdict.exercise.id}")

@@ -22,7 +22,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import EllipsisType, ModuleType
+from types import CodeType, EllipsisType, FrameType, ModuleType
 from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -38,9 +38,13 @@ FILES = 64  # that an isolated run may have open
 SPARE = 32 * 2**20  # bytes that are kept to tell that memory has run out
 LONGEST = 300  # characters of an error's message
 OURS = Path(__file__).parents[1]
+INSIDE = f"{OURS}{os.sep}"  # how the files of this package begin
+# rooms of this package that compute no answer
+HELPERS = ("checking", "checks", "draw", "dtypes", "errors", "exercises", "progress", "tables")
+HELPING = (__file__, *(f"{INSIDE}{name}{end}" for name in HELPERS for end in (os.sep, ".py")))
 INSTALLED = re.compile(  # files that nobody wrote for an exercise
     rf"<(frozen|__array_function__)|.*(site|dist)-packages"
-    rf"|{re.escape(f'{OURS}{os.sep}')}|{re.escape(f'{Path(os.__file__).parent}{os.sep}')}"
+    rf"|{re.escape(INSIDE)}|{re.escape(f'{Path(os.__file__).parent}{os.sep}')}"
 )
 
 
@@ -61,6 +65,7 @@ class Call(NamedTuple):
     error: str  # in a line, with the line that raised it; "" without one
     changed: tuple[str, ...]  # dotted names of inputs that the function changed in place
     seconds: float
+    called: tuple[str, ...] = ()  # what of this package it called, where that is to be seen
 
 
 class Asked(NamedTuple):
@@ -98,9 +103,10 @@ def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
     """Make one call; an exit and a lack of memory pass."""
     inputs = copy.deepcopy(dict(given))
     before = _fingerprints(inputs)
-    answer, error, start = None, "", time.perf_counter()
+    answer, error, called, start = None, "", list[str](), time.perf_counter()
     try:
-        answer = function(*inputs.values())
+        with _noting(called):
+            answer = function(*inputs.values())
     except NotImplementedError:
         answer = ...
     except MemoryError:
@@ -110,7 +116,47 @@ def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
     seconds = time.perf_counter() - start
     after = _fingerprints(inputs)
     changed = [name for name in before | after if before.get(name) != after.get(name)]
-    return Call(plain(answer), error, tuple(changed), seconds)
+    return Call(plain(answer), error, tuple(changed), seconds, tuple(called))
+
+
+@contextmanager
+def _noting(called: list[str]) -> Iterator[None]:
+    """Note what of this package is called from outside of it.
+
+    The interpreter itself tells of every call, so that no alias hides one, no star, and no import
+    in a function.
+    """
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call" or not _is_ours(code) or code.co_filename.startswith(HELPING):
+            return
+        if code.co_name == "<module>":  # an import
+            return
+        caller = frame.f_back  # None where numba calls
+        is_from_outside = not (called if caller is None else _is_ours(caller.f_code))
+        if is_from_outside and (name := _public_name(code)) not in called:
+            called.append(name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def _is_ours(code: CodeType) -> bool:
+    """Return whether code is of this package, but not the caller of what is judged."""
+    return code.co_filename.startswith(INSIDE) and code.co_filename != __file__
+
+
+def _public_name(code: CodeType) -> str:
+    """Return the name of a function of this package: as its room has it, or where it stands."""
+    path = Path(code.co_filename).relative_to(OURS.parent).with_suffix("")
+    room, outer = ".".join(path.parts[:2]), code.co_qualname.partition(".")[0]
+    is_public = hasattr(sys.modules.get(room), outer)
+    return f"{room if is_public else '.'.join(path.parts)}.{code.co_qualname}"
 
 
 def _fingerprints(tree: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
@@ -421,11 +467,12 @@ def _as_message(value: Any) -> Message:
         return one_line(value, 3 * LONGEST)
     if isinstance(value, dict):
         return Asked(tuple(value["given"]), dict(value["named"]))
-    answer, error, changed, seconds = value
-    if not (isinstance(value, tuple) and isinstance(changed, tuple) and isinstance(seconds, float)):
+    answer, error, changed, seconds, called = value
+    names = (changed, called)
+    if not (isinstance(seconds, float) and all(isinstance(v, tuple) for v in (value, *names))):
         raise TypeError("no call")
-    names = tuple(one_line(name, 80) for name in changed)
-    return Call(answer, one_line(error, 3 * LONGEST), names, seconds)
+    changed, called = (tuple(one_line(name, 80) for name in some) for some in names)
+    return Call(answer, one_line(error, 3 * LONGEST), changed, seconds, called)
 
 
 def _from_json(

@@ -72,6 +72,8 @@ function takes and returns. You need NumPy and this package, and nothing else.
     mha-numpy exercises .              the list, with your progress
     pytest                             all of them, as tests (pip install pytest)
 
+After the first, each hint needs a check since the one before, unless you add --force.
+
 Each file stands alone: copy what you need from the earlier ones. Where a hint names a notebook,
 `mha-numpy lab` opens it; the pages of docs/ are in the project's repository.
 

@@ -10,7 +10,9 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Stage
+from mha_numpy.mistakes import BANK
 from mha_numpy.mistakes.answers import TOLERANCE
+from mha_numpy.mistakes.search import SmallEdit
 from mha_numpy.tables import Table, plain
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 
 ROWS, COLUMNS = 6, 8  # of a matrix in text
+LIBRARY = "uses the library"  # a remark
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Verdict:
     printed: str  # what the student's code printed
     unwritten: str = ""  # in which words the function is still as it was handed out
     share: float | None = None  # of the points, where an exercise counts them in its own way
+    edit: SmallEdit | None = None  # of the right function, which gives the same numbers
+    seconds: float = 0.0  # that the check took
 
     @property
     def passed(self) -> bool:
@@ -83,8 +88,10 @@ class Verdict:
     @property
     def summary(self) -> str:
         """The verdict in a line: the cause where it is known, else the first finding."""
-        if self.passed or self.is_unwritten:
-            return self.unwritten or "right"
+        if self.is_unwritten:
+            return self.unwritten
+        if self.passed:
+            return f"right, but {self.remarks[LIBRARY]}" if LIBRARY in self.remarks else "right"
         first = next(stage for stage in self.stages if not stage.passed)
         if first.name == "runs":
             return first.finding
@@ -115,6 +122,38 @@ class Verdict:
         printed = self.printed.strip()
         label = "your code printed (every input runs twice)"
         return {**self.remarks, label: printed} if printed else self.remarks
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a program may want of the verdict: what `mha-numpy check --json` prints.
+
+        Returns
+        -------
+        dict
+            ``exercise``, ``passed``, ``stages``, ``causes``, ``edit``, ``evidence``, ``seconds``:
+            texts, numbers, bools and None alone, in lists and dicts. A later version may add keys.
+
+        Examples
+        --------
+        >>> from mha_numpy.exercises import find_exercise, judge
+        >>> mine = lambda d_weights, weights: weights * d_weights
+        >>> found = judge(find_exercise("softmax-backward"), lambda: mine).as_dict()
+        >>> found["passed"], [cause["name"] for cause in found["causes"]]
+        (False, ['row sum left out'])
+        """
+        named = () if self.is_unwritten else sorted(self.mistakes)  # no bug is given away
+        return {
+            "exercise": self.exercise.id,
+            "passed": self.passed,
+            "stages": [
+                {"name": stage.name, "passed": stage.passed, "finding": stage.finding}
+                for stage in self.stages
+            ],
+            "causes": [{"name": name, "words": BANK[name].verdict} for name in named],
+            "edit": self.edit
+            and {"group": self.edit.group, "wrong": self.edit.wrong, "right": self.edit.right},
+            "evidence": self.remarks.get("evidence"),
+            "seconds": self.seconds,
+        }
 
     def __bool__(self) -> bool:
         return self.passed

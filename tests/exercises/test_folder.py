@@ -67,6 +67,7 @@ def test_a_file_is_judged_and_noted(folder):
     record = json.loads((folder / RECORD).read_text())["softmax-backward"]
     assert record == {
         "passed": False, "checks": 1, "hints": 0, "mistakes": ["row sum over queries"],
+        "is_tried": True,
     }  # fmt: skip
     (folder / NAME).write_text(RIGHT)
     assert judge_file(folder, "softmax-backward")
@@ -106,7 +107,7 @@ def test_a_file_that_cannot_be_used_is_told_in_a_line(folder, case):
 def test_hints_are_counted_and_know_the_last_mistake(folder):
     (folder / NAME).write_text(WRONG)
     judge_file(folder, "softmax-backward")
-    hints = [hint_in(folder, "softmax-backward") for _ in range(5)]
+    hints = [hint_in(folder, "softmax-backward", force=True) for _ in range(5)]
     assert [hint.number for hint, _ in hints] == [1, 2, 3, 4, 4]
     third, picture = hints[2]
     assert (
@@ -117,6 +118,81 @@ def test_hints_are_counted_and_know_the_last_mistake(folder):
     (folder / NAME).write_text(WRONG.replace("axis=-2", "axis=0"))
     judge_file(folder, "softmax-backward")
     assert hint_in(folder, "softmax-backward")[0].number == 3  # there is something new to say
+
+
+def test_after_the_first_a_hint_needs_a_check(folder, capsys):
+    def given(*options):
+        code = main(["hint", str(folder), "softmax-backward", *options])
+        printed = capsys.readouterr().out
+        assert ("write or change something and check once more" in printed) == (code == 1)
+        return code == 0
+
+    def check(text):
+        (folder / NAME).write_text(text)
+        judge_file(folder, "softmax-backward")
+
+    stub = (folder / NAME).read_text()
+    check(WRONG)  # before the first hint: it does not count for the second
+    assert given()
+    assert not given()
+    assert not given("--number", "4")
+    check(stub)  # no attempt
+    assert not given()
+    check(WRONG)
+    assert given()
+    assert not given("--number", "3")
+    assert given("--number", "2")  # once more
+    assert not list(folder.glob("hint_*.png"))
+    assert given("--force")
+    assert not given()
+
+
+def test_a_check_of_an_exhibit_as_it_is_counts_as_an_attempt(folder):
+    assert hint_in(folder, "museum-softmax-axis")[0].is_given
+    assert not hint_in(folder, "museum-softmax-axis")[0].is_given
+    assert judge_file(folder, "museum-softmax-axis").is_unwritten
+    assert hint_in(folder, "museum-softmax-axis")[0].is_given
+
+
+def test_what_a_star_brings_is_told_and_strictly_rejected(folder, capsys):
+    path = folder / file_name(find_exercise("split-heads"))
+    path.write_text("from mha_numpy.core import *\n")
+    called = "calls mha_numpy.core.split_heads"
+    assert main(["check", str(folder), "split-heads"]) == 0
+    assert f"uses the library: {called}" in capsys.readouterr().out
+    assert main(["check", str(folder), "split-heads", "--strict"]) == 1
+    assert f"{called}; write it yourself" in capsys.readouterr().out
+
+
+def test_json_is_all_that_is_printed(folder, capsys):
+    for path in folder.glob("[0-9]*.py"):
+        if path.name > NAME:
+            path.unlink()
+    (folder / NAME).write_text("print('loaded')\n" + WRONG)
+    assert main(["check", str(folder), "softmax-backward", "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert list(found) == [
+        "exercise", "passed", "stages", "causes", "edit", "evidence", "seconds",
+    ]  # fmt: skip
+    assert found["exercise"] == "softmax-backward"
+    assert found["passed"] is found["stages"][-1]["passed"] is False
+    assert found["stages"][0] == {"name": "runs", "passed": True, "finding": "on 3 inputs"}
+    assert found["causes"] == [
+        {"name": "row sum over queries", "words": "softmax's sum is taken over the queries"}
+    ]
+    assert found["edit"] is None
+    assert found["evidence"] == "all 3 arrays are just what this mistake gives"
+    assert 0 < found["seconds"] < 60
+
+    assert main(["check", str(folder), "--json"]) == 1
+    listed = json.loads(capsys.readouterr().out)
+    assert [one["exercise"] for one in listed] == [e.id for e in exercises_in(folder)]
+    (folder / NAME).write_text(RIGHT)
+    assert main(["check", str(folder), "softmax-backward", "--json"]) == 0
+    capsys.readouterr()
+    for words in (["nothing", "--json"], ["--json", "--watch"]):
+        assert main(["check", str(folder), *words]) == 2
+        assert capsys.readouterr().out == ""
 
 
 def test_wrong_use(folder, tmp_path):

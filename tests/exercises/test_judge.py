@@ -1,15 +1,21 @@
 """The stages, one by one: what each finds, and what it says."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from mha_numpy.checking import compare
+from mha_numpy.core import split_heads as alias
 from mha_numpy.exercises import Limits, find_exercise, judge
 from mha_numpy.mistakes import make
+from mha_numpy.mistakes.saved import Saved
+from mha_numpy.mistakes.search import SmallEdit
 from tests.exercises.catch_all import catch_all
 
 SOFTMAX_BACKWARD = find_exercise("softmax-backward")
@@ -294,3 +300,57 @@ def test_attention_in_blocks_may_not_hold_all_scores():
     assert stage(verdict, "values").passed
     assert stage(verdict, "memory").passed is False
     assert "all scores would take 512 KiB" in stage(verdict, "memory").finding
+
+
+def imports_inside(x, num_heads):
+    from mha_numpy.core import split_heads
+
+    return split_heads(x, num_heads)
+
+
+USERS = {
+    "itself": alias,
+    "under another name": lambda x, H: alias(x, H),
+    "imported inside": imports_inside,
+    "by a text": lambda x, H: getattr(sys.modules["mha_numpy.core"], "split_" + "heads")(x, H),
+    "by NumPy": lambda x, H: np.frompyfunc(lambda _: alias(x, H), 1, 1)([0])[0],
+    "by map": lambda x, H: next(map(alias, [x], [H])),
+}
+
+
+@pytest.mark.parametrize("case", USERS)
+def test_calls_of_the_library_are_told_and_strictly_rejected(case):
+    verdict = verdict_on(USERS[case], "split-heads")
+    assert verdict.passed
+    assert verdict.summary == "right, but calls mha_numpy.core.split_heads"
+    assert str(verdict).splitlines()[-1] == "uses the library: calls mha_numpy.core.split_heads"
+    strict = judge(find_exercise("split-heads"), lambda: USERS[case], strict=True)
+    assert [stage.name for stage in strict.stages if not stage.passed] == ["own work"]
+    assert strict.summary == "own work: calls mha_numpy.core.split_heads; write it yourself"
+
+
+def test_what_computes_no_answer_may_be_called():
+    def mine(d_weights, weights):
+        from mha_numpy import models  # noqa: F401  loaded here, and not called
+
+        compare(weights, weights)
+        Saved(*[weights] * 6)._replace(x=d_weights)
+        return right(d_weights, weights)
+
+    verdict = judge(find_exercise("softmax-backward"), lambda: mine, strict=True)
+    assert verdict
+    assert stage(verdict, "own work").passed
+    assert not verdict.remarks
+    with_functions = judge(find_exercise("break-my-attention"), lambda: catch_all, strict=True)
+    assert stage(with_functions, "own work").passed
+
+
+def test_a_small_edit_is_in_the_dictionary_and_a_bug_to_be_found_is_not():
+    edit = SmallEdit("another name", "softmax", wrong="x", right="y", others=3)
+    verdict = replace(verdict_on(lambda d, w: d), edit=edit)
+    found = json.loads(json.dumps(verdict.as_dict()))
+    assert found["edit"] == {"group": "another name", "wrong": "x", "right": "y"}
+    exhibit = find_exercise("museum-softmax-axis")
+    found = judge(exhibit, lambda: exhibit.stub)
+    assert found.mistakes
+    assert found.as_dict()["causes"] == []

@@ -30,10 +30,21 @@ def test_hints_come_one_after_the_other_and_know_the_last_mistake(capsys):
     check("softmax-backward", wrong)
     for number in (1, 2, 3, 4, 4):
         capsys.readouterr()
-        hint("softmax-backward")
+        hint("softmax-backward", force=True)
         printed = capsys.readouterr().out
         assert f"hint {number} of 4" in printed
         assert ("your last answer" in printed) == (number == 3)
+
+
+def test_after_the_first_a_hint_needs_a_check(capsys):
+    for checked in (False, True):
+        if checked:
+            check("softmax-backward", wrong)
+        hint("softmax-backward")
+        assert "check once more" not in capsys.readouterr().out
+        hint("softmax-backward")
+        assert "hint " in (printed := capsys.readouterr().out)
+        assert "check once more, then this hint is given" in printed
 
 
 def test_in_a_notebook_it_is_displayed(monkeypatch):
