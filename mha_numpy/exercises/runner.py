@@ -502,7 +502,7 @@ def _limit(limits: Limits, room: int, threads: int) -> None:
 
     most = {
         resource.RLIMIT_NPROC: threads, resource.RLIMIT_NOFILE: FILES, resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_CPU: int(limits.seconds) + 1, resource.RLIMIT_FSIZE: room,
+        resource.RLIMIT_CPU: int(limits.seconds) + 2, resource.RLIMIT_FSIZE: room,
     }  # fmt: skip
     if STATM.exists():
         has = int(STATM.read_text().split()[0]) * resource.getpagesize()
