@@ -163,20 +163,31 @@ def matched(actual: Any, expected: Any, path: str = ROOT) -> Iterator[tuple[str,
         if not all(leaf is None or leaf is MISSING for leaf in (actual, expected)):
             yield path, actual, expected
         return
-    is_plain = isinstance(actual, (tuple, list)) and not hasattr(actual, "_fields")
+    is_plain = _is_plain(actual)
     found = children(actual)
     if actual is None or actual is ... or actual is MISSING:
         found = dict.fromkeys(wanted, actual)
-    elif is_plain:
-        names = [*wanted, *map(str, range(len(wanted), len(actual)))]
-        found = dict(zip(names, actual, strict=False))
-    elif found is None:
-        yield path, actual, tuple(wanted)
+    elif found is None or (is_plain and len(actual) > len(wanted)):
+        yield path, actual, tuple(_below(ROOT, name, expected) for name in wanted)
         return
+    elif is_plain:
+        found = dict(zip(wanted, actual, strict=False))
     found = {_spelled_as(wanted, name): child for name, child in found.items()}
     for name in [*wanted, *(name for name in found if name not in wanted)]:
-        below = name if path == ROOT else f"{path}.{name}"
+        below = _below(path, name, expected)
         yield from matched(found.get(name, MISSING), wanted.get(name, MISSING), below)
+
+
+def _is_plain(tree: Any) -> bool:
+    """Return whether what a tree holds has places, but no names."""
+    return isinstance(tree, (tuple, list)) and not hasattr(tree, "_fields")
+
+
+def _below(path: str, name: str, tree: Any) -> str:
+    """Return what a child of a tree is called: an array alone is never called "1"."""
+    if _is_plain(tree):
+        return f"{path}[{name}]"
+    return name if path == ROOT else f"{path}.{name}"
 
 
 def _spelled_as(names: Iterable[str], name: str) -> str:

@@ -1,11 +1,12 @@
 """The likely causes of a wrong answer, with the evidence: a known mistake, a small edit, a clue."""
 
+from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_numpy.checking import agrees
-from mha_numpy.checking.compare import matched
+from mha_numpy.checking.compare import agreeing, matched
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Evidence, Stage
@@ -192,11 +193,10 @@ def _manner(evidence: Evidence, failed: set[str]) -> str:
 
 
 def _is_double(other: Any, one: Any) -> bool:
-    """Return whether the second answer holds the first one twice."""
+    """Return whether arrays of the second answer are twice those of the first, others the same."""
     found = leaves(one)
     if not all(isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" for leaf in found.values()):
         return False
-    if not any(leaf.any() for leaf in found.values()):
-        return False
     twice = replaced(one, {name: 2 * leaf for name, leaf in found.items()})
-    return agrees(other, twice, tolerance=TOLERANCE)
+    same, doubled = (list(agreeing(other, tree, tolerance=TOLERANCE)) for tree in (one, twice))
+    return not all(same) and all(map(or_, same, doubled))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.exercises.exercise import Exercise
+from mha_numpy.exercises.gaps import gaps_of
 from mha_numpy.exercises.runner import Call
 from mha_numpy.exercises.sandbox import Run
 from mha_numpy.exercises.stages import Stage
@@ -15,7 +16,6 @@ from mha_numpy.mistakes import BANK, fingerprints, make
 from mha_numpy.mistakes.using import variant_in_force
 
 ENOUGH = 0.9  # of the mistakes
-TOLD = 5  # of those that slip through
 RIGHT = 3  # of the functions make no mistake, so that a guess hardly ever finds them all
 CALLS = 200  # of each function
 LARGEST = (4, 8, 32, 64)  # axes of what it is called with
@@ -108,11 +108,17 @@ def judge_tests(exercise: Exercise, run: Run) -> Verdict:
     remarks = {}
     if slipped and is_counted:
         slipped.sort(key=list(BANK).index)
-        told = [BANK[name].verdict for name in slipped[:TOLD]]
-        more = [f"and {len(slipped) - TOLD} more"] if len(slipped) > TOLD else []
-        remarks["slipped through"] = "".join(f"\n- {line}" for line in [*told, *more])
+        gaps = gaps_of(exercise.piece, slipped)
+        remarks["slipped through"] = "".join(f"\n- {_told(*gap)}" for gap in gaps.items())
     share = min(1.0, caught / required) if is_counted else 0.0
     return Verdict(exercise, stages, remarks, frozenset(), None, run.printed, share=share)
+
+
+def _told(needs: tuple[str, ...], mistakes: list[str]) -> str:
+    """Return a gap in words, with one of its mistakes."""
+    count = "1 mistake that shows" if len(mistakes) == 1 else f"{len(mistakes)} mistakes that show"
+    where = f"only with {' and '.join(needs)}" if needs else "on plain inputs"
+    return f"{count} {where}, such as: {BANK[mistakes[0]].verdict}"
 
 
 def _fails(call: Call) -> bool:

@@ -36,7 +36,7 @@ TREE = "tree.json"
 STATM = Path("/proc/self/statm")  # Linux: pages of address space, and more
 FILES = 64  # that an isolated run may have open
 SPARE = 32 * 2**20  # bytes that are kept to tell that memory has run out
-LONGEST = 300  # characters of an error's message
+LONGEST = 240  # characters of an error's message: all of what NumPy says, but for few
 OURS = Path(__file__).parents[1]
 INSIDE = f"{OURS}{os.sep}"  # how the files of this package begin
 # rooms of this package that compute no answer
@@ -309,9 +309,17 @@ def place(error: BaseException) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """Return a text in one line, without anything that a terminal obeys, cut to a length."""
+    """Return a text in one line, without anything that a terminal obeys.
+
+    Where it is too long, words in its middle are left out: what is wrong often stands at the end.
+    """
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text[:9999].split()))
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    if len(text) <= most:
+        return text
+    first, last = most * 3 // 5 - 2, most * 2 // 5 - 3
+    begin, end = text[:first], text[-last:]
+    begin = begin[: begin.rfind(" ", first // 2)] if " " in begin[first // 2 :] else begin
+    return f"{begin} ... {end[end.find(' ', 0, last // 2) + 1 :]}"
 
 
 # answers as plain values
@@ -549,7 +557,7 @@ def _limit(limits: Limits, room: int, threads: int) -> None:
 
     most = {
         resource.RLIMIT_NPROC: threads, resource.RLIMIT_NOFILE: FILES, resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_CPU: int(limits.seconds) + 1, resource.RLIMIT_FSIZE: room,
+        resource.RLIMIT_CPU: int(limits.seconds) + 2, resource.RLIMIT_FSIZE: room,
     }  # fmt: skip
     if STATM.exists():
         has = int(STATM.read_text().split()[0]) * resource.getpagesize()
@@ -557,7 +565,8 @@ def _limit(limits: Limits, room: int, threads: int) -> None:
     for kind, number in most.items():
         hard = resource.getrlimit(kind)[1]
         number = number if hard == resource.RLIM_INFINITY else min(number, hard)
-        resource.setrlimit(kind, (number, number))
+        soft = number - (kind == resource.RLIMIT_CPU)  # a signal that tells why comes first
+        resource.setrlimit(kind, (soft, number))
 
 
 def _show(modules: Mapping[str, Mapping[str, Sequence[str]]]) -> None:

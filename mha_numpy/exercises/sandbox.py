@@ -41,6 +41,7 @@ CHUNK = 2**16  # bytes: what a pipe holds
 GRACE = 0.2  # seconds
 START = 60.0  # seconds that a sandbox may take to start, on a busy machine
 SIGNALLED = 128  # what is added to a signal's number
+VMSTAT = Path("/proc/vmstat")  # Linux: how many processes were killed for lack of memory, and more
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LIMITS = Limits()
 UNREADABLE = "its answers cannot be read"
@@ -193,7 +194,7 @@ def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: f
     Where the child waits for one of its own, which all others are in the hands of, that one is
     ended first, and `nested` is how many seconds the child has to see to it.
     """
-    limits, child, is_late = heard.limits, None, True
+    limits, child, is_late, starved = heard.limits, None, True, _count_starved()
     with pipe() as (results, tell), pipe() as (output, show):
         held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it is known who is who
         try:
@@ -211,7 +212,9 @@ def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: f
             code = _end(child, grace, nested) if child else 0
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
         if not heard.is_over:
-            heard.hear(f"{_death(code, limits, is_late=is_late)} ({heard.place})")
+            heard.hear(
+                f"{_death(code, limits, is_late, _count_starved() > starved)} ({heard.place})"
+            )
         os.set_blocking(output.fileno(), False)
         with suppress(BlockingIOError):  # nothing is left
             heard.hear_output(os.read(output.fileno(), CHUNK))
@@ -287,7 +290,15 @@ def _wait(child: int, seconds: float) -> None:
             time.sleep(0.002)
 
 
-def _death(code: int, limits: Limits, *, is_late: bool) -> str:
+def _count_starved() -> int:
+    """Return how many processes the kernel has killed for lack of memory, as far as it says so."""
+    with suppress(OSError):
+        counts = dict(line.split() for line in VMSTAT.read_text().splitlines())
+        return int(counts.get("oom_kill", 0))
+    return 0
+
+
+def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
     """Say how a child ended that had more to tell."""
     if code > SIGNALLED:  # as a parent says it of its own child
         code = SIGNALLED - code
@@ -296,7 +307,9 @@ def _death(code: int, limits: Limits, *, is_late: bool) -> str:
     if is_late and -code in (signal.SIGKILL, signal.SIGALRM):
         return f"took longer than {limits.seconds:g} s and was stopped"
     if -code == signal.SIGKILL:
-        return "was killed, perhaps for lack of memory"
+        return f"was killed {'for lack of memory' if is_starved else '(SIGKILL)'}"
+    if -code == signal.SIGXCPU:
+        return "used up its processor time (SIGXCPU)"
     return f"crashed: {signal.strsignal(-code)}".lower()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from mha_numpy.checking import ComparedArray, Comparison, agrees, compare, gradcheck
 from mha_numpy.checking.compare import matched
 from mha_numpy.checking.differences import largest_of, two_numbers
-from mha_numpy.checking.trees import leaves, replaced
+from mha_numpy.checking.trees import children, leaves, replaced
 from mha_numpy.dtypes import Array
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.runner import Call
@@ -18,7 +18,6 @@ from mha_numpy.mistakes import find_piece, right_answers
 from mha_numpy.mistakes.answers import TOLERANCE
 from mha_numpy.mistakes.piece import Arrays, Reaction
 
-LONGEST = 160  # characters of an error
 KINDS = ("unwritten", "type", "shape", "finite", "values", "")  # of trouble, as they are met
 MISSED = 1e-9  # of the largest number: what a law may be off by rounding
 
@@ -120,12 +119,12 @@ def _runs(evidence: Evidence) -> Answer:
         return False, "not written yet" + ", or its `return` is missing" * is_none
     for number, call in enumerate(evidence.first):
         if call.error:
-            return False, _cut(call.error) + _arguments(evidence, call.error), number
+            return False, call.error + _arguments(evidence, call.error), number
     if evidence.run.ended:
         return False, evidence.run.ended
     errors = [call.error for call in (*evidence.second, *evidence.reacted) if call.error]
     if errors:
-        return False, f"a second call, or one on a changed input, failed: {_cut(errors[0])}"
+        return False, f"a second call, or one on a changed input, failed: {errors[0]}"
     count = len(evidence.probes)
     return True, f"on {count} inputs" if count > 1 else "on 1 input"
 
@@ -135,14 +134,6 @@ def _arguments(evidence: Evidence, error: str) -> str:
     if "positional argument" not in error:
         return ""
     return f"; it is called with ({', '.join(evidence.probes[0])})"
-
-
-def _cut(error: str) -> str:
-    """Return an error in at most LONGEST characters, with the place at its end."""
-    text, _, place = error.rpartition(" (line ")
-    if len(error) <= LONGEST or not text:
-        return error[:LONGEST]
-    return f"{text[: LONGEST - len(place)]} ... (line {place}"
 
 
 def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
@@ -196,11 +187,12 @@ def _left_alone(evidence: Evidence) -> Answer:
 def _repeats(evidence: Evidence) -> Answer:
     """Ask whether a second call returns the same."""
     pairs = [
-        (number, _as_arrays(one.answer), other.answer)
+        (number, one.answer, other.answer)
         for number, (one, other) in enumerate(zip(evidence.first, evidence.second, strict=False))
         if not (one.error or other.error) and _is_numbers(one.answer)
     ]
-    for number, one, other in pairs:
+    for number, *answers in pairs:
+        one, other = (_by_expected_names(a, evidence.expected[number]) for a in answers)
         if not agrees(other, one, tolerance=TOLERANCE):
             compared = compare(other, one, name=evidence.name, tolerance=TOLERANCE)
             row = next(row for row in compared.rows if not row.passed)
@@ -215,9 +207,11 @@ def _is_numbers(answer: Any) -> bool:
     return bool(found) and all(array.dtype.kind in "biuf" for array in found)
 
 
-def _as_arrays(answer: Any) -> Any:
-    """Return the answer with its numbers as arrays."""
-    return replaced(answer, {name: np.asarray(leaf) for name, leaf in leaves(answer).items()})
+def _by_expected_names(answer: Any, expected: Any) -> Any:
+    """Return an answer with its numbers as arrays, those of a plain tuple by the expected names."""
+    answer = replaced(answer, {name: np.asarray(leaf) for name, leaf in leaves(answer).items()})
+    is_plain = isinstance(answer, (tuple, list)) and len(answer) == len(children(expected) or ())
+    return dict(zip(children(expected) or (), answer, strict=True)) if is_plain else answer
 
 
 def _holds(evidence: Evidence) -> Answer:
@@ -249,14 +243,16 @@ def _holds(evidence: Evidence) -> Answer:
 
 
 def _missed(off: Array, arrays: Arrays) -> str:
-    """Say where and by how much a law is missed most, if it is."""
+    """Say where and by how much a law is missed most, if it is; of a mask, what stands there."""
     floats = [array for array in arrays.values() if array.dtype != bool]
     largest = max([1.0, *(float(largest_of(array)) for array in floats)])
     if off.size == 0 or np.abs(off).max() <= MISSED * largest:
         return ""
     worst = np.unravel_index(np.abs(off).argmax(), off.shape)
-    at = f" at {[int(i) for i in worst]}" if worst else ""
-    return f"off by {off[worst]:.4g}{at}"
+    at = [int(i) for i in worst]
+    if not floats:  # the law says by how much a cell is larger than it should be, 1 or -1
+        return f"{at} is {off[worst] > 0} and should be {off[worst] < 0}"
+    return f"off by {off[worst]:.4g}" + (f" at {at}" if at else "")
 
 
 def _differentiates(evidence: Evidence) -> Answer:

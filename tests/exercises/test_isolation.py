@@ -810,6 +810,12 @@ class TestTheSandbox:
         run = run_isolated(EIGHT, "mine.py", "f", ONCE, limits, slot=SLOT)
         assert (run.ended == "" and run.calls[0].answer == 8) is is_enough
 
+    def test_the_end_of_its_processor_time_is_told_before_it_is_killed(self):
+        source = "import resource\ndef f(x): return resource.getrlimit(resource.RLIMIT_CPU)"
+        (call,) = run_isolated(source, "mine.py", "f", ONCE, LIMITS, slot=SLOT).calls
+        soft, hard = call.answer
+        assert LIMITS.seconds < soft < hard
+
     def test_what_is_imported_late_is_there(self):
         source = "import numpy as np\ndef f(x): import statistics; return np.ma.array(x).filled(0)"
         run = run_isolated(source, "mine.py", "f", ONCE, PATIENT, slot=SLOT)

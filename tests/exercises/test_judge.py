@@ -120,6 +120,51 @@ def test_results_that_accumulate():
     assert verdict.mistakes == {"results accumulate between calls"}
 
 
+def test_one_gradient_that_accumulates():
+    kept = {}
+
+    def mine(d_out, x, w):
+        d_x, d_w, d_b = make("linear_backward")(d_out, x, w)
+        kept[w.shape] = kept.get(w.shape, 0) + d_w
+        return d_x, kept[w.shape], d_b
+
+    verdict = verdict_on(mine, "linear-backward")
+    assert verdict.mistakes == {"results accumulate between calls"}
+    found = stage(verdict, "the same twice").finding
+    assert found.startswith("d_w, called again: ")  # not by its place in a tuple
+
+
+def test_more_arrays_than_the_task_asks_for_are_counted():
+    verdict = verdict_on(lambda *given: (*make("linear_backward")(*given), 1.0), "linear-backward")
+    assert stage(verdict, "type and dtype").finding == (
+        "result: expected d_x, d_w, d_b; got a tuple of 4 (input 1)"
+    )
+
+
+def test_a_law_of_a_mask_says_which_cell_is_wrong():
+    verdict = verdict_on(make("make_mask", ["causal, leaks one key"]), "masks")
+    found = stage(verdict, "invariants").finding
+    assert re.match(r"no query sees the future: \[.*\] is True and should be False", found), found
+    none = verdict_on(
+        lambda lengths, T_q, T_k, q_offset, left: (
+            ~make("make_mask")(lengths, T_q, T_k, q_offset, left)
+        ),
+        "masks",
+    )
+    assert "off by" not in stage(none, "invariants").finding
+
+
+def test_long_messages_keep_what_is_wrong():
+    def multiply(d, w):
+        return np.matmul(d[..., :-1], np.concatenate([w, w, w], axis=-1)[..., :-1, :]) + right(d, w)
+
+    found = stage(verdict_on(multiply), "runs").finding
+    assert found.startswith("ValueError: matmul: Input operand 1 has a mismatch in its core dim")
+    assert re.search(r"\(size \d+ is different from \d+\) \(line \d+ of test_judge.py: ", found), (
+        found
+    )
+
+
 def test_an_unknown_mistake_is_not_given_a_name():
     verdict = verdict_on(lambda d, w: right(d, w) + 0.01 * d**2)
     assert not verdict.mistakes
@@ -193,7 +238,9 @@ def test_tests_are_scored():
     verdict = verdict_on(weak, "break-my-attention")
     assert stage(verdict, "accepts a right function").passed
     assert stage(verdict, "catches mistakes").passed is False
-    assert "slipped through" in verdict.remarks
+    told = verdict.remarks["slipped through"].splitlines()[1:]
+    assert "- 5 mistakes that show only with a softcap, such as: softcap is not used" in told
+    assert len({line.partition(", such as: ")[0] for line in told}) == len(told) < 10
 
     def wrong(attention):
         raise AssertionError("no")
@@ -299,7 +346,11 @@ def test_attention_in_blocks_may_not_hold_all_scores():
     verdict = verdict_on(lambda q, k, v, block: make("attention")(q, k, v), "online-attention")
     assert stage(verdict, "values").passed
     assert stage(verdict, "memory").passed is False
-    assert "all scores would take 512 KiB" in stage(verdict, "memory").finding
+    assert re.fullmatch(
+        r"it held .* at most; the limit is 512 KiB, which all scores of 2048 keys would take: "
+        r"keep the scores of one block of keys alone",
+        stage(verdict, "memory").finding,
+    )
 
 
 def imports_inside(x, num_heads):

@@ -10,6 +10,7 @@ import pytest
 
 from mha_numpy.errors import SandboxError
 from mha_numpy.exercises import Limits, find_exercise, judge
+from mha_numpy.exercises.gaps import gaps_of
 from mha_numpy.exercises.isolation import run_isolated
 from mha_numpy.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.exercises.judge_tests import CALLS, LARGEST, RIGHT, bounded, candidates
@@ -72,6 +73,23 @@ def test_tests_that_end_early_have_no_share():
     assert caught
     assert verdict.share == 0
     assert [stage.passed for stage in verdict.stages] == [False, None, None]
+
+
+@pytest.mark.parametrize("conventions", [(), ("True = blocked", "heads behind the tokens")])
+def test_mistakes_with_one_gap_are_told_as_one(conventions):
+    gaps = {
+        (): ["scale missing", "keys mixed instead of values"],
+        ("a mask that hides keys",): ["mask forgotten", "mask after softmax"],
+        ("a mask that hides keys", "a query that sees nothing"): ["-1e9 for -inf"],
+        ("a mask that hides keys", "a softcap"): ["softcap after the mask"],
+        ("large scores",): ["no maximum subtracted"],
+        ("a mask that hides keys", "large scores"): ["maximum of hidden scores too"],
+        ("more query heads than key/value heads",): ["groups tiled, not repeated"],
+    }
+    with using(Variant(1, conventions)):
+        assert gaps_of(EXERCISE.piece, [name for names in gaps.values() for name in names]) == gaps
+    several = ["mask's batch axis lined up with the heads"]
+    assert gaps_of(EXERCISE.piece, several) == {("more than one sequence",): several}
 
 
 class TestBounds:

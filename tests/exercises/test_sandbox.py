@@ -139,7 +139,10 @@ class TestAnswers:
             (lambda: np.array(["a"]), "an array (1,) of <U1"),
             (lambda: (n for n in "a"), "an object of type generator"),
             (lambda: {1}, "{1} of type set"),
-            (lambda: bytes(999), rf"{repr(bytes(999))[:77]}... of type bytes"),
+            (
+                lambda: bytes(999),
+                rf"{repr(bytes(999))[:46]} ... {repr(bytes(999))[-29:]} of type bytes",
+            ),
             (lambda: Unprintable(), "an object of type Unprintable"),
             (lambda: Broken(), "an object of type Broken"),
             (lambda: nested(10**5), "a list nested too deep"),
@@ -334,12 +337,14 @@ class TestErrors:
 
     def test_a_message_is_one_line_without_what_a_terminal_obeys(self):
         def mine(x):
-            raise ValueError("a\n\n b\x1b[31m" + "c" * 1000)
+            raise ValueError("a\n\n b\x1b[31m" + "c" * 1000 + " in the end")
 
         error = run(mine).calls[0].error
         assert error.startswith("ValueError: a b\\x1b[31mccc")
-        assert "ccc... (line" in error
+        assert "ccc ... ccc" in error
+        assert "ccc in the end (line" in error
         assert len(error) < 450
+        assert runner.one_line("one two three four five six", 20) == "one two ... six"
 
     def test_an_error_that_cannot_be_shown(self):
         class SilentError(Exception):
@@ -527,7 +532,8 @@ class TestEnd:
             (lambda x: os._exit(0), "ended the process: os._exit(0) (call 1 of 1)"),
             (lambda x: ctypes.string_at(0), "crashed: segmentation fault (call 1 of 1)"),
             (lambda x: os.abort(), "crashed: aborted (call 1 of 1)"),
-            (lambda x: os.kill(os.getpid(), 9), "was killed, perhaps for lack of memory (call"),
+            (lambda x: os.kill(os.getpid(), 9), "was killed (SIGKILL) (call 1 of 1)"),
+            (lambda x: os.kill(os.getpid(), 24), "used up its processor time (SIGXCPU) (call"),
             (lambda x: os.kill(os.getpid(), 2), "crashed: interrupt (call 1 of 1)"),
             (lambda x: os.kill(os.getpid(), 15), "crashed: terminated (call 1 of 1)"),
             (lambda x: (_ for _ in ()).throw(KeyboardInterrupt), "KeyboardInterrupt (line"),
@@ -539,6 +545,18 @@ class TestEnd:
         assert result.ended.startswith(told)
         assert result.printed == ""
         assert capfd.readouterr() == ("", "")
+
+    def test_a_lack_of_memory_is_told_where_the_kernel_has_killed(self, monkeypatch, tmp_path):
+        counted = tmp_path / "vmstat"
+        counted.write_text("nr_free_pages 1\noom_kill 3\n")
+        monkeypatch.setattr(sandbox, "VMSTAT", counted)
+
+        def starved(x):
+            counted.write_text("nr_free_pages 1\noom_kill 4\n")
+            os.kill(os.getpid(), 9)
+
+        assert run(starved).ended == "was killed for lack of memory (call 1 of 1)"
+        assert run(lambda x: os.kill(os.getpid(), 9)).ended.startswith("was killed (SIGKILL)")
 
     def test_where_nobody_is_told_of_dead_children(self):
         before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)

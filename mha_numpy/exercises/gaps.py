@@ -1,0 +1,80 @@
+"""gaps_of: what the mistakes that tests of an attention miss have in common.
+
+Mistakes that show on all probes of the piece need not have anything in common. So each thing that
+a test may forget is taken out of the probes in turn: what no longer shows then, needs it.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from mha_numpy.mistakes import find_piece, make
+from mha_numpy.mistakes.answers import attempt, fits
+from mha_numpy.mistakes.conventions import give_inputs, take_inputs
+from mha_numpy.mistakes.piece import Inputs
+from mha_numpy.mistakes.using import conventions_of
+
+
+def _with_small_scores(inputs: Inputs) -> Inputs:
+    """Return inputs with no number above 1 in q and k."""
+    return {**inputs, **{name: inputs[name] / np.abs(inputs[name]).max() for name in "qk"}}
+
+
+def _sequences(inputs: Inputs) -> list[Inputs]:
+    """Return inputs of one sequence each."""
+    return [
+        {n: x[[i]] if isinstance(x, np.ndarray) else x for n, x in inputs.items()}
+        for i in range(len(inputs["q"]))
+    ]
+
+
+# what a test may forget, and what is left of inputs without it
+WITHOUT: dict[str, Callable[[Inputs], list[Inputs]]] = {
+    "a mask that hides keys": lambda i: [{**i, "mask": np.ones_like(i["mask"])}],
+    "a query that sees nothing": lambda i: [
+        {**i, "mask": i["mask"] | ~i["mask"].any(axis=-1, keepdims=True)}
+    ],
+    "a softcap": lambda i: [{**i, "softcap": None}],
+    "large scores": lambda i: [_with_small_scores(i)],
+    "more query heads than key/value heads": lambda i: [{**i, "q": i["q"][:, : i["k"].shape[1]]}],
+    "more than one sequence": _sequences,
+}
+
+
+def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
+    """Group mistakes by what a test needs to see them.
+
+    Parameters
+    ----------
+    piece : str
+        One that takes what `masked_attention` takes.
+    mistakes : names of the bank
+
+    Returns
+    -------
+    {needs: names}
+        Keys of ``WITHOUT``, none for what shows without any of these; the most mistakes first.
+
+    Examples
+    --------
+    >>> gaps_of("masked_attention", ["scale missing", "softcap ignored", "softcap by clipping"])
+    {('a softcap',): ['softcap ignored', 'softcap by clipping'], (): ['scale missing']}
+    """
+    conventions, right = conventions_of(piece), make(piece)
+    usual = [take_inputs(piece, conventions, probe) for probe in find_piece(piece).probes()]
+    left = {
+        thing: [give_inputs(piece, conventions, i) for probe in usual for i in without(probe)]
+        for thing, without in WITHOUT.items()
+    }
+    expected = {thing: [right(**i) for i in inputs] for thing, inputs in left.items()}
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in mistakes:
+        wrong = make(piece, [name])
+        answers = {thing: [attempt(wrong, i) for i in inputs] for thing, inputs in left.items()}
+        needs = tuple(
+            thing
+            for thing, given in answers.items()
+            if all(answer is not None for answer in given) and fits(given, expected[thing])
+        )
+        found.setdefault(needs, []).append(name)
+    return dict(sorted(found.items(), key=lambda gap: -len(gap[1])))
