@@ -52,14 +52,14 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     elif "likely cause" not in remarks and failed & NUMBERS:
         remarks |= _unknown(evidence)
     cause = found.causes[0] if found.causes else frozenset()
-    return Causes(cause | {manner} if manner else cause, remarks)
+    return Causes(cause | {manner} if manner else cause, remarks, found.edit)
 
 
 def _alternatives(evidence: Evidence, found: Diagnosis) -> list[str]:
     """Return what may have been done, each in a sentence."""
     told = [_told(cause) for cause in found.causes]
     if found.edit:
-        told = [", and ".join([*told, _told_edit(found.edit)])]
+        told = [_order_of_all(evidence) or ", and ".join([*told, _told_edit(found.edit)])]
     if found.is_partial:
         wrong = _wrong_names(evidence)
         verb = "are those" if len(wrong) > 1 else "is that"
@@ -84,9 +84,6 @@ def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
 def _unknown(evidence: Evidence) -> dict[str, str]:
     """Say what can be said where no known mistake and no small edit fits."""
     pairs = _pairs(evidence)
-    orders = {_order(*pair) for pair in pairs}
-    if len(orders) == 1 and "" not in orders:
-        return {"likely cause": orders.pop()}
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return {
             "likely cause": f"the numbers are right to about {NARROW:g} of the largest one: "
@@ -96,7 +93,7 @@ def _unknown(evidence: Evidence) -> dict[str, str]:
     clues = find_clues(evidence.exercise.piece, evidence.answers)
     if clues:
         first, *others = clues
-        return {"likely cause": first} | ({"besides": "; ".join(others)} if others else {})
+        return {"likely cause": first} | ({"and besides": "; ".join(others)} if others else {})
     name = evidence.exercise.function_name
     reason = f"no known mistake and no small edit of {name} gives these numbers"
     return {"no known mistake": reason}
@@ -113,6 +110,12 @@ def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
     """Return the answers that there are, each with the expected one."""
     both = zip(evidence.answers, evidence.expected, strict=True)
     return [(answer, expected) for answer, expected in both if answer is not None]
+
+
+def _order_of_all(evidence: Evidence) -> str:
+    """Say so where all answers are right arrays in the same wrong order."""
+    orders = {_order(*pair) for pair in _pairs(evidence)}
+    return orders.pop() if len(orders) == 1 else ""
 
 
 def _order(answer: Any, expected: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from mha_numpy.checking.compare import matched
 from mha_numpy.checking.patterns import find_pattern
 from mha_numpy.dtypes import Array
-from mha_numpy.mistakes.answers import Answer, agreeing_arrays, right_answers
+from mha_numpy.mistakes.answers import Answer, agreeing_arrays, right_answers, wrong_arrays
 from mha_numpy.mistakes.families import PIECES
 from mha_numpy.mistakes.piece import Inputs
 from mha_numpy.mistakes.sources import read_sources
@@ -73,14 +73,12 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
 
 def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
     """Say which steps the wrong arrays need and the right ones do without."""
-    pairs = [(a, b) for a, b in zip(answers, right, strict=True) if a is not None]
-    agree = [agreeing_arrays(answer, expected) for answer, expected in pairs]
     names = [name for name, _, _ in matched(right[0], right[0])]
-    if len(names) < 2 or any(len(one) != len(names) for one in agree):
+    is_wrong = wrong_arrays(answers, right)
+    if len(is_wrong) != len(names):
         return ""
-    is_right = [all(one) for one in zip(*agree, strict=True)]
-    good = [name for name, fine in zip(names, is_right, strict=True) if fine]
-    bad = [name for name, fine in zip(names, is_right, strict=True) if not fine]
+    good = [name for name, wrong in zip(names, is_wrong, strict=True) if not wrong]
+    bad = [name for name, wrong in zip(names, is_wrong, strict=True) if wrong]
     if not good or not bad:
         return ""
     needs = _steps_of_results(piece)

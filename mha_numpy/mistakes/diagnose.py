@@ -92,9 +92,6 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
     if fits(answers, right, NARROW) and _is_narrow(answers):
         return Diagnosis(False, (frozenset({FLOAT32}),))
-    edit = find_edit(piece, answers)
-    if edit:
-        return Diagnosis(False, (), edit=edit)
     wrong = wrong_arrays(answers, right)
     is_partial = any(wrong) and not all(wrong)
     if is_partial:
@@ -103,6 +100,9 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         ]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
+    edit = find_edit(piece, answers)
+    if edit:
+        return Diagnosis(False, (), edit=edit)
     ends = process_time() + BUDGET
     tried = takewhile(lambda _: process_time() < ends, combinations(_names(piece), 2))
     pairs = [pair for pair in tried if _makes(piece, pair, answers)]

@@ -78,10 +78,13 @@ class Known(NamedTuple):
 
 
 def candidates(piece: str, mistakes: Collection[str] = ()) -> list[Candidate]:
-    """Return all small edits of a piece with some known mistakes in it, in one order."""
+    """Return all small edits of a piece with some known mistakes in it, in one order.
+
+    Functions that call no others come first: what is written there says more.
+    """
     places = {name: at for mistake in mistakes for name, at in places_of(mistake).items()}
     found = []
-    for name in sorted(called_by(piece)):
+    for name in sorted(called_by(piece), key=lambda name: (len(called_by(name)), name)):
         edited = read_edits(edited_source(name, places.get(name, ())))
         found += [Candidate(name, edited, edit) for edit in edited.edits]
     return found

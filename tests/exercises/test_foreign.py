@@ -1,0 +1,88 @@
+"""Submissions by somebody who had not read the list of known mistakes, in many styles.
+
+Each file of `foreign` holds right solutions of one exercise, and wrong ones as edits of them: common
+mistakes, and unlisted ones, which their author did not expect on such a list. What each did wrong
+stands beside it in a sentence.
+"""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_numpy.exercises import find_exercise
+from mha_numpy.mistakes import PIECES, Variant, diagnose, right_answers, using
+from mha_numpy.mistakes.answers import answers_with, attempt, fits
+from mha_numpy.mistakes.clues import find_clues
+from mha_numpy.mistakes.edits import apply_edits
+from mha_numpy.mistakes.search import candidates
+
+FILES = sorted((Path(__file__).parent / "foreign").glob("*.toml"))
+SHOWN_APART = 0.85  # of the unlisted mistakes that are to be explained
+
+
+def solutions(file):
+    return tomllib.loads(file.read_text(encoding="utf-8"))["solution"]
+
+
+def wrong_codes(file):
+    for solution in solutions(file):
+        for mistake in solution.get("mistake", ()):
+            yield mistake, apply_edits(solution["code"], dict(mistake["edit"]))
+
+
+def answers_of(exercise, code):
+    names = {"np": np}
+    exec(code, names)
+    function = names[exercise.function_name]
+    return [attempt(function, probe, (Exception,)) for probe in PIECES[exercise.piece].probes()]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.filterwarnings("ignore")
+def test_right_solutions_are_right_and_wrong_ones_are_not(file):
+    exercise = find_exercise(file.stem)
+    right = right_answers(exercise.piece)
+    for solution in solutions(file):
+        assert fits(answers_of(exercise, solution["code"]), right), solution["style"]
+    for mistake, code in wrong_codes(file):
+        answers = answers_of(exercise, code)
+        assert None in answers or not fits(answers, right), mistake["what"]
+
+
+def explained(exercise, code):
+    """Return whether an answer is explained: by a mistake or edit that is one for other numbers."""
+    found = diagnose(exercise.piece, answers_of(exercise, code))
+    if not found.causes and not found.edit:
+        return bool(find_clues(exercise.piece, answers_of(exercise, code)))
+    if found.is_partial or (found.causes and found.edit):
+        return True
+    with using(Variant(seed=1)):
+        answers = answers_of(exercise, code)
+        if found.causes:
+            assert any(
+                fits(answers, answers_with(exercise.piece, cause) or [None] * len(answers))
+                or fits(answers, right_answers(exercise.piece), 2e-5)
+                for cause in found.causes
+            ), (found.causes, code)
+        else:
+            made = [
+                one
+                for one in candidates(exercise.piece)
+                if (one.function, one.edit.group) == found.edit[1::-1]
+                and one.edited.lines(one.edit) == found.edit[2:4]
+            ]
+            assert any(fits(answers, list(one.answers(exercise.piece))) for one in made), code
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_unlisted_mistakes_are_explained_and_none_of_them_wrongly():
+    counts = {"common": [], "unlisted": []}
+    for file in FILES:
+        for mistake, code in wrong_codes(file):
+            counts[mistake["kind"]].append(explained(find_exercise(file.stem), code))
+    assert np.mean(counts["unlisted"]) >= SHOWN_APART
+    assert np.mean(counts["common"]) >= 0.97
