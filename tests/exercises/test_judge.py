@@ -276,7 +276,7 @@ def test_tests_are_scored():
     assert stage(verdict, "accepts a right function").passed
     assert stage(verdict, "catches mistakes").passed is False
     told = verdict.remarks["slipped through"].splitlines()[1:]
-    assert "- 5 mistakes that show only with a softcap, such as: softcap is not used" in told
+    assert "- 5 mistakes that show with a softcap, such as: softcap is not used" in told
     assert len({line.partition(", such as: ")[0] for line in told}) == len(told) < 10
 
     def wrong(attention):
