@@ -1,10 +1,12 @@
 """gaps_of: what the mistakes that tests of an attention miss have in common.
 
-Mistakes that show on all probes of the piece need not have anything in common. So each thing that
-a test may forget is taken out of the probes in turn: what no longer shows then, needs it.
+Mistakes that show on all probes of the piece need not have anything in common. So one thing after
+another that a test may forget is taken out of the probes, as long as a mistake still shows: what is
+left is enough to see it.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +44,7 @@ WITHOUT: dict[str, Callable[[Inputs], list[Inputs]]] = {
 
 
 def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
-    """Group mistakes by what a test needs to see them.
+    """Group mistakes by what a test needs, beyond plain inputs, to see them.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[s
     Returns
     -------
     {needs: names}
-        Keys of ``WITHOUT``, none for what shows without any of these; the most mistakes first.
+        Keys of ``WITHOUT``, none for what shows on plain inputs; the most mistakes first.
 
     Examples
     --------
@@ -61,20 +63,23 @@ def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[s
     {('a softcap',): ['softcap ignored', 'softcap by clipping'], (): ['scale missing']}
     """
     conventions, right = conventions_of(piece), make(piece)
-    usual = [take_inputs(piece, conventions, probe) for probe in find_piece(piece).probes()]
-    left = {
-        thing: [give_inputs(piece, conventions, i) for probe in usual for i in without(probe)]
-        for thing, without in WITHOUT.items()
-    }
-    expected = {thing: [right(**i) for i in inputs] for thing, inputs in left.items()}
+    probes = [take_inputs(piece, conventions, probe) for probe in find_piece(piece).probes()]
+
+    def shows(wrong: Callable[..., Any], usual: list[Inputs]) -> bool:
+        """Return whether a function gives other arrays than the right one, or fails."""
+        inputs = [give_inputs(piece, conventions, one) for one in usual]
+        answers = [attempt(wrong, one) for one in inputs]
+        expected = [right(**one) for one in inputs]
+        return any(answer is None for answer in answers) or not fits(answers, expected)
+
     found: dict[tuple[str, ...], list[str]] = {}
     for name in mistakes:
-        wrong = make(piece, [name])
-        answers = {thing: [attempt(wrong, i) for i in inputs] for thing, inputs in left.items()}
-        needs = tuple(
-            thing
-            for thing, given in answers.items()
-            if all(answer is not None for answer in given) and fits(given, expected[thing])
-        )
-        found.setdefault(needs, []).append(name)
+        wrong, inputs, needs = make(piece, [name]), probes, []
+        for thing, without in WITHOUT.items():
+            left = [one for given in inputs for one in without(given)]
+            if shows(wrong, left):
+                inputs = left
+            else:
+                needs.append(thing)
+        found.setdefault(tuple(needs), []).append(name)
     return dict(sorted(found.items(), key=lambda gap: -len(gap[1])))

@@ -116,9 +116,11 @@ def judge_tests(exercise: Exercise, run: Run) -> Verdict:
 
 def _told(needs: tuple[str, ...], mistakes: list[str]) -> str:
     """Return a gap in words, with one of its mistakes."""
-    count = "1 mistake that shows" if len(mistakes) == 1 else f"{len(mistakes)} mistakes that show"
-    where = f"only with {' and '.join(needs)}" if needs else "on plain inputs"
-    return f"{count} {where}, such as: {BANK[mistakes[0]].verdict}"
+    where = f"with {' and '.join(needs)}" if needs else "on plain inputs"
+    if len(mistakes) == 1:
+        return f"1 mistake that shows {where}: {BANK[mistakes[0]].verdict}"
+    count = f"{len(mistakes)} mistakes that show {where}"
+    return f"{count}, such as: {BANK[mistakes[0]].verdict}"
 
 
 def _fails(call: Call) -> bool:

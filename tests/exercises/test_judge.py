@@ -198,6 +198,49 @@ def test_a_reaction_that_may_not_be():
     assert "mask forgotten" in verdict.mistakes
 
 
+def powers_times_mask(scores, mask):
+    powers = np.exp(scores) * (1 if mask is None else mask)
+    return powers / powers.sum(axis=-1, keepdims=True), np.log(powers.sum(axis=-1))
+
+
+def log_weights(scores, mask):
+    _, lse = make("softmax_with_lse")(scores, mask)
+    return (scores if mask is None else np.where(mask, scores, -np.inf)) - lse[..., None], lse
+
+
+def cut_off(d_heads, q, k, v, heads, lse, mask):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    weights = np.clip(np.exp(scores - lse[..., None]), 0, 1)
+    d_weights = d_heads @ v.swapaxes(-1, -2) - (d_heads * heads).sum(axis=-1, keepdims=True)
+    d_scores = weights * d_weights / np.sqrt(q.shape[-1])
+    return d_scores @ k, d_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ d_heads
+
+
+def ignore_100(logits, targets, ignored):
+    counts = targets != -100
+    probs = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probs /= probs.sum(axis=-1, keepdims=True)
+    with_targets = probs.copy()
+    with_targets[counts, targets[counts]] -= 1
+    return counts[..., None] * with_targets / counts.sum()
+
+
+WRITTEN = {  # as a student would write it
+    "powers times the mask": (powers_times_mask, "softmax-with-lse"),
+    "log-weights": (log_weights, "softmax-with-lse"),
+    "heads not merged": (lambda heads: heads.swapaxes(1, 2), "merge-heads"),
+    "mask forgotten, weights cut off at 1": (cut_off, "backward-from-lse"),
+    "-100 ignored, -1 as an index": (
+        lambda d_loss, *given: d_loss * ignore_100(*given), "cross-entropy-backward",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", WRITTEN)
+def test_a_mistake_is_named_however_it_is_written(mistake):
+    assert verdict_on(*WRITTEN[mistake]).mistakes == {mistake}
+
+
 MISBEHAVIOUR = {
     "hangs": (lambda *_: [None for _ in iter(int, 1)], "took longer than"),
     "exits": (lambda *_: os._exit(3), "ended"),
@@ -239,7 +282,7 @@ def test_tests_are_scored():
     assert stage(verdict, "accepts a right function").passed
     assert stage(verdict, "catches mistakes").passed is False
     told = verdict.remarks["slipped through"].splitlines()[1:]
-    assert "- 5 mistakes that show only with a softcap, such as: softcap is not used" in told
+    assert "- 5 mistakes that show with a softcap, such as: softcap is not used" in told
     assert len({line.partition(", such as: ")[0] for line in told}) == len(told) < 10
 
     def wrong(attention):

@@ -15,10 +15,15 @@ from tests.sweeps import sweep
 each_piece = pytest.mark.parametrize("piece", PIECES)
 some_pieces = pytest.mark.parametrize("piece", sweep(PIECES, 10))
 
-SAME = [  # two names for one function
+SAME = [  # two names for one function, or for one that shows in the probes of a piece
     {"-1e9 for -inf", "the mean in a row that sees nothing"},
     {"keys mixed instead of values", "values by w_k"},
     {"sign of d_logits", "steps uphill"},
+    {"maximum of hidden scores too", "maximum of hidden scores too, no row left out"},
+    *(
+        {"no maximum subtracted", f"powers times the mask{more}"}
+        for more in ("", ", lost rows 0", ", but for rows that see nothing")
+    ),
 ]
 FEWER_PROBES = {  # one of them fails where the other shows another number
     "multi_head_backward": {"heads left behind the tokens": "split without transpose"},

@@ -165,6 +165,17 @@ PIECES = [
     ),
 ]
 
+POWERS_TIMES_MASK = (
+    "e^scores is multiplied by the mask, and no maximum is subtracted: large scores overflow, "
+    "and where they are hidden inf * 0 is NaN"
+)
+POWERS = "powers = np.exp(masked - np.where(sees_none, 0.0, largest))"
+TIMES_MASK = (  # without a mask, it would be the mistake that no maximum is subtracted
+    "largest = largest if mask is None else np.zeros_like(largest)\n"
+    "    powers = np.exp(scores - largest) * (1 if mask is None else mask)"
+)
+NO_ROW_LEFT_OUT = "sees_none = np.zeros_like(sees_none)\n    "
+
 # fmt: off
 MISTAKES = [
     Mistake("mask forgotten", "the mask is not used", "np.where(mask, scores, -np.inf) before softmax",
@@ -281,6 +292,30 @@ MISTAKES = [
             "the maximum that is subtracted counts hidden scores, so that rows far below it become 0/0",
             "mask first, then take the maximum",
             {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = scores.max(axis=axis, keepdims=True)"}),
+    Mistake("maximum of hidden scores too, lost rows 0",
+            "the maximum that is subtracted counts hidden scores, so that rows far below it sum to 0 and are taken for rows that see nothing",
+            "mask first, then take the maximum",
+            {"sees_none = np.isneginf(largest)": "sees_none = np.isneginf(largest)\n    largest = scores.max(axis=axis, keepdims=True)",
+             "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
+    Mistake("maximum of hidden scores too, no row left out",
+            "the maximum that is subtracted counts hidden scores, so that rows far below it become 0/0, as rows that see nothing do",
+            "mask first, then take the maximum; rows that see nothing are 0",
+            {"sees_none = np.isneginf(largest)": "largest = scores.max(axis=axis, keepdims=True)\n    sees_none = np.zeros_like(largest, bool)"}),
+    Mistake("powers times the mask",
+            f"{POWERS_TIMES_MASK}, and a row that sees nothing is 0/0", "np.where(mask, scores, -np.inf) first, then subtract each row's maximum",
+            {POWERS: NO_ROW_LEFT_OUT + TIMES_MASK}),
+    Mistake("powers times the mask, lost rows 0",
+            f"{POWERS_TIMES_MASK}, and rows of very low scores sum to 0 and are taken for rows that see nothing",
+            "np.where(mask, scores, -np.inf) first, then subtract each row's maximum",
+            {POWERS: NO_ROW_LEFT_OUT + TIMES_MASK,
+             "weights = powers / total": "weights = np.where(total == 0, 0.0, powers / total)"}),
+    Mistake("powers times the mask, but for rows that see nothing", POWERS_TIMES_MASK,
+            "np.where(mask, scores, -np.inf) first, then subtract each row's maximum",
+            {POWERS: TIMES_MASK, "weights = powers / total": "weights = np.where(sees_none, 0.0, powers / total)"}),
+    Mistake("log-weights", "the weights are scores - lse: exp is left out, so they are logs", "np.exp(scores - lse)",
+            {"return WeightsAndLse(weights,": "return WeightsAndLse(masked - lse,"}),
+    Mistake("log of the weights", "the log of the weights is returned instead of the weights", "leave np.log to lse",
+            {"return WeightsAndLse(weights,": "return WeightsAndLse(np.log(weights),"}),
     Mistake("normalised by the mean", "rows are divided by their mean instead of their sum",
             "divide by the row's sum",
             {"powers.sum(axis=axis, keepdims=True)": "powers.mean(axis=axis, keepdims=True)"}),

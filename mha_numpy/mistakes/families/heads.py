@@ -53,6 +53,8 @@ MISTAKES = [
             "leave the token axis as it is", {"x.reshape(B, T, num_heads": "x[:, ::-1].reshape(B, T, num_heads"}),
     Mistake("merge without transpose", "heads are merged by reshape alone, which mixes the tokens",
             "heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)", {"heads.transpose(0, 2, 1, 3)": "heads"}),
+    Mistake("heads not merged", "tokens and heads are exchanged, but not merged: the result is (B, T, H, d)",
+            "heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)", {".reshape(B, T, H * d)": ""}),
     Mistake("heads merged in reverse", "the heads are concatenated from last to first",
             "head 0 has the first d columns", {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = heads[:, ::-1]"}),
     Mistake("heads interleaved when merged", "the heads' columns alternate instead of lying in blocks",
