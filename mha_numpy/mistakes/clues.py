@@ -11,10 +11,11 @@ import numpy as np
 
 from mha_numpy.checking.compare import matched
 from mha_numpy.checking.patterns import find_pattern
+from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.mistakes.answers import Answer, agreeing_arrays, right_answers, wrong_arrays
-from mha_numpy.mistakes.families import PIECES
-from mha_numpy.mistakes.piece import Inputs
+from mha_numpy.mistakes.families import PIECES, find_piece
+from mha_numpy.mistakes.piece import Inputs, Piece
 from mha_numpy.mistakes.sources import read_sources
 
 CLOSE = 1e-6  # of the largest number
@@ -57,7 +58,11 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
     ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do without']
     """
     right = right_answers(piece)
-    clues = [_of_steps(piece, answers, right), _of_inputs(PIECES[piece].probes(), answers, right)]
+    clues = [
+        _of_steps(piece, answers, right),
+        _of_laws(find_piece(piece), answers, right),
+        _of_inputs(PIECES[piece].probes(), answers, right),
+    ]
     wrong = [
         Wrong(name, np.asarray(mine), np.asarray(expected))
         for answer, other in zip(answers, right, strict=True)
@@ -149,6 +154,23 @@ def _reached(name: str, made_of: dict[str, set[str]], order: Sequence[str]) -> l
     return [step for step in dict.fromkeys(order) if step in seen]
 
 
+def _of_laws(piece: Piece, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+    """Say which law does not hold."""
+    for inputs, answer, expected in zip(piece.probes(), answers, right, strict=True):
+        if answer is None:
+            continue
+        pairs = list(matched(answer, expected))
+        if any(np.shape(mine) != np.shape(other) for _, mine, other in pairs):
+            continue
+        arrays = dict(
+            zip(leaves(expected), (np.asarray(mine) for _, mine, _ in pairs), strict=True)
+        )
+        for law in piece.laws:
+            if np.abs(law.residual(inputs, arrays)).max(initial=0) > CLOSE:
+                return f"in every right answer, {law.statement}; not in yours"
+    return ""
+
+
 def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]) -> str:
     """Say what the inputs with wrong answers have that those with right ones have not."""
     is_right = [
@@ -160,8 +182,7 @@ def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Seque
         for name in probes[0]:
             if [not has(probe[name]) for probe in probes] == is_right:
                 return f"wrong where {words.format(name)}, and right elsewhere"
-    numbers = [str(i + 1) for i, fine in enumerate(is_right) if fine]
-    return f"right on input {listed(numbers)} of {len(probes)} alone"
+    return ""
 
 
 def _is_large(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """What a student reads is made of fixed words and of the student's own lines."""
 
+import numpy as np
 import pytest
 
 from mha_numpy.classroom.submissions import Source
@@ -57,7 +58,7 @@ def test_what_fails_on_some_inputs_has_its_error_and_nothing_that_follows():
     exercise = find_exercise("softmax")
 
     def once(scores, mask):
-        return scores if mask is None else scores[9][9][9]
+        return np.cos(97 * scores) if mask is None else scores[9][9][9]
 
     verdict = judge(exercise, lambda: once)
     assert [s.passed for s in verdict.stages if s.name in ("runs", "values")] == [False, False]

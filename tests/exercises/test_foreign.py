@@ -1,8 +1,8 @@
 """Submissions by somebody who had not read the list of known mistakes, in many styles.
 
-Each file of `foreign` holds right solutions of one exercise, and wrong ones as edits of them: common
-mistakes, and unlisted ones, which their author did not expect on such a list. What each did wrong
-stands beside it in a sentence.
+Each file of `foreign` holds right solutions of one exercise, and wrong ones as edits of them:
+common mistakes, and unlisted ones, which their author did not expect on such a list. What each did
+wrong stands beside it in a sentence.
 """
 
 import tomllib
@@ -48,7 +48,7 @@ def test_right_solutions_are_right_and_wrong_ones_are_not(file):
         assert fits(answers_of(exercise, solution["code"]), right), solution["style"]
     for mistake, code in wrong_codes(file):
         answers = answers_of(exercise, code)
-        assert None in answers or not fits(answers, right), mistake["what"]
+        assert any(one is None for one in answers) or not fits(answers, right), mistake["what"]
 
 
 def explained(exercise, code):

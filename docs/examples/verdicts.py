@@ -1,0 +1,63 @@
+"""Write docs/verdicts.md: wrong submissions by strangers, and what a check says of each.
+
+python docs/examples/verdicts.py
+"""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+from mha_numpy.exercises import find_exercise, judge
+from mha_numpy.mistakes.edits import apply_edits
+from mha_numpy.tables import plain
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "verdicts.md"
+SHOWN = {  # exercise: which of its wrong submissions, counted from 0
+    "scores": (0, 4), "softmax": (1, 9), "split-heads": (0,), "masks": (2,), "attention": (3,),
+    "multi-head": (5,), "grouped-attention": (1,), "softmax-backward": (3,), "layer-norm": (4,),
+    "attention-backward": (4, 9), "linear-backward": (5,), "multi-head-backward": (6,),
+    "rope": (5,), "decode-step": (7,), "cross-entropy": (4,), "gelu": (3,), "adam-step": (6,),
+    "to-gpt2": (4,),
+}  # fmt: skip
+TOP = """# What a check says
+
+Twenty wrong submissions of exercises, as somebody wrote them who had not read the list of known
+mistakes, each with the verdict that its author would see. The page is written by
+`python docs/examples/verdicts.py`, which runs every one of them; the submissions are those of
+[`tests/exercises/foreign`](../tests/exercises/foreign). [Exercises](exercises.md) says how a check
+comes to its words.
+
+A *likely cause* is a known mistake, or a small edit of the right function, and is told only if it
+gives all numbers of the answer. Where nothing does, it is what the numbers themselves say: the
+first wrong step, or where an array is wrong, or by what.
+"""
+
+
+def page() -> str:
+    """Judge all of them, and return the page."""
+    parts = [TOP]
+    for exercise_id, chosen in SHOWN.items():
+        file = ROOT / "tests" / "exercises" / "foreign" / f"{exercise_id}.toml"
+        found = [
+            (mistake["what"], apply_edits(solution["code"], dict(mistake["edit"])))
+            for solution in tomllib.loads(file.read_text(encoding="utf-8"))["solution"]
+            for mistake in solution.get("mistake", ())
+        ]
+        parts += [shown(exercise_id, *found[i]) for i in chosen]
+    return "\n".join(parts) + "\nBack: [exercises](exercises.md). Next: [teaching](teaching.md).\n"
+
+
+def shown(exercise_id: str, what: str, code: str) -> str:
+    """Return one submission and its verdict."""
+    exercise = find_exercise(exercise_id)
+    names: dict[str, object] = {"np": np}
+    exec(code, names)
+    verdict = judge(exercise, lambda: names[exercise.function_name])
+    said = plain(verdict.sections)
+    return f"## {exercise_id}: {what}\n\n```py\n{code.strip()}\n```\n\n```text\n{said}\n```\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
