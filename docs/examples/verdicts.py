@@ -23,7 +23,7 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0
 }  # fmt: skip
 TOP = """# What a check says
 
-Twenty wrong submissions of exercises, as somebody wrote them who had not read the list of known
+Twenty-one wrong submissions of exercises, as somebody wrote them who had not read the list of known
 mistakes, each with the verdict that its author would see. The page is written by
 `python docs/examples/verdicts.py`, which runs every one of them; the submissions are those of
 [`tests/exercises/foreign`](../tests/exercises/foreign). [Exercises](exercises.md) says how a check

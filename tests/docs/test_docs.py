@@ -33,7 +33,7 @@ def blocks(page):
 
 
 WITHOUT_EXAMPLES = (
-    "glossary", "coverage", "confusion", "CONTRIBUTING", "CHANGELOG", "correctness", "notebooks",
+    "glossary", "coverage", "confusion", "verdicts", "CONTRIBUTING", "CHANGELOG", "correctness", "notebooks",
 )  # fmt: skip
 
 
