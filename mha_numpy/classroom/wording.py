@@ -120,8 +120,6 @@ def hint_of(exercise: Exercise, variant: Variant) -> str:
 def cause_of(verdict: Verdict) -> str:
     """Return the likely cause by its name, with alternatives; "" where there is none to tell."""
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
-    if not all(stage.passed for stage in verdict.stages if stage.name == "runs"):
-        told.pop("no known mistake", None)  # the error says more
     parts = []
     for name, text in told.items():
         if name == "or else":

@@ -49,7 +49,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         if others:
             remarks["or else"] = "".join(f"\n- {other}" for other in others[:MOST])
         remarks["evidence"] = _evidence(evidence, found)
-    elif "likely cause" not in remarks and failed & NUMBERS:
+    elif "likely cause" not in remarks and failed & NUMBERS and "runs" not in failed:
         remarks |= _unknown(evidence)
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks, found.edit)

@@ -21,8 +21,8 @@ from mha_numpy.mistakes.sources import read_sources
 CLOSE = 1e-6  # of the largest number
 
 
-class Wrong(NamedTuple):
-    """An array that is wrong on one input."""
+class Beside(NamedTuple):
+    """An array of an answer on one input, and the right one."""
 
     name: str
     mine: Array
@@ -64,16 +64,25 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
         _of_inputs(PIECES[piece].probes(), answers, right),
     ]
     wrong = [
-        Wrong(name, np.asarray(mine), np.asarray(expected))
-        for answer, other in zip(answers, right, strict=True)
-        if answer is not None
-        for name, mine, expected in matched(answer, other, PIECES[piece].result or "result")
-        if isinstance(mine, np.ndarray | np.generic) and mine.shape == np.shape(expected)
+        one
+        for answer, expected in zip(answers, right, strict=True)
+        for one in _beside(answer, expected, PIECES[piece].result or "result")
+        if one.where.any()
     ]
-    wrong = [one for one in wrong if one.mine.dtype.kind in "biuf" and one.where.any()]
     by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}
     clues += [_of_arrays(name, found) for name, found in by_name.items()]
     return [clue for clue in clues if clue]
+
+
+def _beside(answer: Answer, expected: Answer, name: str = "") -> list[Beside]:
+    """Return the arrays of numbers that have the shape of what was expected, beside that."""
+    pairs = matched(answer, expected, name) if answer is not None else ()
+    return [
+        Beside(name, np.asarray(mine), np.asarray(other))
+        for name, mine, other in pairs
+        if isinstance(mine, np.ndarray | np.generic) and mine.shape == np.shape(other)
+        if mine.dtype.kind in "biuf"
+    ]
 
 
 def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
@@ -157,14 +166,10 @@ def _reached(name: str, made_of: dict[str, set[str]], order: Sequence[str]) -> l
 def _of_laws(piece: Piece, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
     """Say which law does not hold."""
     for inputs, answer, expected in zip(piece.probes(), answers, right, strict=True):
-        if answer is None:
+        both, names = _beside(answer, expected), leaves(expected)
+        if len(both) < len(names):
             continue
-        pairs = list(matched(answer, expected))
-        if any(np.shape(mine) != np.shape(other) for _, mine, other in pairs):
-            continue
-        arrays = dict(
-            zip(leaves(expected), (np.asarray(mine) for _, mine, _ in pairs), strict=True)
-        )
+        arrays = dict(zip(names, (one.mine for one in both), strict=True))
         for law in piece.laws:
             if np.abs(law.residual(inputs, arrays)).max(initial=0) > CLOSE:
                 return f"in every right answer, {law.statement}; not in yours"
@@ -205,7 +210,7 @@ PROPERTIES: dict[str, Callable[[Any], bool]] = {  # that inputs with wrong answe
 }
 
 
-def _of_arrays(name: str, wrong: Sequence[Wrong]) -> str:
+def _of_arrays(name: str, wrong: Sequence[Beside]) -> str:
     """Say where an array is wrong, or by what, if it is the same on all inputs."""
     for clue in (_of_places, _of_pattern):
         found = {clue(one) for one in wrong}
@@ -214,13 +219,13 @@ def _of_arrays(name: str, wrong: Sequence[Wrong]) -> str:
     return ""
 
 
-def _of_pattern(wrong: Wrong) -> str:
+def _of_pattern(wrong: Beside) -> str:
     """Say what turns the right array into the wrong one."""
     found = find_pattern(wrong.mine, wrong.right)
     return "" if found.startswith("all of them at") else found
 
 
-def _of_places(wrong: Wrong) -> str:
+def _of_places(wrong: Beside) -> str:
     """Say which indices of an axis are wrong, where it is the first or the last, or all but one."""
     for axis, size in enumerate(wrong.where.shape):
         others = tuple(i for i in range(wrong.where.ndim) if i != axis)

@@ -33,7 +33,8 @@ def blocks(page):
 
 
 WITHOUT_EXAMPLES = (
-    "glossary", "coverage", "confusion", "verdicts", "CONTRIBUTING", "CHANGELOG", "correctness", "notebooks",
+    "glossary", "coverage", "confusion", "verdicts", "CONTRIBUTING", "CHANGELOG", "correctness",
+    "notebooks",
 )  # fmt: skip
 
 

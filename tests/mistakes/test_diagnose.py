@@ -20,6 +20,11 @@ SAME = [  # two names for one function, or for one that shows in the probes of a
     {"keys mixed instead of values", "values by w_k"},
     {"sign of d_logits", "steps uphill"},
     {"maximum of hidden scores too", "maximum of hidden scores too, no row left out"},
+    *(
+        {"powers times the mask", f"powers times the mask, {more}"}
+        for more in ("lost rows 0", "but for rows that see nothing")
+    ),
+    {"powers times the mask, lost rows 0", "powers times the mask, but for rows that see nothing"},
     {"maximum at least 0", "maximum of hidden scores too"},
     {"maximum at least 0", "maximum of hidden scores too, no row left out"},
     {"maximum at least 0", "one maximum for all"},
