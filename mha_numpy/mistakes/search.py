@@ -39,7 +39,7 @@ from mha_numpy.progress import progress
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
 SPREAD = 997.0  # arrays that differ by more than 1 part in 10^7 have different numbers
-BUDGET = 1.2  # seconds of a processor for what is not looked up
+BUDGET = 0.8  # seconds of a processor for what is not looked up
 
 
 class Candidate(NamedTuple):
@@ -221,9 +221,10 @@ def find_edit_beside(
     `ends` is when to give up, in seconds of `process_time`.
     """
     for mistake in mistakes:
-        left = ends - process_time()
+        if process_time() > ends:
+            return None
         in_order = _in_order(candidates(piece, [mistake]))
-        told = left > 0 and _first_that_fits(piece, answers, in_order, left)
+        told = _first_that_fits(piece, answers, in_order, ends - process_time())
         if told:
             return mistake, told
     return None
