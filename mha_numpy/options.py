@@ -308,9 +308,9 @@ def _mistakes(commands: Commands) -> None:
     add("--confusion", action="store_true", help="make the mistakes and count")
     add("--pairs", type=int, default=100, metavar="N",
         help="how many pairs of mistakes to make for each function (default 100)")
-    add("--held-out", type=int, default=2, metavar="N",
+    add("--held-out", type=int, default=1, metavar="N",
         help="how many edits of each kind to make for each function and to search without that "
-        "kind (default 2)")
+        "kind (default 1)")
     add("--write", type=Path, metavar="FILE",
         help="with --confusion, write the page, such as docs/confusion.md")
     add("--search-table", action="store_true",

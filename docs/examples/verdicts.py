@@ -21,11 +21,11 @@ SHOWN = {  # exercise: which of its wrong submissions, counted from 0
     "rope": (5,), "decode-step": (7,), "cross-entropy": (4,), "gelu": (3,), "adam-step": (6,),
     "to-gpt2": (4,),
 }  # fmt: skip
-TOP = """# What a check says
+TOP = f"""# What a check says
 
-Twenty-one wrong submissions of exercises, as somebody wrote them who had not read the list of known
-mistakes, each with the verdict that its author would see. The page is written by
-`python docs/examples/verdicts.py`, which runs every one of them; the submissions are those of
+{sum(map(len, SHOWN.values()))} wrong submissions of exercises, as somebody wrote them who had not
+read the list of known mistakes, each with the verdict that its author would see. The page is
+written by `python docs/examples/verdicts.py`, which runs every one of them; the submissions are those of
 [`tests/exercises/foreign`](../tests/exercises/foreign). [Exercises](exercises.md) says how a check
 comes to its words.
 

@@ -95,7 +95,9 @@ def _unknown(evidence: Evidence) -> dict[str, str]:
         first, *others = clues
         return {"likely cause": first} | ({"and besides": "; ".join(others)} if others else {})
     name = evidence.exercise.function_name
-    reason = f"no known mistake and no small edit of {name} gives these numbers"
+    reason = (
+        f"no small edit of {name} gives these numbers either: perhaps there are several mistakes"
+    )
     return {"no known mistake": reason}
 
 

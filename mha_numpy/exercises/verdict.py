@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 ROWS, COLUMNS = 6, 8  # of a matrix in text
+PRINTED = 12  # lines of what the student's code printed
 LIBRARY = "uses the library"  # a remark
 
 
@@ -119,7 +120,9 @@ class Verdict:
     @property
     def _told(self) -> dict[str, str]:
         """The remarks, and what the student's code printed."""
-        printed = self.printed.strip()
+        lines = self.printed.strip().splitlines()
+        more = [f"... and {len(lines) - PRINTED} lines more"] if len(lines) > PRINTED else []
+        printed = "\n".join([*lines[:PRINTED], *more])
         label = "your code printed (every input runs twice)"
         return {**self.remarks, label: printed} if printed else self.remarks
 

@@ -130,12 +130,12 @@ def _steps_of_results(piece: str) -> dict[str, list[str]]:
         function = called
     made_of: dict[str, set[str]] = {}
     order: list[str] = []
-    for part in ast.walk(tree):
-        if isinstance(part, ast.Assign):
-            for target, value in _apart(part.targets[0], part.value):
-                for name in _names_in(target):
-                    made_of.setdefault(name, set()).update(_names_in(value))
-                    order.append(name)
+    assigned = (part for part in ast.walk(tree) if isinstance(part, ast.Assign))
+    for part in sorted(assigned, key=lambda part: part.lineno):
+        for target, value in _apart(part.targets[0], part.value):
+            for name in _names_in(target):
+                made_of.setdefault(name, set()).update(_names_in(value))
+                order.append(name)
     results = [
         ast.unparse(one) for one in (*last.value.args, *(k.value for k in last.value.keywords))
     ]

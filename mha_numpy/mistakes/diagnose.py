@@ -28,6 +28,7 @@ from mha_numpy.mistakes.variant import may_show, variant
 
 # what shows only where another mistake makes a row see nothing
 LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
+FEW = 2  # other edits that give the same, where NaN makes many of them alike
 NARROW = 2e-5  # float32 is closer to float64; a leak of e^-10 is not
 
 
@@ -90,8 +91,12 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     singles = [name for name, wrong in fingerprints(piece).items() if fits(answers, wrong)]
     if singles:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
-    if fits(answers, right, NARROW) and _is_narrow(answers):
-        return Diagnosis(False, (frozenset({FLOAT32}),))
+    if _is_narrow(answers):
+        made = {frozenset({name, FLOAT32}): wrong for name, wrong in fingerprints(piece).items()}
+        narrow = {frozenset({FLOAT32}): right} | made
+        causes = [cause for cause, wrong in narrow.items() if fits(answers, wrong, NARROW)]
+        if causes:
+            return Diagnosis(False, tuple(causes))
     wrong = wrong_arrays(answers, right)
     is_partial = any(wrong) and not all(wrong)
     if is_partial:
@@ -101,7 +106,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     edit = find_edit(piece, answers)
-    if edit:
+    if edit and (edit.others <= FEW or _is_finite(answers)):
         return Diagnosis(False, (), edit=edit)
     ends = process_time() + BUDGET
     tried = takewhile(lambda _: process_time() < ends, combinations(_names(piece), 2))
@@ -143,8 +148,22 @@ def _same(leaf: Any, other: Any) -> Array:
 
 def _is_narrow(answers: Sequence[Answer]) -> bool:
     """Return whether every number is one of float32."""
-    arrays = [leaf for answer in answers for leaf in leaves(answer).values() if leaf is not None]
-    return all(np.array_equal(a, np.float32(a), equal_nan=True) for a in arrays)
+    return all(
+        array.dtype.kind == "f" and np.array_equal(array, np.float32(array), equal_nan=True)
+        for array in _arrays_of(answers)
+    )
+
+
+def _is_finite(answers: Sequence[Answer]) -> bool:
+    """Return whether no answer holds NaN, in which different mistakes become the same."""
+    arrays = _arrays_of(answers)
+    return not any(array.dtype.kind == "f" and np.isnan(array).any() for array in arrays)
+
+
+def _arrays_of(answers: Sequence[Answer]) -> list[Array]:
+    """Return all that the answers hold."""
+    found = [leaf for answer in answers for leaf in leaves(answer).values()]
+    return [np.asarray(leaf) for leaf in found if leaf is not None]
 
 
 def _names(piece: str) -> list[str]:

@@ -35,7 +35,7 @@ class Rule(NamedTuple):
 def rules() -> list[Rule]:
     """Read the rules."""
     found, group = [], ""
-    for line in filter(None, FILE.read_text().splitlines()):
+    for line in filter(None, FILE.read_text(encoding="utf-8").splitlines()):
         if not line.startswith(" "):
             group = line
             continue

@@ -6,8 +6,9 @@ them is made and compared in full. For other probes, and beside a known mistake,
 after the other, as long as there is time.
 """
 
+import ast
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -32,7 +33,7 @@ from mha_numpy.mistakes.conventions import follow
 from mha_numpy.mistakes.families import PIECES
 from mha_numpy.mistakes.small_edits import Edit, Edited, read_edits
 from mha_numpy.mistakes.sources import called_by, read_sources
-from mha_numpy.mistakes.using import DEFAULT, conventions_of, variant_in_force
+from mha_numpy.mistakes.using import SEED, conventions_of, variant_in_force
 from mha_numpy.mistakes.variant import assembled, edited_source, places_of
 from mha_numpy.progress import progress
 
@@ -56,7 +57,20 @@ class Candidate(NamedTuple):
             return
         function = follow(piece, conventions_of(piece), assembled(piece, {self.function: code}))
         for probe in PIECES[piece].probes():
-            yield attempt(function, probe, (Exception,))
+            answer = attempt(function, probe, (Exception,))
+            yield answer if answer is not None and _holds_numbers(answer) else None
+
+
+def _holds_numbers(answer: Answer) -> bool:
+    """Return whether an answer holds numbers alone: an edit may return anything."""
+    return all(_is_numeric(leaf) for leaf in leaves(answer).values())
+
+
+def _is_numeric(leaf: Any) -> bool:
+    """Return whether something is a real number or an array of them."""
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype.kind in "biuf"
+    return isinstance(leaf, bool | int | float)
 
 
 class SmallEdit(NamedTuple):
@@ -77,12 +91,12 @@ class Known(NamedTuple):
     numbers: Array  # (N, arrays of all probes)
 
 
-def candidates(piece: str, mistakes: Collection[str] = ()) -> list[Candidate]:
-    """Return all small edits of a piece with some known mistakes in it, in one order.
+def candidates(piece: str, mistake: str | None = None) -> list[Candidate]:
+    """Return all small edits of a piece, or of one with a known mistake, always in one order.
 
     Functions that call no others come first: what is written there says more.
     """
-    places = {name: at for mistake in mistakes for name, at in places_of(mistake).items()}
+    places = places_of(mistake) if mistake else {}
     found = []
     for name in sorted(called_by(piece), key=lambda name: (len(called_by(name)), name)):
         edited = read_edits(edited_source(name, places.get(name, ())))
@@ -104,11 +118,9 @@ def numbers_of(answers: Iterable[Answer], expected: Sequence[Answer]) -> Array:
 
 def _number_of(array: Any, scale: float) -> int:
     """Return a number from 1 to MODULUS for an array, 0 if it is none of real numbers."""
-    if not isinstance(array, (np.ndarray, np.generic, int, float)):
+    if not _is_numeric(array):
         return 0
     array = np.asarray(array)
-    if array.dtype.kind not in "biuf":
-        return 0
     scaled = np.nan_to_num(array.astype(float).ravel() / scale, nan=0.37, posinf=1e3, neginf=-2e3)
     with np.errstate(all="ignore"):
         of_shape = sum(0.618 * n * i for i, n in enumerate(array.shape, start=1))
@@ -143,7 +155,7 @@ def all_numbers(piece: str) -> tuple[Array, Array]:
             if mine.any() and not have(mine[None], usual)[0]:
                 rows.append(row)
                 found.append(mine)
-    return np.array(rows, dtype=np.uint16), np.array(found).reshape(-1, len(usual))
+    return np.array(rows, dtype=np.uint32), np.array(found).reshape(-1, len(usual))
 
 
 def compute(piece: str) -> Known:
@@ -171,10 +183,10 @@ def write_table() -> None:
 def made_of() -> str:
     """Return a digest of all that the table depends on: sources, rules and probes."""
     here = Path(__file__).parent
-    files = [here / name for name in ("rules.txt", "rewrite.py", "small_edits.py", "draws.py")]
-    files += sorted((here / "families").glob("*.py"))
-    texts = [read_sources().text, *(file.read_text() for file in files)]
-    return sha256("".join(texts).encode()).hexdigest()
+    names = ["rules.txt", "rewrite.py", "small_edits.py", "draws.py", "piece.py", "sources.py"]
+    files = [*(here / name for name in names), *sorted((here / "families").glob("*.py"))]
+    texts = [read_sources().text, *(f"{f.name} {f.read_text(encoding='utf-8')}" for f in files)]
+    return sha256(repr((SEED, SPREAD, MODULUS, texts)).encode()).hexdigest()
 
 
 @cache
@@ -194,7 +206,8 @@ def find_edit(
 
     Where `wrong` says which arrays are wrong, only those count.
     """
-    table = known(piece) if variant_in_force() == DEFAULT else None
+    is_usual = variant_in_force().seed == SEED and not conventions_of(piece)
+    table = known(piece) if is_usual else None
     if table is None:
         in_order = _in_order(candidates(piece))
         return _first_that_fits(piece, answers, in_order, BUDGET, wrong)
@@ -203,7 +216,7 @@ def find_edit(
     if not len(rows):
         return None
     all_edits = candidates(piece)
-    found = [all_edits[table.edits[row]] for row in rows]
+    found = _in_order(all_edits[table.edits[row]] for row in rows)
     told = _first_that_fits(piece, answers, found, BUDGET, wrong)
     return told and told._replace(others=int(table.others[rows].sum()) + len(rows) - 1)
 
@@ -223,11 +236,20 @@ def find_edit_beside(
     for mistake in mistakes:
         if process_time() > ends:
             return None
-        in_order = _in_order(candidates(piece, [mistake]))
+        if not places_of(mistake):  # a convention that is not followed is no edit
+            continue
+        in_order = _in_order(candidates(piece, mistake))
         told = _first_that_fits(piece, answers, in_order, ends - process_time())
         if told:
             return mistake, told
     return None
+
+
+def _is_of_right_lines(edit: SmallEdit) -> bool:
+    """Return whether what belongs there stands in the right function, and is no mistake itself."""
+    right = ast.unparse(read_edits(edited_source(edit.function, ())).module)
+    usual = {line.strip() for line in right.splitlines()}
+    return usual.issuperset(edit.right.splitlines())
 
 
 def _in_order(found: Iterable[Candidate]) -> list[Candidate]:
@@ -259,5 +281,7 @@ def _first_that_fits(
                 continue
             if gives(answers, [*found, *given], wrong):
                 edited, edit = candidate.edited, candidate.edit
-                return SmallEdit(edit.group, candidate.function, *edited.lines(edit))
+                told = SmallEdit(edit.group, candidate.function, *edited.lines(edit))
+                if _is_of_right_lines(told):
+                    return told
     return None

@@ -7,7 +7,7 @@ which other names there are, how a call is made, in which order statements stand
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations
 from types import CodeType
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ OWN_GROUPS = (
 NAME, NUMBER, EXCHANGED, LEFT_OUT, INSIDE, OUTSIDE, ONCE = OWN_GROUPS
 PART = "a part is left out"
 GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *(rule.group for rule in rules())]))
+RANKS = {group: rank for rank, group in enumerate(GROUPS)}
 PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field that a part stands in
 
 
@@ -48,7 +49,7 @@ class Edit(NamedTuple):
     @property
     def rank(self) -> int:
         """How soon it is told, where several give the same: less is sooner."""
-        return GROUPS.index(self.group) + len(GROUPS) * self.is_of_input
+        return RANKS[self.group] + len(GROUPS) * self.is_of_input
 
 
 class Edited:
@@ -89,9 +90,9 @@ class Edited:
             setattr(edit.holder, edit.field, old)
 
 
-@cache
+@lru_cache(maxsize=64)
 def read_edits(source: str) -> Edited:
-    """Read a function once."""
+    """Read a function once. The tree is changed while it is used, so by one thread at a time."""
     return Edited(source)
 
 

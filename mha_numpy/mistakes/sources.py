@@ -73,4 +73,5 @@ def called_by(function: str) -> frozenset[str]:
 
 def code_of(module: CodeType) -> CodeType:
     """Return the code of the one function of a compiled module."""
-    return next(code for code in module.co_consts if isinstance(code, CodeType))
+    codes = (code for code in module.co_consts if isinstance(code, CodeType))
+    return next(code for code in codes if code.co_name != "__annotate__")  # Python 3.14 has both

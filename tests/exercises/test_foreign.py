@@ -70,8 +70,8 @@ def explained(exercise, code):
             made = [
                 one
                 for one in candidates(exercise.piece)
-                if (one.function, one.edit.group) == found.edit[1::-1]
-                and one.edited.lines(one.edit) == found.edit[2:4]
+                if (one.function, one.edit.group) == (found.edit.function, found.edit.group)
+                and one.edited.lines(one.edit) == (found.edit.wrong, found.edit.right)
             ]
             assert any(fits(answers, list(one.answers(exercise.piece))) for one in made), code
     return True

@@ -448,3 +448,12 @@ def test_a_small_edit_is_in_the_dictionary_and_a_bug_to_be_found_is_not():
     found = judge(exhibit, lambda: exhibit.stub)
     assert found.mistakes
     assert found.as_dict()["causes"] == []
+
+
+def test_of_much_that_is_printed_the_beginning_is_shown():
+    def talking(d_weights, weights):
+        print(*range(20), sep="\n")
+        return right(d_weights, weights)
+
+    said = str(verdict_on(talking)).splitlines()
+    assert said[-2:] == ["11", "... and 108 lines more"]
