@@ -25,7 +25,7 @@ TOP = f"""# What a check says
 
 {sum(map(len, SHOWN.values()))} wrong submissions of exercises, as somebody wrote them who had not
 read the list of known mistakes, each with the verdict that its author would see. The page is
-written by `python docs/examples/verdicts.py`, which runs every one of them; the submissions are those of
+written by `python docs/examples/verdicts.py`, which runs every one of them; they are taken from
 [`tests/exercises/foreign`](../tests/exercises/foreign). [Exercises](exercises.md) says how a check
 comes to its words.
 
