@@ -34,7 +34,8 @@ class Hint:
     @property
     def title(self) -> str:
         """Which hint it is."""
-        return f"{self.exercise.id}, hint {self.number} of {COUNT}: "
+        which = f"hint {self.number} of {COUNT}" if self.is_given else "no hint yet"
+        return f"{self.exercise.id}, {which}: "
 
     def __repr__(self) -> str:
         return str(self)

@@ -69,9 +69,9 @@ def _print_list(folder: Path, verdicts: list[Verdict]) -> None:
     right = sum(verdict.passed for verdict in verdicts)
     title = f"{right} of {len(verdicts)} right"
     show(Table(title, ["", "exercise", "verdict"], rows, bad))
-    first = next((verdict for verdict in verdicts if not verdict.passed), None)
-    if first is not None:
-        print(f"next: mha-numpy check {folder} {first.exercise.id}")
+    waiting = sorted((v for v in verdicts if not v.passed), key=lambda v: v.is_unwritten)
+    if waiting:  # what is begun comes first
+        print(f"next: mha-numpy check {folder} {waiting[0].exercise.id}")
 
 
 def _mark(verdict: Verdict) -> str:
@@ -87,3 +87,9 @@ def _print_one(folder: Path, verdict: Verdict) -> None:
         show(verdict.difference.table())
     if not verdict.passed:
         print(f"a hint: mha-numpy hint {folder} {verdict.exercise.id}")
+        return
+    records = Records(folder / RECORD)
+    left = (exercise.id for exercise in exercises_in(folder) if not records[exercise.id].passed)
+    following = next(left, None)
+    if following is not None:
+        print(f"next: mha-numpy check {folder} {following}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,10 +145,12 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
         troubles = [(n, row) for n, row in evidence.rows if row.trouble == kind]
         if troubles:
             number, first = troubles[0]
-            names = dict.fromkeys(row.name for n, row in troubles if n == number)
-            also = [name for name in names if name != first.name]
-            more = f" (and {', '.join(also)})" if also else ""
-            return False, f"{first.name}{more}: {first.finding}", number
+            findings: dict[str, list[str]] = {}
+            for row in (row for n, row in troubles if n == number):
+                # a wrong type is not that of another array; wrong numbers are told of the first
+                finding = row.finding if kind == "type" else first.finding
+                findings.setdefault(finding, []).append(row.name)
+            return False, "; ".join(starmap(_told_of, findings.items())), number
         reached = sum(row.trouble in later for _, row in evidence.rows)
         count = sum(len(leaves(expected)) for expected in evidence.expected)
         if reached < count:
@@ -155,6 +158,13 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
         return True, good
 
     return question
+
+
+def _told_of(finding: str, names: list[str]) -> str:
+    """Return a finding with the names of the arrays that it is about."""
+    first, *also = dict.fromkeys(names)
+    more = f" (and {', '.join(also)})" if also else ""
+    return f"{first}{more}: {finding}"
 
 
 def _types(evidence: Evidence) -> Answer:

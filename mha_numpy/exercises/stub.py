@@ -106,5 +106,6 @@ def test_exercise(id):
     verdict = judge_file(FOLDER, id)
     if verdict.is_unwritten:
         pytest.skip(verdict.unwritten)
-    assert verdict.passed, f"\\n{verdict}"
+    if not verdict.passed:
+        pytest.fail(f"{verdict.summary}\\n\\n{verdict}", pytrace=False)
 '''

@@ -55,7 +55,7 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
     >>> rights = right_answers("attention_backward")
     >>> wrong = [right._replace(d_v=right.d_v.round(1)) for right in rights]
     >>> find_clues("attention_backward", wrong)
-    ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do without']
+    ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do not need']
     """
     right = right_answers(piece)
     clues = [
@@ -106,7 +106,7 @@ def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) ->
     rest = "they do" if len(good) > 1 else "it does"
     return (
         f"{listed(good)} {verbs[0]} right, and {listed(bad)} {verbs[1]} wrong: look at the "
-        f"step{plural} {listed(steps)}, which {rest} without"
+        f"step{plural} {listed(steps)}, which {rest} not need"
     )
 
 

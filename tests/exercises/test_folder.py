@@ -340,3 +340,15 @@ def test_watch_checks_again_when_a_file_is_saved(folder):
         watching.communicate()
     assert errors.strip() == "interrupted"
     assert watching.returncode == 130
+
+
+def test_what_comes_next_is_said(folder, capsys):
+    (folder / NAME).write_text(RIGHT)
+    assert main(["check", str(folder), "softmax-backward"]) == 0
+    assert capsys.readouterr().out.endswith(f"next: mha-numpy check {folder} split-heads\n")
+    for path in folder.glob("[0-9]*.py"):
+        if path.name not in (NAME, "01_split_heads.py"):
+            path.unlink()
+    (folder / NAME).write_text(WRONG)
+    assert main(["check", str(folder)]) == 1
+    assert capsys.readouterr().out.endswith(f"next: mha-numpy check {folder} softmax-backward\n")

@@ -457,3 +457,14 @@ def test_of_much_that_is_printed_the_beginning_is_shown():
 
     said = str(verdict_on(talking)).splitlines()
     assert said[-2:] == ["11", "... and 108 lines more"]
+
+
+def test_a_wrong_key_and_one_that_is_missing_are_told_apart():
+    def cost(*sizes):
+        counts = make("cost_table")(*sizes)
+        counts["kv_cache"] = counts.pop("kv_cache_bytes")
+        return counts
+
+    finding = stage(verdict_on(cost, "cost-table"), "type and dtype").finding
+    assert "kv_cache_bytes: missing: nothing of this name was returned" in finding
+    assert "kv_cache: nothing of this name was expected" in finding
