@@ -135,9 +135,14 @@ def _order(answer: Any, expected: Any) -> str:
     return f"the arrays are right, but in another order: {', '.join(wrong)}"
 
 
+def failing_probe(stages: list[Stage]) -> int | None:
+    """Return on which input the first stage fails, if it says so."""
+    return next((stage.probe for stage in stages if stage.probe is not None), None)
+
+
 def _where(evidence: Evidence, stages: list[Stage]) -> dict[str, str]:
     """Say what the input was where the first stage fails."""
-    number = next((stage.probe for stage in stages if stage.probe is not None), None)
+    number = failing_probe(stages)
     if number is None:
         return {}
     shapes = [

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checking.compare import matched
-from mha_numpy.exercises.causes import explain, is_bug_of
+from mha_numpy.exercises.causes import explain, failing_probe, is_bug_of
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.exercises.judge_tests import candidate_inputs, judge_tests
@@ -21,6 +21,7 @@ from mha_numpy.exercises.sandbox import LIMITS, Run, run_calls
 from mha_numpy.exercises.stages import Evidence, Stage, examine
 from mha_numpy.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
 from mha_numpy.mistakes import find_piece
+from mha_numpy.mistakes.manners import FLOAT32
 from mha_numpy.mistakes.piece import Inputs
 
 TOLD = 3  # names of this package that a verdict tells
@@ -143,16 +144,19 @@ def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
         return Verdict(exercise, stages, {}, frozenset(), None, run.printed, unwritten)
     with np.errstate(all="ignore"):
         causes = explain(evidence, stages)
+    # numbers that differ by float32 alone look the same
+    drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(
-        exercise, stages, causes.remarks, causes.mistakes, _difference(evidence), run.printed,
+        exercise, stages, causes.remarks, causes.mistakes, drawn, run.printed,
         unwritten="the bug is still there" if is_bug_of(exercise, causes.mistakes) else "",
         edit=causes.edit,
     )  # fmt: skip
 
 
-def _difference(evidence: Evidence) -> Difference | None:
-    """Return the first array whose numbers differ, if any can be drawn."""
-    for number, compared in enumerate(evidence.comparisons):
+def _difference(evidence: Evidence, first: int | None) -> Difference | None:
+    """Return an array whose numbers differ, if any can be drawn: best of the input given first."""
+    numbered = enumerate(evidence.comparisons)
+    for number, compared in sorted(numbered, key=lambda pair: pair[0] != first):
         if compared is None:
             continue
         arrays = matched(evidence.first[number].answer, evidence.expected[number], evidence.name)

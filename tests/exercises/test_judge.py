@@ -468,3 +468,17 @@ def test_a_wrong_key_and_one_that_is_missing_are_told_apart():
     finding = stage(verdict_on(cost, "cost-table"), "type and dtype").finding
     assert "kv_cache_bytes: missing: nothing of this name was returned" in finding
     assert "kv_cache: nothing of this name was expected" in finding
+
+
+def test_the_picture_is_of_the_input_that_is_told():
+    def mine(scores, mask):
+        weights = make("softmax")(scores, mask)
+        return weights + 1e-3 if mask is None else weights - 0.5 * (scores < -1000) * weights
+
+    verdict = verdict_on(mine, "softmax")
+    (told,) = (name for name in verdict.remarks if name.startswith("input "))
+    assert verdict.difference.title.startswith(f"weights, {told.split(' of ')[0]}")
+    assert (
+        verdict_on(lambda s, m: np.float64(np.float32(make("softmax")(s, m))), "softmax").difference
+        is None
+    )
