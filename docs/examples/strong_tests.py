@@ -38,10 +38,12 @@ def test_attention(attention, sizes, size):
         rng.normal(size=(T_k, d_k)),
         rng.normal(size=(T_k, d_v)),
     )
-    scores = q @ k.T / np.sqrt(d_k)
     seen = np.ones(T_k, dtype=bool)
-    expected = [plain_softmax(row, seen) @ v for row in scores]
-    assert np.allclose(attention(q, k, v), expected, atol=1e-12)
+    below = -1e3 * np.abs(q), np.abs(k)  # whose scores are all far below 0
+    for queries, keys in ((q, k), below):
+        scores = queries @ keys.T / np.sqrt(d_k)
+        expected = [plain_softmax(row, seen) @ v for row in scores]
+        assert np.allclose(attention(queries, keys, v), expected, atol=1e-12)
 
 
 def heads_of(q, k, v, seen):
