@@ -68,9 +68,8 @@ def _holds_numbers(answer: Answer) -> bool:
 
 def _is_numeric(leaf: Any) -> bool:
     """Return whether something is a real number or an array of them."""
-    if isinstance(leaf, np.ndarray | np.generic):
-        return leaf.dtype.kind in "biuf"
-    return isinstance(leaf, bool | int | float)
+    is_number = isinstance(leaf, np.ndarray | np.generic | bool | int | float)
+    return is_number and np.asarray(leaf).dtype.kind in "biuf"  # an int may be too large
 
 
 class SmallEdit(NamedTuple):
