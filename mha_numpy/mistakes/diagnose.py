@@ -106,7 +106,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
     edit = find_edit(piece, answers)
-    if edit and (edit.others <= FEW or _is_finite(answers)):
+    if edit and (edit.others <= FEW or not _has_nan(answers)):
         return Diagnosis(False, (), edit=edit)
     ends = process_time() + BUDGET
     tried = takewhile(lambda _: process_time() < ends, combinations(_names(piece), 2))
@@ -154,10 +154,10 @@ def _is_narrow(answers: Sequence[Answer]) -> bool:
     )
 
 
-def _is_finite(answers: Sequence[Answer]) -> bool:
-    """Return whether no answer holds NaN, in which different mistakes become the same."""
+def _has_nan(answers: Sequence[Answer]) -> bool:
+    """Return whether an answer holds NaN, in which different mistakes become the same."""
     arrays = _arrays_of(answers)
-    return not any(array.dtype.kind == "f" and np.isnan(array).any() for array in arrays)
+    return any(array.dtype.kind == "f" and np.isnan(array).any() for array in arrays)
 
 
 def _arrays_of(answers: Sequence[Answer]) -> list[Array]:

@@ -9,7 +9,6 @@ after the other, as long as there is time.
 import ast
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache, lru_cache
 from hashlib import sha256
 from itertools import islice
@@ -170,6 +169,8 @@ def compute(piece: str) -> Known:
 
 def write_table() -> None:
     """Compute what all small edits of all pieces give, and keep it beside this file."""
+    from concurrent.futures import ProcessPoolExecutor  # not needed for a check
+
     arrays: dict[str, Array] = {}
     with ProcessPoolExecutor() as pool:
         computed = progress(pool.map(compute, PIECES), len(PIECES), "making edits")

@@ -12,7 +12,7 @@ from itertools import combinations
 from types import CodeType
 from typing import Any, NamedTuple
 
-from mha_numpy.mistakes.rewrite import rewritten, rules
+from mha_numpy.mistakes.rewrite import rewritten, rule_groups
 from mha_numpy.mistakes.sources import code_of, read_sources
 
 NUMBERS = (-3, -2, -1, 0, 1, 2, 3)  # axes, and other small ones
@@ -24,7 +24,7 @@ OWN_GROUPS = (
 )  # fmt: skip
 NAME, NUMBER, EXCHANGED, LEFT_OUT, INSIDE, OUTSIDE, ONCE = OWN_GROUPS
 PART = "a part is left out"
-GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *(rule.group for rule in rules())]))
+GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *rule_groups()]))
 RANKS = {group: rank for rank, group in enumerate(GROUPS)}
 PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field that a part stands in
 

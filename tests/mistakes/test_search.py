@@ -53,7 +53,7 @@ def test_rules(what, place, written):
     assert what not in texts
 
 
-def test_a_part_of_a_rule_that_stands_twice_has_to_be_the_same_twice():
+def test_one_expression_has_rules_of_several_kinds_those_of_left_out_parts_first():
     (rule,) = [rule for rule in rules() if ast.unparse(rule.old) == "A @ B"][:1]
     assert rule.group == "a part is left out"
     texts = [ast.unparse(new) for _, new in rewritten(ast.parse("a @ b").body[0].value, "", {})]
