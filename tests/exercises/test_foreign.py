@@ -59,12 +59,15 @@ def same_without_nan(answers, made, tolerance):
     for answer, other in zip(answers, made, strict=True):
         if answer is None or other is None:
             continue
-        for mine, theirs in zip(leaves(answer).values(), leaves(other).values(), strict=True):
-            if np.shape(mine) != np.shape(theirs):
-                return False
-            is_nan = np.isnan(mine) | np.isnan(theirs)
-            if not fits([np.where(is_nan, 0, mine)], [np.where(is_nan, 0, theirs)], tolerance):
-                return False
+        both = list(zip(leaves(answer).values(), leaves(other).values(), strict=True))
+        if any(np.shape(mine) != np.shape(theirs) for mine, theirs in both):
+            return False
+        is_nan = [np.isnan(mine) | np.isnan(theirs) for mine, theirs in both]
+        pairs = zip(both, is_nan, strict=True)
+        cleared = [[np.where(nan, 0, one) for one in pair] for pair, nan in pairs]
+        mine, theirs = zip(*cleared, strict=True)
+        if not fits([mine], [theirs], tolerance):
+            return False
     return True
 
 
