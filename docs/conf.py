@@ -8,14 +8,14 @@ from sphinx.application import Sphinx
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 table = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
-REPOSITORY = table.get("urls", {}).get("Source", "https://github.com/mha-numpy/mha-numpy")
+SITE, REPOSITORY = table["urls"]["Documentation"], table["urls"]["Source"]
 
 project = "mha_numpy"
 project_copyright = author = table["authors"][0]["name"]
 language = "en"
 extensions = [
     "myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_design",
-    "formulas", "terms",
+    "sphinxext.opengraph", "formulas", "terms",
 ]  # fmt: skip
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 nb_execution_mode = "off"  # notebooks come with their outputs
@@ -27,6 +27,11 @@ autodoc_default_options = {"exclude-members": "set"}  # matplotlib's, of figures
 autodoc_typehints = "none"  # docstrings have them, with shapes
 autodoc_member_order = "bysource"
 html_math_renderer = "mathml"
+
+ogp_site_url = SITE  # what a link shows where people share it
+ogp_image = "_static/social.png"
+ogp_image_alt = "mha_numpy: attention in plain NumPy, and the weights of a trained head"
+ogp_social_cards = {"enable": False}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "mha_numpy"

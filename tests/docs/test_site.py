@@ -9,7 +9,9 @@ import pytest
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 BUILT = [
     pytest.mark.slow,
-    pytest.mark.skipif(not (SITE / "index.html").exists(), reason="before it: python docs/build.py"),
+    pytest.mark.skipif(
+        not (SITE / "index.html").exists(), reason="before it: python docs/build.py"
+    ),
 ]
 pytestmark = BUILT
 
