@@ -185,7 +185,7 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
         "" if len(answered) == len(evidence.probes) else f", on {inputs} where your function ran"
     )
     others = found.edit.others if found.edit else 0
-    same = f"; so {'do' if others > 1 else 'does'} {others} other small edit{'s' * (others > 1)}"
+    same = f"; at most {others} other small edit{'s do' if others > 1 else ' does'} so, too"
     return f"{what} just what {which}{where}{same if others else ''}"
 
 
