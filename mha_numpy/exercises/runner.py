@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import CodeType, EllipsisType, FrameType, ModuleType
 from typing import IO, Any, NamedTuple, NoReturn
@@ -134,6 +135,8 @@ def _noting(called: list[str]) -> Iterator[None]:
         if code.co_name == "<module>":  # an import
             return
         caller = frame.f_back  # None where numba calls
+        while caller and _is_between(caller.f_code.co_filename):
+            caller = caller.f_back
         is_from_outside = not (called if caller is None else _is_ours(caller.f_code))
         if is_from_outside and (name := _public_name(code)) not in called:
             called.append(name)
@@ -151,12 +154,21 @@ def _is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(INSIDE) and code.co_filename != __file__
 
 
+def _is_between(file: str) -> bool:
+    """Return whether a file only passes calls on, such as contextlib's."""
+    return not file.startswith(INSIDE) and INSTALLED.match(file) is not None
+
+
 def _public_name(code: CodeType) -> str:
-    """Return the name of a function of this package: as its room has it, or where it stands."""
+    """Return the name of a function of this package: as its room has it, or where it stands.
+
+    What is private is left out, with all that stands behind it.
+    """
     path = Path(code.co_filename).relative_to(OURS.parent).with_suffix("")
     room, outer = ".".join(path.parts[:2]), code.co_qualname.partition(".")[0]
     is_public = hasattr(sys.modules.get(room), outer)
-    return f"{room if is_public else '.'.join(path.parts)}.{code.co_qualname}"
+    names = f"{room if is_public else '.'.join(path.parts)}.{code.co_qualname}".split(".")
+    return ".".join(takewhile(lambda name: not name.startswith(("_", "<")), names))
 
 
 def _fingerprints(tree: Any, path: str = "") -> dict[str, tuple[Any, ...]]:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,11 @@ import pytest
 from mha_numpy.checking import compare
 from mha_numpy.core import split_heads as alias
 from mha_numpy.exercises import Limits, find_exercise, judge
+from mha_numpy.exercises.sandbox import run_calls
 from mha_numpy.mistakes import make
 from mha_numpy.mistakes.saved import Saved
 from mha_numpy.mistakes.search import SmallEdit
+from mha_numpy.nn import MultiHeadAttention
 from tests.exercises.catch_all import catch_all
 
 SOFTMAX_BACKWARD = find_exercise("softmax-backward")
@@ -421,6 +424,34 @@ def test_calls_of_the_library_are_told_and_strictly_rejected(case):
     strict = judge(find_exercise("split-heads"), lambda: USERS[case], strict=True)
     assert [stage.name for stage in strict.stages if not stage.passed] == ["own work"]
     assert strict.summary == "own work: calls mha_numpy.core.split_heads; write it yourself"
+
+
+def test_of_what_is_called_public_names_alone_are_told():
+    def private(x, H):
+        from mha_numpy.core.attention import _cells_of
+
+        layer = MultiHeadAttention(8, 2, rng=0)
+        layer.backward(layer(np.ones((1, 3, 8))))
+        with suppress(Exception):
+            _cells_of(*[None] * _cells_of.__code__.co_argcount)
+        return alias(x, H)
+
+    names = [f"mha_numpy.nn.{name}" for name in ("MultiHeadAttention", "Layer")]
+    assert verdict_on(private, "split-heads").remarks["uses the library"] == (
+        f"calls {', '.join(names)}, mha_numpy.nn.MultiHeadAttention.backward and 2 more"
+    )
+    called = run_calls(lambda: private, [{"x": np.ones((1, 2, 4)), "H": 2}]).calls[0].called
+    assert called[3:] == ("mha_numpy.core.attention", "mha_numpy.core.split_heads")
+
+
+@pytest.mark.parametrize("answer", [None, NotImplementedError(), ValueError()])
+def test_own_work_is_not_looked_at_where_nothing_ran(answer):
+    def mine(d_weights, weights):
+        if answer:
+            raise answer
+
+    verdict = judge(SOFTMAX_BACKWARD, lambda: mine, strict=True)
+    assert stage(verdict, "own work")[1:3] == (None, "not looked at")
 
 
 def test_what_computes_no_answer_may_be_called():
