@@ -490,6 +490,34 @@ def test_of_much_that_is_printed_the_beginning_is_shown():
     assert said[-2:] == ["11", "... and 108 lines more"]
 
 
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_list_where_a_dict_is_expected_is_told_and_not_explained(factor):
+    def cost(*sizes):
+        return [factor * int(count) for count in make("cost_table")(*sizes).values()]
+
+    verdict = verdict_on(cost, "cost-table")
+    keys = "attention_params, projection_flops, score_flops, weights_bytes, kv_cache_bytes"
+    finding = f"expected a dict with keys {keys}; got a list"
+    assert stage(verdict, "type and dtype").finding == f"{finding} (input 1)"
+    assert verdict.summary == f"type and dtype: {finding} (input 1)"
+
+
+def test_of_which_arrays_a_question_was_asked():
+    def last_is_flat(d_out, x, w):
+        d_x, d_w, d_b = make("linear_backward")(d_out, x, w)
+        return d_x, d_w, d_b[None] if len(x) == 3 else d_b
+
+    found = stage(verdict_on(last_is_flat, "linear-backward"), "values").finding
+    assert found == "as expected, for all but d_b (input 1)"
+
+    def fails_once(scores, mask):
+        weights = make("softmax")(scores, mask)
+        return weights[0] if mask is None else weights
+
+    found = stage(verdict_on(fails_once, "softmax"), "values").finding
+    assert found == "as expected, for weights (inputs 2 and 3)"
+
+
 def test_a_wrong_key_and_one_that_is_missing_are_told_apart():
     def cost(*sizes):
         counts = make("cost_table")(*sizes)
