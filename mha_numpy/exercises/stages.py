@@ -63,6 +63,18 @@ class Evidence:
         found = [None if self._is_lost(call) else call.answer for call in self.first]
         return found + [None] * (len(self.probes) - len(found))
 
+    def reordered(self, order: dict[str, str]) -> "Evidence":
+        """Return the evidence with arrays put where they belong, of which each place holds one."""
+        if not order:
+            return self
+        calls = list(self.run.calls)
+        for number, call in enumerate(self.first):
+            if not self._is_lost(call):
+                expected = self.expected[number]
+                mine = {order[name]: one for name, one, _ in matched(call.answer, expected)}
+                calls[2 * number] = call._replace(answer=replaced(expected, mine))
+        return Evidence(self.exercise, self.run._replace(calls=calls))
+
     def _is_lost(self, call: Call) -> bool:
         """Return whether there is nothing to compare."""
         return bool(call.error) or self.lacks_names(call)

@@ -1,5 +1,6 @@
 """Verdict: what a check says, as text, as HTML and as a picture."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -175,6 +176,11 @@ class Verdict:
         if self.difference is not None:
             parts.append(self.difference.draw()._repr_html_())
         return f'<div style="background:#ffffff">{"".join(parts)}</div>'
+
+
+def as_list(texts: Sequence[str]) -> str:
+    """Return a text, or several as a list."""
+    return texts[0] if len(texts) == 1 else "".join(f"\n- {text}" for text in texts)
 
 
 def paragraph(label: str, text: str) -> str:

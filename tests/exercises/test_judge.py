@@ -189,7 +189,8 @@ def test_two_mistakes_are_named_together():
     function = make("attention_backward", ["sign of d_k", "row sum left out"])
     verdict = verdict_on(function, "attention-backward")
     assert verdict.mistakes == {"sign of d_k", "row sum left out"}
-    assert ", and " in verdict.remarks["likely cause"]
+    assert verdict.remarks["likely cause"].startswith("the row sum of softmax is left out")
+    assert verdict.remarks["and besides"] == "d_k has the wrong sign"
 
 
 def test_a_reaction_that_may_not_be():
@@ -356,6 +357,26 @@ def test_outputs_in_another_order_are_told():
     assert verdict.remarks["likely cause"] == (
         "the arrays are right, but in another order: d_x holds d_b, d_b holds d_x"
     )
+
+
+def test_another_order_is_told_before_what_is_wrong_besides():
+    def mine(*given):
+        d_q, d_k, d_v = make("attention_backward", ["sign of d_k"])(*given)
+        return d_k, d_q, d_v
+
+    verdict = verdict_on(mine, "attention-backward")
+    assert verdict.summary == ("the arrays are in another order: d_q holds d_k, d_k holds d_q")
+    assert verdict.mistakes == {"sign of d_k"}
+    assert verdict.remarks["and besides"] == "d_k has the wrong sign"
+
+
+def test_several_clues_are_a_list():
+    def mine(d_out, x, w):
+        d_x, d_w, d_b = make("linear_backward")(d_out, x, w)
+        return d_x, 1.234 * d_w, d_b
+
+    remark = verdict_on(mine, "linear-backward").remarks["and besides"]
+    assert re.fullmatch(r"(\n- [^\n]+){2,}", remark)
 
 
 def test_a_small_number_that_is_added_is_not_taken_for_float32():
