@@ -17,7 +17,7 @@ from mha_numpy.exercises.runner import Call
 from mha_numpy.exercises.sandbox import Run
 from mha_numpy.mistakes import find_piece, right_answers
 from mha_numpy.mistakes.answers import TOLERANCE
-from mha_numpy.mistakes.clues import listed
+from mha_numpy.mistakes.clues import listed, rows_of_all, shared_by
 from mha_numpy.mistakes.piece import Arrays, Reaction
 
 KINDS = ("unwritten", "type", "shape", "finite", "values", "")  # of trouble, as they are met
@@ -186,7 +186,8 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
                 # a wrong type is not that of another array; wrong numbers are told of the first
                 finding = row.finding if kind == "type" else first.finding
                 findings.setdefault(finding, []).append(row.name)
-            return False, "; ".join(starmap(_told_of, findings.items())), number
+            more = _broken(evidence, number, first.name) if kind == "finite" else ""
+            return False, "; ".join(starmap(_told_of, findings.items())) + more, number
         reached, missed = dict[str, list[int]](), dict[str, list[int]]()
         met = {(row.name, number) for number, row in evidence.rows if row.trouble in later}
         for cell in product(evidence.names, range(len(evidence.probes))):
@@ -198,6 +199,18 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
         return None, f"{good or 'yes'}, for {which}" if reached else ""
 
     return question
+
+
+def _broken(evidence: Evidence, number: int, name: str) -> str:
+    """Say which numbers of an array are NaN or infinite and should not be, as far as they tell."""
+    arrays = matched(evidence.first[number].answer, evidence.expected[number], evidence.name)
+    _, mine, right = next(pair for pair in arrays if pair[0] == name)
+    cells = ~np.isfinite(mine) & ~np.equal(mine, right)
+    rows = cells.ndim > 0 and rows_of_all(cells, evidence.probes[number])
+    troubled = {probe for probe, row in evidence.rows if row.trouble == "finite"}
+    where = shared_by(evidence.probes, [n in troubled for n in range(len(evidence.probes))])
+    which = f", all in {rows}" if rows else f", only where {where}" if where else ""
+    return f"; {cells.sum()} {'is' if cells.sum() == 1 else 'are'} NaN or infinite{which}"
 
 
 def _told_of(finding: str, names: list[str]) -> str:

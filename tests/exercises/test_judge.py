@@ -523,6 +523,33 @@ def test_a_list_where_a_dict_is_expected_is_told_and_not_explained(factor):
     assert verdict.summary == f"type and dtype: {finding} (input 1)"
 
 
+def powers(array, mask):
+    return np.exp(array) if mask is None else np.exp(array) * mask
+
+
+NOT_FINITE = {
+    "rows that see nothing": (
+        "softmax", lambda s, m: (p := powers(np.minimum(s, 9), m)) / p.sum(axis=-1, keepdims=True),
+        r"; 6 are NaN or infinite, all in rows that may attend to nothing \(input 2\)",
+    ),
+    "large rows": (
+        "softmax", lambda s, m: (p := powers(s, m)) / np.fmax(p.sum(axis=-1, keepdims=True), 1e-99),
+        r"; \d+ are NaN or infinite, all in rows with numbers up to \d+ in scores \(input 3\)",
+    ),
+    "large inputs": (
+        "cross-entropy", lambda x, t, i: make("cross_entropy")(x, t, i) + 0 * np.exp(abs(x)).max(),
+        r"; 1 is NaN or infinite, only where logits has numbers far above 1 \(input 3\)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_FINITE)
+def test_where_numbers_are_not_finite(case):
+    exercise, function, told = NOT_FINITE[case]
+    finding = stage(verdict_on(function, exercise), "finite").finding
+    assert re.search(told, finding), finding
+
+
 def test_of_which_arrays_a_question_was_asked():
     def last_is_flat(d_out, x, w):
         d_x, d_w, d_b = make("linear_backward")(d_out, x, w)

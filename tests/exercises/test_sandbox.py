@@ -922,7 +922,8 @@ def test_in_a_notebook():
     assert "".join(shown).splitlines() == [
         "[(5.0, '')]  hello",
         "",
-        "[] took longer than 0.5 s and was stopped (line 2 of the cell: `while True:`) (call 1 of 1) ",
+        "[] took longer than 0.5 s and was stopped "
+        "(line 2 of the cell: `while True:`) (call 1 of 1) ",
         "[(None, '')]  xxxxxxx",
         "[] ended the process: sys.exit(4) (line 2 of the cell: `sys.exit(4)`) ",
         f"""[(None, '{no_input} (line 4 of the cell: `told(lambda x: input("name?"))`)')]  """,
