@@ -17,6 +17,7 @@ from mha_numpy.mistakes.clues import find_clues, listed
 from mha_numpy.mistakes.diagnose import NARROW
 from mha_numpy.mistakes.manners import ACCUMULATES, FLOAT32, IN_PLACE
 from mha_numpy.mistakes.search import SmallEdit
+from mha_numpy.progress import busy
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 MOST = 2  # alternatives that are told
@@ -38,7 +39,8 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     failed = {stage.name for stage in stages if stage.passed is False}
     manner, order = _manner(evidence, failed), _order(evidence)
     evidence = evidence.reordered(order)
-    found = diagnose(evidence.exercise.piece, evidence.answers)
+    with busy("searching for the cause"):
+        found = diagnose(evidence.exercise.piece, evidence.answers)
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
         return Causes(found.causes[0], remarks)
