@@ -189,6 +189,12 @@ def paragraph(label: str, text: str) -> str:
     return f'<p style="{style}"><b>{escape(label)}</b>{escape(text)}</p>'
 
 
+def code_block(text: str) -> str:
+    """Return lines of code as HTML, readable on a page of any colour."""
+    style = "color:#1a1a1a;background:#f3f4f6;margin:0;padding:2px 6px"
+    return f'<pre style="{style}"><code>{escape(text)}</code></pre>'
+
+
 def _numbers(row: Array) -> str:
     """Return the first numbers of a row."""
     texts = [f"{x:7}" if row.dtype == bool else f"{x:7.3g}" for x in row[:COLUMNS].tolist()]
