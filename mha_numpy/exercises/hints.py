@@ -99,7 +99,8 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
             exercise, number, f"{_whose(exercise, own)}: {text}.", _picture(exercise, shown[0].name)
         )
     mended = [line for mistake in own for line in (f"{mistake.verdict}; instead:", mistake.fix)]
-    return Hint(exercise, number, "\n".join(map(_set_apart, [*mended, *hints.fix.split("\n")])))
+    lines = [*mended, *["the whole:"] * bool(mended), *hints.fix.split("\n")]
+    return Hint(exercise, number, "\n".join(map(_set_apart, lines)))
 
 
 def _set_apart(line: str) -> str:
