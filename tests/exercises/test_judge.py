@@ -502,6 +502,15 @@ def test_a_small_edit_is_in_the_dictionary_and_a_bug_to_be_found_is_not():
     assert found.as_dict()["causes"] == []
 
 
+def test_how_many_other_edits_give_the_same_is_an_upper_bound():
+    def mine(*given):
+        d_x, d_w, d_b = make("linear_backward")(*given)
+        return d_x, 2 * d_w, d_b
+
+    evidence = verdict_on(mine, "linear-backward").remarks["evidence"]
+    assert re.search("; at most [0-9]+ other small edits do so, too$", evidence)
+
+
 def test_of_much_that_is_printed_the_beginning_is_shown():
     def talking(d_weights, weights):
         print(*range(20), sep="\n")
