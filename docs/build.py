@@ -14,6 +14,7 @@ from conf import REPOSITORY
 from execute import executed
 from reference import FIRST, write_reference
 from sphinx.cmd.build import build_main
+from tasks import write_tasks
 
 from mha_numpy.draw import training_page
 from mha_numpy.walk import walk
@@ -34,11 +35,16 @@ CONTENTS = {  # which pages stand below which; names as the navigation shows the
         "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
         "blocks",
     ),
-    "exercises": ("verdicts", "audit-tests", "confusion"),
+    "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("coverage",),
     "performance": ("kernels",),
     "CONTRIBUTING": ("correctness", "jupyterlite", "CHANGELOG"),
 }  # fmt: skip
+WAY_BACK = """<script>
+if (localStorage.theme) document.documentElement.dataset.theme = localStorage.theme;
+</script>
+<p style="margin:0.5rem 1.25rem 0"><a href="../gallery.html" target="_top" style="color:inherit">More pages like this one</a></p>
+"""  # and the theme that the reader has chosen on the site
 
 
 def main() -> int:
@@ -51,6 +57,7 @@ def main() -> int:
         page.write_text(text, encoding="utf-8")
     _write_notebooks(SOURCE / "notebooks")
     write_reference(SOURCE / "api")
+    write_tasks(SOURCE / "tasks.md")
     failed = build_main(["-q", "-W", "--keep-going", "-c", f"{DOCS}", f"{SOURCE}", f"{HTML}"])
     _write_pages(HTML / "play")
     return failed
@@ -86,10 +93,15 @@ def _write_notebooks(folder: Path) -> None:
 def _write_pages(folder: Path) -> None:
     """Write the pages to play with, which need nothing but themselves."""
     folder.mkdir()
-    page_of(walk(example=True)).to_html(folder / "sentence.html")
-    page_of(walk("three hundred forty-two", model="numbers")).to_html(folder / "translator.html")
-    page_of(walk("a b c d a b c", model="induction")).to_html(folder / "induction.html")
-    training_page().to_html(folder / "learning.html")
+    pages = {
+        "sentence": page_of(walk(example=True)),
+        "translator": page_of(walk("three hundred forty-two", model="numbers")),
+        "induction": page_of(walk("a b c d a b c", model="induction")),
+        "learning": training_page(),
+    }
+    for name, page in pages.items():
+        html = page.to_html().replace("<body>", f"<body>\n{WAY_BACK}", 1)
+        (folder / f"{name}.html").write_text(html, encoding="utf-8")
 
 
 if __name__ == "__main__":

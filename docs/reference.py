@@ -21,6 +21,8 @@ arguments and call them.
 
 {rows}
 
+<a href="../genindex.html">All names in alphabetical order</a>
+
 ```{{toctree}}
 :hidden:
 
@@ -78,6 +80,12 @@ def _place(thing: object) -> tuple[bool, int]:
 
 
 def _directive(path: str, thing: object) -> str:
-    kind = "class" if inspect.isclass(thing) else "function" if callable(thing) else "data"
-    members = "\n   :members:" if kind == "class" else ""
-    return f"```{{eval-rst}}\n.. auto{kind}:: {path}{members}\n```"
+    if isinstance(thing, (dict, list)):  # too long to show whole
+        lines = f".. py:data:: {path}\n\n   A {type(thing).__name__} of {len(thing)}."
+    elif not callable(thing):
+        lines = f".. py:data:: {path}\n   :value: {thing!r}"
+    elif inspect.isclass(thing):
+        lines = f".. autoclass:: {path}\n   :members:"
+    else:
+        lines = f".. autofunction:: {path}"
+    return f"```{{eval-rst}}\n{lines}\n```"

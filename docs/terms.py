@@ -44,13 +44,19 @@ def _link(app: Sphinx, page: nodes.document, docname: str) -> None:
     terms = app.env.terms
     to = app.builder.get_relative_uri(docname, GLOSSARY)
     for code in list(page.findall(nodes.literal)):
-        if code.astext() in terms and _may_link(code):
-            code.replace_self(_reference(to, *terms[code.astext()], code.deepcopy()))
+        name = code.astext()
+        if name in terms and _may_link(code):
+            code.replace_self(_reference(to, *terms[name], code.deepcopy()))
+        elif re.fullmatch(r"d_\w+", name) and _may_link(code):
+            meaning = f"the gradient of the loss with respect to {name[2:]}"
+            code.replace_self(_reference(to, terms["d_<name>"][0], meaning, code.deepcopy()))
     words = {term for term in terms if re.fullmatch(r"[a-z]+[- ][a-z -]+", term)}
-    pattern = re.compile(rf"\b({'|'.join(sorted(words, key=len, reverse=True))})\b")
+    longest_first = "|".join(sorted(words, key=len, reverse=True))
+    pattern = re.compile(rf"(?<![\w./-])({longest_first})(?![\w/-])")
     for text in list(page.findall(nodes.Text)):
         found = pattern.search(text)
-        if not found or found[0] not in words or not _may_link(text):
+        is_code = isinstance(text.parent, nodes.literal)
+        if not found or found[0] not in words or is_code or not _may_link(text):
             continue
         words.remove(found[0])
         before, after = text[: found.start()], text[found.end() :]
@@ -59,10 +65,11 @@ def _link(app: Sphinx, page: nodes.document, docname: str) -> None:
 
 
 def _may_link(node: nodes.Node) -> bool:
-    """Return whether a node stands in running text: in no link, title, code or signature."""
+    """Return whether a node stands in running text; tables have others' names, and ids."""
+    others = (nodes.reference, nodes.title, nodes.FixedTextElement, nodes.raw, nodes.table)
     while node.parent is not None:
         node = node.parent
-        if isinstance(node, (nodes.reference, nodes.title, nodes.FixedTextElement, nodes.raw)):
+        if isinstance(node, others):
             return False
         if node.__class__.__name__.startswith("desc_") and "content" not in type(node).__name__:
             return False

@@ -326,8 +326,8 @@ else:
 # <details><summary>Answer</summary>
 #
 # It sees key 0 alone. The triangle is laid at the **top left**: query 0 stands at key 0. This is the default here and
-# in PyTorch, Keras and JAX. But the new query stands at key 4, and `q_offset=4` says so: query i sees key j if $j \le
-# i + \texttt{q\_offset}$.
+# in PyTorch, Keras and JAX. But the new query stands at key 4, and `q_offset=4` says so: query i sees key j if
+# `j <= i + q_offset`.
 #
 # </details>
 

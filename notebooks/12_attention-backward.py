@@ -250,9 +250,9 @@ matrices({name: masked[name] for name in ("weights", "d_scores", "d_v")}, title=
 #
 # The row mean of step 4 needs a whole row at once. Put step 6 into it, and exchange the sums:
 #
-# $$\sum_j \bar w_{ij} w_{ij} = \sum_c \bar h_{ic} \sum_j w_{ij} v_{jc} = \sum_c \bar h_{ic}\, \text{heads}_{ic} =: D_i$$
+# $$\sum_j \bar w_{ij} w_{ij} = \sum_c \bar h_{ic} \sum_j w_{ij} v_{jc} = \sum_c \bar h_{ic}\, \text{heads}_{ic}$$
 #
-# So the row mean comes from the output, before any key is looked at. Keys can then be read a few at a time. Here two
+# So the row mean, `D` below, comes from the output, before any key is looked at. Keys can then be read a few at a time. Here two
 # keys at a time are enough:
 
 # %%

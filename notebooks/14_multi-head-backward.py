@@ -27,11 +27,10 @@ matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random 
 #
 # ## The road back
 #
-# $$x \xrightarrow{w_q, w_k, w_v} \text{projected} \xrightarrow{\text{split}} q, k, v
-# \xrightarrow{\text{attention}} \text{heads} \xrightarrow{\text{merge}} \text{merged}
-# \xrightarrow{w_o} \text{out}$$
+# $$x \to \text{projected} \to q, k, v \to \text{heads} \to \text{merged} \to \text{out}$$
 #
-# Backward visits the same stations from right to left. `d_a` is the gradient of the loss by `a`, in formulas $\bar a$;
+# The first arrow multiplies by `w_q`, `w_k` and `w_v`; then come the split, attention and the merge, and the last arrow
+# multiplies by `w_o`. Backward visits the same stations from right to left. `d_a` is the gradient of the loss by `a`, in formulas $\bar a$;
 # it has the shape of `a`.
 #
 # | forward | backward |

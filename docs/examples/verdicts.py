@@ -45,18 +45,21 @@ def page() -> str:
             for solution in tomllib.loads(file.read_text(encoding="utf-8"))["solution"]
             for mistake in solution.get("mistake", ())
         ]
-        parts += [shown(exercise_id, *found[i]) for i in chosen]
-    return "\n".join(parts) + "\nBack: [exercises](exercises.md). Next: [teaching](teaching.md).\n"
+        parts += [shown(len(parts) + n, exercise_id, *found[i]) for n, i in enumerate(chosen)]
+    return "\n".join(parts) + "\nBack: [exercises](exercises.md).\n"
 
 
-def shown(exercise_id: str, what: str, code: str) -> str:
+def shown(number: int, exercise_id: str, what: str, code: str) -> str:
     """Return one submission and its verdict."""
     exercise = find_exercise(exercise_id)
     names: dict[str, object] = {"np": np}
     exec(code, names)
     verdict = judge(exercise, lambda: names[exercise.function_name])
     said = plain(verdict.sections)
-    return f"## {exercise_id}: {what}\n\n```py\n{code.strip()}\n```\n\n```text\n{said}\n```\n"
+    return (
+        f"## {number}. {exercise_id}\n\n**{what[0].upper()}{what[1:]}.**\n\n"
+        f"```py\n{code.strip()}\n```\n\n```text\n{said}\n```\n"
+    )
 
 
 if __name__ == "__main__":

@@ -306,7 +306,10 @@ class TestHarm:
     @pytest.mark.parametrize(
         ("harm", "error"),
         [
-            ("time.sleep(99)", "took longer than 1 s and was stopped"),
+            (
+                "time.sleep(99)",
+                "took longer than 1 s and was stopped (line 13 of test_mine.py: `time.sleep(99)`)",
+            ),
             ("os._exit(3)", "ended the process: os._exit(3)"),
             (
                 "pytest.exit('no more')",

@@ -4,8 +4,10 @@ from mha_numpy.draw.stepper.document import document
 from mha_numpy.draw.stepper.training import describe_training
 from mha_numpy.draw.stepper.widget import TRAINING_SCRIPTS, TRAINING_STYLES, Stepper
 
-SCRIPTS = ("arrays.js", "equations.js", "trace.js", *TRAINING_SCRIPTS)
-START = 'startTraining(document.getElementById("train"), data);'
+SCRIPTS = ("arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS)
+START = """startTraining(document.getElementById("train"), data);
+onTheme(() => {});
+new ResizeObserver(() => askForHeight(document.body.offsetHeight)).observe(document.body);"""
 FALLBACK = "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
 
 
