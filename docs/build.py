@@ -43,7 +43,8 @@ CONTENTS = {  # which pages stand below which; names as the navigation shows the
 WAY_BACK = """<script>
 if (localStorage.theme) document.documentElement.dataset.theme = localStorage.theme;
 </script>
-<p style="margin:0.5rem 1.25rem 0"><a href="../gallery.html" target="_top" style="color:inherit">More pages like this one</a></p>
+<p style="margin:0.5rem 1.25rem 0">
+<a href="../gallery.html" target="_top" style="color:inherit">More pages like this one</a></p>
 """  # and the theme that the reader has chosen on the site
 
 
