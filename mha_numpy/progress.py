@@ -1,13 +1,18 @@
-"""A progress bar that appears only when the work takes long."""
+"""A progress bar, or a word on what goes on, that appears only when the work takes long."""
 
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Event, Thread
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
 PATIENCE = 1.0  # seconds without a bar
+WAITED = 0.5  # seconds without a word on what takes long
+QUIET = ContextVar("QUIET", default=False)  # whether `busy` says nothing, beside a bar or for JSON
 
 
 def progress(
@@ -44,3 +49,34 @@ def _with_bar(
         for item in items:
             yield item
             bar.update(task, advance=1, note=note())
+
+
+@contextmanager
+def busy(label: str) -> Iterator[None]:
+    """Show on stderr what goes on inside, from half a second on, if it is a terminal.
+
+    Examples
+    --------
+    >>> with busy("adding"):
+    ...     sum([1, 2, 3])
+    6
+    """
+    if QUIET.get() or not sys.stderr.isatty():
+        yield
+        return
+    is_done = Event()
+
+    def show() -> None:
+        if not is_done.wait(WAITED):
+            from rich.console import Console
+
+            with Console(stderr=True).status(label):
+                is_done.wait()
+
+    thread = Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()

@@ -101,7 +101,7 @@ def _reordered(actual: Array, expected: Array) -> str:
 
 def _own_factor(actual: Array, expected: Array) -> str:
     """Say that each index of some axes has a factor of its own."""
-    for kept, summed in _axes(actual.shape):
+    for kept, summed in _axes(actual, expected):
         if _agree(actual, _factors(actual, expected, summed) * expected):
             return f"each index of {kept} has a factor of its own"
     return ""
@@ -110,19 +110,23 @@ def _own_factor(actual: Array, expected: Array) -> str:
 def _own_distance(actual: Array, expected: Array) -> str:
     """Say that each index of some axes is off by one number."""
     off = actual - expected
-    for kept, summed in _axes(actual.shape):
+    for kept, summed in _axes(actual, expected):
         if _agree(off, np.broadcast_to(off.mean(axis=summed, keepdims=True), off.shape)):
             return f"each index of {kept} is off by a number of its own"
     return ""
 
 
-def _axes(shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the words for one axis, or all but the last, and the other axes, of several indices."""
+def _axes(actual: Array, expected: Array) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the words for one axis, or all but the last, and the other axes, of several indices.
+
+    At more than one index of them something is off.
+    """
+    shape, is_off = actual.shape, ~np.isclose(actual, expected, rtol=SAME, atol=0)
     alone = [(axis,) for axis in range(len(shape))]
     leading = [tuple(range(len(shape) - 1))] * (len(shape) > 2)
     for kept in [*alone, *leading]:
         others = tuple(axis for axis in range(len(shape)) if axis not in kept)
-        if np.prod([shape[axis] for axis in others]) > 2:
+        if np.prod([shape[axis] for axis in others]) > 2 and is_off.any(axis=others).sum() > 1:
             name = f"axis {kept[0]}" if len(kept) == 1 else f"axes 0 to {kept[-1]}"
             yield name, others
 

@@ -122,10 +122,7 @@ def cause_of(verdict: Verdict) -> str:
     told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
     parts = []
     for name, text in told.items():
-        if name == "or else":
-            others = "; or ".join(text.strip().removeprefix("- ").split("\n- "))
-            parts.append(f"or else {others}")
-        else:
-            before = {"likely cause": "", "no known mistake": "not known: "}.get(name, f"{name} ")
-            parts.append(before + text)
+        before = {"likely cause": "", "no known mistake": "not known: "}.get(name, f"{name} ")
+        between = "; or " if name == "or else" else "; "
+        parts.append(before + between.join(text.strip().removeprefix("- ").split("\n- ")))
     return "; ".join(parts).replace(HANDED_OUT, "in the docstring")

@@ -10,12 +10,14 @@ from mha_numpy.checking.compare import agreeing, matched
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.exercises.exercise import Exercise
 from mha_numpy.exercises.stages import Evidence, Stage
+from mha_numpy.exercises.verdict import as_list
 from mha_numpy.mistakes import BANK, Diagnosis, diagnose
 from mha_numpy.mistakes.answers import TOLERANCE, wrong_arrays
 from mha_numpy.mistakes.clues import find_clues, listed
 from mha_numpy.mistakes.diagnose import NARROW
 from mha_numpy.mistakes.manners import ACCUMULATES, FLOAT32, IN_PLACE
 from mha_numpy.mistakes.search import SmallEdit
+from mha_numpy.progress import busy
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 MOST = 2  # alternatives that are told
@@ -35,35 +37,53 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     A bug of the museum is not given away: the hints do that.
     """
     failed = {stage.name for stage in stages if stage.passed is False}
-    manner = _manner(evidence, failed)
-    found = diagnose(evidence.exercise.piece, evidence.answers)
+    manner, order = _manner(evidence, failed), _order(evidence)
+    evidence = evidence.reordered(order)
+    with busy("searching for the cause"):
+        found = diagnose(evidence.exercise.piece, evidence.answers)
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
         return Causes(found.causes[0], remarks)
-    if manner:
-        explains = manner == ACCUMULATES or "values" not in failed
-        remarks["likely cause" if explains else "besides"] = BANK[manner].verdict
+    told, others = list[str](), list[str]()
+    if manner == ACCUMULATES or (manner and "values" not in failed):
+        told.append(BANK[manner].verdict)
+    elif manner:
+        remarks["besides"] = BANK[manner].verdict
+    if order:
+        told.append(_told_order(order, is_all=found.is_right))
     if found.causes or found.edit:
-        first, *others = _alternatives(evidence, found)
-        remarks["likely cause" if "likely cause" not in remarks else "and besides"] = first
-        if others:
-            remarks["or else"] = "".join(f"\n- {other}" for other in others[:MOST])
+        first, *alternatives = _alternatives(evidence, found)
+        told += first
+        others = [", and ".join(one) for one in alternatives[:MOST]]
+    elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
+        clues = _clues(evidence)
+        told += clues
+        if not clues:
+            remarks["no known mistake"] = (
+                f"no small edit of {evidence.exercise.function_name} gives these numbers either: "
+                "perhaps there are several mistakes"
+            )
+    if told:
+        remarks["likely cause"] = told[0]
+    if told[1:]:
+        remarks["and besides"] = as_list(told[1:])
+    if others:
+        remarks["or else"] = "".join(f"\n- {other}" for other in others)
+    if found.causes or found.edit:
         remarks["evidence"] = _evidence(evidence, found)
-    elif "likely cause" not in remarks and failed & NUMBERS and "runs" not in failed:
-        remarks |= _unknown(evidence)
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks, found.edit)
 
 
-def _alternatives(evidence: Evidence, found: Diagnosis) -> list[str]:
-    """Return what may have been done, each in a sentence."""
-    told = [_told(cause) for cause in found.causes]
+def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
+    """Return what may have been done, each in one sentence or in several."""
+    told = [[BANK[name].verdict for name in sorted(cause)] for cause in found.causes]
     if found.edit:
-        told = [_order_of_all(evidence) or ", and ".join([*told, _told_edit(found.edit)])]
+        told = [[*(told[0] if told else []), _told_edit(found.edit)]]
     if found.is_partial:
         wrong = _wrong_names(evidence)
         verb = "are those" if len(wrong) > 1 else "is that"
-        told = [f"{listed(wrong)} {verb} of this mistake: {one}" for one in told]
+        told = [[f"{listed(wrong)} {verb} of this mistake: {one}"] for (one,) in told]
     return told
 
 
@@ -81,24 +101,16 @@ def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
     return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
 
 
-def _unknown(evidence: Evidence) -> dict[str, str]:
+def _clues(evidence: Evidence) -> list[str]:
     """Say what can be said where no known mistake and no small edit fits."""
     pairs = _pairs(evidence)
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
-        return {
-            "likely cause": f"the numbers are right to about {NARROW:g} of the largest one: "
+        return [
+            f"the numbers are right to about {NARROW:g} of the largest one: "
             "a small number may have been added, as in x / (total + 1e-9), or a part is computed "
             "in float32"
-        }
-    clues = find_clues(evidence.exercise.piece, evidence.answers)
-    if clues:
-        first, *others = clues
-        return {"likely cause": first} | ({"and besides": "; ".join(others)} if others else {})
-    name = evidence.exercise.function_name
-    reason = (
-        f"no small edit of {name} gives these numbers either: perhaps there are several mistakes"
-    )
-    return {"no known mistake": reason}
+        ]
+    return find_clues(evidence.exercise.piece, evidence.answers)
 
 
 def _wrong_names(evidence: Evidence) -> list[str]:
@@ -114,25 +126,34 @@ def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
     return [(answer, expected) for answer, expected in both if answer is not None]
 
 
-def _order_of_all(evidence: Evidence) -> str:
-    """Say so where all answers are right arrays in the same wrong order."""
-    orders = {_order(*pair) for pair in _pairs(evidence)}
-    return orders.pop() if len(orders) == 1 else ""
+def _order(evidence: Evidence) -> dict[str, str]:
+    """Return which array each place holds, where that is another order, the same on all inputs."""
+    orders = [_order_of(*pair) for pair in _pairs(evidence)]
+    return orders[0] if orders and all(order == orders[0] for order in orders) else {}
 
 
-def _order(answer: Any, expected: Any) -> str:
-    """Say so where right arrays are returned in another order."""
-    arrays = [(name, np.asarray(leaf)) for name, leaf in leaves(expected).items()]
+def _order_of(answer: Any, expected: Any) -> dict[str, str]:
+    """Return which array each place holds, where no more than one of them is wrong besides."""
+    arrays = {name: np.asarray(leaf) for name, leaf in leaves(expected).items()}
+    mine = {name: actual for name, actual, _ in matched(answer, expected)}
+    if len(arrays) == 1 or mine.keys() != arrays.keys():
+        return {}
     found = {}
-    for name, actual, _ in matched(answer, expected):
-        found[name] = next(
-            (other for other, array in arrays if agrees(actual, array, tolerance=TOLERANCE)), None
-        )
-    wrong = [f"{name} holds {other}" for name, other in found.items() if name != other]
-    is_permuted = sorted(map(str, found.values())) == sorted(name for name, _ in arrays)
-    if len(arrays) == 1 or not wrong or not is_permuted:
-        return ""
-    return f"the arrays are right, but in another order: {', '.join(wrong)}"
+    for place, actual in mine.items():
+        names = (n for n in (place, *arrays) if agrees(actual, arrays[n], tolerance=TOLERANCE))
+        found[place] = next(names, "")
+    left = [name for name in arrays if name not in found.values()]
+    unknown = [place for place, name in found.items() if not name]
+    if len(left) == len(unknown) == 1 and np.shape(mine[unknown[0]]) == arrays[left[0]].shape:
+        found[unknown[0]] = left[0]
+    is_other = any(place != name for place, name in found.items())
+    return found if is_other and set(found.values()) == arrays.keys() else {}
+
+
+def _told_order(order: dict[str, str], *, is_all: bool) -> str:
+    """Say which arrays stand in each other's places."""
+    moved = ", ".join(f"{place} holds {name}" for place, name in order.items() if place != name)
+    return f"the arrays are {'right, but ' * is_all}in another order: {moved}"
 
 
 def failing_probe(stages: list[Stage]) -> int | None:
@@ -159,11 +180,6 @@ def _short(value: Any) -> str:
     return repr(value)
 
 
-def _told(cause: frozenset[str]) -> str:
-    """Return the verdicts of one mistake, or of two."""
-    return ", and ".join(BANK[name].verdict for name in sorted(cause))
-
-
 def _evidence(evidence: Evidence, found: Diagnosis) -> str:
     """Say what speaks for a cause."""
     mistakes = found.causes[0] if found.causes else frozenset()
@@ -185,7 +201,7 @@ def _evidence(evidence: Evidence, found: Diagnosis) -> str:
         "" if len(answered) == len(evidence.probes) else f", on {inputs} where your function ran"
     )
     others = found.edit.others if found.edit else 0
-    same = f"; so {'do' if others > 1 else 'does'} {others} other small edit{'s' * (others > 1)}"
+    same = f"; at most {others} other small edit{'s do' if others > 1 else ' does'} so, too"
     return f"{what} just what {which}{where}{same if others else ''}"
 
 

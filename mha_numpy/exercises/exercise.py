@@ -19,7 +19,7 @@ class Hints(NamedTuple):
     where: str  # where to look
     question: str  # whose answer is the way
     mistake: str  # a name of the bank: what many do here; it is shown with a picture
-    fix: str  # the line, or what stands in it
+    fix: str  # the lines, or what stands in them: those that are Python are shown as code
 
 
 class Exercise(NamedTuple):

@@ -1,18 +1,22 @@
 """Hints: where to look, a question, the mistake that many make, the line that mends it."""
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from textwrap import dedent, indent
 
 from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.exercise import Exercise
-from mha_numpy.exercises.verdict import Difference, find_difference, paragraph
+from mha_numpy.exercises.verdict import Difference, code_block, find_difference, paragraph
 from mha_numpy.mistakes import BANK, PIECES, Mistake, fingerprints, right_answers
 from mha_numpy.mistakes.answers import TOLERANCE
 from mha_numpy.tables import Table
 
 COUNT = 4
+CODE = "    "  # before a line of code
 MADE = ("right", "with this mistake")
 
 
@@ -41,11 +45,16 @@ class Hint:
         return str(self)
 
     def __str__(self) -> str:
-        return self.title + self.text
+        return f"{self.title}{self.text}".replace(f": {CODE}", f":\n{CODE}", 1)
 
     def _repr_html_(self) -> str:
         picture = self.difference.draw()._repr_html_() if self.difference else ""
-        return paragraph(self.title, self.text) + picture
+        parts = groupby(self.text.split("\n"), lambda line: line.startswith(CODE))
+        told = [
+            code_block(dedent("\n".join(lines))) if is_code else paragraph("", "\n".join(lines))
+            for is_code, lines in parts
+        ]
+        return paragraph(self.title, "") + "".join(told) + picture
 
 
 def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> Hint:
@@ -72,8 +81,8 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
     --------
     >>> from mha_numpy.exercises import find_exercise
     >>> print(give_hint(find_exercise("softmax-backward"), 4))
-    softmax-backward, hint 4 of 4: weights * (d_weights - (weights * d_weights).sum(axis=-1, \
-keepdims=True))
+    softmax-backward, hint 4 of 4:
+        weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
     """
     if not 1 <= number <= COUNT:
         raise ConfigError(f"number: expected 1 to {COUNT}; got {number}")
@@ -89,8 +98,18 @@ keepdims=True))
         return Hint(
             exercise, number, f"{_whose(exercise, own)}: {text}.", _picture(exercise, shown[0].name)
         )
-    mended = [f"{mistake.fix} (for: {mistake.verdict})" for mistake in own]
-    return Hint(exercise, number, "\n".join([*mended, hints.fix]))
+    mended = [line for mistake in own for line in (f"{mistake.verdict}; instead:", mistake.fix)]
+    lines = [*mended, *["the whole:"] * bool(mended), *hints.fix.split("\n")]
+    return Hint(exercise, number, "\n".join(map(_set_apart, lines)))
+
+
+def _set_apart(line: str) -> str:
+    """Return a line, if it is Python as indented lines of one statement each."""
+    try:
+        ast.parse(line)
+    except SyntaxError:
+        return line
+    return indent(line.replace("; ", "\n"), CODE)
 
 
 def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:

@@ -71,8 +71,9 @@ def judge(
         verdict.stages.append(judge_memory(get_function, limits))
     if strict:  # a stage in place of the remark
         found = verdict.remarks.pop(LIBRARY, "")
-        passed = not found if run.calls else None
-        verdict.stages.append(Stage("own work", passed, found and f"{found}; write it yourself"))
+        passed = False if found else verdict.stages[0].passed or None
+        finding = f"{found}; write it yourself" if found else "" if passed else "not looked at"
+        verdict.stages.append(Stage("own work", passed, finding))
     return replace(verdict, seconds=round(perf_counter() - start, 3))
 
 

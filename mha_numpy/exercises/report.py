@@ -10,7 +10,7 @@ from mha_numpy.exercises.records import Record, Records
 from mha_numpy.exercises.runner import Limits
 from mha_numpy.exercises.sandbox import LIMITS
 from mha_numpy.exercises.verdict import Verdict
-from mha_numpy.progress import progress
+from mha_numpy.progress import QUIET, progress
 from mha_numpy.tables import Table, show
 
 
@@ -52,7 +52,11 @@ def check_files(
         ids: Iterator[str] = progress(found, len(found), "checking")
     else:
         ids = iter([exercise_id])
-    verdicts = [judge_file(folder, each, limits, strict=strict) for each in ids]
+    quiet = QUIET.set(as_json or exercise_id is None)
+    try:
+        verdicts = [judge_file(folder, each, limits, strict=strict) for each in ids]
+    finally:
+        QUIET.reset(quiet)
     if as_json:
         print(json.dumps([verdict.as_dict() for verdict in verdicts], indent=1))
     elif exercise_id is None:

@@ -17,10 +17,11 @@ import tracemalloc
 import warnings
 import zipfile
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import CodeType, EllipsisType, FrameType, ModuleType
 from typing import IO, Any, NamedTuple, NoReturn
@@ -134,6 +135,8 @@ def _noting(called: list[str]) -> Iterator[None]:
         if code.co_name == "<module>":  # an import
             return
         caller = frame.f_back  # None where numba calls
+        while caller and _is_between(caller.f_code.co_filename):
+            caller = caller.f_back
         is_from_outside = not (called if caller is None else _is_ours(caller.f_code))
         if is_from_outside and (name := _public_name(code)) not in called:
             called.append(name)
@@ -151,12 +154,21 @@ def _is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(INSIDE) and code.co_filename != __file__
 
 
+def _is_between(file: str) -> bool:
+    """Return whether a file only passes calls on, such as contextlib's."""
+    return not file.startswith(INSIDE) and INSTALLED.match(file) is not None
+
+
 def _public_name(code: CodeType) -> str:
-    """Return the name of a function of this package: as its room has it, or where it stands."""
+    """Return the name of a function of this package: as its room has it, or where it stands.
+
+    What is private is left out, with all that stands behind it.
+    """
     path = Path(code.co_filename).relative_to(OURS.parent).with_suffix("")
     room, outer = ".".join(path.parts[:2]), code.co_qualname.partition(".")[0]
     is_public = hasattr(sys.modules.get(room), outer)
-    return f"{room if is_public else '.'.join(path.parts)}.{code.co_qualname}"
+    names = f"{room if is_public else '.'.join(path.parts)}.{code.co_qualname}".split(".")
+    return ".".join(takewhile(lambda name: not name.startswith(("_", "<")), names))
 
 
 def _fingerprints(tree: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
@@ -296,13 +308,24 @@ def told(error: BaseException) -> str:
 def place(error: BaseException) -> str:
     """Return the line that an error comes from, the deepest one that is nobody's package."""
     if isinstance(error, SyntaxError) and error.lineno:
-        file, number, line = error.filename or "", error.lineno, error.text or ""
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        frame = next((f for f in reversed(frames) if not INSTALLED.match(f.filename)), None)
-        if frame is None:
-            return ""
-        file, number, line = frame.filename, frame.lineno or 0, frame.line or ""
+        return _told_line(error.filename or "", error.lineno, error.text or "")
+    return _deepest(reversed(traceback.extract_tb(error.__traceback__)))
+
+
+def place_of(frame: FrameType | None) -> str:
+    """Return the line at which a call is, the deepest one that is nobody's package."""
+    frames = dropwhile(lambda one: one.filename != __file__, traceback.extract_stack(frame))
+    return _deepest(reversed(list(frames)))
+
+
+def _deepest(frames: Iterable[traceback.FrameSummary]) -> str:
+    """Return the first line that is nobody's package."""
+    frame = next((f for f in frames if not INSTALLED.match(f.filename)), None)
+    return _told_line(frame.filename, frame.lineno or 0, frame.line or "") if frame else ""
+
+
+def _told_line(file: str, number: int, line: str) -> str:
+    """Return a line's number, file and text."""
     name = "the cell" if "ipykernel_" in file or "<ipython-" in file else Path(file).name
     source = f": `{one_line(line, 80)}`" if line.strip() else ""
     return f" (line {number} of {name}{source})"

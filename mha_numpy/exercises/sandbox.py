@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any, NamedTuple, NoReturn
 
 from mha_numpy.checks import check_count, check_number
@@ -31,9 +32,11 @@ from mha_numpy.exercises.runner import (
     messages,
     no_input,
     open_output,
+    place_of,
     read_frames,
     tell_all,
     undisturbed,
+    write_frame,
 )
 
 DAY = 86_400  # seconds; timers hold little more
@@ -136,7 +139,7 @@ class Heard:
         self.deadline = time.monotonic() + (limits.seconds if is_started else START)
         self.is_loaded, self.ended = False, ""
         self.calls: list[Call] = []
-        self._output = bytearray()
+        self.unread, self._output = bytearray(), bytearray()
 
     def hear(self, message: Message) -> None:
         """Take in the next message, if there is one to come."""
@@ -207,6 +210,8 @@ def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: f
             tell.close()  # so that results end with the child; output has no end
             _listen(heard, results, output)
             is_late = time.monotonic() >= heard.deadline
+            if is_late and not (heard.is_over or nested):
+                _ask_where(child, heard, results, output)
         finally:
             grace = 0.0 if heard.is_over or is_late else GRACE
             code = _end(child, grace, nested) if child else 0
@@ -237,7 +242,7 @@ def _fork() -> int:
 
 def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
     """Take in messages and output until the run is over, the child gone, or the time up."""
-    unread, size = bytearray(), 0
+    size = 0
     with selectors.DefaultSelector() as selector:
         for pipe in (results, output):
             selector.register(pipe, selectors.EVENT_READ)
@@ -249,18 +254,28 @@ def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
                     continue
                 if not chunk:
                     return
-                unread += chunk
+                heard.unread += chunk
                 size += len(chunk)
                 if size > heard.limits.answers:
                     heard.hear(f"returned more than {in_bytes(heard.limits.answers)}")
                     return
                 try:
-                    for message in read_frames(unread):
+                    for message in read_frames(heard.unread):
                         heard.hear(message)
                 except SandboxError:  # of this process
                     raise
                 except Exception:  # written by somebody else
                     heard.hear(UNREADABLE)
+
+
+def _ask_where(child: int, heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
+    """Have a child say, where Python still runs in it, that it is late, and at which line."""
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGURG)
+    heard.deadline += GRACE
+    _listen(heard, results, output)
+    if heard.ended:
+        heard.ended += f" ({heard.place})"
 
 
 def _end(child: int, grace: float, nested: float) -> int:
@@ -305,12 +320,17 @@ def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
     if code >= 0:
         return f"ended the process: os._exit({code})"
     if is_late and -code in (signal.SIGKILL, signal.SIGALRM):
-        return f"took longer than {limits.seconds:g} s and was stopped"
+        return _too_late(limits)
     if -code == signal.SIGKILL:
         return f"was killed {'for lack of memory' if is_starved else '(SIGKILL)'}"
     if -code == signal.SIGXCPU:
         return "used up its processor time (SIGXCPU)"
     return f"crashed: {signal.strsignal(-code)}".lower()
+
+
+def _too_late(limits: Limits) -> str:
+    """Say that the time has been over."""
+    return f"took longer than {limits.seconds:g} s and was stopped"
 
 
 def _be_the_child(
@@ -326,6 +346,11 @@ def _be_the_child(
 
 def _make_the_calls(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
     """Make the calls in this process, and tell of each."""
+
+    def say_where(_: int, frame: FrameType | None) -> None:
+        write_frame(tell, _too_late(limits) + place_of(frame))
+
+    signal.signal(signal.SIGURG, say_where)
     builtins.input = no_input
     with undisturbed(open_output()):
         tell_all(calls, tell, limits)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from itertools import starmap
+from itertools import product, starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,12 @@ from mha_numpy.exercises.runner import Call
 from mha_numpy.exercises.sandbox import Run
 from mha_numpy.mistakes import find_piece, right_answers
 from mha_numpy.mistakes.answers import TOLERANCE
+from mha_numpy.mistakes.clues import listed, rows_of_all, shared_by
 from mha_numpy.mistakes.piece import Arrays, Reaction
 
 KINDS = ("unwritten", "type", "shape", "finite", "values", "")  # of trouble, as they are met
+UNWRITTEN = "not written yet"
+NO_RETURN = f"{UNWRITTEN}, or its `return` is missing"
 MISSED = 1e-9  # of the largest number: what a law may be off by rounding
 
 
@@ -49,7 +52,7 @@ class Evidence:
         """Every probe's answer beside the expected one; None where it failed."""
         return [
             None
-            if call.error
+            if self._is_lost(call)
             else compare(call.answer, expected, name=self.name, tolerance=TOLERANCE)
             for call, expected in zip(self.first, self.expected, strict=False)
         ]
@@ -57,8 +60,28 @@ class Evidence:
     @property
     def answers(self) -> list[Any]:
         """The answer to every probe, None where there is none."""
-        found = [None if call.error else call.answer for call in self.first]
+        found = [None if self._is_lost(call) else call.answer for call in self.first]
         return found + [None] * (len(self.probes) - len(found))
+
+    def reordered(self, order: dict[str, str]) -> "Evidence":
+        """Return the evidence with arrays put where they belong, of which each place holds one."""
+        if not order:
+            return self
+        calls = list(self.run.calls)
+        for number, call in enumerate(self.first):
+            if not self._is_lost(call):
+                expected = self.expected[number]
+                mine = {order[name]: one for name, one, _ in matched(call.answer, expected)}
+                calls[2 * number] = call._replace(answer=replaced(expected, mine))
+        return Evidence(self.exercise, self.run._replace(calls=calls))
+
+    def _is_lost(self, call: Call) -> bool:
+        """Return whether there is nothing to compare."""
+        return bool(call.error) or self.lacks_names(call)
+
+    def lacks_names(self, call: Call) -> bool:
+        """Return whether numbers were returned in a row where a dict is expected."""
+        return isinstance(self.expected[0], dict) and isinstance(call.answer, (list, tuple))
 
     @property
     def is_unwritten(self) -> bool:
@@ -78,6 +101,19 @@ class Evidence:
         if stage.probe is None or len(self.probes) == 1:
             return stage
         return stage._replace(finding=f"{stage.finding} (input {stage.probe + 1})")
+
+    @property
+    def names(self) -> list[str]:
+        """What the arrays of an answer are called."""
+        return [name for name, _, _ in matched(self.expected[0], self.expected[0], self.name)]
+
+    def places(self, arrays: dict[str, list[int]]) -> str:
+        """Return names of arrays in a row, each with its inputs where these are not all."""
+        found = []
+        for name, probes in arrays.items():
+            inputs = f" (input{'s' * (len(probes) > 1)} {listed([str(n + 1) for n in probes])})"
+            found.append(name + inputs * (len(probes) < len(self.probes)))
+        return listed(found)
 
     @cached_property
     def arrays(self) -> list[Arrays | None]:
@@ -117,7 +153,7 @@ def _runs(evidence: Evidence) -> Answer:
     """Ask whether every call came back."""
     if evidence.is_unwritten:
         is_none = any(call.answer is None for call in evidence.first)
-        return False, "not written yet" + ", or its `return` is missing" * is_none
+        return False, NO_RETURN if is_none else UNWRITTEN
     for number, call in enumerate(evidence.first):
         if call.error:
             return False, call.error + _arguments(evidence, call.error), number
@@ -150,14 +186,31 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
                 # a wrong type is not that of another array; wrong numbers are told of the first
                 finding = row.finding if kind == "type" else first.finding
                 findings.setdefault(finding, []).append(row.name)
-            return False, "; ".join(starmap(_told_of, findings.items())), number
-        reached = sum(row.trouble in later for _, row in evidence.rows)
-        count = sum(len(leaves(expected)) for expected in evidence.expected)
-        if reached < count:
-            return None, f"{good or 'yes'}, for {reached} of {count} arrays" if reached else ""
-        return True, good
+            more = _broken(evidence, number, first.name) if kind == "finite" else ""
+            return False, "; ".join(starmap(_told_of, findings.items())) + more, number
+        reached, missed = dict[str, list[int]](), dict[str, list[int]]()
+        met = {(row.name, number) for number, row in evidence.rows if row.trouble in later}
+        for cell in product(evidence.names, range(len(evidence.probes))):
+            (reached if cell in met else missed).setdefault(cell[0], []).append(cell[1])
+        if not missed:
+            return True, good
+        fewer = min(reached or missed, missed, key=len)
+        which = "all but " * (fewer is missed) + evidence.places(fewer)
+        return None, f"{good or 'yes'}, for {which}" if reached else ""
 
     return question
+
+
+def _broken(evidence: Evidence, number: int, name: str) -> str:
+    """Say which numbers of an array are NaN or infinite and should not be, as far as they tell."""
+    arrays = matched(evidence.first[number].answer, evidence.expected[number], evidence.name)
+    _, mine, right = next(pair for pair in arrays if pair[0] == name)
+    cells = ~np.isfinite(mine) & ~np.equal(mine, right)
+    rows = cells.ndim > 0 and rows_of_all(cells, evidence.probes[number])
+    troubled = {probe for probe, row in evidence.rows if row.trouble == "finite"}
+    where = shared_by(evidence.probes, [n in troubled for n in range(len(evidence.probes))])
+    which = f", all in {rows}" if rows else f", only where {where}" if where else ""
+    return f"; {cells.sum()} {'is' if cells.sum() == 1 else 'are'} NaN or infinite{which}"
 
 
 def _told_of(finding: str, names: list[str]) -> str:
@@ -173,6 +226,10 @@ def _types(evidence: Evidence) -> Answer:
     if unwritten and not evidence.is_unwritten:
         number, row = unwritten[0]
         return False, f"{row.name}: {row.finding}; is a `return` missing?", number
+    for number, call in enumerate(evidence.first):
+        if evidence.lacks_names(call):
+            keys, got = ", ".join(evidence.names), type(call.answer).__name__
+            return False, f"expected a dict with keys {keys}; got a {got}", number
     answer = _of_kind("type")(evidence)
     if answer is None or answer[0] is False:
         return answer

@@ -1,5 +1,6 @@
 """Verdict: what a check says, as text, as HTML and as a picture."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -177,10 +178,21 @@ class Verdict:
         return f'<div style="background:#ffffff">{"".join(parts)}</div>'
 
 
+def as_list(texts: Sequence[str]) -> str:
+    """Return a text, or several as a list."""
+    return texts[0] if len(texts) == 1 else "".join(f"\n- {text}" for text in texts)
+
+
 def paragraph(label: str, text: str) -> str:
     """Return a line of HTML, its label in bold, readable on a page of any colour."""
     style = "color:#1a1a1a;background:#ffffff;margin:0;padding:2px 6px;white-space:pre-wrap"
     return f'<p style="{style}"><b>{escape(label)}</b>{escape(text)}</p>'
+
+
+def code_block(text: str) -> str:
+    """Return lines of code as HTML, readable on a page of any colour."""
+    style = "color:#1a1a1a;background:#f3f4f6;margin:0;padding:2px 6px"
+    return f'<pre style="{style}"><code>{escape(text)}</code></pre>'
 
 
 def _numbers(row: Array) -> str:

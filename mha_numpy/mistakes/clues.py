@@ -19,6 +19,7 @@ from mha_numpy.mistakes.piece import Inputs, Piece
 from mha_numpy.mistakes.sources import read_sources
 
 CLOSE = 1e-6  # of the largest number
+LARGE = 10  # numbers are far above 1
 
 
 class Beside(NamedTuple):
@@ -181,19 +182,45 @@ def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Seque
     is_right = [
         all(agreeing_arrays(a, b)) for a, b in zip(answers, right, strict=True) if a is not None
     ]
-    if len(is_right) != len(probes) or all(is_right) or not any(is_right):
+    words = shared_by(probes, [not one for one in is_right])
+    return words and f"wrong where {words}, and right elsewhere"
+
+
+def shared_by(probes: Sequence[Inputs], are_meant: Sequence[bool]) -> str:
+    """Say what the inputs that are meant have, and the others have not."""
+    if len(are_meant) != len(probes) or all(are_meant) or not any(are_meant):
         return ""
     for words, has in PROPERTIES.items():
         for name in probes[0]:
-            if [not has(probe[name]) for probe in probes] == is_right:
-                return f"wrong where {words.format(name)}, and right elsewhere"
+            if [has(probe[name]) for probe in probes] == list(are_meant):
+                return words.format(name)
+    return ""
+
+
+def rows_of_all(cells: Array, inputs: Inputs) -> str:
+    """Say in which kind of rows all of these cells of an answer are, if they are in one."""
+    for name, value in inputs.items():
+        is_array = isinstance(value, np.ndarray) and value.ndim > 1
+        if is_array and value.dtype == bool:
+            rows, words = ~value.any(axis=-1), "rows that may attend to nothing"
+        elif is_array and _is_large(value) and np.isfinite(value).all():
+            sizes = np.abs(value).max(axis=-1)
+            rows, words = sizes > LARGE, f"rows with numbers up to {sizes.max():.4g} in {name}"
+        else:
+            continue
+        hit = cells if cells.ndim == rows.ndim else cells.any(axis=-1)
+        is_fit = rows.ndim <= hit.ndim and all(
+            mine in (1, size) for mine, size in zip(rows.shape[::-1], hit.shape[::-1], strict=False)
+        )
+        if is_fit and not (hit & ~rows).any():
+            return words
     return ""
 
 
 def _is_large(value: Any) -> bool:
     """Return whether an array has numbers far above 1."""
     is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
-    return is_float and bool(np.abs(value).max(initial=0) > 10)
+    return is_float and bool(np.abs(value).max(initial=0) > LARGE)
 
 
 def _hides_a_row(value: Any) -> bool:

@@ -78,7 +78,7 @@ class SmallEdit(NamedTuple):
     function: str  # of `right`, in which it is made
     wrong: str  # the lines with the edit; empty where a line is left out
     right: str  # what belongs there; empty where a line does not
-    others: int = 0  # more edits that give the same
+    others: int = 0  # at most so many more edits give the same
 
 
 class Known(NamedTuple):

@@ -74,3 +74,10 @@ def test_small_and_empty_arrays(shape):
 def test_numbers_beyond_all_bounds():
     with np.errstate(over="raise"):
         find_pattern(np.array([1e308, 5e-324]), np.array([5e-324, -1e308]))
+
+
+@pytest.mark.parametrize("changed", [lambda row: row + 0.5, lambda row: 3 * row])
+def test_one_row_is_told_by_its_place(changed):
+    actual = EXPECTED.copy()
+    actual[1, 0, 2] = changed(actual[1, 0, 2])
+    assert find_pattern(actual, EXPECTED) == "all of them at index 1 of axis 0"

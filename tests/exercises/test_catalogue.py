@@ -1,6 +1,7 @@
 """Every entry of the catalogue: complete, and not solved by its stub."""
 
 import ast
+import re
 
 import pytest
 
@@ -37,6 +38,18 @@ def test_an_entry_is_complete(exercise):
     assert all(texts)
     assert len(set(texts)) == 4
     assert "Parameters" in exercise.stub_source
+
+
+@each_exercise
+def test_the_fourth_hint_has_its_code_in_blocks(exercise):
+    hint = give_hint(exercise, 4)
+    code = [line[4:] for line in hint.text.split("\n") if line.startswith("    ")]
+    prose = [line for line in hint.text.split("\n") if not line.startswith("    ")]
+    ast.parse("\n".join(code))
+    assert code or exercise.id in ("museum-batch-mean", "break-my-attention")
+    assert not any(mark in line for line in prose for mark in ("np.", " @ ", "params."))
+    assert str(hint).startswith(f"{exercise.id}, hint 4 of 4:")
+    assert hint._repr_html_().count("<pre") == len(re.findall(r"(?m)(^    .*\n?)+", hint.text))
 
 
 @each_exercise

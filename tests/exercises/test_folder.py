@@ -74,6 +74,14 @@ def test_a_file_is_judged_and_noted(folder):
     assert json.loads((folder / RECORD).read_text())["softmax-backward"]["passed"]
 
 
+def test_a_file_without_its_return_is_no_stub(folder):
+    (folder / NAME).write_text(RIGHT.replace("return", "answer ="))
+    verdict = judge_file(folder, "softmax-backward")
+    assert not verdict.is_unwritten
+    assert verdict.summary == "not written yet, or its `return` is missing"
+    assert Records(folder / RECORD)["softmax-backward"].checks == 1
+
+
 def test_what_another_check_noted_meanwhile_is_kept(folder):
     (folder / NAME).write_text(RIGHT)
     verdict = judge(find_exercise("softmax"), lambda: abs)

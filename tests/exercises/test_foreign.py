@@ -2,7 +2,8 @@
 
 Each file of `foreign` holds right solutions of one exercise, and wrong ones as edits of them:
 common mistakes, and unlisted ones, which their author did not expect on such a list. What each did
-wrong stands beside it in a sentence.
+wrong stands beside it in a sentence. Rules and clues were chosen with the unlisted ones in view;
+the fresh ones came afterwards, from somebody else, and nothing was changed for them.
 """
 
 import tomllib
@@ -22,7 +23,7 @@ from mha_numpy.mistakes.manners import FLOAT32
 from mha_numpy.mistakes.search import candidates
 
 FILES = sorted((Path(__file__).parent / "foreign").glob("*.toml"))
-SHOWN_APART = 0.85  # of the unlisted mistakes that are to be explained
+EXPLAINED = {"common": 0.97, "unlisted": 0.85, "fresh": 0.85}  # the least share of each kind
 
 
 def solutions(file):
@@ -103,9 +104,9 @@ def explained(exercise, code):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_unlisted_mistakes_are_explained_and_none_of_them_wrongly():
-    counts = {"common": [], "unlisted": []}
+    counts = {kind: [] for kind in EXPLAINED}
     for file in FILES:
         for mistake, code in wrong_codes(file):
             counts[mistake["kind"]].append(explained(find_exercise(file.stem), code))
-    assert np.mean(counts["unlisted"]) >= SHOWN_APART
-    assert np.mean(counts["common"]) >= 0.97
+    for kind, least in EXPLAINED.items():
+        assert np.mean(counts[kind]) >= least, kind

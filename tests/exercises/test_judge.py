@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,11 @@ import pytest
 from mha_numpy.checking import compare
 from mha_numpy.core import split_heads as alias
 from mha_numpy.exercises import Limits, find_exercise, judge
+from mha_numpy.exercises.sandbox import run_calls
 from mha_numpy.mistakes import make
 from mha_numpy.mistakes.saved import Saved
 from mha_numpy.mistakes.search import SmallEdit
+from mha_numpy.nn import MultiHeadAttention
 from tests.exercises.catch_all import catch_all
 
 SOFTMAX_BACKWARD = find_exercise("softmax-backward")
@@ -186,7 +189,8 @@ def test_two_mistakes_are_named_together():
     function = make("attention_backward", ["sign of d_k", "row sum left out"])
     verdict = verdict_on(function, "attention-backward")
     assert verdict.mistakes == {"sign of d_k", "row sum left out"}
-    assert ", and " in verdict.remarks["likely cause"]
+    assert verdict.remarks["likely cause"].startswith("the row sum of softmax is left out")
+    assert verdict.remarks["and besides"] == "d_k has the wrong sign"
 
 
 def test_a_reaction_that_may_not_be():
@@ -355,6 +359,26 @@ def test_outputs_in_another_order_are_told():
     )
 
 
+def test_another_order_is_told_before_what_is_wrong_besides():
+    def mine(*given):
+        d_q, d_k, d_v = make("attention_backward", ["sign of d_k"])(*given)
+        return d_k, d_q, d_v
+
+    verdict = verdict_on(mine, "attention-backward")
+    assert verdict.summary == ("the arrays are in another order: d_q holds d_k, d_k holds d_q")
+    assert verdict.mistakes == {"sign of d_k"}
+    assert verdict.remarks["and besides"] == "d_k has the wrong sign"
+
+
+def test_several_clues_are_a_list():
+    def mine(d_out, x, w):
+        d_x, d_w, d_b = make("linear_backward")(d_out, x, w)
+        return d_x, 1.234 * d_w, d_b
+
+    remark = verdict_on(mine, "linear-backward").remarks["and besides"]
+    assert re.fullmatch(r"(\n- [^\n]+){2,}", remark)
+
+
 def test_a_small_number_that_is_added_is_not_taken_for_float32():
     verdict = verdict_on(lambda s, m: make("softmax")(s, m) * (1 - 1e-9), "softmax")
     assert not verdict.passed
@@ -423,6 +447,34 @@ def test_calls_of_the_library_are_told_and_strictly_rejected(case):
     assert strict.summary == "own work: calls mha_numpy.core.split_heads; write it yourself"
 
 
+def test_of_what_is_called_public_names_alone_are_told():
+    def private(x, H):
+        from mha_numpy.core.attention import _cells_of
+
+        layer = MultiHeadAttention(8, 2, rng=0)
+        layer.backward(layer(np.ones((1, 3, 8))))
+        with suppress(Exception):
+            _cells_of(*[None] * _cells_of.__code__.co_argcount)
+        return alias(x, H)
+
+    names = [f"mha_numpy.nn.{name}" for name in ("MultiHeadAttention", "Layer")]
+    assert verdict_on(private, "split-heads").remarks["uses the library"] == (
+        f"calls {', '.join(names)}, mha_numpy.nn.MultiHeadAttention.backward and 2 more"
+    )
+    called = run_calls(lambda: private, [{"x": np.ones((1, 2, 4)), "H": 2}]).calls[0].called
+    assert called[3:] == ("mha_numpy.core.attention", "mha_numpy.core.split_heads")
+
+
+@pytest.mark.parametrize("answer", [None, NotImplementedError(), ValueError()])
+def test_own_work_is_not_looked_at_where_nothing_ran(answer):
+    def mine(d_weights, weights):
+        if answer:
+            raise answer
+
+    verdict = judge(SOFTMAX_BACKWARD, lambda: mine, strict=True)
+    assert stage(verdict, "own work")[1:3] == (None, "not looked at")
+
+
 def test_what_computes_no_answer_may_be_called():
     def mine(d_weights, weights):
         from mha_numpy import models  # noqa: F401  loaded here, and not called
@@ -450,6 +502,15 @@ def test_a_small_edit_is_in_the_dictionary_and_a_bug_to_be_found_is_not():
     assert found.as_dict()["causes"] == []
 
 
+def test_how_many_other_edits_give_the_same_is_an_upper_bound():
+    def mine(*given):
+        d_x, d_w, d_b = make("linear_backward")(*given)
+        return d_x, 2 * d_w, d_b
+
+    evidence = verdict_on(mine, "linear-backward").remarks["evidence"]
+    assert re.search("; at most [0-9]+ other small edits do so, too$", evidence)
+
+
 def test_of_much_that_is_printed_the_beginning_is_shown():
     def talking(d_weights, weights):
         print(*range(20), sep="\n")
@@ -457,6 +518,61 @@ def test_of_much_that_is_printed_the_beginning_is_shown():
 
     said = str(verdict_on(talking)).splitlines()
     assert said[-2:] == ["11", "... and 108 lines more"]
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_list_where_a_dict_is_expected_is_told_and_not_explained(factor):
+    def cost(*sizes):
+        return [factor * int(count) for count in make("cost_table")(*sizes).values()]
+
+    verdict = verdict_on(cost, "cost-table")
+    keys = "attention_params, projection_flops, score_flops, weights_bytes, kv_cache_bytes"
+    finding = f"expected a dict with keys {keys}; got a list"
+    assert stage(verdict, "type and dtype").finding == f"{finding} (input 1)"
+    assert verdict.summary == f"type and dtype: {finding} (input 1)"
+
+
+def powers(array, mask):
+    return np.exp(array) if mask is None else np.exp(array) * mask
+
+
+NOT_FINITE = {
+    "rows that see nothing": (
+        "softmax", lambda s, m: (p := powers(np.minimum(s, 9), m)) / p.sum(axis=-1, keepdims=True),
+        r"; 6 are NaN or infinite, all in rows that may attend to nothing \(input 2\)",
+    ),
+    "large rows": (
+        "softmax", lambda s, m: (p := powers(s, m)) / np.fmax(p.sum(axis=-1, keepdims=True), 1e-99),
+        r"; \d+ are NaN or infinite, all in rows with numbers up to \d+ in scores \(input 3\)",
+    ),
+    "large inputs": (
+        "cross-entropy", lambda x, t, i: make("cross_entropy")(x, t, i) + 0 * np.exp(abs(x)).max(),
+        r"; 1 is NaN or infinite, only where logits has numbers far above 1 \(input 3\)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_FINITE)
+def test_where_numbers_are_not_finite(case):
+    exercise, function, told = NOT_FINITE[case]
+    finding = stage(verdict_on(function, exercise), "finite").finding
+    assert re.search(told, finding), finding
+
+
+def test_of_which_arrays_a_question_was_asked():
+    def last_is_flat(d_out, x, w):
+        d_x, d_w, d_b = make("linear_backward")(d_out, x, w)
+        return d_x, d_w, d_b[None] if len(x) == 3 else d_b
+
+    found = stage(verdict_on(last_is_flat, "linear-backward"), "values").finding
+    assert found == "as expected, for all but d_b (input 1)"
+
+    def fails_once(scores, mask):
+        weights = make("softmax")(scores, mask)
+        return weights[0] if mask is None else weights
+
+    found = stage(verdict_on(fails_once, "softmax"), "values").finding
+    assert found == "as expected, for weights (inputs 2 and 3)"
 
 
 def test_a_wrong_key_and_one_that_is_missing_are_told_apart():

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import pickle
+import re
 import select
 import signal
 import socket
@@ -397,7 +398,10 @@ class TestLoading:
 
     def test_a_hang(self, tmp_path):
         result = self.load(tmp_path, "while True: pass", QUICK)
-        assert result.ended == "took longer than 0.3 s and was stopped (on loading)"
+        assert result.ended == (
+            "took longer than 0.3 s and was stopped (line 1 of mine.py: `while True: pass`) "
+            "(on loading)"
+        )
 
     def test_nothing_to_call(self):
         assert run(double, []) == ([], "", "")
@@ -427,13 +431,17 @@ class TestTime:
     def test_a_loop_is_stopped_and_earlier_calls_are_kept(self):
         def mine(x):
             while x == 3:
-                pass
+                np.mean([x])
             return x
 
         start = time.perf_counter()
         result = run(mine, [{"x": n} for n in (1, 2, 3, 4)], QUICK)
         assert [call.answer for call in result.calls] == [1, 2]
-        assert result.ended == "took longer than 0.3 s and was stopped (call 3 of 4)"
+        assert re.fullmatch(
+            r"took longer than 0.3 s and was stopped "
+            r"\(line \d+ of test_sandbox.py: `(while x == 3:|np.mean\(\[x\]\))`\) \(call 3 of 4\)",
+            result.ended,
+        ), result.ended
         assert time.perf_counter() - start < 3
 
     @pytest.mark.parametrize("stubborn", [catches_everything, sleeps_inside_of_c, stops_itself])
@@ -913,7 +921,8 @@ def test_in_a_notebook():
     assert "".join(shown).splitlines() == [
         "[(5.0, '')]  hello",
         "",
-        "[] took longer than 0.5 s and was stopped (call 1 of 1) ",
+        "[] took longer than 0.5 s and was stopped "
+        "(line 2 of the cell: `while True:`) (call 1 of 1) ",
         "[(None, '')]  xxxxxxx",
         "[] ended the process: sys.exit(4) (line 2 of the cell: `sys.exit(4)`) ",
         f"""[(None, '{no_input} (line 4 of the cell: `told(lambda x: input("name?"))`)')]  """,

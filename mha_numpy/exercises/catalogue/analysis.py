@@ -150,8 +150,11 @@ def weights_times_norm(weights: Array, v: Array, w_o: Array) -> Array:
         question="Two heads with d_k = d_v = 3 and D = 5; head 0 goes. Which of w_q's columns are "
         "left, and which of w_o's rows? Which shapes do w_q, b_q, w_o and b_o have then?",
         mistake="every H-th column removed",
-        fix="stays = np.repeat(~np.isin(np.arange(num_heads), heads), d_k), then w_q[:, stays], "
-        "b_q[stays], ...; of w_o the rows, w_o[stays], with d_v for d_k; b_o stays whole",
+        fix="stays = np.repeat(~np.isin(np.arange(num_heads), heads), d_k); w_q[:, stays]; "
+        "b_q[stays]\n"
+        "and so for k, and for v with d_v for d_k; of w_o, with d_v too, the rows:\n"
+        "w_o[stays]\n"
+        "b_o stays whole",
     ),
 )
 def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiHeadParams:

@@ -126,8 +126,10 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
         "(T_q, d_v). With T_q = 2, T_k = 3, d_v = 4, which products have the shapes of weights and "
         "of v? What is left then is softmax and scores, whose backward you know.",
         mistake="scale left out of backward",
-        fix="d_v = weights.swapaxes(-1, -2) @ d_heads; d_weights = d_heads @ v.swapaxes(-1, -2); "
-        "then softmax's backward gives d_scores, and that of the scores d_q and d_k, both with "
+        fix="d_v = weights.swapaxes(-1, -2) @ d_heads; d_weights = d_heads @ v.swapaxes(-1, "
+        "-2)\n"
+        "then softmax's backward gives d_scores, and that of the scores d_q and d_k, both "
+        "with:\n"
         "1 / np.sqrt(q.shape[-1])",
     ),
 )

@@ -17,8 +17,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
         question="Take D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and "
         "from which columns of c_attn_w do they come?",
         mistake="every w transposed",
-        fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1), and np.split(c_attn_b, 3) for the "
-        "biases",
+        fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1); b_q, b_k, b_v = np.split(c_attn_b, 3)",
     ),
 )
 def from_gpt2(
@@ -58,8 +57,8 @@ def from_gpt2(
         question="w_q, w_k and w_v are (D, D) each, c_attn_w is (D, 3*D). Along which axis must "
         "you join them? In which columns of ``x @ c_attn_w`` must the key of a token stand?",
         mistake="q, k, v by reshape alone",
-        fix="np.concatenate([params.w_q, params.w_k, params.w_v], axis=1), and np.concatenate of "
-        "the three biases",
+        fix="np.concatenate([params.w_q, params.w_k, params.w_v], axis=1); "
+        "np.concatenate([params.b_q, params.b_k, params.b_v])",
     ),
 )
 def to_gpt2(params: MultiHeadParams) -> tuple[Array, Array, Array, Array]:

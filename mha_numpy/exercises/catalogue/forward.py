@@ -50,10 +50,12 @@ def scores(q: Array, k: Array) -> Array:
         "row whose cells are all hidden, what is the largest visible score, and what is the sum of "
         "all powers?",
         mistake="NaN in a row that sees nothing",
-        fix="With masked = np.where(mask, scores, -np.inf) and sees_any = mask.any(axis=-1, "
-        "keepdims=True), powers are np.exp(masked - np.where(sees_any, masked.max(axis=-1, "
-        "keepdims=True), 0)), and the weights powers / np.where(sees_any, powers.sum(axis=-1, "
-        "keepdims=True), 1); for None take a mask of np.ones(scores.shape, dtype=bool).",
+        fix="masked = np.where(mask, scores, -np.inf); sees_any = mask.any(axis=-1, "
+        "keepdims=True); powers = np.exp(masked - np.where(sees_any, masked.max(axis=-1, "
+        "keepdims=True), 0)); powers / np.where(sees_any, powers.sum(axis=-1, "
+        "keepdims=True), 1)\n"
+        "and before, where the mask is None:\n"
+        "mask = np.ones(scores.shape, dtype=bool)",
     ),
 )
 def softmax(scores: Array, mask: Array | None) -> Array:
@@ -129,8 +131,8 @@ def softmax_with_lse(scores: Array, mask: Array | None) -> tuple[Array, Array]:
         question="A query of shape (2,) and keys of shape (3, 2): how many scores are there? What "
         "must the weights sum to, and along which axis of the values do you take the mean?",
         mistake="scale missing",
-        fix="scores = k @ q / np.sqrt(len(q)); powers = np.exp(scores - scores.max()); the result "
-        "is powers / powers.sum() @ v",
+        fix="scores = k @ q / np.sqrt(len(q)); powers = np.exp(scores - scores.max()); "
+        "powers / powers.sum() @ v",
     ),
 )
 def one_query(q: Array, k: Array, v: Array) -> Array:
@@ -164,7 +166,7 @@ def one_query(q: Array, k: Array, v: Array) -> Array:
         question="Two queries and three keys: what shape have the weights? Which of them "
         "belong to one mean of the values, and must therefore sum to 1?",
         mistake="softmax over queries",
-        fix="powers = np.exp(scores - scores.max(axis=-1, keepdims=True)), and then powers / "
+        fix="powers = np.exp(scores - scores.max(axis=-1, keepdims=True)); powers / "
         "powers.sum(axis=-1, keepdims=True) @ v",
     ),
 )

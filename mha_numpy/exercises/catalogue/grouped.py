@@ -16,8 +16,9 @@ from mha_numpy.exercises.exercise import Hints, exercise
         question="H = 6 and H_kv = 2: which three query heads read key head 0? Are they "
         "neighbours? And which heads read it after your way of lengthening k?",
         mistake="groups tiled, not repeated",
-        fix="np.repeat(k, G, axis=1), and v likewise; or without a copy q.reshape(B, H_kv, G, T_q, "
-        "d_k) against k[:, :, None]",
+        fix="np.repeat(k, G, axis=1)\n"
+        "and v likewise; or without a copy, as q and k:\n"
+        "q.reshape(B, H_kv, G, T_q, d_k); k[:, :, None]",
     ),
 )
 def grouped_attention(q: Array, k: Array, v: Array) -> Array:

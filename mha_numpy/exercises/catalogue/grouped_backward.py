@@ -51,8 +51,10 @@ def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
         "backward that you have. What does it return for the copies, and what does copying do on "
         "the way back?",
         mistake="mean over the group",
-        fix="repeat k and v by G = H // H_kv along axis 1, do attention_backward, then "
-        "d_k.reshape(B, H_kv, G, T_k, -1).sum(axis=2), and d_v likewise; d_q stays",
+        fix="k, v = np.repeat(k, H // H_kv, axis=1), np.repeat(v, H // H_kv, axis=1)\n"
+        "then attention_backward, and of its d_k:\n"
+        "d_k.reshape(B, H_kv, H // H_kv, T_k, -1).sum(axis=2)\n"
+        "and d_v likewise; d_q stays",
     ),
 )
 def grouped_backward(

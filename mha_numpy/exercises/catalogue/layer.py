@@ -18,9 +18,10 @@ from mha_numpy.exercises.exercise import Hints, exercise
         "attending, head 1's numbers of token 0 lie at heads[b, 1, 0]: in which columns of merged "
         "must they be?",
         mistake="merge without transpose",
-        fix="q = (x @ params.w_q + params.b_q).reshape(B, T, num_heads, -1).transpose(0, 2, 1, 3), "
-        "k and v likewise; at the end heads.transpose(0, 2, 1, 3).reshape(B, T, -1) @ params.w_o "
-        "+ params.b_o",
+        fix="q = (x @ params.w_q + params.b_q).reshape(B, T, num_heads, -1).transpose(0, 2, "
+        "1, 3)\n"
+        "k and v likewise; at the end:\n"
+        "heads.transpose(0, 2, 1, 3).reshape(B, T, -1) @ params.w_o + params.b_o",
     ),
 )
 def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -> Array:
@@ -66,7 +67,7 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
         question="A text of 7 words is translated into one of 4: how many rows must the output "
         "have, and how many columns the weights? Which of q, k, v have 4 rows?",
         mistake="queries from the source",
-        fix="q from y @ params.w_q + params.b_q; k and v from x @ params.w_k + params.b_k and x @ "
+        fix="q = y @ params.w_q + params.b_q; k = x @ params.w_k + params.b_k; v = x @ "
         "params.w_v + params.b_v",
     ),
 )

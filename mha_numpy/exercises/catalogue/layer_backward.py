@@ -55,8 +55,10 @@ def linear_backward(d_out: Array, x: Array, w: Array) -> tuple[Array, Array, Arr
         question="y = 2 x and z = 5 x, and the loss grows with y at rate 10 and with z at rate 1. "
         "At which rate does it grow with x?",
         mistake="branch of v forgotten",
-        fix="merge(d_q) @ params.w_q.T + merge(d_k) @ params.w_k.T + merge(d_v) @ params.w_v.T, "
-        "where merge(d) = d.transpose(0, 2, 1, 3).reshape(B, T, H * d.shape[-1])",
+        fix="merge(d_q) @ params.w_q.T + merge(d_k) @ params.w_k.T + merge(d_v) @ "
+        "params.w_v.T\n"
+        "where merge(d) is:\n"
+        "d.transpose(0, 2, 1, 3).reshape(B, T, H * d.shape[-1])",
     ),
 )
 def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) -> Array:
@@ -96,10 +98,12 @@ def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) 
         "of each, x or something else? (One of the four read merged.) And from which array does "
         "each get its d_out?",
         mistake="d_w_o from the output",
-        fix="d_merged, d_w_o, d_b_o = linear_backward(d_out, saved.merged, params.w_o); d_heads = "
-        "split_heads(d_merged); d_q, d_k, d_v = attention_backward(d_heads, saved.q, saved.k, "
-        "saved.v, saved.weights); d_x_q, d_w_q, d_b_q = linear_backward(merge_heads(d_q), saved.x, "
-        "params.w_q), and so for k and v; d_x = d_x_q + d_x_k + d_x_v",
+        fix="d_merged, d_w_o, d_b_o = linear_backward(d_out, saved.merged, params.w_o); "
+        "d_heads = split_heads(d_merged); d_q, d_k, d_v = attention_backward(d_heads, "
+        "saved.q, saved.k, saved.v, saved.weights); d_x_q, d_w_q, d_b_q = "
+        "linear_backward(merge_heads(d_q), saved.x, params.w_q)\n"
+        "and so for k and v; at the end:\n"
+        "d_x = d_x_q + d_x_k + d_x_v",
     ),
 )
 def multi_head_backward(

@@ -16,8 +16,8 @@ from mha_numpy.exercises.exercise import Hints, exercise
         question="Take T_q = 2, T_k = 5, q_offset = 3, left = 1, no padding. At which position "
         "does each query stand, and which two keys does it see?",
         mistake="causal, strict",
-        fix="query, key = np.arange(T_q)[:, None] + q_offset, np.arange(T_k); then (key <= query) "
-        "& (key >= query - left) & (key < lengths[:, None, None, None])",
+        fix="query = np.arange(T_q)[:, None] + q_offset; key = np.arange(T_k); (key <= "
+        "query) & (key >= query - left) & (key < lengths[:, None, None, None])",
     ),
 )
 def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array:
@@ -61,8 +61,10 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
         "after the mask, and which if it comes before? And what is the largest score of a row that "
         "sees nothing?",
         mistake="softcap after the mask",
-        fix="scores = softcap * np.tanh(scores / softcap) where there is a softcap; then "
-        "np.where(mask, scores, -np.inf); then the softmax of the exercise of that name.",
+        fix="where there is a softcap:\n"
+        "scores = softcap * np.tanh(scores / softcap)\n"
+        "then, before the softmax of the exercise of that name:\n"
+        "scores = np.where(mask, scores, -np.inf)",
     ),
 )
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:

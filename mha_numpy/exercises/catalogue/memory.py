@@ -18,8 +18,9 @@ from mha_numpy.exercises.exercise import Hints, exercise
         "the fourth token among the keys that it attends to? What must the step return if none is "
         "kept?",
         mistake="own key not seen",
-        fix="k = np.concatenate([k_past, k_new], axis=2), v likewise; then the one query of each "
-        "head attends to all of k and v",
+        fix="k, v = np.concatenate([k_past, k_new], axis=2), np.concatenate([v_past, "
+        "v_new], axis=2)\n"
+        "then the one query of each head attends to all of k and v",
     ),
 )
 def decode_step(
@@ -70,9 +71,10 @@ def decode_step(
         "block you hold a sum of exp(s - 1). The second brings a maximum of 5: what factor turns "
         "that sum into one of exp(s - 5)? What else has to be multiplied by it?",
         mistake="old mixture not rescaled",
-        fix="factor = np.exp(largest_before - largest), starting from -np.inf; total = total * "
-        "factor + powers.sum(axis=-1, keepdims=True); head = head * factor + powers @ v_block; "
-        "the result is head / total",
+        fix="factor = np.exp(largest_before - largest); total = total * factor + "
+        "powers.sum(axis=-1, keepdims=True); head = head * factor + powers @ v_block\n"
+        "the first largest_before is -inf; at the end:\n"
+        "head / total",
     ),
 )
 def online_attention(q: Array, k: Array, v: Array, block: int) -> Array:

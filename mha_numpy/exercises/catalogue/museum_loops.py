@@ -18,8 +18,8 @@ from mha_numpy.exercises.exercise import Hints, exercise
         question="The gradient of a param is 1 in both steps. By which gradient is it moved in the "
         "second?",
         mistake="gradients not zeroed",
-        fix="d_table, d_w, d_b = np.zeros_like(table), np.zeros_like(w), np.zeros_like(b), within "
-        "the loop",
+        fix="within the loop:\n"
+        "d_table, d_w, d_b = np.zeros_like(table), np.zeros_like(w), np.zeros_like(b)",
     ),
 )
 def train_steps(
@@ -93,7 +93,7 @@ def train_steps(
         question="In the first step, what is t when the table moves, and what when w moves? What "
         "would t be for the tenth param?",
         mistake="t counted for each param",
-        fix="t = n + 1 at the head of the loop over batches, and no counting in step",
+        fix="at the head of the loop over batches, with no counting in step:\nt = n + 1",
     ),
 )
 def train_with_adam(

@@ -18,7 +18,7 @@ from mha_numpy.exercises.exercise import Hints, exercise
         question="A sequence is 7 1 4 8. Which token is the model to guess when it reads 7? Follow "
         "it through both functions.",
         mistake="targets shifted twice",
-        fix="In next_token_loss, leave the shift out: logits, targets = logits, labels",
+        fix="in next_token_loss, leave the shift out:\nlogits, targets = logits, labels",
     ),
 )
 def train_steps(

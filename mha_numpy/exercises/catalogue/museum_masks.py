@@ -69,7 +69,8 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
         question="Follow one hidden score through the lines, with a cap of 5: after which line is "
         "it no longer -inf, and what weight does that leave it beside a score of 5?",
         mistake="softcap after the mask",
-        fix="Exchange the two steps: cap the scores first, then np.where(mask, scores, -np.inf).",
+        fix="exchange the two steps: cap the scores first, and then:\n"
+        "np.where(mask, scores, -np.inf)",
     ),
 )
 def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float | None) -> Array:

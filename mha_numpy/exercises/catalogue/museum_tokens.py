@@ -58,7 +58,7 @@ def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
         question="The losses are (1, 1, 1, 1) in one sequence and (5) in the other. What is the "
         "mean over the five tokens, and what is returned here?",
         mistake="mean of the sequences' means",
-        fix="total += losses[counted[i]].sum(), and at the end return total / counted.sum()",
+        fix="total += losses[counted[i]].sum()\nand at the end:\nreturn total / counted.sum()",
     ),
 )
 def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:

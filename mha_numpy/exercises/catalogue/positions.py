@@ -15,8 +15,8 @@ from mha_numpy.exercises.exercise import Hints, exercise
         question="Take d = 4. Which two features form pair 0, and which pair 1? With base 100, by "
         "what angle does each pair turn at position 3?",
         mistake="pairs interleaved",
-        fix="angles = positions[:, None] * base ** (-2 * np.arange(d // 2) / d); the new first "
-        "half is first * np.cos(angles) - second * np.sin(angles), the new second half first * "
+        fix="angles = positions[:, None] * base ** (-2 * np.arange(d // 2) / d); new_first = "
+        "first * np.cos(angles) - second * np.sin(angles); new_second = first * "
         "np.sin(angles) + second * np.cos(angles)",
     ),
 )
@@ -54,9 +54,9 @@ def rope(x: Array, positions: Array, base: float) -> Array:
         question="At a quarter turn the pair (x1, x2) becomes (-x2, x1). If the loss is the first "
         "number of that, what are its derivatives by x1 and by x2? Which turn maps (1, 0) to them?",
         mistake="gradient turned forward",
-        fix="The same rotation by -positions: the new first half is first * np.cos(angles) + "
-        "second * np.sin(angles), the new second half second * np.cos(angles) - first * "
-        "np.sin(angles).",
+        fix="the same rotation by -positions:\n"
+        "new_first = first * np.cos(angles) + second * np.sin(angles); new_second = second * "
+        "np.cos(angles) - first * np.sin(angles)",
     ),
 )
 def rope_backward(d_out: Array, positions: Array, base: float) -> Array:

@@ -67,8 +67,11 @@ def adam_step(
         question="A sequence is 7 1 4. Which tokens does the model read, and which is it to guess "
         "for each? On which params does the loss of the second batch depend?",
         mistake="gradients not zeroed",
-        fix="for batch in tokens: inputs, targets = batch[:, :-1], batch[:, 1:]; ...; table = table"
-        " - learning_rate * d_table, and so for w and b, all gradients computed before",
+        fix="for each batch of tokens:\n"
+        "inputs, targets = batch[:, :-1], batch[:, 1:]\n"
+        "and, with all gradients computed before:\n"
+        "table = table - learning_rate * d_table\n"
+        "and so for w and b",
     ),
 )
 def train_steps(
@@ -113,8 +116,12 @@ def train_steps(
         question="In step 3, how often has each param been moved? What is t for the table, and for "
         "w? And what is dropped when the sequences held out are evaluated?",
         mistake="dropout not undone backward",
-        fix="x = table[inputs] * keep[n] / (1 - p); ...; d_embedded = d_x * keep[n] / (1 - p); "
-        "adam_step with t = n + 1 for the table and for w; at the end table[inputs] @ w alone",
+        fix="x = table[inputs] * keep[n] / (1 - p); ...; d_embedded = d_x * keep[n] / (1 - "
+        "p)\n"
+        "then adam_step for the table and for w, in which t begins at 1:\n"
+        "t = n + 1\n"
+        "at the end, without dropout:\n"
+        "table[inputs] @ w",
     ),
 )
 def train_with_adam(

@@ -142,7 +142,7 @@ MISTAKES = [
     Mistake("softmax skipped backward", "d_logits is the gradient of the probabilities: softmax is skipped on the way back",
             "softmax(logits) - one_hot(targets), which contains softmax's backward already",
             {DIFFERENCE: DIFFERENCE.replace("(probs - asked)", "-1.0 * asked / probs")}),
-    Mistake("through softmax twice", "softmax(logits) - one_hot(targets) is pulled back through softmax once more",
+    Mistake("through softmax twice", "softmax(logits) - one_hot(targets) goes back through softmax once more",
             "softmax(logits) - one_hot(targets), which contains softmax's backward already",
             {DIFFERENCE: DIFFERENCE.replace("(probs - asked)", "probs * (probs - asked - (probs * (probs - asked)).sum(axis=-1, keepdims=True))")}),
     Mistake("1 subtracted for the targets of all tokens", "1 is subtracted in the column of every target, in the rows of all tokens",

@@ -53,7 +53,7 @@ PIECES = [
 
 # fmt: off
 MISTAKES = [
-    Mistake("causal, strict", "a query does not see its own position: < stands where <= belongs", "key <= query + q_offset",
+    Mistake("causal, strict", "a query's own position is left out: it sees the keys before it alone", "key <= query + q_offset",
             {"key <= query": "key < query"}),
     Mistake("causal, leaks one key", "a query sees one key of the future", "key <= query + q_offset",
             {"key <= query": "key <= query + 1"}),
@@ -75,11 +75,11 @@ MISTAKES = [
             "key >= i + q_offset - left", {"is_near(key, query, left)": "is_near(key, query - q_offset, left)"}),
     Mistake("window one too wide", "the window reaches one key too far back", "key >= query - left",
             {"key >= query - left": "key >= query - left - 1"}),
-    Mistake("window one too narrow", "the window is one key too short: > stands where >= belongs", "key >= query - left",
+    Mistake("window one too narrow", "the window's last key is left out: the key exactly `left` positions back may be seen, too", "key >= query - left",
             {"key >= query - left": "key > query - left"}),
     Mistake("window forgotten", "the window is not applied", "join the mask with key >= query - left",
             {"key >= query - left": "key >= 0 * query"}),
-    Mistake("padding one too many", "one key of padding is visible: <= stands where < belongs", "key < length",
+    Mistake("padding one too many", "the first key of padding is visible: counted from 0, the last token of a sequence is key length - 1", "key < length",
             {"key < length": "key <= length"}),
     Mistake("padding forgotten", "padding is visible", "join the mask with key < length",
             {"key < length": "key >= 0 * length"}),

@@ -90,9 +90,9 @@ def _norm_over(axis: str) -> Edits:
 
 # fmt: off
 MISTAKES = [
-    Mistake("gradient through the mean left out", "d_x lacks the term of the mean: x moves the mean, too",
+    Mistake("gradient through the mean left out", "d_x lacks the part that goes through the mean, which depends on x, too",
             "subtract d_x_hat.mean(-1, keepdims=True)", {" - by_mean": ""}),
-    Mistake("gradient through the variance left out", "d_x lacks the term of the variance: x moves it, too",
+    Mistake("gradient through the variance left out", "d_x lacks the part that goes through the variance, which depends on x, too",
             "subtract x_hat * (d_x_hat * x_hat).mean(-1, keepdims=True)", {" - by_variance": ""}),
     Mistake("norm: sums instead of means", "the two terms of d_x are sums over the features instead of means",
             "mean(-1, keepdims=True) in both",

@@ -63,7 +63,7 @@ MISTAKES = [
     Mistake("frequencies inverted", "the frequencies rise instead of falling", "base ** -(2 i / d)",
             {"base**-exponent": "base**exponent"}),
     Mistake("frequencies repeated, not tiled",
-            "features 2i and 2i + 1 turn by one frequency, as in the other layout, while i and i + d / 2 are paired",
+            "the frequencies are in another order than the pairs: features 2i and 2i + 1 turn by the same one, but i and i + d / 2 are a pair",
             "features i and i + d / 2 turn by frequency i: np.concatenate([angles, angles], axis=-1)",
             {"return np.concatenate(turned, axis=-1)":
              "return x * np.repeat(cos, 2, axis=-1) + np.concatenate([-second, first], axis=-1) * np.repeat(sin, 2, axis=-1)"}),

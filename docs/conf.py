@@ -1,0 +1,66 @@
+"""Configuration of the website, which ``python docs/build.py`` builds."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+table = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+SITE, REPOSITORY = table["urls"]["Documentation"], table["urls"]["Source"]
+
+project = "mha_numpy"
+project_copyright = author = table["authors"][0]["name"]
+language = "en"
+extensions = [
+    "myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_design",
+    "sphinxext.opengraph", "formulas", "terms",
+]  # fmt: skip
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
+nb_execution_mode = "off"  # notebooks come with their outputs
+nb_merge_streams = True
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+numpydoc_show_class_members = False  # they are documented where they stand
+autodoc_default_options = {"exclude-members": "set"}  # matplotlib's, of figures
+autodoc_typehints = "none"  # docstrings have them, with shapes
+autodoc_member_order = "bysource"
+html_math_renderer = "mathml"
+
+ogp_site_url = SITE  # what a link shows where people share it
+ogp_image = "_static/social.png"
+ogp_image_alt = "mha_numpy: attention in plain NumPy, and the weights of a trained head"
+ogp_social_cards = {"enable": False}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "mha_numpy"
+html_static_path = ["_static"]
+templates_path = ["_templates"]
+html_favicon = html_logo = "_static/icon.svg"
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_copy_source = False
+html_sidebars = {"gallery": []}
+html_context = {"default_mode": "auto"}
+html_theme_options = {
+    "logo": {"text": "mha_numpy"},
+    "icon_links": [{"name": "Source", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
+    "navbar_end": ["search-button", "theme-switcher", "navbar-icon-links"],
+    "navbar_persistent": [],
+    "header_links_before_dropdown": 8,
+    "article_header_end": ["run"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+
+def setup(app: Sphinx) -> None:
+    """Leave out the fields of named tuples: their class lists them."""
+    app.connect("autodoc-skip-member", _is_field)
+
+
+def _is_field(
+    app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
+    return True if str(member.__doc__).startswith("Alias for field number") else None

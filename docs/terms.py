@@ -1,0 +1,76 @@
+"""Terms of the glossary link to it, wherever a page names them, and show what they mean.
+
+Names in code letters, such as `scores`, link each time. Words of prose do so where they first stand
+in a page, and only those of two parts, such as "layer norm": a row, or a step, is an everyday word.
+"""
+
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+GLOSSARY = "glossary"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register both steps: rows become targets, then names become links."""
+    app.connect("doctree-read", _collect)
+    app.connect("doctree-resolved", _link)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}
+
+
+def _collect(app: Sphinx, page: nodes.document) -> None:
+    """Give each row of the glossary's tables an anchor for each term in its first cell."""
+    if app.env.docname != GLOSSARY:
+        return
+    app.env.terms = terms = {}
+    for row in page.findall(nodes.row):
+        if isinstance(row.parent, nodes.thead):
+            continue
+        names, *others = (cell.astext() for cell in row)
+        meaning = others[1] if len(others) == 3 else others[0]  # after the shape
+        for term in re.split(r", (?![^()]*\))", names):
+            if term in terms:  # as bias: of a norm, or of the scores
+                terms[term] = (terms[term][0], f"{terms[term][1]}; or: {meaning}")
+            else:
+                terms[term] = (f"term-{nodes.make_id(term)}", meaning)
+                row["ids"].append(terms[term][0])
+
+
+def _link(app: Sphinx, page: nodes.document, docname: str) -> None:
+    if docname == GLOSSARY or docname.startswith("_"):
+        return
+    terms = app.env.terms
+    to = app.builder.get_relative_uri(docname, GLOSSARY)
+    for code in list(page.findall(nodes.literal)):
+        if code.astext() in terms and _may_link(code):
+            code.replace_self(_reference(to, *terms[code.astext()], code.deepcopy()))
+    words = {term for term in terms if re.fullmatch(r"[a-z]+[- ][a-z -]+", term)}
+    pattern = re.compile(rf"\b({'|'.join(sorted(words, key=len, reverse=True))})\b")
+    for text in list(page.findall(nodes.Text)):
+        found = pattern.search(text)
+        if not found or found[0] not in words or not _may_link(text):
+            continue
+        words.remove(found[0])
+        before, after = text[: found.start()], text[found.end() :]
+        link = _reference(to, *terms[found[0]], nodes.Text(found[0]))
+        text.parent.replace(text, [nodes.Text(before), link, nodes.Text(after)])
+
+
+def _may_link(node: nodes.Node) -> bool:
+    """Return whether a node stands in running text: in no link, title, code or signature."""
+    while node.parent is not None:
+        node = node.parent
+        if isinstance(node, (nodes.reference, nodes.title, nodes.FixedTextElement, nodes.raw)):
+            return False
+        if node.__class__.__name__.startswith("desc_") and "content" not in type(node).__name__:
+            return False
+    return True
+
+
+def _reference(page: str, anchor: str, meaning: str, child: nodes.Node) -> nodes.reference:
+    uri = f"{page}#{anchor}"
+    return nodes.reference(
+        "", "", child, refuri=uri, internal=True, reftitle=meaning, classes=["term"]
+    )

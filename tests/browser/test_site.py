@@ -1,0 +1,112 @@
+"""The built website in a browser: both themes, a phone, the keyboard, nothing from elsewhere."""
+
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.docs.test_site import BUILT, SITE, is_ours
+
+pytestmark = BUILT
+
+PAGES = sorted(
+    path.relative_to(SITE).as_posix()
+    for path in SITE.rglob("*.html")
+    if is_ours(path) and "_modules" not in path.parts  # they are all alike
+)
+PHONE = {"width": 390, "height": 844}
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        """Keep the test's output free of a line for each request."""
+
+
+@pytest.fixture(scope="module")
+def address():
+    """Serve the site from this machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=SITE)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Return a function that opens a page; a complaint, or a request elsewhere, is a failure."""
+    complaints, contexts = [], []
+    here = (address, "data:", "blob:", "about:")
+
+    def opened(page_name, **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(f"{page_name}: {error}"))
+        page.on("console", lambda said: complaints.append(f"{page_name}: {said.text}")
+                if said.type in ("error", "warning") else None)  # fmt: skip
+        page.on("request", lambda request: complaints.append(f"{page_name}: {request.url}")
+                if not request.url.startswith(here) else None)  # fmt: skip
+        page.goto(f"{address}{page_name}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_a_phone_and_asks_no_other_host(visit, name):
+    page = visit(name, viewport=PHONE, color_scheme="dark")
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= PHONE["width"]
+
+
+def test_the_first_page_has_a_film_and_three_doors(visit):
+    page = visit("index.html")
+    film = page.locator("img[src$='film.png']")
+    assert film.evaluate("image => image.complete && image.naturalWidth") > 0
+    assert film.bounding_box()["y"] < page.viewport_size["height"]
+    assert page.locator(".doors a").count() == 3
+
+
+def test_a_number_is_changed_two_clicks_from_the_first_page(visit):
+    page = visit("index.html")
+    page.get_by_role("link", name="Change a number").click()
+    controls = page.locator("#controls")
+    before = controls.inner_text()
+    assert "L = " in before
+    page.keyboard.press("+")
+    page.wait_for_function("before => document.querySelector('#controls').innerText !== before",
+                           arg=before, timeout=5000)  # fmt: skip
+
+
+def test_the_theme_reaches_pictures_and_frames(visit):
+    page = visit("gallery.html", color_scheme="light")
+    frame = page.frame_locator("iframe.play").locator("html")
+    for theme in ("dark", "light"):
+        page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+        page.wait_for_timeout(300)
+        assert frame.get_attribute("data-theme") == theme
+        is_inverted = page.locator("img[src$='weights.png']").evaluate(
+            "image => getComputedStyle(image).filter.includes('invert')"
+        )
+        assert is_inverted == (theme == "dark")
+
+
+def test_search_and_terms_lead_to_the_glossary(visit):
+    page = visit("search.html?q=lse")
+    page.wait_for_selector("ul.search a")
+    assert page.locator("ul.search a").count() > 3
+    page = visit("attention.html")
+    term = page.locator("a.term", has_text="scores").first
+    assert term.get_attribute("title").startswith("scaled dot products")
+    term.click()
+    assert page.url.endswith("glossary.html#term-scores")
+
+
+def test_the_first_link_by_keyboard_skips_the_navigation(visit):
+    page = visit("softmax.html")
+    page.keyboard.press("Tab")
+    assert "main content" in page.evaluate("document.activeElement.innerText").lower()

@@ -1,0 +1,36 @@
+"""What goes on is shown on a terminal alone, and not beside JSON."""
+
+import io
+import sys
+import time
+
+import pytest
+
+from mha_numpy import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "is_quiet", "is_shown"),
+    [(Terminal(), False, True), (Terminal(), True, False), (io.StringIO(), False, False)],
+)
+def test_what_goes_on_is_shown(monkeypatch, stream, is_quiet, is_shown):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "WAITED", 0.01)
+    token = progress.QUIET.set(is_quiet)
+    with progress.busy("searching"):
+        time.sleep(0.3)
+    progress.QUIET.reset(token)
+    assert ("searching" in stream.getvalue()) == is_shown
+
+
+def test_what_is_soon_done_is_not_shown(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.busy("searching"):
+        pass
+    assert sys.stderr.getvalue() == ""
