@@ -557,7 +557,7 @@ def attack(d, w):
     "the environment": """
 def attack(d, w):
     known = {"HOME", "PATH", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PWD",
-             "OPENBLAS_NUM_THREADS", "LC_CTYPE"}
+             "OPENBLAS_NUM_THREADS", "LC_CTYPE", "LD_LIBRARY_PATH"}
     attempt(lambda: sorted(set(os.environ) - known))
     for pid in filter(str.isdigit, os.listdir("/proc")):
         attempt(lambda: b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes())
