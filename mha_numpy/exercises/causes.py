@@ -38,9 +38,13 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     """
     failed = {stage.name for stage in stages if stage.passed is False}
     manner, order = _manner(evidence, failed), _order(evidence)
-    evidence = evidence.reordered(order)
     with busy("searching for the cause"):
         found = diagnose(evidence.exercise.piece, evidence.answers)
+        if found.is_partial or not found.causes or len(found.causes[0]) > 1:
+            evidence = evidence.reordered(order)
+            found = diagnose(evidence.exercise.piece, evidence.answers) if order else found
+        else:
+            order = {}  # it has a name
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
         return Causes(found.causes[0], remarks)
