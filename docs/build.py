@@ -38,7 +38,7 @@ CONTENTS = {  # which pages stand below which; names as the navigation shows the
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("coverage",),
     "performance": ("kernels",),
-    "CONTRIBUTING": ("correctness", "jupyterlite", "CHANGELOG"),
+    "CONTRIBUTING": ("correctness", "jupyterlite", "release", "CHANGELOG"),
 }  # fmt: skip
 WAY_BACK = """<script>
 if (localStorage.theme) document.documentElement.dataset.theme = localStorage.theme;

@@ -59,7 +59,8 @@ def share_of_each(counted: Array, reduction: str) -> float:
 def reduce_losses_backward(d_loss: Array, counted: Array, reduction: str) -> Array:
     """Pull the gradient of the loss back to the losses of the tokens (...,)."""
     # 4. loss = mean of losses, or their sum
-    return np.broadcast_to(d_loss * share_of_each(counted, reduction), counted.shape)
+    share = d_loss.dtype.type(share_of_each(counted, reduction))  # a float is float64 in NumPy 1
+    return np.broadcast_to(d_loss * share, counted.shape)
 
 
 def cross_entropy_steps_backward(

@@ -274,6 +274,7 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
             command += ["--ro-bind", folder, folder]
     if python != prefix:
         command += ["--ro-bind", str(prefix), str(python)]
+        command += ["--setenv", "LD_LIBRARY_PATH", f"{python}/lib"]  # libpython, if it is apart
     for folder in _package_folders(python):  # what else is installed is not to be seen
         command += ["--tmpfs", folder, "--remount-ro", folder]
     for folder in (INSIDE, str(Path(RUNNER).parents[1]), str(Path(RUNNER).parent)):

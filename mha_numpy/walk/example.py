@@ -52,8 +52,8 @@ def example_setting(seed: int = 0) -> Setting:
     Examples
     --------
     >>> setting = example_setting()
-    >>> dict(zip(setting.features, setting.inputs["x_q"][0, 1]))["animal"]
-    np.float64(1.0)
+    >>> dict(zip(setting.features, setting.inputs["x_q"][0, 1].tolist()))["animal"]
+    1.0
     """
     layer = MultiHeadAttention(len(FEATURES), 2, bias=False)
     tables = {"w_q": QUERIES, "w_k": KEYS, "w_v": VALUES}

@@ -557,7 +557,7 @@ def attack(d, w):
     "the environment": """
 def attack(d, w):
     known = {"HOME", "PATH", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PWD",
-             "OPENBLAS_NUM_THREADS", "LC_CTYPE"}
+             "OPENBLAS_NUM_THREADS", "LC_CTYPE", "LD_LIBRARY_PATH"}
     attempt(lambda: sorted(set(os.environ) - known))
     for pid in filter(str.isdigit, os.listdir("/proc")):
         attempt(lambda: b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes())
@@ -765,7 +765,10 @@ def test_every_group_is_tried():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root tests this all the time")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0,
+    reason="who is not root tests this all the time",
+)
 def test_the_same_by_somebody_who_is_not_root():
     python = Path(sys.executable).resolve().relative_to(sys.base_prefix)
     paths = f"{REPOSITORY}:{Path(np.__file__).parents[1]}"

@@ -209,6 +209,6 @@ MUTATIONS = [
     Mutation("cross-entropy: the mean counts ignored tokens", "cross_entropy.py", {"max(int(counted.sum()), 1)": "max(counted.size, 1)"}, "blocks"),
     Mutation("cross-entropy: smoothing shared by the others", "cross_entropy.py", {"+ label_smoothing / V": "+ (1 - at_target) * label_smoothing / max(V - 1, 1)"}, "blocks"),
     Mutation("cross-entropy: NaN from an ignored token", "cross_entropy.py", {"np.where(counted[..., None], d_logits, 0)": "counted[..., None] * d_logits"}, "blocks"),
-    Mutation("cross-entropy: a mean whose gradient is a sum's", "cross_entropy.py", {"d_loss * share_of_each(counted, reduction), counted": "d_loss, counted"}, "blocks"),
+    Mutation("cross-entropy: a mean whose gradient is a sum's", "cross_entropy.py", {"d_loss * share, counted": "d_loss, counted"}, "blocks"),
     Mutation("feed-forward: gradient by the gate alone", "feed_forward.py", {"d_x = d_x + d_x_gate": "d_x = d_x_gate"}, "blocks"),
 ]  # fmt: skip
