@@ -14,7 +14,7 @@ from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.tables import show
 
 RECORDS = Records()  # of this session
-NO_LIMITS = "There are no limits of time and memory here: if a check does not end, restart the kernel."
+NO_LIMITS = "A check has no limits of time and memory here: if it does not end, restart the kernel."
 
 
 def check(exercise_id: str, function: Callable[..., Any]) -> None:

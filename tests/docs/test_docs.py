@@ -34,7 +34,7 @@ def blocks(page):
 
 WITHOUT_EXAMPLES = (
     "glossary", "coverage", "confusion", "verdicts", "CONTRIBUTING", "CHANGELOG", "correctness",
-    "notebooks",
+    "notebooks", "jupyterlite",
 )  # fmt: skip
 
 
