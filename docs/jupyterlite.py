@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-EPOCH = "315532800"  # 1980, the oldest date in a wheel: the same sources make the same files
+EPOCH = "1767225600"  # 2026, the date of all files: the same sources make the same ones
 EXTENSION = "@jupyterlite/pyodide-kernel-extension"
 COMM = "comm==0.2.3"  # the kernel needs it, and Pyodide's CDN does not have it
 FROM_WORKER = "../../../../pypi"  # the wheels, from the file that runs in the kernel's worker
