@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 
+import matplotlib.font_manager  # noqa: F401 - may start a thread to look for fonts
+
 PACKAGES = (
     "huggingface_hub", "jax", "llvmlite", "ml_dtypes", "numba", "onnx", "resource", "safetensors",
     "tokenizers", "torch",
