@@ -12,6 +12,7 @@ from pathlib import Path
 
 from conf import REPOSITORY
 from execute import executed
+from jupyterlite import build_jupyterlite
 from reference import FIRST, write_reference
 from sphinx.cmd.build import build_main
 from tasks import write_tasks
@@ -61,6 +62,7 @@ def main() -> int:
     write_tasks(SOURCE / "tasks.md")
     failed = build_main(["-q", "-W", "--keep-going", "-c", f"{DOCS}", f"{SOURCE}", f"{HTML}"])
     _write_pages(HTML / "play")
+    build_jupyterlite(HTML / "lite")
     return failed
 
 

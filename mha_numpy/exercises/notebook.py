@@ -9,10 +9,12 @@ from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.exercises.hints import Hint
 from mha_numpy.exercises.judge import judge
 from mha_numpy.exercises.records import Records
+from mha_numpy.exercises.sandbox import has_children
 from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.tables import show
 
 RECORDS = Records()  # of this session
+NO_LIMITS = "A check has no limits of time and memory here: if it does not end, restart the kernel."
 
 
 def check(exercise_id: str, function: Callable[..., Any]) -> None:
@@ -41,6 +43,8 @@ def check(exercise_id: str, function: Callable[..., Any]) -> None:
     exercise = find_exercise(exercise_id)
     if not callable(function):
         raise ConfigError(f"function: expected a function; got {describe(function)}")
+    if not has_children():
+        print(NO_LIMITS)
     verdict = judge(exercise, lambda: function)
     RECORDS.note(verdict)
     _show(verdict)
@@ -71,7 +75,7 @@ def hint(exercise_id: str, *, force: bool = False) -> None:
 
 def _show(shown: Verdict | Hint) -> None:
     """Show a verdict or a hint: with its picture in a notebook, else as text."""
-    if "ipykernel" in sys.modules:
+    if sys.modules.keys() & {"ipykernel", "pyodide_kernel"}:  # the second one in a browser
         from IPython.display import display
 
         display(shown)

@@ -107,11 +107,16 @@ def run_calls(
     """
     heard = Heard(len(inputs), check_limits(limits))
     calls = messages(get_function, inputs)
-    if hasattr(os, "fork"):
+    if has_children():
         run_in_a_child(lambda tell: _make_the_calls(calls, tell, limits), heard)
     else:
         _run_here(calls, heard)
     return Run(heard.calls, heard.printed, heard.ended)
+
+
+def has_children() -> bool:
+    """Return whether a process can fork here: Python in a browser has the function, but cannot."""
+    return hasattr(os, "fork") and sys.platform != "emscripten"
 
 
 def check_limits(limits: Limits) -> Limits:

@@ -47,11 +47,13 @@ def test_after_the_first_a_hint_needs_a_check(capsys):
         assert "check once more, then this hint is given" in printed
 
 
-def test_in_a_notebook_it_is_displayed(monkeypatch):
+@pytest.mark.parametrize("kernel", ["ipykernel", "pyodide_kernel"])
+def test_in_a_notebook_it_is_displayed(kernel, monkeypatch):
     shown = []
     fake = types.ModuleType("IPython.display")
     fake.display = shown.append
-    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    monkeypatch.setitem(sys.modules, kernel, types.ModuleType(kernel))
     monkeypatch.setitem(sys.modules, "IPython.display", fake)
     check("softmax-backward", wrong)
     hint("softmax-backward")
@@ -68,3 +70,16 @@ def test_wrong_use():
         check("soft max", wrong)
     with pytest.raises(ConfigError, match="id: expected the id"):
         hint("soft max")
+
+
+def test_where_no_process_can_be_started_it_says_what_is_missing(monkeypatch, capsys):
+    check("softmax-backward", wrong)
+    verdict = capsys.readouterr().out
+
+    def no_fork():
+        raise OSError("emscripten does not support processes.")
+
+    monkeypatch.setattr("os.fork", no_fork, raising=False)
+    monkeypatch.setattr(sys, "platform", "emscripten")
+    check("softmax-backward", wrong)
+    assert capsys.readouterr().out == f"{notebook.NO_LIMITS}\n{verdict}"
