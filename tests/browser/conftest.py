@@ -1,6 +1,10 @@
-"""A browser without a window, for pages as their readers see them."""
+"""A browser without a window, for pages as their readers see them, and a server on this machine."""
 
 import shutil
+import threading
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -9,6 +13,27 @@ ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+
+
+TYPES = {".mjs": "text/javascript", ".wasm": "application/wasm"}  # what a browser insists on
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A handler that prints no line for each request."""
+
+    extensions_map = SimpleHTTPRequestHandler.extensions_map | TYPES
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def served(folder):
+    """Serve a folder; what is given is its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,15 @@ for a browser, so that all but NumPy is tried here.
 
 import functools
 import hashlib
-import http.server
 import json
 import runpy
 import shutil
 import subprocess
 import sys
-import threading
 
 import pytest
 
+from tests.browser.conftest import TYPES, served
 from tests.notebooks.cells import ROOT
 
 kernel = pytest.importorskip(
@@ -24,7 +23,6 @@ kernel = pytest.importorskip(
 pytestmark = pytest.mark.slow
 
 LOADED = ("micropip", "ipython", "jedi", "rich")  # and what these need
-TYPES = {".mjs": "text/javascript", ".wasm": "application/wasm"}
 # what does not import of the standard library, and at what the import of this package ends
 CODE = """
 import ast, importlib, sys
@@ -54,24 +52,14 @@ except ModuleNotFoundError as error:
 """
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
-    extensions_map = http.server.SimpleHTTPRequestHandler.extensions_map | TYPES
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Build JupyterLite into a folder of a site, and serve this; return its address."""
     folder = tmp_path_factory.mktemp("site")
     built = runpy.run_path(str(ROOT / "docs" / "jupyterlite.py"))
     built["build_jupyterlite"](folder / "project" / "lite")
-    handler = functools.partial(Handler, directory=folder)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}/project/lite"
-        server.shutdown()
+    with served(folder) as address:
+        yield f"{address}project/lite"
 
 
 @pytest.fixture(scope="module")

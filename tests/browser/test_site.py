@@ -1,11 +1,8 @@
 """The built website in a browser: both themes, a phone, the keyboard, nothing from elsewhere."""
 
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
+from tests.browser.conftest import served
 from tests.docs.test_site import BUILT, SITE, is_ours
 
 pytestmark = BUILT
@@ -18,18 +15,11 @@ PAGES = sorted(
 PHONE = {"width": 390, "height": 844}
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        """Keep the test's output free of a line for each request."""
-
-
 @pytest.fixture(scope="module")
 def address():
     """Serve the site from this machine."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=SITE)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with served(SITE) as address:
+        yield address
 
 
 @pytest.fixture
