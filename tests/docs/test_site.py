@@ -1,5 +1,6 @@
 """Every link of the built website leads to a file of it, and to an anchor in that file."""
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -36,6 +37,13 @@ def test_every_link_holds():
               if not leads_somewhere(path, link, pages)]  # fmt: skip
     assert not broken
     assert len(pages) > 60
+
+
+def test_no_formula_has_a_command_left():
+    texts = [path.read_text(encoding="utf-8") for path in SITE.rglob("*.html") if is_ours(path)]
+    formulas = [found for text in texts for found in re.findall("<math.*?</math>", text, re.DOTALL)]
+    assert len(formulas) > 300
+    assert not [one for one in formulas if "\\" in one or "&#x0005C;" in one]
 
 
 def leads_somewhere(path, link, pages):
