@@ -25,9 +25,10 @@ def no_thread(thread, start=threading.Thread.start):
     start(thread)
 
 
-sys.modules |= dict.fromkeys(PACKAGES)
-os.fork = subprocess.Popen.__init__ = multiprocessing.process.BaseProcess.start = no_child
-threading.Thread.start = no_thread
-for room, name in ((os, "memfd_create"), (os, "sched_getaffinity"), (signal, "setitimer")):
-    delattr(room, name)
-sys.platform = "emscripten"
+if __name__ == "__main__":  # a notebook's cell, and not who imports this file
+    sys.modules |= dict.fromkeys(PACKAGES)
+    os.fork = subprocess.Popen.__init__ = multiprocessing.process.BaseProcess.start = no_child
+    threading.Thread.start = no_thread
+    for room, name in ((os, "memfd_create"), (os, "sched_getaffinity"), (signal, "setitimer")):
+        delattr(room, name)
+    sys.platform = "emscripten"

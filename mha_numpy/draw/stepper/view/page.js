@@ -241,6 +241,7 @@ function startPage(data) {
   byId("table").addEventListener("toggle", showTable);
   byId("note").textContent = data.note ?? "";
   const title = data.tokens ? data.title.replace(/^[^,]*/, "Attention on your sentence") : data.title;
+  document.title = title;
   byId("title").textContent = `${title}. Click any cell.`;
 
   const named = () => trace.byName.get(decodeURIComponent(location.hash.slice(1)));
