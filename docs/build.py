@@ -67,6 +67,7 @@ def main() -> int:
 
 
 def _contents(pages: Iterable[str] | None) -> str:
+    """Return the list of a page's subpages, for Sphinx."""
     return "\n".join(("\n```{toctree}", ":hidden:", ":glob:", "", *pages, "```\n")) if pages else ""
 
 
@@ -87,6 +88,7 @@ def _link(text: str) -> str:
 
 
 def _write_notebooks(folder: Path) -> None:
+    """Write all notebooks with their outputs."""
     folder.mkdir()
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
     for notebook, done in zip(notebooks, executed(notebooks, BUILD / "cache"), strict=True):

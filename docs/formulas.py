@@ -17,11 +17,13 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _inline(self: Any, node: nodes.math) -> NoReturn:
+    """Write a formula that stands in a line."""
     self.body.append(_mathml(node.astext(), "inline"))
     raise nodes.SkipNode
 
 
 def _block(self: Any, node: nodes.math_block) -> NoReturn:
+    """Write a formula that stands by itself."""
     self.body.append(f'<div class="math">{_mathml(node.astext(), "block")}</div>')
     raise nodes.SkipNode
 

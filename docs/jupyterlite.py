@@ -58,7 +58,7 @@ def build_jupyterlite(out: Path) -> None:
 
 
 def _run(*command: str | Path, folder: Path) -> None:
-    """Run a module's command in a folder; raise where it fails or warns (pip may: of a mirror)."""
+    """Run a module's command in a folder; raise where it fails, or warns, pip excepted."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
     done = subprocess.run(
         [sys.executable, "-m", *map(str, command)], cwd=folder, env=environment, text=True,

@@ -54,6 +54,7 @@ def _modules(package: ModuleType, first: tuple[str, ...]) -> list[str]:
 
 
 def _home(package: ModuleType, name: str) -> str:
+    """Return the module in which a public name is defined; that of a number is not known."""
     thing = getattr(package, name)
     return thing.__module__ if callable(thing) else package.__name__
 
@@ -80,6 +81,7 @@ def _place(thing: object) -> tuple[bool, int]:
 
 
 def _directive(path: str, thing: object) -> str:
+    """Return what has Sphinx document a name."""
     if isinstance(thing, (dict, list)):  # too long to show whole
         lines = f".. py:data:: {path}\n\n   A {type(thing).__name__} of {len(thing)}."
     elif not callable(thing):

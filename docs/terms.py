@@ -39,6 +39,7 @@ def _collect(app: Sphinx, page: nodes.document) -> None:
 
 
 def _link(app: Sphinx, page: nodes.document, docname: str) -> None:
+    """Make links of the names that a page has, but for the glossary's own."""
     if docname == GLOSSARY or docname.startswith("_"):
         return
     terms = app.env.terms
@@ -65,7 +66,7 @@ def _link(app: Sphinx, page: nodes.document, docname: str) -> None:
 
 
 def _may_link(node: nodes.Node) -> bool:
-    """Return whether a node stands in running text; tables have others' names, and ids."""
+    """Return whether a node stands in running text; a table may have the names of others."""
     others = (nodes.reference, nodes.title, nodes.FixedTextElement, nodes.raw, nodes.table)
     while node.parent is not None:
         node = node.parent
@@ -77,6 +78,7 @@ def _may_link(node: nodes.Node) -> bool:
 
 
 def _reference(page: str, anchor: str, meaning: str, child: nodes.Node) -> nodes.reference:
+    """Return a link to a row of the glossary, which shows what the row says."""
     uri = f"{page}#{anchor}"
     return nodes.reference(
         "", "", child, refuri=uri, internal=True, reftitle=meaning, classes=["term"]

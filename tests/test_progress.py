@@ -23,9 +23,11 @@ def test_what_goes_on_is_shown(monkeypatch, stream, is_quiet, is_shown):
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(progress, "WAITED", 0.01)
     token = progress.QUIET.set(is_quiet)
-    with progress.busy("searching"):
-        time.sleep(0.3)
-    progress.QUIET.reset(token)
+    try:
+        with progress.busy("searching"):
+            time.sleep(0.3)
+    finally:
+        progress.QUIET.reset(token)
     assert ("searching" in stream.getvalue()) == is_shown
 
 

@@ -34,7 +34,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.exercises.isolation import try_isolation
 from mha_numpy.exercises.runner import Limits
 from mha_numpy.exercises.sandbox import LIMITS, check_limits
-from mha_numpy.progress import progress
+from mha_numpy.progress import QUIET, progress
 
 __all__ = ["grade", "grade_one"]
 
@@ -208,6 +208,7 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 def _begin_to_work() -> None:
     """Leave Ctrl-C to the parent, and end with it whatever ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    QUIET.set(True)  # the parent has a bar
     parent = multiprocessing.parent_process()
 
     def end_with() -> None:

@@ -21,6 +21,7 @@ from mha_numpy.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.exercises.judge_memory import FRUGAL, memory_inputs, memory_stage
 from mha_numpy.exercises.runner import load, measured
 from mha_numpy.exercises.sandbox import Run, run_calls
+from mha_numpy.exercises.stages import NO_RETURN
 from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.mistakes import Variant, using
 
@@ -85,8 +86,9 @@ def _grade_function(
         )  # fmt: skip
     if verdict.is_unwritten:
         return Function(
-            exercise.id, 0.0, out_of, "not written", hint=hint, file=source.file, seconds=seconds
-        )
+            exercise.id, 0.0, out_of, "not written", hint=hint, file=source.file, seconds=seconds,
+            findings=[verdict.unwritten] if verdict.unwritten == NO_RETURN else [],
+        )  # fmt: skip
     if exercise.piece == FRUGAL and _has_run(verdict):
         held = _run(exercise, source, memory_inputs(), task, is_measured=True)
         verdict.stages.append(memory_stage(held))

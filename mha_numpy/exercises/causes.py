@@ -21,6 +21,7 @@ from mha_numpy.progress import busy
 
 NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
 MOST = 2  # alternatives that are told
+IN_ORDER = ", once they are in the right order"
 
 
 class Causes(NamedTuple):
@@ -74,7 +75,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     if others:
         remarks["or else"] = "".join(f"\n- {other}" for other in others)
     if found.causes or found.edit:
-        remarks["evidence"] = _evidence(evidence, found)
+        remarks["evidence"] = _evidence(evidence, found) + IN_ORDER * bool(order)
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks, found.edit)
 
@@ -87,7 +88,7 @@ def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
     if found.is_partial:
         wrong = _wrong_names(evidence)
         verb = "are those" if len(wrong) > 1 else "is that"
-        told = [[f"{listed(wrong)} {verb} of this mistake: {one}"] for (one,) in told]
+        told = [[f"{listed(wrong)} {verb} of this mistake: {', and '.join(one)}"] for one in told]
     return told
 
 

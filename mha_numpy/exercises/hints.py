@@ -17,6 +17,7 @@ from mha_numpy.tables import Table
 
 COUNT = 4
 CODE = "    "  # before a line of code
+WORDS = (ast.And, ast.In, ast.Is, ast.Not, ast.Or)  # no line that mends needs one
 MADE = ("right", "with this mistake")
 
 
@@ -39,22 +40,26 @@ class Hint:
     def title(self) -> str:
         """Which hint it is."""
         which = f"hint {self.number} of {COUNT}" if self.is_given else "no hint yet"
-        return f"{self.exercise.id}, {which}: "
+        return f"{self.exercise.id}, {which}:"
 
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
-        return f"{self.title}{self.text}".replace(f": {CODE}", f":\n{CODE}", 1)
+        begin = "\n" if self.text.startswith(CODE) else " "
+        return f"{self.title}{begin}{self.text}"
 
     def _repr_html_(self) -> str:
         picture = self.difference.draw()._repr_html_() if self.difference else ""
-        parts = groupby(self.text.split("\n"), lambda line: line.startswith(CODE))
-        told = [
-            code_block(dedent("\n".join(lines))) if is_code else paragraph("", "\n".join(lines))
-            for is_code, lines in parts
-        ]
-        return paragraph(self.title, "") + "".join(told) + picture
+        told, label = "", f"{self.title} "
+        for is_code, lines in groupby(self.text.split("\n"), lambda line: line.startswith(CODE)):
+            text = "\n".join(lines)
+            if is_code:
+                told += paragraph(label, "") * bool(label) + code_block(dedent(text))
+            else:
+                told += paragraph(label, text)
+            label = ""
+        return told + picture
 
 
 def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> Hint:
@@ -106,10 +111,11 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
 def _set_apart(line: str) -> str:
     """Return a line, if it is Python as indented lines of one statement each."""
     try:
-        ast.parse(line)
+        found = ast.walk(ast.parse(line))
     except SyntaxError:
         return line
-    return indent(line.replace("; ", "\n"), CODE)
+    is_prose = any(isinstance(node, WORDS) for node in found)  # as in "argmax, not argmin"
+    return line if is_prose else indent(line.replace("; ", "\n"), CODE)
 
 
 def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:

@@ -9,7 +9,7 @@ from mha_numpy.exercises.catalogue import find_exercise
 from mha_numpy.exercises.hints import Hint
 from mha_numpy.exercises.judge import judge
 from mha_numpy.exercises.records import Records
-from mha_numpy.exercises.sandbox import has_children
+from mha_numpy.exercises.sandbox import can_fork
 from mha_numpy.exercises.verdict import Verdict
 from mha_numpy.tables import show
 
@@ -43,7 +43,7 @@ def check(exercise_id: str, function: Callable[..., Any]) -> None:
     exercise = find_exercise(exercise_id)
     if not callable(function):
         raise ConfigError(f"function: expected a function; got {describe(function)}")
-    if not has_children():
+    if not can_fork():
         print(NO_LIMITS)
     verdict = judge(exercise, lambda: function)
     RECORDS.note(verdict)

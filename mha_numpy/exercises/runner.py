@@ -313,7 +313,7 @@ def place(error: BaseException) -> str:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return the line at which a call is, the deepest one that is nobody's package."""
+    """Return the line that is being run, the deepest one that is nobody's package; or nothing."""
     frames = dropwhile(lambda one: one.filename != __file__, traceback.extract_stack(frame))
     return _deepest(reversed(list(frames)))
 

@@ -42,6 +42,7 @@ from mha_numpy.exercises.runner import (
 DAY = 86_400  # seconds; timers hold little more
 CHUNK = 2**16  # bytes: what a pipe holds
 GRACE = 0.2  # seconds
+ASKED = 1.0  # seconds for a line of Python to come to its end
 START = 60.0  # seconds that a sandbox may take to start, on a busy machine
 SIGNALLED = 128  # what is added to a signal's number
 VMSTAT = Path("/proc/vmstat")  # Linux: how many processes were killed for lack of memory, and more
@@ -107,14 +108,14 @@ def run_calls(
     """
     heard = Heard(len(inputs), check_limits(limits))
     calls = messages(get_function, inputs)
-    if has_children():
+    if can_fork():
         run_in_a_child(lambda tell: _make_the_calls(calls, tell, limits), heard)
     else:
         _run_here(calls, heard)
     return Run(heard.calls, heard.printed, heard.ended)
 
 
-def has_children() -> bool:
+def can_fork() -> bool:
     """Return whether a process can fork here: Python in a browser has the function, but cannot."""
     return hasattr(os, "fork") and sys.platform != "emscripten"
 
@@ -277,7 +278,7 @@ def _ask_where(child: int, heard: Heard, results: IO[bytes], output: IO[bytes]) 
     """Have a child say, where Python still runs in it, that it is late, and at which line."""
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGURG)
-    heard.deadline += GRACE
+    heard.deadline = time.monotonic() + ASKED
     _listen(heard, results, output)
     if heard.ended:
         heard.ended += f" ({heard.place})"
@@ -322,10 +323,10 @@ def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
     """Say how a child ended that had more to tell."""
     if code > SIGNALLED:  # as a parent says it of its own child
         code = SIGNALLED - code
+    if is_late and -code in (0, signal.SIGKILL, signal.SIGALRM):
+        return _too_late(limits)
     if code >= 0:
         return f"ended the process: os._exit({code})"
-    if is_late and -code in (signal.SIGKILL, signal.SIGALRM):
-        return _too_late(limits)
     if -code == signal.SIGKILL:
         return f"was killed {'for lack of memory' if is_starved else '(SIGKILL)'}"
     if -code == signal.SIGXCPU:
@@ -353,7 +354,8 @@ def _make_the_calls(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -
     """Make the calls in this process, and tell of each."""
 
     def say_where(_: int, frame: FrameType | None) -> None:
-        write_frame(tell, _too_late(limits) + place_of(frame))
+        if place := place_of(frame):  # else an answer may be half written
+            write_frame(tell, _too_late(limits) + place)
 
     signal.signal(signal.SIGURG, say_where)
     builtins.input = no_input

@@ -133,8 +133,9 @@ class Verdict:
         Returns
         -------
         dict
-            ``exercise``, ``passed``, ``stages``, ``causes``, ``edit``, ``evidence``, ``seconds``:
-            texts, numbers, bools and None alone, in lists and dicts. A later version may add keys.
+            ``exercise``, ``passed``, ``stages``, ``likely_cause``, ``causes``, ``edit``,
+            ``evidence``, ``seconds``: texts, numbers, bools and None alone, in lists and dicts. A
+            later version may add keys.
 
         Examples
         --------
@@ -152,6 +153,7 @@ class Verdict:
                 {"name": stage.name, "passed": stage.passed, "finding": stage.finding}
                 for stage in self.stages
             ],
+            "likely_cause": self.remarks.get("likely cause"),
             "causes": [{"name": name, "words": BANK[name].verdict} for name in named],
             "edit": self.edit
             and {"group": self.edit.group, "wrong": self.edit.wrong, "right": self.edit.right},

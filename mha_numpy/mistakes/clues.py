@@ -202,7 +202,9 @@ def rows_of_all(cells: Array, inputs: Inputs) -> str:
     for name, value in inputs.items():
         is_array = isinstance(value, np.ndarray) and value.ndim > 1
         if is_array and value.dtype == bool:
-            rows, words = ~value.any(axis=-1), "rows that may attend to nothing"
+            rows = ~value.any(axis=-1)
+            hides = "that may attend to nothing"
+            words = f"rows {hides if name == 'mask' else f'of {name} without a True'}"
         elif is_array and _is_large(value) and np.isfinite(value).all():
             sizes = np.abs(value).max(axis=-1)
             rows, words = sizes > LARGE, f"rows with numbers up to {sizes.max():.4g} in {name}"
@@ -230,7 +232,7 @@ def _hides_a_row(value: Any) -> bool:
 
 
 PROPERTIES: dict[str, Callable[[Any], bool]] = {  # that inputs with wrong answers may share
-    "a row of {} sees nothing": _hides_a_row,
+    "a row of {} has no True": _hides_a_row,
     "{} is None": lambda value: value is None,
     "{} is not None": lambda value: value is not None,
     "{} has numbers far above 1": _is_large,

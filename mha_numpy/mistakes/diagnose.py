@@ -141,7 +141,8 @@ def _explained(piece: str, mistakes: Collection[str], answers: Sequence[Answer])
 
 def _same(leaf: Any, other: Any) -> Array:
     """Return which numbers of an array are those of another one, if the shapes agree."""
-    if np.shape(other) != np.shape(leaf) or other is None:
+    is_number = np.asarray(leaf).dtype.kind in "biufc"
+    if np.shape(other) != np.shape(leaf) or other is None or not is_number:
         return np.zeros(np.shape(leaf), dtype=bool)
     return np.isclose(leaf, other, rtol=TOLERANCE, equal_nan=True)
 

@@ -52,6 +52,11 @@ def test_the_fourth_hint_has_its_code_in_blocks(exercise):
     assert hint._repr_html_().count("<pre") == len(re.findall(r"(?m)(^    .*\n?)+", hint.text))
 
 
+def test_a_fix_in_words_is_not_shown_as_code():
+    hint = give_hint(find_exercise("softmax"), 4, ["mask multiplied into the scores"])
+    assert "\nnp.where(mask, scores, -np.inf), not scores * mask\n" in str(hint)
+
+
 @each_exercise
 def test_the_third_hint_has_a_picture(exercise):
     hint = give_hint(exercise, 3)

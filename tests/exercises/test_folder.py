@@ -180,7 +180,7 @@ def test_json_is_all_that_is_printed(folder, capsys):
     assert main(["check", str(folder), "softmax-backward", "--json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)
     assert list(found) == [
-        "exercise", "passed", "stages", "causes", "edit", "evidence", "seconds",
+        "exercise", "passed", "stages", "likely_cause", "causes", "edit", "evidence", "seconds",
     ]  # fmt: skip
     assert found["exercise"] == "softmax-backward"
     assert found["passed"] is found["stages"][-1]["passed"] is False

@@ -260,6 +260,11 @@ def test_misbehaviour_is_told_in_a_line(case):
     assert "\n" not in stage(verdict, "runs").finding
 
 
+def test_a_text_is_no_number():
+    verdict = verdict_on(lambda *_: "x", "cross-entropy")
+    assert "float64" in stage(verdict, "type and dtype").finding
+
+
 def test_what_is_printed_is_shown_cut():
     def chatty(d_weights, weights):
         print("x" * 10**6)
@@ -368,6 +373,8 @@ def test_another_order_is_told_before_what_is_wrong_besides():
     assert verdict.summary == ("the arrays are in another order: d_q holds d_k, d_k holds d_q")
     assert verdict.mistakes == {"sign of d_k"}
     assert verdict.remarks["and besides"] == "d_k has the wrong sign"
+    assert verdict.remarks["evidence"].endswith("gives, once they are in the right order")
+    assert "another order" in verdict.as_dict()["likely_cause"]
 
 
 def test_several_clues_are_a_list():

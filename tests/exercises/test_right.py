@@ -134,7 +134,7 @@ def rebuilt(answer, build):
 def test_containers_of_any_kind_pass(piece, build):
     function = make(piece)
     if build is lists and isinstance(right_answers(piece)[0], dict):
-        return  # a list has no names
+        build = dict  # a list has no names
     assert_passes(piece, lambda *given: rebuilt(function(*given), build))
 
 
