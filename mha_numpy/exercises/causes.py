@@ -38,14 +38,8 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
     A bug of the museum is not given away: the hints do that.
     """
     failed = {stage.name for stage in stages if stage.passed is False}
-    manner, order = _manner(evidence, failed), _order(evidence)
-    with busy("searching for the cause"):
-        found = diagnose(evidence.exercise.piece, evidence.answers)
-        if found.is_partial or not found.causes or len(found.causes[0]) > 1:
-            evidence = evidence.reordered(order)
-            found = diagnose(evidence.exercise.piece, evidence.answers) if order else found
-        else:
-            order = {}  # it has a name
+    manner = _manner(evidence, failed)
+    evidence, order, found = _diagnosed(evidence)
     remarks = _where(evidence, stages)
     if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
         return Causes(found.causes[0], remarks)
@@ -78,6 +72,19 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
         remarks["evidence"] = _evidence(evidence, found) + IN_ORDER * bool(order)
     cause = found.causes[0] if found.causes else frozenset()
     return Causes(cause | {manner} if manner else cause, remarks, found.edit)
+
+
+def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]:
+    """Diagnose the answers; arrays in another order, unless that has a name, are put right."""
+    piece = evidence.exercise.piece
+    with busy("searching for the cause"):
+        found = diagnose(piece, evidence.answers)
+        has_name = found.causes and len(found.causes[0]) == 1 and not found.is_partial
+        order = {} if has_name else _order(evidence)
+        if order:
+            evidence = evidence.reordered(order)
+            found = diagnose(piece, evidence.answers)
+    return evidence, order, found
 
 
 def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:

@@ -65,8 +65,6 @@ class Evidence:
 
     def reordered(self, order: dict[str, str]) -> "Evidence":
         """Return the evidence with arrays put where they belong, of which each place holds one."""
-        if not order:
-            return self
         calls = list(self.run.calls)
         for number, call in enumerate(self.first):
             if not self._is_lost(call):
