@@ -128,8 +128,7 @@ def _clues(evidence: Evidence) -> list[str]:
 def _wrong_names(evidence: Evidence) -> list[str]:
     """Return which arrays are wrong."""
     wrong = wrong_arrays(evidence.answers, evidence.expected)
-    names = [name for name, _, _ in matched(evidence.expected[0], evidence.expected[0])]
-    return [name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong]
+    return [name for name, is_wrong in zip(evidence.names, wrong, strict=True) if is_wrong]
 
 
 def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
