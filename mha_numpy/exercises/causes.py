@@ -103,9 +103,12 @@ def _told_edit(edit: SmallEdit) -> str:
     """Return what a small edit does: the lines that are written, and those that belong there."""
     wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
     if not wrong:
-        return f"{edit.group}: your numbers are those without `{right}`"
-    belongs = f"`{right}` belongs there" if right else "it does not belong there"
-    return f"{edit.group}: your numbers are those of `{wrong}`; {belongs}"
+        how = f"without `{right}`"
+    elif right:
+        how = f"with `{wrong}` where `{right}` belongs"
+    else:
+        how = f"with `{wrong}`, which does not belong there"
+    return f"{edit.group}: our solution gives your numbers {how}"
 
 
 def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:

@@ -12,7 +12,7 @@ from mha_numpy.exercises.verdict import Verdict
 
 ON_MISTAKES = 3  # the first hint that is about the student's own mistake
 FIRST = (
-    "write or change something and check once more, then this hint is given; --force gives it now "
+    "check your answer once more, then this hint is given; --force gives it now "
     "(in Python force=True)"
 )
 

@@ -192,9 +192,11 @@ def _of_kind(kind: str, good: str = "") -> Callable[[Evidence], Answer]:
             (reached if cell in met else missed).setdefault(cell[0], []).append(cell[1])
         if not missed:
             return True, good
-        fewer = min(reached or missed, missed, key=len)
-        which = "all but " * (fewer is missed) + evidence.places(fewer)
-        return None, f"{good or 'yes'}, for {which}" if reached else ""
+        if not reached:
+            return None, ""
+        if len(missed) < len(reached):
+            return None, f"{good or 'yes'}; not asked of {evidence.places(missed)}"
+        return None, f"{good or 'yes'}, for {evidence.places(reached)}"
 
     return question
 

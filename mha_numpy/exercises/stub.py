@@ -43,7 +43,7 @@ def stub_text(exercise: Exercise) -> str:
     ]
     imports = "\n".join(used).replace("numpy as np\nfrom", "numpy as np\n\nfrom")
     return (
-        f'"""{exercise.title}.\n\n{fill(about, 96)}\n\n'
+        f'"""{exercise.title.removesuffix("?")}.\n\n{fill(about, 96)}\n\n'
         f"Check it:  mha-numpy check . {exercise.id}\n"
         f'A hint:    mha-numpy hint . {exercise.id}\n"""\n\n'
         f"{imports}\n\n\n{source}"

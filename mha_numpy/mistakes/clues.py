@@ -87,7 +87,7 @@ def _beside(answer: Answer, expected: Answer, name: str = "") -> list[Beside]:
 
 
 def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
-    """Say which steps the wrong arrays need and the right ones do without."""
+    """Say which steps the wrong arrays need and the right ones do without, as far as is known."""
     names = [name for name, _, _ in matched(right[0], right[0])]
     is_wrong = wrong_arrays(answers, right)
     if len(is_wrong) != len(names):
@@ -96,19 +96,21 @@ def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) ->
     bad = [name for name, wrong in zip(names, is_wrong, strict=True) if wrong]
     if not good or not bad:
         return ""
-    needs = _steps_of_results(piece)
-    steps = list(bad)
-    if all(name in needs for name in names):
-        shared = set.intersection(*(set(needs[name]) for name in bad))
-        cleared = set().union(*(needs[name] for name in good))
-        steps = [step for step in needs[bad[0]] if step in shared - cleared] or bad
-    plural = "s" if len(steps) > 1 else ""
     verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
+    seen = f"{listed(good)} {verbs[0]} right, and {listed(bad)} {verbs[1]} wrong"
+    steps_of = _steps_of_results(piece)
+    if len(steps_of) != len(names):
+        return seen
+    needs = dict(zip(names, steps_of, strict=True))
+    cleared = set().union(*(needs[name] for name in good))
+    alone = {name: set(needs[name]) - cleared for name in bad}
+    if not any(alone.values()):
+        return f"{seen}, though what is right is computed from it: look at what you return"
+    shared = set.intersection(*alone.values())
+    steps = [step for step in needs[bad[0]] if step in shared] or list(filter(alone.get, bad))
+    plural = "s" if len(steps) > 1 else ""
     rest = "they do" if len(good) > 1 else "it does"
-    return (
-        f"{listed(good)} {verbs[0]} right, and {listed(bad)} {verbs[1]} wrong: look at the "
-        f"step{plural} {listed(steps)}, which {rest} not need"
-    )
+    return f"{seen}: look at the step{plural} {listed(steps)}, which {rest} not need"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -116,15 +118,15 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _steps_of_results(piece: str) -> dict[str, list[str]]:
-    """Return for each result of a right function the steps that it is made of, in order."""
+def _steps_of_results(piece: str) -> list[list[str]]:
+    """Return for each result of a right function its steps, in order; nothing if not all have."""
     function = piece
     while True:
         tree = ast.parse(read_sources().cuts[function].source).body[0]
         assert isinstance(tree, ast.FunctionDef)
         last = tree.body[-1]
         if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Call):
-            return {}
+            return []
         called = ast.unparse(last.value.func)
         if called not in read_sources().cuts:
             break
@@ -137,10 +139,9 @@ def _steps_of_results(piece: str) -> dict[str, list[str]]:
             for name in _names_in(target):
                 made_of.setdefault(name, set()).update(_names_in(value))
                 order.append(name)
-    results = [
-        ast.unparse(one) for one in (*last.value.args, *(k.value for k in last.value.keywords))
-    ]
-    return {name: _reached(name, made_of, order) for name in results if name in made_of}
+    results = (*last.value.args, *(keyword.value for keyword in last.value.keywords))
+    steps = [_reached(_names_in(one) & made_of.keys(), made_of, order) for one in results]
+    return steps if all(steps) else []
 
 
 def _apart(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
@@ -155,9 +156,9 @@ def _names_in(part: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
 
 
-def _reached(name: str, made_of: dict[str, set[str]], order: Sequence[str]) -> list[str]:
-    """Return a step and all that it is made of."""
-    seen, waiting = set[str](), {name}
+def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]) -> list[str]:
+    """Return steps and all that they are made of."""
+    seen, waiting = set[str](), steps
     while waiting:
         seen |= waiting
         waiting = {one for step in waiting for one in made_of.get(step, ())} & set(order) - seen

@@ -8,9 +8,9 @@ from mha_numpy.mistakes.piece import Inputs, Law, Piece, Reaction, Slope, moved
 
 
 def _draw_loss(rng: np.random.Generator) -> list[Inputs]:
-    """Draw logits, at last large ones; ignored are the targets -100, -1, or the id of padding."""
+    """Draw logits, at last large ones; ignored are the targets -100, -1, or an id of padding."""
     probes: list[Inputs] = []
-    for (B, T, V), ignored in (((2, 3, 5), -100), ((3, 4, 4), -1), ((2, 3, 6), 0), ((2, 4, 3), 2)):
+    for (B, T, V), ignored in (((2, 3, 5), -100), ((3, 4, 4), 0), ((2, 3, 6), -1), ((2, 4, 3), 2)):
         counted = [target for target in range(V) if target != ignored]
         logits, targets = 2 * rng.normal(size=(B, T, V)), rng.choice(counted, (B, T))
         targets[0, 1:3] = targets[1, 0] = ignored
@@ -127,6 +127,10 @@ MISTAKES = [
             "counted = targets != ignored",
             {"d_losses = d_loss * share_of_each(targets, ignored)": "d_losses = d_loss * share_of_each(targets, -100)",
              "asked = targets[": "asked = (targets % probs.shape[-1])["}),
+    Mistake("ignored taken to be negative", "every target below 0 is left out, and no other, whatever is called ignored",
+            "counted = targets != ignored",
+            {"np.where(targets == ignored, 0, targets)": "np.where(targets < 0, 0, targets)",
+             "counted = targets != ignored": "counted = targets >= 0"}),
     Mistake("mean of the sequences' means",
             "the mean is taken over each sequence and then over the sequences: tokens of short ones weigh more",
             "one sum over all tokens, divided by the number of all that count",

@@ -22,9 +22,9 @@ def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _draw_blocks(rng: np.random.Generator) -> list[Inputs]:
-    """Draw a last block that is short, a square block, and large scores."""
+    """Draw a last block that is short, a square block, a single one, and large scores."""
     probes = []
-    for T_q, T_k, d_k, d_v, block in ((5, 7, 4, 3, 3), (5, 10, 5, 5, 5)):
+    for T_q, T_k, d_k, d_v, block in ((5, 7, 4, 3, 3), (5, 10, 5, 5, 5), (3, 4, 5, 2, 6)):
         shapes = (T_q, d_k), (T_k, d_k), (T_k, d_v)
         q, k, v = (rng.normal(size=shape) for shape in shapes)
         probes.append({"q": q, "k": k, "v": v, "block": block})
