@@ -109,7 +109,7 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
 
 
 def _set_apart(line: str) -> str:
-    """Return a line, if it is Python as indented lines of one statement each."""
+    """Return a line of words as it is, and one of Python as indented lines, a statement each."""
     try:
         found = ast.walk(ast.parse(line))
     except SyntaxError:

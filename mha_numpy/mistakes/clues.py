@@ -105,7 +105,8 @@ def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) ->
     cleared = set().union(*(needs[name] for name in good))
     alone = {name: set(needs[name]) - cleared for name in bad}
     if not any(alone.values()):
-        return f"{seen}, though what is right is computed from it: look at what you return"
+        them = "them" if len(bad) > 1 else "it"
+        return f"{seen}, though what is right is computed from {them}: look at what you return"
     shared = set.intersection(*alone.values())
     steps = [step for step in needs[bad[0]] if step in shared] or list(filter(alone.get, bad))
     plural = "s" if len(steps) > 1 else ""

@@ -52,22 +52,33 @@ def browser():
 
 
 @pytest.fixture
-def open_file(browser):
-    """Return a function that opens a file's page; a complaint or a request is a failure."""
+def visit(browser):
+    """Return a function that opens a page; a complaint, or a request elsewhere, is a failure."""
     complaints, contexts = [], []
 
-    def opened(path, name="", **options):
+    def opened(address, *here, may_say=(), **options):
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: complaints.append(request.url)
-                if not request.url.startswith(path.as_uri()) else None)  # fmt: skip
-        page.goto(f"{path.as_uri()}#{name}")
+        page.on("console", lambda message: complaints.append((address, message.text))
+                if message.type not in may_say else None)  # fmt: skip
+        page.on("pageerror", lambda error: complaints.append((address, str(error))))
+        page.on("request", lambda request: complaints.append((address, request.url))
+                if not request.url.startswith(here) else None)  # fmt: skip
+        page.goto(address)
         return page
 
     yield opened
     for context in contexts:
         context.close()
     assert complaints == []
+
+
+@pytest.fixture
+def open_file(visit):
+    """Return a function that opens a file's page, which asks for itself alone."""
+
+    def opened(path, name="", **options):
+        return visit(f"{path.as_uri()}#{name}", path.as_uri(), **options)
+
+    return opened

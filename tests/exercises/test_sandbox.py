@@ -464,7 +464,7 @@ class TestTime:
         looks, clock = [], time.monotonic
         monkeypatch.setattr(time, "monotonic", lambda: looks.append(clock()) or looks[-1])
         run(close, limits=QUICK)
-        assert 2 < len(looks) < 12
+        assert 2 < len(looks) < 10  # two of them since a late child is asked for its line
 
 
 class TestMemory:

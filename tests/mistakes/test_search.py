@@ -139,7 +139,7 @@ def test_a_row_of_numbers_tells_arrays_apart():
         ("attention_backward", lambda a: a._replace(d_q=a.d_q.round(1), d_k=a.d_k.round(1)),
          "look at the steps v, d_weights, row_sum and d_scores, which it does not need"),
         ("adam_step", lambda a: (a[0], a[1] + 1, a[2] + 1),
-         "wrong, though what is right is computed from it: look at what you return"),
+         "wrong, though what is right is computed from them: look at what you return"),
         ("rope", lambda a: np.where(np.arange(a.shape[-1]) < a.shape[-1] // 2, a, a**2),
          "out: only the second half of axis 3 of 4 is wrong"),
         ("scores", lambda a: 0.3 * a, "scores: each is 0.3 times what was expected"),

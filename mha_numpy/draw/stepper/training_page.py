@@ -7,7 +7,7 @@ from mha_numpy.draw.stepper.widget import TRAINING_SCRIPTS, TRAINING_STYLES, Ste
 SCRIPTS = ("arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS)
 START = """startTraining(document.getElementById("train"), data);
 onTheme(() => {});
-new ResizeObserver(() => askForHeight(document.body.offsetHeight)).observe(document.body);"""
+followHeight();"""
 FALLBACK = "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
 
 

@@ -289,5 +289,5 @@ function startReport(data) {
   onTheme(() => { colors = readColors(); showOverview(); });
   cut(Math.floor(worth.order.length / 4));
   showText();
-  new ResizeObserver(() => askForHeight(document.body.offsetHeight)).observe(document.body);
+  followHeight();
 }

@@ -21,3 +21,8 @@ function onTheme(recolor) {
 function askForHeight(pixels) {
   if (parent !== window) parent.postMessage({ mhaStepperHeight: pixels }, "*");
 }
+
+// Call once: the frame stays as high as the page.
+function followHeight() {
+  new ResizeObserver(() => askForHeight(document.body.offsetHeight)).observe(document.body);
+}
