@@ -90,18 +90,20 @@ def is_watched() -> bool:
     return _watcher.get() is not None
 
 
-def recorded(array: Array, name: str, axes: str) -> str:
-    """Return the name under which an array is on record, for an equation.
+def record_sum(name: str, total: Array, axes: str, *parts: Array | None) -> Array:
+    """Return a sum of arrays; while a recorder is active, note it under the names of its parts.
 
-    One that is not on record yet is noted under `name`, as an input.
+    A part that is not on record is noted as an input: ``sum_part_1``, for that of "sum".
     """
     watcher = _watcher.get()
-    if watcher is None:
-        return name
-    found = watcher.name_of(array)
-    if not found:
-        step(name, array, axes)
-    return found or name
+    if watcher is not None:
+        names = []
+        for i, part in enumerate(part for part in parts if part is not None):
+            if not watcher.name_of(part):
+                step(f"{name}_part_{i}", part, axes)
+            names.append(watcher.name_of(part))
+        step(name, total, axes, " + ".join(names))
+    return total
 
 
 @contextmanager

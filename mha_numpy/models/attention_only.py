@@ -4,6 +4,7 @@ import numpy as np
 
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
 from mha_numpy.nn.layer import make_rng
@@ -66,16 +67,19 @@ class AttentionOnlyLM(Layer):
 
     def forward(self, ids: Array) -> Array:
         """Score the tokens that may stand for each token's answer: (B, T) -> (B, T, V)."""
-        x = self.embedding(ids)
-        for attention in self.attentions:
+        x = step("x_0", self.embedding(ids), "B T D")
+        for i, attention in enumerate(self.attentions):
             placed = self.positions(x)
-            x = x + attention(placed, placed, x, is_causal=self.is_causal)
-        return self.unembedding(x)
+            added = attention(placed, placed, x, is_causal=self.is_causal)
+            x = record_sum(f"x_{i + 1}", x + added, "B T D", x, added)
+        return step("logits", self.unembedding(x), "B T V")
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
-        d_x = self.unembedding.backward(d_logits)
-        for attention in reversed(self.attentions):
+        d_x = self.unembedding.backward(step("d_logits", d_logits, "B T V"))
+        for i, attention in reversed(list(enumerate(self.attentions))):
             d_query, d_key, d_value = attention.backward(d_x)
-            d_x = d_x + self.positions.backward(d_query + d_key) + d_value
+            d_placed = record_sum(f"d_placed_{i}", d_query + d_key, "B T D", d_query, d_key)
+            d_added = self.positions.backward(d_placed)
+            d_x = record_sum(f"d_x_{i}", d_x + d_added + d_value, "B T D", d_x, d_added, d_value)
         self.embedding.backward(d_x)

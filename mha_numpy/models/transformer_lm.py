@@ -8,6 +8,7 @@ import numpy as np
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.steps import step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.nn import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
@@ -94,15 +95,16 @@ class TransformerLM(Layer):
                 f"kv_caches: expected one for each of the {len(self.blocks)} blocks; "
                 f"got {len(kv_caches)}"
             )
-        x = self.embedding(ids)
+        x = step("embedded", self.embedding(ids), "B T D")
         if self.positions is not None:
             x = self.positions(x, offset=kv_caches[0].length if kv_caches else 0)
         for i, block in enumerate(self.blocks):
             x = block(x, kv_cache=kv_caches[i] if kv_caches else None)
-        return self.unembedding(self.norm(x))
+        return step("logits", self.unembedding(self.norm(x)), "B T V")
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
+        step("d_logits", d_logits, "B T V")
         d_x = self.norm.backward(self.unembedding.backward(d_logits))
         for block in reversed(self.blocks):
             d_x = block.backward(d_x)

@@ -6,6 +6,7 @@ import numpy as np
 
 from mha_numpy.checks import check_count
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import (
     Embedding,
@@ -19,6 +20,7 @@ from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
 
 PADDING, START, END = 0, 1, 2  # ids that are no words, the same in source and target
+IS_WORD = f"(source != {PADDING})[:, None, None, :]"
 
 
 class Translator(Layer):
@@ -51,6 +53,8 @@ class Translator(Layer):
     >>> model(source, target).shape
     (1, 3, 12)
     """
+
+    passes = ("forward", "backward", "encode", "decode")
 
     def __init__(
         self,
@@ -102,18 +106,20 @@ class Translator(Layer):
 
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""
-        x = self.source_positions(self.source_embedding(source))
-        mask = padding_of(source)
+        step("source", source, "B T_k")
+        x = self.source_positions(step("embedded", self.source_embedding(source), "B T_k D"))
+        mask = step("source_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         for block in self.encoder:
             x = block(x, mask=mask)
-        return self.encoder_norm(x)
+        return step("memory", self.encoder_norm(x), "B T_k D")
 
     def decode(self, memory: Array, memory_mask: Array, target: Array) -> Array:
         """Score what comes next after each target token: (B, T_q) -> (B, T_q, V)."""
-        x = self.target_positions(self.target_embedding(target))
+        embedded = step("target_embedded", self.target_embedding(target), "B T_q D")
+        x = self.target_positions(embedded)
         for block in self.decoder:
             x = block(x, memory, memory_mask=memory_mask)
-        return self.unembedding(self.decoder_norm(x))
+        return step("logits", self.unembedding(self.decoder_norm(x)), "B T_q V")
 
     def forward(self, source: Array, target: Array) -> Array:
         """Score what comes next after each target token, for a known source.
@@ -129,15 +135,20 @@ class Translator(Layer):
         -------
         (B, T_q, V) array
         """
-        return self.decode(self.encode(source), padding_of(source), target)
+        memory = self.encode(source)
+        memory_mask = step("memory_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
+        return self.decode(memory, memory_mask, target)
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
+        step("d_logits", d_logits, "B T_q V")
         d_x = self.decoder_norm.backward(self.unembedding.backward(d_logits))
-        d_memory = np.zeros((), d_x.dtype)
+        d_reads = []
         for decoder in reversed(self.decoder):
             d_x, d_read = decoder.backward(d_x)
-            d_memory = d_memory + d_read  # all blocks read the same memory
+            d_reads.append(d_read)
+        # all blocks read the same memory
+        d_memory = record_sum("d_memory", sum(d_reads[1:], d_reads[0]), "B T_k D", *d_reads)
         self.target_embedding.backward(self.target_positions.backward(d_x))
         d_x = self.encoder_norm.backward(d_memory)
         for encoder in reversed(self.encoder):

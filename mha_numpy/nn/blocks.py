@@ -7,6 +7,7 @@ import numpy as np
 from mha_numpy.checks import check_choice
 from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.core.masks import Window
+from mha_numpy.core.steps import step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn.attention import MultiHeadAttention
@@ -159,20 +160,22 @@ class TransformerBlock(Layer):
             raise ConfigError(
                 f"memory: expected {expected} in {article} {kind}; got {describe(memory)}"
             )
+        step("x", x, "B T D")
         x = self.attention(
             x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache
         )
         if self.reads_memory:
             x = self.cross_attention(x, memory, mask=memory_mask)
-        return self.feed_forward(x)
+        return step("out", self.feed_forward(x), "B T D")
 
     def backward(self, d_out: Array) -> Array | tuple[Array, Array]:
         """Add to the params' gradients and return that of `x`, and of `memory` if there is one."""
-        (d_x,) = self.feed_forward.backward(d_out)
+        (d_x,) = self.feed_forward.backward(step("d_out", d_out, "B T D"))
         d_memory = None
         if self.reads_memory:
             d_x, d_memory, _ = self.cross_attention.backward(d_x)
         d_x, *_ = self.attention.backward(d_x)
+        step("d_x", d_x, "B T D")
         return d_x if d_memory is None else (d_x, d_memory)
 
 

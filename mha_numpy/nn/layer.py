@@ -51,7 +51,10 @@ class Layer:
     """
 
     backend = "numpy"  # what computes; a layer that has the choice sets its own
-    passes = ("forward", "backward")  # the methods that record under the layer's name in a model
+    passes: tuple[str, ...] = (
+        "forward",
+        "backward",
+    )  # the methods that record under the layer's name in a model
     at_its_place = ""  # the child that records under this layer's name, too
     runs = 0  # of forward, without those that a backward followed, while a recorder is active
 

@@ -1,4 +1,4 @@
-"""Where a layer is in the model that runs: what it records is called "blocks.0.attention.scores"."""
+"""Where a layer is in the model that runs: its steps are called "blocks.0.attention.scores"."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -49,8 +49,14 @@ def _begin(model: Any, recorder: Watcher, *, is_backward: bool) -> Place:
     if not is_backward:
         for _, part in parts:
             part.runs = 0
-    inner = [f"{name}.{part.at_its_place}" for name, part in parts if part.at_its_place]
+    inner = [f"{name}.{part.at_its_place}" for name, part in parts if _shares_its_place(part)]
     return Place(recorder, {id(part): _name_of_place(name, inner) for name, part in parts})
+
+
+def _shares_its_place(layer: Any) -> bool:
+    """Return whether a child records under the layer's own name: one that shares none itself."""
+    child = getattr(layer, layer.at_its_place, None) if layer.at_its_place else None
+    return child is not None and not child.at_its_place
 
 
 def _name_of_place(name: str, inner: list[str]) -> str:

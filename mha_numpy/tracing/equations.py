@@ -1,9 +1,9 @@
 """Equations: NumPy expressions over names of earlier steps, constants and axes, read by `ast`.
 
 As d_k is both the width of a head and the gradient of k, the name of an axis stands for its size in
-the brackets of ``reshape`` and ``np.arange``; anywhere else it is an array or a number. A name is one
-of the step's own place in a model, as "scores" in "blocks.0.attention", or a whole one, such as
-"blocks.0.attention.scores". NumPy has no ``erf``, so equations have their own.
+the brackets of ``reshape`` and ``np.arange``; anywhere else it is an array or a number. In a model
+a name belongs to the step's own place, as "scores" in "blocks.0.attention", or it is a whole one,
+"blocks.0.attention.scores". NumPy has no ``erf``, so equations bring their own.
 """
 
 import ast
@@ -70,8 +70,9 @@ def _dotted(node: ast.AST) -> str:
     match node:
         case ast.Name(id=name):
             return name
-        case ast.Attribute(value=value, attr=last) | ast.Subscript(
-            value=value, slice=ast.Constant(value=int(last))
+        case (
+            ast.Attribute(value=value, attr=last)
+            | ast.Subscript(value=value, slice=ast.Constant(value=int(last)))
         ):
             first = _dotted(value)
             return f"{first}.{last}" if first else ""

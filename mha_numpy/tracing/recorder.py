@@ -83,7 +83,7 @@ class Trace:
                 return
         place = name.rpartition(".")[0]
         if not equation:
-            equation = self.name_of(array, but_of=place)
+            equation = self._computed_elsewhere(array, place)
         if place:  # names of its own place are written without it
             equation = re.sub(rf"(?<![\w.]){re.escape(place)}\.", "", equation)
         memory = self._memory_of(array, equation, place)
@@ -93,17 +93,19 @@ class Trace:
         """Note a value that equations name and no step computes."""
         self.constants.append(Step(len(self.steps) + 1, name, axes, "", array, "constant"))
 
-    def name_of(self, array: Array, *, but_of: str | None = None) -> str:
-        """Return the name under which an array was recorded last, "" if it was not.
+    def name_of(self, array: Array) -> str:
+        """Return the name under which an array was recorded last, "" if it was not."""
+        return next((step.name for step in reversed(self.steps) if step.array is array), "")
 
-        Parameters
-        ----------
-        array : array
-        but_of : str, optional
-            A place whose own steps do not count.
+    def _computed_elsewhere(self, array: Array, place: str) -> str:
+        """Return the equation of an input that another place of the model computed, "" if none did.
+
+        Between layers of float16, which compute in float32, numbers are rounded.
         """
-        found = (s.name for s in reversed(self.steps) if s.array is array and s.place != but_of)
-        return next(found, "")
+        others = [step for step in reversed(self.steps) if step.place != place]
+        twin = next((step.name for step in others if step.array is array), "")
+        rounded = (step.name for step in others if _is_rounded(array, step.array))
+        return twin or next((f"{name}.astype(np.float16)" for name in rounded), "")
 
     def part(self, place: str) -> "Trace":
         """Return what one place of a model recorded, under the names that it has there.
@@ -348,6 +350,15 @@ def _by_number(step: Step) -> int:
 def _same_numbers(a: Array, b: Array) -> bool:
     """Return whether two arrays hold the same numbers, in whatever dtype."""
     return a is b or (a.shape == b.shape and bool(np.all((a == b) | ((a != a) & (b != b)))))
+
+
+def _is_rounded(array: Array, before: Array) -> bool:
+    """Return whether an array holds another one's numbers, rounded to float16 and not all equal."""
+    if array.shape != before.shape or array.dtype.kind != "f" or before.dtype.kind != "f":
+        return False
+    with np.errstate(over="ignore"):
+        is_half = _same_numbers(array, before.astype(np.float16))
+    return is_half and (array.dtype != before.dtype or not _same_numbers(array, before))
 
 
 def _share_memory(a: Array, b: Array) -> bool:
