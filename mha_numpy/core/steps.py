@@ -56,7 +56,7 @@ def step(name: str, array: Array, axes: str, equation: str = "") -> Array:
     """
     watcher = _watcher.get()
     if watcher is not None:
-        watcher.record(name, array, axes, equation)
+        watcher.record(name, np.asarray(array), axes, equation)
     return array
 
 

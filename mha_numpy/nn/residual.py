@@ -7,7 +7,7 @@ import numpy as np
 from mha_numpy.blocks.arrays import add, axes_of
 from mha_numpy.checks import check_flag
 from mha_numpy.core.steps import record_sum, step
-from mha_numpy.dtypes import Array
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.nn.dropout import Dropout
 from mha_numpy.nn.layer import Layer
 
@@ -59,6 +59,7 @@ class Residual(Layer):
 
     def forward(self, x: Array, *others: Array, **options: Any) -> Array:
         """Add the layer's output to `x`; `others` and options are the layer's."""
+        x = as_float_array("x", x)
         step("skip", x, axes_of(x))
         inner = self.norm(x) if self.norm_first else x
         added = self.dropout(self.layer(inner, *others, **options))
@@ -68,6 +69,7 @@ class Residual(Layer):
 
     def backward(self, d_out: Array) -> tuple[Array, ...]:
         """Return the gradient of `x`, then those of the others."""
+        d_out = as_float_array("d_out", d_out)
         d_sum = d_out if self.norm_first else self.norm.backward(d_out)
         step("d_sum", d_sum, axes_of(d_sum))
         d_layer = self.layer.backward(self.dropout.backward(d_sum))

@@ -385,9 +385,9 @@ def trace() -> Iterator[Trace]:
 
     Notes
     -----
-    Attention, softmax, multi-head attention, decoding and the pairs of ``blocks`` have steps; a
-    linear map or a rotation alone has none. An innermost block records alone. What other threads
-    compute is not recorded.
+    Attention, softmax, multi-head attention, decoding, the pairs of ``blocks`` and all layers and
+    models have steps; `linear_forward` or `rope_forward` alone has none. An innermost block records
+    alone. What other threads compute is not recorded.
 
     Examples
     --------
