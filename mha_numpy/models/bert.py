@@ -7,8 +7,8 @@ import numpy as np
 from mha_numpy.checks import check_count, check_shape
 from mha_numpy.core.steps import is_watched, record_sum, step
 from mha_numpy.dtypes import Array, as_integer_array
-from mha_numpy.errors import MaskError, describe
 from mha_numpy.models.config import ModelConfig
+from mha_numpy.models.inputs import as_cells
 from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LayerNorm, LearnedPositions
 from mha_numpy.nn.layer import make_rng
 
@@ -109,16 +109,15 @@ class Bert(Layer):
         ----------
         ids : (B, T) int array
         mask : (B, T) bool array, optional
-            True = a token, False = padding, which nobody sees.
+            True = a token, False = padding, which no query sees. One that broadcasts to
+            (B, H, T, T) says for each query and key whether it may attend.
         segments : (B, T) int array, optional
             Which text each token is of; default all of text 0.
         """
         ids = as_integer_array("ids", ids, "an integer array (B, T)")
         check_shape("ids", ids, "B T", {})
         step("ids", ids, "B T")
-        if mask is not None:
-            key_mask = _to_heads(step("mask", mask, "B T"), ids.shape)
-            mask = step("key_mask", key_mask, "B 1 1 T", "mask[:, None, None, :]")
+        mask = as_cells(mask, ids.shape)
         if segments is None:
             segments = step("segments", np.zeros_like(ids), "B T", "0 * ids")
         of_token, of_segment = self.embedding(ids), self.segments(segments)
@@ -205,13 +204,3 @@ class SentenceBert(Layer):
             step("d_mean", d_mean, "B D", "(d_vectors - along * vectors) / length")
             step("d_hidden", d_hidden, "B T D", "share[:, :, None] * d_mean[:, None]")
         self.bert.backward(d_hidden)
-
-
-def _to_heads(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Return a mask of tokens as one of keys that all heads and queries share: (B, 1, 1, T)."""
-    mask = np.asarray(mask)
-    if mask.dtype != bool or mask.shape != shape:
-        raise MaskError(
-            f"mask: expected bool (B, T) = {shape}, True = a token; got {describe(mask)}"
-        )
-    return mask[:, None, None]

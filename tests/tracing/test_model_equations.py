@@ -97,7 +97,9 @@ LAYERS = {  # layer, and what its forward takes
 
 def is_same(array, other):
     """Return whether these are one array, or one and its cast to another dtype."""
-    return array is other or (np.asarray(array).dtype != other.dtype and np.array_equal(array, other))
+    return array is other or (
+        np.asarray(array).dtype != other.dtype and np.array_equal(array, other)
+    )
 
 
 def assert_whole(t, given, tolerance="float64"):
