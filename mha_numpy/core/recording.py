@@ -259,7 +259,7 @@ class Projection(NamedTuple):
     width: str  # of a head
 
     def of(self, x: str) -> "Projection":
-        """The same, of the input of the new keys or values where that is not the query's."""
+        """Return the same for an input of new keys or values that is not the query's."""
         return self._replace(x=x, tokens="T_new", inputs="kdim" if x == "x_k" else "vdim")
 
     @property
