@@ -34,6 +34,7 @@ from mha_numpy.tracing import trace
 from mha_numpy.train import Batch, loss_and_gradients
 from tests.compare import assert_close
 from tests.gradients import randomize
+from tests.tracing.whole import assert_whole
 
 B, T, S, D, H, V, N = 3, 5, 4, 8, 2, 7, 6
 IDS = np.array([[1, 4, 4, 0, 6], [2, 0, 1, 5, 1], [3, 3, 0, 2, 0]])
@@ -93,28 +94,6 @@ LAYERS = {  # layer, and what its forward takes
         Translator(V, V + 2, N, norm_first=False, **SMALL), (SOURCE, IDS), {},
     ),
 }  # fmt: skip
-
-
-def is_same(array, other):
-    """Return whether these are one array, or one and its cast to another dtype."""
-    return array is other or (
-        np.asarray(array).dtype != other.dtype and np.array_equal(array, other)
-    )
-
-
-def assert_whole(t, given, tolerance="float64"):
-    """Fail unless all that is no argument has an equation that holds, under a name of its own."""
-    names = [step.name for step in t]
-    assert len(names) == len(set(names)), [name for name in names if names.count(name) > 1]
-    for step in t:
-        is_drawn = step.name.endswith("dropout_mask")
-        if step.equation:
-            name = f"{step.name} = {step.equation}"
-            assert_close(t.evaluate(step), step.array, tolerance, name=name)
-        else:
-            is_given = any(is_same(array, step.array) for array in given)
-            assert is_drawn or is_given, f"{step.name}: neither given nor computed"
-    assert t.sizes
 
 
 @pytest.mark.parametrize("name", ["attention alone", "GPT-2", "Llama", "BERT", "translator"])
