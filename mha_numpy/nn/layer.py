@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.dtypes import Array, float_dtype
-from mha_numpy.errors import ConfigError, MhaError
+from mha_numpy.errors import ConfigError, MhaError, describe
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 
 
@@ -27,8 +27,13 @@ class NoDraws(np.random.Generator):
 
 
 def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
-    """Return a random generator; the same one for None each time, so that layers repeat."""
-    return np.random.default_rng(0 if rng is None else rng)
+    """Return a random generator: the same for the same seed, a fresh one for None."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as reason:
+        raise ConfigError(
+            f"rng: expected an integer >= 0, a numpy Generator or None; got {describe(rng)}"
+        ) from reason
 
 
 class Layer:
