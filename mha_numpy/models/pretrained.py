@@ -78,7 +78,7 @@ def from_pretrained(
     try:
         options = build.options_of(config)
         model = build(**options, backend=backend, rng=NoDraws()).astype(dtype)
-    except (ConfigError, TypeError) as reason:
+    except ConfigError as reason:
         raise FileError(f"{config.path}: {reason}") from reason
     arrays = read_safetensors(folder)
     if options.get("tied"):

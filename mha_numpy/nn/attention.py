@@ -1,6 +1,6 @@
 """Multi-head attention as a layer: self, cross, grouped."""
 
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from mha_numpy.core import (
     multi_head_attention_forward,
 )
 from mha_numpy.core.backends import check_backend
-from mha_numpy.core.foreign import refuse
 from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
@@ -92,10 +91,8 @@ class MultiHeadAttention(Layer):
         dropout_p: float = 0.0,
         backend: str = "numpy",
         rng: int | np.random.Generator | None = None,
-        **foreign: Never,
     ) -> None:
         super().__init__()
-        refuse(foreign, type(self).__init__.__kwdefaults__)
         self.embed_dim = check_count("embed_dim", embed_dim)
         self.num_heads = check_count("num_heads", num_heads)
         self.num_kv_heads = _default("num_kv_heads", num_kv_heads, self.num_heads)
@@ -153,7 +150,6 @@ class MultiHeadAttention(Layer):
         head_gate: Array | None = None,
         kv_cache: KVCache | None = None,
         return_weights: bool = False,
-        **foreign: Never,
     ) -> Array | tuple[Array, Array]:
         """Attend from the query input to the key and value inputs.
 
@@ -183,7 +179,6 @@ class MultiHeadAttention(Layer):
         DTypeError, ShapeError, MaskError, ConfigError
             An argument is of the wrong kind, shape or value; the message names it.
         """
-        refuse(foreign, type(self).forward.__kwdefaults__)
         self._cache = None
         head_gate = self.head_gate if head_gate is None else head_gate
         sizes = {"D": self.embed_dim, "kdim": self.kdim, "vdim": self.vdim}

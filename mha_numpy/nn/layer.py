@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, MhaError, describe
+from mha_numpy.nn.calls import LayerType, find_misfit
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 
 
@@ -36,7 +37,7 @@ def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
         ) from reason
 
 
-class Layer:
+class Layer(metaclass=LayerType):
     """Base of all layers.
 
     A subclass fills `params` in its constructor, and in `forward` keeps what its `backward`
@@ -85,7 +86,12 @@ class Layer:
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Run `forward`."""
-        return self.forward(*inputs, **options)
+        try:
+            return self.forward(*inputs, **options)
+        except TypeError:
+            if misfit := find_misfit("layer", self.forward, inputs, options):
+                raise misfit from None
+            raise
 
     def children(self) -> dict[str, "Layer"]:
         """Return the child layers by the name of their attribute; "blocks.0" in a list."""
