@@ -1,7 +1,7 @@
 """Layer: params, their gradients, and child layers."""
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, MhaError, describe
 from mha_numpy.nn.calls import LayerType, find_misfit
+from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 
 
@@ -92,6 +93,14 @@ class Layer(metaclass=LayerType):
             if misfit := find_misfit("layer", self.forward, inputs, options):
                 raise misfit from None
             raise
+
+    if not TYPE_CHECKING:  # or a type checker would believe that layers have every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error of an attribute that is not there."""
+            if hasattr(type(self), name):  # a property that failed, which says why
+                return object.__getattribute__(self, name)
+            raise missing_attribute(self, name)
 
     def children(self) -> dict[str, "Layer"]:
         """Return the child layers by the name of their attribute; "blocks.0" in a list."""
