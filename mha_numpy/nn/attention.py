@@ -250,12 +250,12 @@ class MultiHeadAttention(Layer):
         weights.flags.writeable = False
         return weights
 
-    def __repr__(self) -> str:
-        shared = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
-        parts = [
+    def _shown_options(self) -> list[str]:
+        kind = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
+        shown = [
             f"embed_dim={self.embed_dim}",
             f"num_heads={self.num_heads}",
-            f"num_kv_heads={self.num_kv_heads}{shared}" if shared else "",
+            f"num_kv_heads={self.num_kv_heads}{kind}" if kind else "",
             f"head_dim={self.head_dim}" if self.head_dim * self.num_heads != self.embed_dim else "",
             f"value_dim={self.value_dim}" if self.value_dim != self.head_dim else "",
             f"kdim={self.kdim}" if self.kdim != self.embed_dim else "",
@@ -264,9 +264,8 @@ class MultiHeadAttention(Layer):
             f"rope={self.rope}" if self.rope else "",
             f"dropout_p={self.dropout_p}" if self.dropout_p else "",
             f"backend={self.backend!r}" if self.backend != "numpy" else "",
-            f"{self.num_parameters} parameters",
         ]
-        return f"MultiHeadAttention({', '.join(filter(None, parts))})"
+        return [each for each in shown if each]
 
     def _draw_dropout_mask(self, query: Array, key: Array | None) -> Array | None:
         """Draw 0 or 1 / (1 - p) for each weight; None where nothing is dropped."""

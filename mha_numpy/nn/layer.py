@@ -1,6 +1,8 @@
 """Layer: params, their gradients, and child layers."""
 
+import inspect
 from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -36,6 +38,11 @@ def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
         raise ConfigError(
             f"rng: expected an integer >= 0, a numpy Generator or None; got {describe(rng)}"
         ) from reason
+
+
+def _place_and_text(child: tuple[str, "Layer"]) -> tuple[str, str]:
+    """Return the name of the list that holds a child, or its own; and the child's text."""
+    return child[0].partition(".")[0], repr(child[1])
 
 
 class Layer(metaclass=LayerType):
@@ -101,6 +108,30 @@ class Layer(metaclass=LayerType):
             if hasattr(type(self), name):  # a property that failed, which says why
                 return object.__getattribute__(self, name)
             raise missing_attribute(self, name)
+
+    def __repr__(self) -> str:
+        """Show what the layer was made with, its number of parameters, and its parts, one a line."""
+        count = self.num_parameters
+        shown = [*self._shown_options(), *([f"{count:,} parameters"] if count else [])]
+        lines = [f"{type(self).__name__}({', '.join(shown)})"]
+        for (_, part), alike in groupby(self.children().items(), _place_and_text):
+            first, *others = (name for name, _ in alike)
+            lines.append(f"{first}{f' ... {others[-1]}' if others else ''}: {part}")
+        return "\n".join(lines).replace("\n", "\n  ")
+
+    def _shown_options(self) -> list[str]:
+        """Return "name=value" for each argument of the constructor that differs from its default."""
+        parameters = inspect.signature(type(self)).parameters
+        defaults = {name: parameter.default for name, parameter in parameters.items()}
+        given, options = vars(self).get("_made_with", ((), {}))
+        made_with = defaults | dict(zip(defaults, given, strict=False)) | options
+        now = {name: vars(self).get(name, value) for name, value in made_with.items()}
+        return [
+            f"{name}={describe(value) if isinstance(value, np.ndarray) else repr(value)}"
+            for name, value in now.items()
+            if name != "rng" and not isinstance(value, Layer)
+            if repr(value) != repr(defaults.get(name))
+        ]
 
     def children(self) -> dict[str, "Layer"]:
         """Return the child layers by the name of their attribute; "blocks.0" in a list."""

@@ -1,6 +1,5 @@
 """What users of other libraries write by habit, and slips: each error says what to write."""
 
-import copy
 import inspect
 import pickle
 import re
@@ -146,11 +145,3 @@ def test_an_attribute_that_is_not_there(use, message):
 def test_a_property_that_fails_says_why():
     with pytest.raises(AttributeError, match="'dict' object has no attribute 'shape'"):
         _ = Own(np.ones(1)).broken
-
-
-@pytest.mark.parametrize(
-    "again", [copy.copy, copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))]
-)
-def test_a_copy_is_a_layer_like_it(again):
-    model = TransformerLM(7, 6, **SMALL)
-    np.testing.assert_array_equal(again(model)(IDS), model(IDS))
