@@ -110,7 +110,7 @@ class Layer(metaclass=LayerType):
             raise missing_attribute(self, name)
 
     def __repr__(self) -> str:
-        """Show what the layer was made with, its number of parameters, and its parts, one a line."""
+        """Show what the layer was made with, its number of parameters, and a line for each part."""
         count = self.num_parameters
         shown = [*self._shown_options(), *([f"{count:,} parameters"] if count else [])]
         lines = [f"{type(self).__name__}({', '.join(shown)})"]
@@ -120,7 +120,7 @@ class Layer(metaclass=LayerType):
         return "\n".join(lines).replace("\n", "\n  ")
 
     def _shown_options(self) -> list[str]:
-        """Return "name=value" for each argument of the constructor that differs from its default."""
+        """Return "name=value" for each argument of the constructor that is not the default."""
         parameters = inspect.signature(type(self)).parameters
         defaults = {name: parameter.default for name, parameter in parameters.items()}
         given, options = vars(self).get("_made_with", ((), {}))
