@@ -32,6 +32,10 @@ class SandboxError(MhaError, RuntimeError):
     """What somebody wrote could not be run, through no fault of it."""
 
 
+class MissingAttributeError(MhaError, AttributeError):
+    """A layer has no attribute of this name."""
+
+
 class FileError(MhaError, OSError):
     """A file cannot be read or written, or holds something else than what is asked for."""
 

@@ -32,7 +32,7 @@ class AttentionOnlyLM(Layer):
         Whether a token sees only itself and what is before.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds the params; default 0.
+        Seeds the params: the same seed draws the same. Default: fresh randomness.
 
     Notes
     -----

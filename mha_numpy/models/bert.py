@@ -34,7 +34,7 @@ class Bert(Layer):
         Share that is dropped while training.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds params and dropout; default 0.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
         More options of EncoderBlock, such as `activation`.
 

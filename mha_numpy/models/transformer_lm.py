@@ -33,7 +33,7 @@ class TransformerLM(Layer):
         Whether the scores use the embedding's table instead of one of their own.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds params and dropout; default 0.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
         More options of DecoderBlock, such as `norm`, `activation`, `dropout_p`, `num_kv_heads`.
         With `rope` there are no learned positions: queries and keys are rotated instead.

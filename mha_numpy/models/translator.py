@@ -41,7 +41,7 @@ class Translator(Layer):
         F; default 4 D.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds params and dropout; default 0.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
         More options of the blocks, such as `norm`, `activation`, `dropout_p`.
 

@@ -59,7 +59,7 @@ class TransformerBlock(Layer):
         Share that is dropped while training, of attention weights and of what each residual adds.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds params and dropout; default 0.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class Embedding(Layer):
         Standard deviation of the first table's normal numbers.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds the table; default 0.
+        Seeds the table: the same seed draws the same. Default: fresh randomness.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class LearnedPositions(Layer):
         Standard deviation of the first table's normal numbers.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds the table; default 0.
+        Seeds the table: the same seed draws the same. Default: fresh randomness.
 
     Examples
     --------

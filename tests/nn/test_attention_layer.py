@@ -20,7 +20,7 @@ def with_biases(layer, rng):
 class TestMultiHeadAttention:
     def test_equals_core(self, rng):
         layer = with_biases(
-            MultiHeadAttention(12, 4, 2, head_dim=5, value_dim=3, kdim=7, vdim=8), rng
+            MultiHeadAttention(12, 4, 2, head_dim=5, value_dim=3, kdim=7, vdim=8, rng=0), rng
         )
         x_q, x_k, x_v = (rng.normal(size=(2, T, n)) for T, n in ((5, 12), (6, 7), (6, 8)))
         out, weights = layer(x_q, x_k, x_v, is_causal=True, return_weights=True)
@@ -36,7 +36,7 @@ class TestMultiHeadAttention:
         "inputs", sweep(["query value", "query", "query key", "query key value"], 1)
     )
     def test_gradients_of_inputs_and_params(self, rng, inputs):
-        layer = with_biases(MultiHeadAttention(5, 4, 2, head_dim=2, rope=RopeOptions()), rng)
+        layer = with_biases(MultiHeadAttention(5, 4, 2, head_dim=2, rope=RopeOptions(), rng=0), rng)
         arrays = {name: rng.normal(size=(2, 3, 5)) for name in inputs.split()}
 
         def forward(params, **arrays):
@@ -55,7 +55,7 @@ class TestMultiHeadAttention:
         assert len(report.errors("complex step")) == 8 + len(arrays)
 
     def test_gradients_of_bias_and_head_gate(self, rng):
-        layer = with_biases(MultiHeadAttention(8, 4, 2), rng)
+        layer = with_biases(MultiHeadAttention(8, 4, 2, rng=0), rng)
         x = rng.normal(size=(2, 5, 8))
 
         def backward(d_out, _):
@@ -70,7 +70,7 @@ class TestMultiHeadAttention:
         assert layer.d_head_gate is None
 
     def test_gradients_accumulate_until_zeroed(self, rng):
-        layer = MultiHeadAttention(8, 2)
+        layer = MultiHeadAttention(8, 2, rng=0)
         x, d_out = rng.normal(size=(2, 5, 8)), rng.normal(size=(2, 5, 8))
         layer(x)
         layer.backward(d_out)
@@ -84,7 +84,7 @@ class TestMultiHeadAttention:
 
     @pytest.mark.parametrize("rope", [None, RopeOptions()])
     def test_decoding_equals_the_full_forward(self, rng, rope):
-        layer = with_biases(MultiHeadAttention(8, 4, 1, rope=rope), rng)
+        layer = with_biases(MultiHeadAttention(8, 4, 1, rope=rope, rng=0), rng)
         x = rng.normal(size=(2, 6, 8))
         expected, weights = layer(x, is_causal=True, return_weights=True)
         kv_cache = KVCache()

@@ -1,4 +1,4 @@
-"""PyTorch's modules around attention: outputs and all gradients, in float64."""
+"""PyTorch's modules around attention: outputs and all gradients, in float64; its tensors."""
 
 from functools import partial
 from itertools import product
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mha_numpy import blocks
-from mha_numpy.nn import DecoderBlock, EncoderBlock, EncoderDecoderBlock
+from mha_numpy.errors import DTypeError
+from mha_numpy.nn import DecoderBlock, EncoderBlock, EncoderDecoderBlock, Linear
 from mha_numpy.weights import from_layout, to_layout
 from tests.compare import assert_close
 
@@ -154,3 +155,24 @@ def test_decoder_layer(activation, norm_first):
     expected = module(x, memory, tgt_mask=causal, memory_key_padding_mask=torch.tensor(is_padding))
     out = block(x.detach().numpy(), memory.detach().numpy(), memory_mask=~is_padding[:, None, None])
     assert_same(block, module, "torch-decoder-layer", out, expected, [x, memory])
+
+
+@pytest.mark.parametrize(
+    ("tensor", "advice"),
+    [
+        (torch.ones(3, 4, requires_grad=True), r"x\.detach\(\)\.numpy\(\)"),
+        (torch.ones(3, 4, device="meta"), r"x\.cpu\(\)\.numpy\(\)"),
+        (torch.ones(3, 4).to_sparse(), r"x\.to_dense\(\)\.numpy\(\)"),
+        (torch.ones(3, 4, dtype=torch.bfloat16), r"x\.float\(\)\.numpy\(\)"),
+        (torch.ones(3, 4, device="meta", requires_grad=True), r"x\.detach\(\)\.cpu\(\)\.numpy\(\)"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else f"{value.device} {value.dtype}",
+)
+def test_a_tensor_that_numpy_cannot_read_is_told_how_it_becomes_an_array(tensor, advice):
+    with pytest.raises(DTypeError, match=rf"^x: expected a float array; got .*; write {advice}$"):
+        Linear(4, 2)(tensor)
+
+
+def test_a_plain_tensor_is_read_as_it_is():
+    layer, x = Linear(4, 2), torch.rand(3, 4)
+    assert_close(layer(x), layer(x.numpy()), "exact")
