@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag
+from mha_numpy.checks import check_count, check_flag, check_ids
 from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
@@ -55,6 +55,7 @@ class AttentionOnlyLM(Layer):
     ) -> None:
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.is_causal = check_flag("is_causal", is_causal)
         self.embedding = Embedding(vocab_size, embed_dim, std=1.0, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
@@ -66,7 +67,7 @@ class AttentionOnlyLM(Layer):
 
     def forward(self, ids: Array) -> Array:
         """Score the tokens that may stand for each token's answer: (B, T) -> (B, T, V)."""
-        x = self.embedding(ids)
+        x = self.embedding(check_ids("ids", ids, self.max_tokens))
         for attention in self.attentions:
             placed = self.positions(x)
             x = x + attention(placed, placed, x, is_causal=self.is_causal)

@@ -4,11 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_shape
-from mha_numpy.dtypes import Array, as_integer_array
-from mha_numpy.errors import MaskError, describe
+from mha_numpy.checks import check_count, check_ids
+from mha_numpy.core.backends import check_backend
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, MaskError, describe
 from mha_numpy.models.config import ModelConfig
-from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LayerNorm, LearnedPositions
+from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
+from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
 
 
@@ -67,12 +69,18 @@ class Bert(Layer):
         **block_options: Any,
     ) -> None:
         super().__init__()
+        if "norm_first" in block_options:
+            raise ConfigError(
+                "norm_first: expected none, as Bert is post-norm; "
+                f"got {describe(block_options['norm_first'])}"
+            )
         rng = make_rng(rng)
-        self.max_tokens = max_tokens
+        self.backend = check_backend(backend)
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
-        self.norm = LayerNorm(embed_dim, eps=eps, backend=backend)
+        self.norm = make_norm(block_options.get("norm", "layer"), embed_dim, backend, eps)
         self.dropout = Dropout(dropout_p, rng=rng)
         self.blocks = [
             EncoderBlock(
@@ -112,8 +120,7 @@ class Bert(Layer):
         segments : (B, T) int array, optional
             Which text each token is of; default all of text 0.
         """
-        ids = as_integer_array("ids", ids, "an integer array (B, T)")
-        check_shape("ids", ids, "B T", {})
+        ids = check_ids("ids", ids, self.max_tokens)
         x = self.embedding(ids) + self.segments(
             np.zeros_like(ids) if segments is None else segments
         )

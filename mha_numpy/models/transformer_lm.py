@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag
+from mha_numpy.checks import check_count, check_flag, check_ids
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
@@ -65,7 +65,7 @@ class TransformerLM(Layer):
     ) -> None:
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
-        self.max_tokens = max_tokens
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.positions = None
         if block_options.get("rope") is None:
@@ -94,9 +94,10 @@ class TransformerLM(Layer):
                 f"kv_caches: expected one for each of the {len(self.blocks)} blocks; "
                 f"got {len(kv_caches)}"
             )
-        x = self.embedding(ids)
+        offset = kv_caches[0].length if kv_caches else 0
+        x = self.embedding(check_ids("ids", ids, self.max_tokens, offset=offset))
         if self.positions is not None:
-            x = self.positions(x, offset=kv_caches[0].length if kv_caches else 0)
+            x = self.positions(x, offset=offset)
         for i, block in enumerate(self.blocks):
             x = block(x, kv_cache=kv_caches[i] if kv_caches else None)
         return self.unembedding(self.norm(x))

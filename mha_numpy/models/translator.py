@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count
+from mha_numpy.checks import check_count, check_ids
 from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import (
@@ -72,9 +72,10 @@ class Translator(Layer):
         shared = {"backend": backend, "rng": rng, **block_options}
 
         def norm() -> Layer:
-            return make_norm(block_options.get("norm", "layer"), embed_dim, backend)
+            name, eps = block_options.get("norm", "layer"), block_options.get("eps")
+            return make_norm(name, embed_dim, backend, eps)
 
-        self.max_tokens = max_tokens
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.source_embedding = Embedding(
             source_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
         )
@@ -102,6 +103,7 @@ class Translator(Layer):
 
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""
+        source = check_ids("source", source, self.max_tokens)
         x = self.source_positions(self.source_embedding(source))
         mask = padding_of(source)
         for block in self.encoder:
@@ -110,6 +112,7 @@ class Translator(Layer):
 
     def decode(self, memory: Array, memory_mask: Array, target: Array) -> Array:
         """Score what comes next after each target token: (B, T_q) -> (B, T_q, V)."""
+        target = check_ids("target", target, self.max_tokens)
         x = self.target_positions(self.target_embedding(target))
         for block in self.decoder:
             x = block(x, memory, memory_mask=memory_mask)
@@ -129,6 +132,7 @@ class Translator(Layer):
         -------
         (B, T_q, V) array
         """
+        target = check_ids("target", target, self.max_tokens)  # before the source is read
         return self.decode(self.encode(source), padding_of(source), target)
 
     def backward(self, d_logits: Array) -> None:
