@@ -80,8 +80,6 @@ class Pair:
     """A forward function with its inputs, which can be run with some arrays moved."""
 
     def __init__(self, forward: Callable[..., Any], inputs: Mapping[str, Any] | Sequence[Any]):
-        if not isinstance(inputs, (Mapping, tuple, list)):
-            raise ConfigError(f"inputs: expected a dict, tuple or list; got {describe(inputs)}")
         self.forward = forward
         self.by_keyword = isinstance(inputs, Mapping)
         named = inputs if isinstance(inputs, Mapping) else {str(i): x for i, x in enumerate(inputs)}

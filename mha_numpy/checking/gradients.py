@@ -1,6 +1,6 @@
 """gradcheck: compare a hand-written backward with numbers that owe nothing to it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from mha_numpy.checking.derivatives import (
     rounding_noise,
     why_no_complex_step,
 )
+from mha_numpy.checking.layers import Inputs, pair_of
 from mha_numpy.checking.report import ArrayReport, GradcheckReport
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.dtypes import Array, as_float_array
@@ -31,8 +32,8 @@ TINY = float(np.finfo(float).tiny)
 
 def gradcheck(
     forward: Callable[..., Any],
-    backward: Callable[..., Any],
-    inputs: Mapping[str, Any] | Sequence[Any],
+    backward: Callable[..., Any] | Inputs,
+    inputs: Inputs | None = None,
     *,
     d_out: Array | None = None,
     rng: int | np.random.Generator = 0,
@@ -44,14 +45,15 @@ def gradcheck(
 ) -> GradcheckReport:
     """Compare every gradient that `backward` returns with numeric derivatives of `forward`.
 
+    ``gradcheck(layer, inputs)`` checks a layer or a model: all its inputs and all its params.
     The scalar that is differentiated is ``sum(out * d_out)`` for a random `d_out`.
 
     Parameters
     ----------
-    forward : callable
+    forward : callable, or Layer
         ``forward(*inputs)``, or ``forward(**inputs)`` where inputs is a dict; returns ``out`` or
-        ``(out, cache)``.
-    backward : callable
+        ``(out, cache)``. A layer is copied for each forward, and stays as it is.
+    backward : callable, or the inputs of a layer
         ``backward(d_out, cache)``, or ``backward(d_out, *inputs)`` where forward returns no
         cache. Returns the gradients in the order of the inputs, or by name: a NamedTuple or dict
         with fields ``d_<name>``.
@@ -96,6 +98,8 @@ def gradcheck(
     -----
     For each element a central difference costs two forward passes, and its error is O(h^2) and
     rounding over h. A complex step, ``Im f(x + i h) / h``, costs one pass and has only rounding.
+    For a large model ``max_full=0, samples=0, directions=1`` moves each array once, along one
+    random direction.
     Sources: Squire and Trapp 1998; CS231n's notes on gradient checks.
 
     Examples
@@ -109,6 +113,13 @@ def gradcheck(
     (True, True)
     >>> bool(gradcheck(forward, lambda d_out, x: (x * d_out,), {"x": np.array([1.0, -3.0])}))
     False
+
+    A layer, whose params are checked as well:
+
+    >>> from mha_numpy.nn import Linear
+    >>> report = gradcheck(Linear(3, 2, rng=0), {"x": np.array([[1.0, 2.0, 4.0]])})
+    >>> bool(report), list(report.errors("central"))
+    (True, ['x', 'params.w', 'params.b'])
     """
     check_number("h", h, positive=True)
     for name, count in (("max_full", max_full), ("samples", samples), ("directions", directions)):
@@ -117,6 +128,7 @@ def gradcheck(
         raise ConfigError("samples: expected samples + directions >= 1; got 0")
     tolerances = {**TOLERANCES, **tolerances}
     rng = np.random.default_rng(rng)
+    forward, backward, inputs = pair_of(forward, backward, inputs)
     pair = Pair(forward, inputs)
     out, cache = run_twice(pair)
     d_out = rng.normal(size=out.shape) if d_out is None else as_float_array("d_out", d_out)

@@ -323,6 +323,10 @@ class TestErrors:
             gradcheck(np.exp, lambda d: d, [np.ones(3)])
         with pytest.raises(ConfigError, match=r"called as backward\(d_out, cache\)"):
             gradcheck(lambda x: (x, None), lambda d: d, x)
+        with pytest.raises(ConfigError, match=r"^forward: called as forward\(x\), it raised: "):
+            gradcheck(lambda a: a, lambda d, a: d, x)
+        with pytest.raises(ConfigError, match=r"^forward: called as forward\(<1 inputs>\), it rai"):
+            gradcheck(lambda: 1.0, lambda d: d, [np.ones(3)])
         with pytest.raises(ConfigError, match=r"forward: expected .*\(out, cache\)"):
             gradcheck(lambda x: [x, (1, 2)], lambda d, x: d, x)
         with pytest.raises(ConfigError, match="forward: expected to return a float array"):

@@ -36,13 +36,13 @@ def translator(rng, **options):
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_gradients_of_a_language_model(name, rng):
-    assert_layer_gradients(language_model(name, rng), {}, IDS)
+    assert_layer_gradients(language_model(name, rng), {"ids": IDS})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"norm_first": False, "dropout_p": 0.2}])
 def test_gradients_of_a_translator(options, rng):
-    assert_layer_gradients(translator(rng, **options), {}, SOURCE, TARGET)
+    assert_layer_gradients(translator(rng, **options), {"source": SOURCE, "target": TARGET})
 
 
 @pytest.mark.parametrize("name", [name for name in LANGUAGE_MODELS if "dropout" not in name])
