@@ -12,6 +12,7 @@ from mha_numpy.checking.derivatives import (
     Probe,
     central_difference,
     complex_step,
+    is_kink,
     make_probes,
     rounding_noise,
     why_no_complex_step,
@@ -84,7 +85,9 @@ def gradcheck(
     -------
     GradcheckReport
         True if all passed; prints as a table. Complex-step rows are there where forward is
-        complex-safe, which is tried out; else the report's note says why they are not.
+        complex-safe, which is tried out; else the report's note says why they are not. Within h
+        of a kink, such as that of ReLU at 0, no numeric derivative is right: a right gradient
+        fails there, too, and the note says which input to move.
 
     Raises
     ------
@@ -156,11 +159,11 @@ def gradcheck(
         for name, some in probes.items()
     }
     scale = _largest(numeric["central"])
+    lost = ""
     if "complex step" in methods:
         lost = _lost_by_complex_step(pair, d_out, probes, numeric, noise, tolerances, h)
         if lost:
             del numeric["complex step"]
-            notes.append(f"no complex step: forward does not carry it through from {lost}")
     worst_noise = max((n.max(initial=0) for n in noise.values()), default=0)
     if "complex step" not in numeric and worst_noise > 1e-3 * scale > 0:
         notes.append(f"rounding hides differences below {worst_noise:.0e}")
@@ -171,7 +174,13 @@ def gradcheck(
         for name, some in probes.items():
             compared = (analytic[name], some, by_array[name], noise[name] * share)
             rows.append(_row(method, name, compared, tolerances[method], _largest(by_array)))
-    return GradcheckReport(_decided(rows, list(pair.arrays)), "; ".join(filter(None, notes)))
+    rows = _decided(rows, list(pair.arrays))
+    kinks = _kinks(rows, pair, out, d_out, probes, h)
+    if lost and lost not in kinks:
+        notes.append(f"no complex step: forward does not carry it through from {lost}")
+    if kinks:
+        notes.append(f"the slope jumps within h of {', '.join(kinks.values())}: move the input")
+    return GradcheckReport(rows, "; ".join(filter(None, notes)))
 
 
 def _all_derivatives(
@@ -214,6 +223,26 @@ def _lost_by_complex_step(
             if abs(closer - stepped[n]) > off[n] / 4 + 4 * noise[name][n]:
                 return name
     return ""
+
+
+def _kinks(
+    rows: list[ArrayReport],
+    pair: Pair,
+    out: Array,
+    d_out: Array,
+    probes: dict[str, list[Probe]],
+    h: float,
+) -> dict[str, str]:
+    """Return the worst place of each failed array that fails there because the slope jumps."""
+    places = {}
+    for row in rows:
+        if row.method == "central" and not row.passed:
+            probe = next(probe for probe in probes[row.name] if probe.label == row.worst)
+            off = abs(row.analytic - row.numeric)
+            if is_kink(pair, out, d_out, row.name, probe, h, off):
+                at = f" along {row.worst}" if isinstance(row.worst, str) else list(row.worst) or ""
+                places[row.name] = f"{row.name}{at}"
+    return places
 
 
 def _row(
