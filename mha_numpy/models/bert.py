@@ -37,7 +37,7 @@ class Bert(Layer):
     rng : int or numpy Generator, optional
         Seeds params and dropout; default 0.
     **block_options
-        More options of EncoderBlock, such as `activation`.
+        More options of EncoderBlock, such as `activation`; all but `norm_first`.
 
     Notes
     -----
