@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag
+from mha_numpy.checks import check_count, check_flag, check_ids
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import record_sum, step
@@ -60,7 +60,8 @@ class AttentionOnlyLM(Layer):
     ) -> None:
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
-        self.is_causal, self.max_tokens = check_flag("is_causal", is_causal), max_tokens
+        self.max_tokens = check_count("max_tokens", max_tokens)
+        self.is_causal = check_flag("is_causal", is_causal)
         self.embedding = Embedding(vocab_size, embed_dim, std=1.0, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
         self.attentions = [
@@ -76,6 +77,7 @@ class AttentionOnlyLM(Layer):
         """
         caches = check_kv_caches(kv_caches, len(self.attentions))
         past = caches[0].length if kv_caches else 0
+        ids = check_ids("ids", ids, self.max_tokens, offset=past)
         x = step("x_0", self.embedding(ids), "B T D")
         for i, attention in enumerate(self.attentions):
             placed = self.positions(x, offset=past)

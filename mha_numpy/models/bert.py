@@ -4,12 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_shape
+from mha_numpy.checks import check_count, check_ids
+from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import is_watched, record_sum, step
-from mha_numpy.dtypes import Array, as_integer_array
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, describe
 from mha_numpy.models.config import ModelConfig
 from mha_numpy.models.inputs import as_cells
-from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LayerNorm, LearnedPositions
+from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
+from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
 
 
@@ -36,7 +39,7 @@ class Bert(Layer):
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
-        More options of EncoderBlock, such as `activation`.
+        More options of EncoderBlock, such as `activation`; all but `norm_first`.
 
     Notes
     -----
@@ -68,12 +71,18 @@ class Bert(Layer):
         **block_options: Any,
     ) -> None:
         super().__init__()
+        if "norm_first" in block_options:
+            raise ConfigError(
+                "norm_first: expected none, as Bert is post-norm; "
+                f"got {describe(block_options['norm_first'])}"
+            )
         rng = make_rng(rng)
-        self.max_tokens = max_tokens
+        self.backend = check_backend(backend)
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
-        self.norm = LayerNorm(embed_dim, eps=eps, backend=backend)
+        self.norm = make_norm(block_options.get("norm", "layer"), embed_dim, backend, eps)
         self.dropout = Dropout(dropout_p, rng=rng)
         self.blocks = [
             EncoderBlock(
@@ -114,9 +123,7 @@ class Bert(Layer):
         segments : (B, T) int array, optional
             Which text each token is of; default all of text 0.
         """
-        ids = as_integer_array("ids", ids, "an integer array (B, T)")
-        check_shape("ids", ids, "B T", {})
-        step("ids", ids, "B T")
+        ids = step("ids", check_ids("ids", ids, self.max_tokens), "B T")
         mask = as_cells(mask, ids.shape)
         if segments is None:
             segments = step("segments", np.zeros_like(ids), "B T", "0 * ids")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag
+from mha_numpy.checks import check_count, check_flag, check_ids
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import step
@@ -66,7 +66,7 @@ class TransformerLM(Layer):
     ) -> None:
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
-        self.max_tokens = max_tokens
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.positions = None
         if block_options.get("rope") is None:
@@ -111,8 +111,8 @@ class TransformerLM(Layer):
         """
         caches = check_kv_caches(kv_caches, len(self.blocks))
         past = caches[0].length if kv_caches else 0
-        B, T = np.shape(ids) if np.ndim(ids) == 2 else (0, 0)
-        mask = as_cells(mask, (B, past + T))
+        ids = check_ids("ids", ids, self.max_tokens, offset=past)
+        mask = as_cells(mask, (ids.shape[0], past + ids.shape[1]))
         x = step("embedded", self.embedding(ids), "B T D")
         if self.positions is not None:
             x = self.positions(x, offset=past)

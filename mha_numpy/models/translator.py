@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count
+from mha_numpy.checks import check_count, check_ids
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import record_sum, step
@@ -79,9 +79,10 @@ class Translator(Layer):
         shared = {"backend": backend, "rng": rng, **block_options}
 
         def norm() -> Layer:
-            return make_norm(block_options.get("norm", "layer"), embed_dim, backend)
+            name, eps = block_options.get("norm", "layer"), block_options.get("eps")
+            return make_norm(name, embed_dim, backend, eps)
 
-        self.max_tokens = max_tokens
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.source_embedding = Embedding(
             source_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
         )
@@ -109,7 +110,7 @@ class Translator(Layer):
 
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""
-        step("source", source, "B T_k")
+        source = step("source", check_ids("source", source, self.max_tokens), "B T_k")
         x = self.source_positions(step("embedded", self.source_embedding(source), "B T_k D"))
         mask = step("source_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         for block in self.encoder:
@@ -131,6 +132,7 @@ class Translator(Layer):
         """
         caches = check_kv_caches(kv_caches, len(self.decoder))
         past = caches[0][0].length if kv_caches else 0
+        target = check_ids("target", target, self.max_tokens, offset=past)
         embedded = step("target_embedded", self.target_embedding(target), "B T_q D")
         x = self.target_positions(embedded, offset=past)
         for block, caches_of_block in zip(self.decoder, caches, strict=True):
@@ -156,6 +158,8 @@ class Translator(Layer):
         -------
         (B, T_q, V) array
         """
+        source = check_ids("source", source, self.max_tokens)
+        target = check_ids("target", target, self.max_tokens)
         memory = self.encode(source)
         memory_mask = step("memory_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         return self.decode(memory, memory_mask, target)

@@ -6,7 +6,8 @@ import numpy as np
 
 from mha_numpy.checks import check_choice
 from mha_numpy.core import KVCache, RopeOptions
-from mha_numpy.core.masks import Window
+from mha_numpy.core.backends import check_backend
+from mha_numpy.core.masks import Window, check_window
 from mha_numpy.core.steps import step
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
@@ -113,7 +114,8 @@ class TransformerBlock(Layer):
                 norm_first=norm_first, dropout_p=dropout_p, rng=rng,
             )  # fmt: skip
 
-        self.window = window
+        self.backend = check_backend(backend)
+        self.window = None if window is None else check_window(window)
         self.attention = residual(MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads))
         if self.reads_memory:
             self.cross_attention = residual(MultiHeadAttention(embed_dim, num_heads, **heads))

@@ -8,6 +8,7 @@ from tests.gradients import assert_layer_gradients, randomize
 
 IDS = np.array([[1, 4, 4, 3, 6], [2, 5, 1, 0, 0]])
 MASK = IDS > 0
+INPUTS = {"ids": IDS, "mask": MASK}
 SEGMENTS = np.array([[0, 0, 1, 1, 2], [0, 1, 1, 0, 0]])
 
 
@@ -18,11 +19,11 @@ def make_bert(rng, **options):
 
 @pytest.mark.parametrize("options", [{}, {"dropout_p": 0.2, "activation": "gelu_tanh"}])
 def test_gradients_of_bert(options, rng):
-    assert_layer_gradients(make_bert(rng, **options), {}, IDS, mask=MASK, segments=SEGMENTS)
+    assert_layer_gradients(make_bert(rng, **options), INPUTS, segments=SEGMENTS)
 
 
 def test_gradients_of_sentence_vectors(rng):
-    assert_layer_gradients(SentenceBert(make_bert(rng)), {}, IDS, mask=MASK)
+    assert_layer_gradients(SentenceBert(make_bert(rng)), INPUTS)
 
 
 def test_padding_changes_nothing(rng):

@@ -36,13 +36,13 @@ def translator(rng, **options):
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_gradients_of_a_language_model(name, rng):
-    assert_layer_gradients(language_model(name, rng), {}, IDS)
+    assert_layer_gradients(language_model(name, rng), {"ids": IDS})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"norm_first": False, "dropout_p": 0.2}])
 def test_gradients_of_a_translator(options, rng):
-    assert_layer_gradients(translator(rng, **options), {}, SOURCE, TARGET)
+    assert_layer_gradients(translator(rng, **options), {"source": SOURCE, "target": TARGET})
 
 
 @pytest.mark.parametrize("name", [name for name in LANGUAGE_MODELS if "dropout" not in name])
@@ -132,7 +132,7 @@ def test_documents_in_one_sequence_see_only_themselves(rng):
 
 def test_gradients_with_a_mask(rng):
     model = language_model("transformer", rng)
-    assert_layer_gradients(model, {}, IDS, mask=np.arange(5) < LENGTHS)
+    assert_layer_gradients(model, {"ids": IDS}, mask=np.arange(5) < LENGTHS)
 
 
 @pytest.mark.parametrize("mask", [np.ones((2, 4), bool), np.ones((2, 5)), np.ones((2, 5, 5), bool)])
