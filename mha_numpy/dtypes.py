@@ -67,7 +67,7 @@ def as_integer_array(name: str, value: Any, expected: str) -> Array:
         raise ConfigError(f"{name}: expected {expected}; got {describe(value)}")
     if array.size and max(abs(int(array.max())), abs(int(array.min()))) > LARGEST:
         raise ConfigError(f"{name}: expected numbers up to 2^60; got {describe(value)}")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 def as_array(name: str, value: Any, expected: str, error: type[MhaError]) -> Array:

@@ -167,7 +167,10 @@ def cross_entropy_forward(
         )
     loss = reduce_losses(steps.losses, counted, reduction)
     if is_watched():
-        _record(logits, steps, loss, counted, reduction)
+        _record(logits, targets, counted, label_smoothing, steps)
+        if reduction != "none":
+            constant("share", share_of_each(counted, reduction))
+            step("loss", np.asarray(loss), "", "losses.sum() * share")
     log_probs, expected, losses = steps
     cache = CrossEntropyCache(log_probs, expected, counted, losses, reduction, dtype, backend)
     return np.asarray(loss, dtype), cache
@@ -236,19 +239,26 @@ def _check_targets(
 
 
 def _record(
-    logits: Array, steps: CrossEntropySteps, loss: Array, counted: Array, reduction: str
+    logits: Array, targets: Array, counted: Array, label_smoothing: float, steps: CrossEntropySteps
 ) -> None:
-    """Record forward's steps."""
+    """Record the steps of each token's loss."""
     axes, tokens = axes_of(logits, "V"), axes_of(logits, "")
     step("logits", logits, axes)
-    step("expected", steps.expected, axes)
+    constant("targets", targets, tokens)
+    at_target = "1.0 * (targets[..., None] == np.arange(V))"
+    if label_smoothing:
+        constant("label_smoothing", label_smoothing)
+        at_target = (
+            f"(1 - label_smoothing) * {at_target[6:]} + label_smoothing / {logits.shape[-1]}"
+        )
+    if not counted.all():
+        constant("counted", counted, tokens)
+        at_target = f"np.where(counted[..., None], {at_target}, 0)"
+    step("expected", steps.expected, axes, at_target)
     shifted = "(logits - logits.max(axis=-1, keepdims=True))"
     log_of_sum = f"np.log(np.exp({shifted}).sum(axis=-1, keepdims=True))"
     step("log_probs", steps.log_probs, axes, f"{shifted} - {log_of_sum}")
     step("losses", steps.losses, tokens, "-(expected * log_probs).sum(axis=-1)")
-    if reduction != "none":
-        constant("share", share_of_each(counted, reduction))
-        step("loss", np.asarray(loss), "", "losses.sum() * share")
 
 
 def _record_backward(d_loss: Array, d_logits: Array, counted: Array, reduction: str) -> None:

@@ -157,7 +157,7 @@ def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
 
 
 def _record(x: Array, approximate: str, share: Array, out: Array) -> None:
-    """Record forward's steps; erf, which NumPy has not, is recorded as an input."""
+    """Record forward's steps."""
     axes = axes_of(x, "F")
     step("x", x, axes)
     if approximate == "tanh":
@@ -165,8 +165,7 @@ def _record(x: Array, approximate: str, share: Array, out: Array) -> None:
         constant("cubic", CUBIC)
         step("share", share, axes, "(1 + np.tanh(slope * x * (1 + cubic * x ** 2))) / 2")
     else:
-        step("erf", 2 * share - 1, axes)
-        step("share", share, axes, "(1 + erf) / 2")
+        step("share", share, axes, "(1 + erf(x / np.sqrt(2))) / 2")
     step("out", out, axes, "x * share")
 
 

@@ -16,11 +16,13 @@ from mha_numpy.core.recording import NEW_KEY, NEW_VALUE, QUERY, record_append, r
 from mha_numpy.core.rope import RopeOptions, check_rope, rope_forward
 from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, ShapeError
 
 
 def multi_head_attention_decode(
     x: Array,
+    x_k: Array | None = None,
+    x_v: Array | None = None,
     *,
     kv_cache: KVCache,
     params: MultiHeadParams,
@@ -38,6 +40,11 @@ def multi_head_attention_decode(
     ----------
     x : (B, T, D) float array
         The new tokens: one when decoding, several when a prompt is read.
+    x_k : (B, T_new, kdim) float array, optional
+        The input of the keys to append; defaults to `x`. Cross-attention appends those of the
+        memory once, and no tokens (T_new = 0) from then on.
+    x_v : (B, T_new, vdim) float array, optional
+        The input of the values to append; defaults to `x_k`.
     kv_cache : KVCache
         Gets the new keys and values appended; unchanged where an error is raised.
     params, num_heads, num_kv_heads, rope
@@ -76,20 +83,32 @@ def multi_head_attention_decode(
         raise ConfigError(f"kv_cache: expected a KVCache; got {type(kv_cache).__name__}")
     if "q_offset" in options:
         raise ConfigError("q_offset: expected none, for with a KV cache it is the cache's length")
-    inputs = check_multi_head_inputs(x, None, None, params, num_heads, num_kv_heads)
-    x, _, _, params, H, H_kv = inputs
+    inputs = check_multi_head_inputs(x, x_k, x_v, params, num_heads, num_kv_heads)
+    x, x_k, x_v, params, H, H_kv = inputs
+    if x_k.shape[1] != x.shape[1] and (rope or options.get("is_causal") or options.get("window")):
+        raise ShapeError(
+            f"x_k: expected {x.shape[1]} tokens as x, whose places rope, is_causal and window "
+            f"compare; got {x_k.shape[1]}"
+        )
     if rope is not None:
         check_rope(rope, params.w_q.shape[1] // H)
     past = kv_cache.length
     options["q_offset"] = past
     backend = options.get("backend", "numpy")
     query, key = (QUERY, NEW_KEY) if rope is None else (QUERY.unrotated, NEW_KEY.unrotated)
+    value = NEW_VALUE
     step("x_q", x, "B T_q D")
+    if x_k is not x:
+        step("x_k", x_k, "B T_new kdim")
+        key, value = key.of("x_k"), value.of("x_k")
+    if x_v is not x_k:
+        step("x_v", x_v, "B T_new vdim")
+        value = value.of("x_v")
 
     # 1. project the new tokens and split into heads
     q, _ = project_heads_forward(query, x, params.w_q, params.b_q, H, backend)
-    k_new, _ = project_heads_forward(key, x, params.w_k, params.b_k, H_kv, backend)
-    v_new, _ = project_heads_forward(NEW_VALUE, x, params.w_v, params.b_v, H_kv, backend)
+    k_new, _ = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv, backend)
+    v_new, _ = project_heads_forward(value, x_v, params.w_v, params.b_v, H_kv, backend)
 
     # 2. rotate by their place in the whole sequence
     if rope is not None:
@@ -98,7 +117,9 @@ def multi_head_attention_decode(
         k_new, rotate_k = rope_forward(k_new, positions=positions, **rope._asdict())
         if is_watched():
             record_rotation("q", q, "B H T_q d_k", "q_unrotated", "q", rotate_q)
-            record_rotation("k_new", k_new, "B H_kv T_q d_k", "k_new_unrotated", "k", rotate_k)
+            record_rotation(
+                "k_new", k_new, f"B H_kv {key.tokens} d_k", "k_new_unrotated", "k", rotate_k
+            )
 
     with kv_cache.unchanged_on_error():
         # 3. append, and attend to all

@@ -20,6 +20,9 @@ class Watcher(Protocol):
     def record_constant(self, name: str, array: Array, axes: str) -> object:
         """Note a value that equations name and no step computes."""
 
+    def name_of(self, array: Array) -> str:
+        """Return the whole name of an array that was noted, "" of any other."""
+
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
@@ -53,7 +56,7 @@ def step(name: str, array: Array, axes: str, equation: str = "") -> Array:
     """
     watcher = _watcher.get()
     if watcher is not None:
-        watcher.record(name, array, axes, equation)
+        watcher.record(name, np.asarray(array), axes, equation)
     return array
 
 
@@ -77,9 +80,30 @@ def constant(name: str, value: Any, axes: str = "") -> None:
         watcher.record_constant(name, np.asarray(value), axes)
 
 
+def watcher() -> Watcher | None:
+    """Return what is called at every step, if anything is."""
+    return _watcher.get()
+
+
 def is_watched() -> bool:
     """Return whether a recorder is active: names and equations are made for it alone."""
     return _watcher.get() is not None
+
+
+def record_sum(name: str, total: Array, axes: str, *parts: Array | None) -> Array:
+    """Return a sum of arrays; while a recorder is active, note it under the names of its parts.
+
+    A part that is not on record is noted as an input: ``sum_part_1``, for that of "sum".
+    """
+    watcher = _watcher.get()
+    if watcher is not None:
+        names = []
+        for i, part in enumerate(part for part in parts if part is not None):
+            if not watcher.name_of(part):
+                step(f"{name}_part_{i}", part, axes)
+            names.append(watcher.name_of(part))
+        step(name, total, axes, " + ".join(names))
+    return total
 
 
 @contextmanager
@@ -111,6 +135,38 @@ class _Renaming:
     def record_constant(self, name: str, array: Array, axes: str) -> object:
         """Hand on a constant."""
         return self.watcher.record_constant(self._in(name), array, axes)
+
+    def name_of(self, array: Array) -> str:
+        """Hand on the question."""
+        return self.watcher.name_of(array)
+
+
+class Scope:
+    """Hands on what it is shown, under names that say where it was computed.
+
+    Equations stay as they are: their names are those of the same place.
+
+    Parameters
+    ----------
+    watcher : Watcher
+    place : str
+        Such as ``"blocks.0.attention"``, in front of ``".scores"``; "" changes nothing.
+    """
+
+    def __init__(self, watcher: Watcher, place: str) -> None:
+        self.watcher, self.prefix = watcher, f"{place}." if place else ""
+
+    def record(self, name: str, array: Array, axes: str, equation: str) -> object:
+        """Hand on a step."""
+        return self.watcher.record(self.prefix + name, array, axes, equation)
+
+    def record_constant(self, name: str, array: Array, axes: str) -> object:
+        """Hand on a constant."""
+        return self.watcher.record_constant(self.prefix + name, array, axes)
+
+    def name_of(self, array: Array) -> str:
+        """Hand on the question."""
+        return self.watcher.name_of(array)
 
 
 @contextmanager

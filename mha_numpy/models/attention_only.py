@@ -1,10 +1,15 @@
 """A language model of attention alone: small enough to read what its heads have learned."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mha_numpy.checks import check_count, check_flag
+from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array
+from mha_numpy.models.inputs import check_kv_caches
 from mha_numpy.nn import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
 from mha_numpy.nn.layer import make_rng
 
@@ -55,7 +60,7 @@ class AttentionOnlyLM(Layer):
     ) -> None:
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
-        self.is_causal = check_flag("is_causal", is_causal)
+        self.is_causal, self.max_tokens = check_flag("is_causal", is_causal), max_tokens
         self.embedding = Embedding(vocab_size, embed_dim, std=1.0, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
         self.attentions = [
@@ -64,18 +69,30 @@ class AttentionOnlyLM(Layer):
         ]
         self.unembedding = Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
 
-    def forward(self, ids: Array) -> Array:
-        """Score the tokens that may stand for each token's answer: (B, T) -> (B, T, V)."""
-        x = self.embedding(ids)
-        for attention in self.attentions:
-            placed = self.positions(x)
-            x = x + attention(placed, placed, x, is_causal=self.is_causal)
-        return self.unembedding(x)
+    def forward(self, ids: Array, *, kv_caches: Sequence[KVCache] | None = None) -> Array:
+        """Score the possible answers at each token: (B, T) -> (B, T, V).
+
+        With `kv_caches`, one for each layer, `ids` holds only new tokens; without backward.
+        """
+        caches = check_kv_caches(kv_caches, len(self.attentions))
+        past = caches[0].length if kv_caches else 0
+        x = step("x_0", self.embedding(ids), "B T D")
+        for i, attention in enumerate(self.attentions):
+            placed = self.positions(x, offset=past)
+            added = attention(placed, placed, x, is_causal=self.is_causal, kv_cache=caches[i])
+            x = record_sum(f"x_{i + 1}", x + added, "B T D", x, added)
+        return step("logits", self.unembedding(x), "B T V")
+
+    def new_kv_caches(self) -> list[KVCache]:
+        """Return an empty KV cache for each layer."""
+        return [KVCache() for _ in self.attentions]
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
-        d_x = self.unembedding.backward(d_logits)
-        for attention in reversed(self.attentions):
+        d_x = self.unembedding.backward(step("d_logits", d_logits, "B T V"))
+        for i, attention in reversed(list(enumerate(self.attentions))):
             d_query, d_key, d_value = attention.backward(d_x)
-            d_x = d_x + self.positions.backward(d_query + d_key) + d_value
+            d_placed = record_sum(f"d_placed_{i}", d_query + d_key, "B T D", d_query, d_key)
+            d_added = self.positions.backward(d_placed)
+            d_x = record_sum(f"d_x_{i}", d_x + d_added + d_value, "B T D", d_x, d_added, d_value)
         self.embedding.backward(d_x)

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checks import check_count, check_shape
+from mha_numpy.core.steps import is_watched, record_sum, step
 from mha_numpy.dtypes import Array, as_integer_array
-from mha_numpy.errors import MaskError, describe
 from mha_numpy.models.config import ModelConfig
+from mha_numpy.models.inputs import as_cells
 from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LayerNorm, LearnedPositions
 from mha_numpy.nn.layer import make_rng
 
@@ -108,23 +109,27 @@ class Bert(Layer):
         ----------
         ids : (B, T) int array
         mask : (B, T) bool array, optional
-            True = a token, False = padding, which nobody sees.
+            True = a token, False = padding, which no query sees. One that broadcasts to
+            (B, H, T, T) says for each query and key whether it may attend.
         segments : (B, T) int array, optional
             Which text each token is of; default all of text 0.
         """
         ids = as_integer_array("ids", ids, "an integer array (B, T)")
         check_shape("ids", ids, "B T", {})
-        x = self.embedding(ids) + self.segments(
-            np.zeros_like(ids) if segments is None else segments
-        )
+        step("ids", ids, "B T")
+        mask = as_cells(mask, ids.shape)
+        if segments is None:
+            segments = step("segments", np.zeros_like(ids), "B T", "0 * ids")
+        of_token, of_segment = self.embedding(ids), self.segments(segments)
+        x = record_sum("embedded", of_token + of_segment, "B T D", of_token, of_segment)
         x = self.dropout(self.norm(self.positions(x)))
         for block in self.blocks:
-            x = block(x, mask=_to_heads(mask, ids.shape))
-        return x
+            x = block(x, mask=mask)
+        return step("hidden", x, "B T D")
 
     def backward(self, d_hidden: Array) -> None:
         """Add to the params' gradients; ids have none."""
-        d_x: Any = d_hidden
+        d_x: Any = step("d_hidden", d_hidden, "B T D")
         for block in reversed(self.blocks):
             d_x = block.backward(d_x)
         d_x = self.positions.backward(self.norm.backward(self.dropout.backward(d_x)))
@@ -173,6 +178,15 @@ class SentenceBert(Layer):
         # 2. length 1
         length = np.sqrt((mean * mean).sum(axis=1, keepdims=True))  # (B, 1)
         vectors = mean / length
+        if is_watched():
+            equation = f"np.full_like(bert.hidden[..., 0], 1 / {hidden.shape[1]})"
+            if mask is not None:
+                step("mask", mask, "B T")
+                equation = "mask / mask.sum(axis=1, keepdims=True)"
+            step("share", share, "B T", equation)
+            step("mean", mean, "B D", "(share[:, None] @ bert.hidden)[:, 0]")
+            step("length", length, "B 1", "np.sqrt((mean * mean).sum(axis=1, keepdims=True))")
+            step("vectors", vectors, "B D", "mean / length")
         self._cache = share, length, vectors
         return vectors
 
@@ -183,16 +197,10 @@ class SentenceBert(Layer):
         along = (d_vectors * vectors).sum(axis=1, keepdims=True)  # (B, 1)
         d_mean = (d_vectors - along * vectors) / length  # (B, D)
         # 1. mean = share @ hidden
-        self.bert.backward(share[:, :, None] * d_mean[:, None])  # (B, T, D)
-
-
-def _to_heads(mask: Array | None, shape: tuple[int, ...]) -> Array | None:
-    """Return a mask of tokens as one of keys that all heads and queries share: (B, 1, 1, T)."""
-    if mask is None:
-        return None
-    mask = np.asarray(mask)
-    if mask.dtype != bool or mask.shape != shape:
-        raise MaskError(
-            f"mask: expected bool (B, T) = {shape}, True = a token; got {describe(mask)}"
-        )
-    return mask[:, None, None]
+        d_hidden = share[:, :, None] * d_mean[:, None]  # (B, T, D)
+        if is_watched():
+            step("d_vectors", d_vectors, "B D")
+            step("along", along, "B 1", "(d_vectors * vectors).sum(axis=1, keepdims=True)")
+            step("d_mean", d_mean, "B D", "(d_vectors - along * vectors) / length")
+            step("d_hidden", d_hidden, "B T D", "share[:, :, None] * d_mean[:, None]")
+        self.bert.backward(d_hidden)

@@ -8,8 +8,9 @@ import numpy as np
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.steps import step
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.models.inputs import as_cells, check_kv_caches
 from mha_numpy.nn import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
 from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
@@ -84,25 +85,48 @@ class TransformerLM(Layer):
             else Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
         )
 
-    def forward(self, ids: Array, *, kv_caches: Sequence[KVCache] | None = None) -> Array:
+    def forward(
+        self,
+        ids: Array,
+        *,
+        mask: Array | None = None,
+        kv_caches: Sequence[KVCache] | None = None,
+    ) -> Array:
         """Score what comes next after each token: (B, T) -> (B, T, V).
 
-        With `kv_caches`, one for each block, `ids` holds new tokens alone; without backward.
+        Parameters
+        ----------
+        ids : (B, T) int array
+        mask : (B, T) bool array, optional
+            True = a token, False = padding, which no query sees. One that broadcasts to
+            (B, H, T, T) says for each query and key whether it may attend, as for several
+            documents in one sequence. No token sees what comes after it, whatever the mask says.
+        kv_caches : list of KVCache, optional
+            One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
+            of `mask` counts all tokens so far. Without backward.
+
+        Returns
+        -------
+        (B, T, V) array
         """
-        if kv_caches is not None and len(kv_caches) != len(self.blocks):
-            raise ConfigError(
-                f"kv_caches: expected one for each of the {len(self.blocks)} blocks; "
-                f"got {len(kv_caches)}"
-            )
-        x = self.embedding(ids)
+        caches = check_kv_caches(kv_caches, len(self.blocks))
+        past = caches[0].length if kv_caches else 0
+        B, T = np.shape(ids) if np.ndim(ids) == 2 else (0, 0)
+        mask = as_cells(mask, (B, past + T))
+        x = step("embedded", self.embedding(ids), "B T D")
         if self.positions is not None:
-            x = self.positions(x, offset=kv_caches[0].length if kv_caches else 0)
-        for i, block in enumerate(self.blocks):
-            x = block(x, kv_cache=kv_caches[i] if kv_caches else None)
-        return self.unembedding(self.norm(x))
+            x = self.positions(x, offset=past)
+        for block, kv_cache in zip(self.blocks, caches, strict=True):
+            x = block(x, mask=mask, kv_cache=kv_cache)
+        return step("logits", self.unembedding(self.norm(x)), "B T V")
+
+    def new_kv_caches(self) -> list[KVCache]:
+        """Return an empty KV cache for each block."""
+        return [KVCache() for _ in self.blocks]
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
+        step("d_logits", d_logits, "B T V")
         d_x = self.norm.backward(self.unembedding.backward(d_logits))
         for block in reversed(self.blocks):
             d_x = block.backward(d_x)

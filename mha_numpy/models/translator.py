@@ -1,12 +1,16 @@
 """A translator: an encoder reads the source, a decoder that reads the encoder writes the target."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.checks import check_count
+from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array
+from mha_numpy.models.inputs import check_kv_caches
 from mha_numpy.nn import (
     Embedding,
     EncoderBlock,
@@ -19,6 +23,7 @@ from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
 
 PADDING, START, END = 0, 1, 2  # ids that are no words, the same in source and target
+IS_WORD = f"(source != {PADDING})[:, None, None, :]"
 
 
 class Translator(Layer):
@@ -51,6 +56,8 @@ class Translator(Layer):
     >>> model(source, target).shape
     (1, 3, 12)
     """
+
+    passes = ("forward", "backward", "encode", "decode")
 
     def __init__(
         self,
@@ -102,18 +109,38 @@ class Translator(Layer):
 
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""
-        x = self.source_positions(self.source_embedding(source))
-        mask = padding_of(source)
+        step("source", source, "B T_k")
+        x = self.source_positions(step("embedded", self.source_embedding(source), "B T_k D"))
+        mask = step("source_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         for block in self.encoder:
             x = block(x, mask=mask)
-        return self.encoder_norm(x)
+        return step("memory", self.encoder_norm(x), "B T_k D")
 
-    def decode(self, memory: Array, memory_mask: Array, target: Array) -> Array:
-        """Score what comes next after each target token: (B, T_q) -> (B, T_q, V)."""
-        x = self.target_positions(self.target_embedding(target))
-        for block in self.decoder:
-            x = block(x, memory, memory_mask=memory_mask)
-        return self.unembedding(self.decoder_norm(x))
+    def decode(
+        self,
+        memory: Array,
+        memory_mask: Array,
+        target: Array,
+        *,
+        kv_caches: Sequence[tuple[KVCache, KVCache]] | None = None,
+    ) -> Array:
+        """Score what comes next after each target token: (B, T_q) -> (B, T_q, V).
+
+        With `kv_caches`, a pair for each block, `target` holds only new tokens, and the memory's
+        keys and values are computed once; without backward.
+        """
+        caches = check_kv_caches(kv_caches, len(self.decoder))
+        past = caches[0][0].length if kv_caches else 0
+        embedded = step("target_embedded", self.target_embedding(target), "B T_q D")
+        x = self.target_positions(embedded, offset=past)
+        for block, caches_of_block in zip(self.decoder, caches, strict=True):
+            own, of_memory = caches_of_block or (None, None)
+            x = block(x, memory, memory_mask=memory_mask, kv_cache=own, memory_kv_cache=of_memory)
+        return step("logits", self.unembedding(self.decoder_norm(x)), "B T_q V")
+
+    def new_kv_caches(self) -> list[tuple[KVCache, KVCache]]:
+        """Return two empty KV caches for each block: of the target, and of the memory."""
+        return [(KVCache(), KVCache()) for _ in self.decoder]
 
     def forward(self, source: Array, target: Array) -> Array:
         """Score what comes next after each target token, for a known source.
@@ -129,15 +156,20 @@ class Translator(Layer):
         -------
         (B, T_q, V) array
         """
-        return self.decode(self.encode(source), padding_of(source), target)
+        memory = self.encode(source)
+        memory_mask = step("memory_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
+        return self.decode(memory, memory_mask, target)
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""
+        step("d_logits", d_logits, "B T_q V")
         d_x = self.decoder_norm.backward(self.unembedding.backward(d_logits))
-        d_memory = np.zeros((), d_x.dtype)
+        d_reads = []
         for decoder in reversed(self.decoder):
             d_x, d_read = decoder.backward(d_x)
-            d_memory = d_memory + d_read  # all blocks read the same memory
+            d_reads.append(d_read)
+        # all blocks read the same memory
+        d_memory = record_sum("d_memory", sum(d_reads[1:], d_reads[0]), "B T_k D", *d_reads)
         self.target_embedding.backward(self.target_positions.backward(d_x))
         d_x = self.encoder_norm.backward(d_memory)
         for encoder in reversed(self.encoder):

@@ -163,8 +163,8 @@ class MultiHeadAttention(Layer):
         mask, bias, is_causal, window, softcap, head_gate
             As `attention_forward` explains them.
         kv_cache : KVCache, optional
-            Append keys and values and attend to all so far: self-attention only, without
-            dropout and without backward.
+            Append the keys and values of `key` and `value` (or `query`) and attend to all so far,
+            without dropout and without backward.
         return_weights : bool
             Also return the (B, H, T_q, T_k) weights, per head and before dropout.
 
@@ -201,11 +201,9 @@ class MultiHeadAttention(Layer):
             "softcap": softcap, "head_gate": head_gate, "backend": self.backend,
         }  # fmt: skip
         if kv_cache is not None:
-            if key is not None or value is not None:
-                raise ConfigError(
-                    "kv_cache: expected no key and no value; it is for self-attention"
-                )
-            out, attention = multi_head_attention_decode(query, kv_cache=kv_cache, **options)
+            out, attention = multi_head_attention_decode(
+                query, key, value, kv_cache=kv_cache, **options
+            )
         else:
             dropout_mask = self._draw_dropout_mask(query, key)
             out, self._cache = multi_head_attention_forward(

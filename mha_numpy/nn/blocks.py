@@ -7,7 +7,8 @@ import numpy as np
 from mha_numpy.checks import check_choice
 from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.core.masks import Window
-from mha_numpy.dtypes import Array
+from mha_numpy.core.steps import step
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn.attention import MultiHeadAttention
 from mha_numpy.nn.feed_forward import FeedForward
@@ -128,6 +129,7 @@ class TransformerBlock(Layer):
         mask: Array | None = None,
         memory_mask: Array | None = None,
         kv_cache: KVCache | None = None,
+        memory_kv_cache: KVCache | None = None,
     ) -> Array:
         """Let every token read from the others, then work on each.
 
@@ -141,7 +143,10 @@ class TransformerBlock(Layer):
         memory_mask : bool array that broadcasts to (B, H, T, T_k), optional
             True = may attend to this token of the memory.
         kv_cache : KVCache, optional
-            Of self-attention: `x` holds new tokens alone. Without backward.
+            Of self-attention: `x` holds only new tokens. Without backward.
+        memory_kv_cache : KVCache, optional
+            Of cross-attention: the first call appends the memory's keys and values, later ones
+            read them there. Without backward.
 
         Returns
         -------
@@ -159,20 +164,25 @@ class TransformerBlock(Layer):
             raise ConfigError(
                 f"memory: expected {expected} in {article} {kind}; got {describe(memory)}"
             )
+        step("x", x, "B T D")
         x = self.attention(
             x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache
         )
         if self.reads_memory:
-            x = self.cross_attention(x, memory, mask=memory_mask)
-        return self.feed_forward(x)
+            memory = step("memory", as_float_array("memory", memory), "B T_k D")
+            if memory_kv_cache is not None and memory_kv_cache.length:  # nothing to append
+                memory = step("no_memory", memory[:, :0], "B T_new D", "memory[:, :0]")
+            x = self.cross_attention(x, memory, mask=memory_mask, kv_cache=memory_kv_cache)
+        return step("out", self.feed_forward(x), "B T D")
 
     def backward(self, d_out: Array) -> Array | tuple[Array, Array]:
         """Add to the params' gradients and return that of `x`, and of `memory` if there is one."""
-        (d_x,) = self.feed_forward.backward(d_out)
+        (d_x,) = self.feed_forward.backward(step("d_out", d_out, "B T D"))
         d_memory = None
         if self.reads_memory:
             d_x, d_memory, _ = self.cross_attention.backward(d_x)
         d_x, *_ = self.attention.backward(d_x)
+        step("d_x", d_x, "B T D")
         return d_x if d_memory is None else (d_x, d_memory)
 
 

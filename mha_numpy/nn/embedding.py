@@ -8,9 +8,11 @@ from mha_numpy.blocks import (
     learned_positions_backward,
     learned_positions_forward,
 )
+from mha_numpy.blocks.arrays import axes_of
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.core import linear_backward, linear_forward
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
 from mha_numpy.nn.layer import Layer, make_rng
 
@@ -89,13 +91,22 @@ class Unembedding(Layer):
         """Score every token of the vocabulary: (..., D) -> (..., V)."""
         table = self.embedding.params["table"]
         out, self._cache = linear_forward(x, table.T, backend=self.backend)
+        if is_watched():
+            step("x", self._cache.x, axes_of(out))
+            constant("table", table, "V D")
+            step("out", out, axes_of(out, "V"), "x @ table.T")
         return out
 
     def backward(self, d_out: Array) -> Array:
         """Add to the table's gradient and return that of `x`."""
-        grads = linear_backward(d_out, self.forward_cache)
-        self.embedding.accumulate("table", grads.d_w.T)
-        return grads.d_x
+        d_x, d_w, _ = linear_backward(d_out, self.forward_cache)
+        d_table = d_w.T
+        if is_watched():
+            step("d_out", d_out, axes_of(d_out, "V"))
+            step("d_x", d_x, axes_of(d_out), "d_out @ table")
+            step("d_table", d_table, "V D", "d_out.reshape(-1, V).T @ x.reshape(-1, D)")
+        self.embedding.accumulate("table", d_table)
+        return d_x
 
 
 class LearnedPositions(Layer):

@@ -13,6 +13,7 @@ from mha_numpy.errors import ConfigError, MhaError, describe
 from mha_numpy.nn.calls import LayerType, find_misfit
 from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
+from mha_numpy.nn.places import placed
 
 
 class NoDraws(np.random.Generator):
@@ -64,6 +65,18 @@ class Layer(metaclass=LayerType):
     """
 
     backend = "numpy"  # what computes; a layer that has the choice sets its own
+    passes: tuple[str, ...] = (
+        "forward",
+        "backward",
+    )  # the methods that record under the layer's name in a model
+    at_its_place = ""  # the child that records under this layer's name, too
+    runs = 0  # of forward, without those that a backward followed, while a recorder is active
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in cls.passes:
+            if name in vars(cls):
+                setattr(cls, name, placed(vars(cls)[name]))
 
     def __init__(self) -> None:
         self.params: dict[str, Array] = {}

@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from mha_numpy.blocks.arrays import axes_of, sum_equation
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core import linear_backward, linear_forward
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.linear import LinearGrads
+from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
 from mha_numpy.nn.layer import Layer, make_rng
 
@@ -61,11 +64,28 @@ class Linear(Layer):
         """Map every vector of `x`: (..., I) -> (..., O)."""
         w, b = self.params["w"], self.params.get("b")
         out, self._cache = linear_forward(x, w, b, backend=self.backend)
+        if is_watched():
+            step("x", self._cache.x, axes_of(self._cache.x, "I"))
+            constant("w", w, "I O")
+            if b is not None:
+                constant("b", b, "O")
+            step("out", out, axes_of(out, "O"), "x @ w" + (" + b" if b is not None else ""))
         return out
 
     def backward(self, d_out: Array) -> Array:
         """Add to the params' gradients and return that of `x`."""
-        d_x, d_w, d_b = linear_backward(d_out, self.forward_cache)
-        self.accumulate("w", d_w)
-        self.accumulate("b", d_b)
-        return d_x
+        grads = linear_backward(d_out, self.forward_cache)
+        if is_watched():
+            _record_backward(d_out, grads)
+        self.accumulate("w", grads.d_w)
+        self.accumulate("b", grads.d_b)
+        return grads.d_x
+
+
+def _record_backward(d_out: Array, grads: LinearGrads) -> None:
+    """Record backward's steps."""
+    step("d_out", d_out, axes_of(d_out, "O"))
+    step("d_x", grads.d_x, axes_of(grads.d_x, "I"), "d_out @ w.T")
+    step("d_w", grads.d_w, "I O", "x.reshape(-1, I).T @ d_out.reshape(-1, O)")
+    if grads.d_b is not None:
+        step("d_b", grads.d_b, "O", sum_equation("d_out", d_out))

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.blocks.arrays import add
+from mha_numpy.blocks.arrays import add, axes_of
 from mha_numpy.checks import check_flag
-from mha_numpy.dtypes import Array
+from mha_numpy.core.steps import record_sum, step
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.nn.dropout import Dropout
 from mha_numpy.nn.layer import Layer
 
@@ -39,6 +40,8 @@ class Residual(Layer):
     (2, 5, 4)
     """
 
+    at_its_place = "layer"
+
     def __init__(
         self,
         layer: Layer,
@@ -56,17 +59,23 @@ class Residual(Layer):
 
     def forward(self, x: Array, *others: Array, **options: Any) -> Array:
         """Add the layer's output to `x`; `others` and options are the layer's."""
-        if self.norm_first:
-            added = self.dropout(self.layer(self.norm(x), *others, **options))
-            return add(x, added, backend=self.backend)
-        added = self.dropout(self.layer(x, *others, **options))
-        return self.norm(add(x, added, backend=self.backend))
+        x = as_float_array("x", x)
+        step("skip", x, axes_of(x))
+        inner = self.norm(x) if self.norm_first else x
+        added = self.dropout(self.layer(inner, *others, **options))
+        total = add(x, added, backend=self.backend)
+        record_sum("sum", total, axes_of(total), x, added)
+        return total if self.norm_first else self.norm(total)
 
     def backward(self, d_out: Array) -> tuple[Array, ...]:
         """Return the gradient of `x`, then those of the others."""
+        d_out = as_float_array("d_out", d_out)
         d_sum = d_out if self.norm_first else self.norm.backward(d_out)
+        step("d_sum", d_sum, axes_of(d_sum))
         d_layer = self.layer.backward(self.dropout.backward(d_sum))
         d_x, *d_others = d_layer if isinstance(d_layer, tuple) else (d_layer,)
         if self.norm_first:
             d_x = self.norm.backward(d_x)
-        return add(d_sum, d_x, backend=self.backend), *d_others
+        d_skip = add(d_sum, d_x, backend=self.backend)
+        record_sum("d_skip", d_skip, axes_of(d_skip), d_sum, d_x)
+        return d_skip, *d_others

@@ -1,27 +1,82 @@
 """Equations: NumPy expressions over names of earlier steps, constants and axes, read by `ast`.
 
 As d_k is both the width of a head and the gradient of k, the name of an axis stands for its size in
-the brackets of ``reshape`` and ``np.arange``; anywhere else it is an array or a number.
+the brackets of ``reshape`` and ``np.arange``; anywhere else it is an array or a number. In a model
+a name belongs to the step's own place, as "scores" in "blocks.0.attention", or it is a whole one,
+"blocks.0.attention.scores". NumPy has no ``erf``, so equations bring their own.
 """
 
 import ast
 import copy
 import functools
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
 
+FUNCTIONS: dict[str, Any] = {"erf": np.vectorize(math.erf, otypes=[float])}
 MOVES = ("reshape", "transpose", "swapaxes")  # methods that compute nothing
 
 
 @functools.lru_cache(maxsize=1024)
 def parse(equation: str) -> ast.expr | None:
     """Return an equation's syntax tree, None where it is no expression."""
+    brackets = re.sub(r"[A-Za-z_]\w*(\.\w+)+", _index_by_brackets, equation)
     try:
-        return ast.parse(equation, mode="eval").body
+        return ast.parse(brackets, mode="eval").body
     except SyntaxError:
         return None
+
+
+def _index_by_brackets(name: re.Match[str]) -> str:
+    """Write blocks.0.out as Python does: blocks[0].out."""
+    return re.sub(r"\.(\d+)", r"[\1]", name[0])
+
+
+def with_whole_names(tree: ast.expr, place: str, known: Container[str]) -> ast.expr:
+    """Return a copy of a tree in which each array that is known has its whole name.
+
+    Parameters
+    ----------
+    tree : syntax tree
+    place : str
+        Of the step in the model: "blocks.0.attention", "" outside.
+    known : container of strings
+        Whole names.
+    """
+    found: ast.expr = _PutWholeNames(place, known).visit(copy.deepcopy(tree))
+    return found
+
+
+class _PutWholeNames(ast.NodeTransformer):
+    """Puts one name for what is written with dots and brackets."""
+
+    def __init__(self, place: str, known: Container[str]) -> None:
+        self.prefix, self.known = f"{place}." if place else "", known
+
+    def visit(self, node: ast.AST) -> Any:
+        """Put the whole name of an array in the place of what names it."""
+        name = _dotted(node)
+        for whole in (self.prefix + name, name) if name else ():
+            if whole in self.known:
+                return ast.copy_location(ast.Name(whole, ast.Load()), node)
+        return self.generic_visit(node)
+
+
+def _dotted(node: ast.AST) -> str:
+    """Return blocks.0.out for ``blocks[0].out``; "" for what is no name."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case (
+            ast.Attribute(value=value, attr=last)
+            | ast.Subscript(value=value, slice=ast.Constant(value=int(last)))
+        ):
+            first = _dotted(value)
+            return f"{first}.{last}" if first else ""
+    return ""
 
 
 def with_sizes(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
@@ -56,14 +111,15 @@ def names_in(tree: ast.AST) -> list[str]:
     """Return the names of arrays and numbers that a tree reads, in order, each once."""
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     in_order = sorted(names, key=lambda node: (node.lineno, node.col_offset))
-    return [name for name in dict.fromkeys(node.id for node in in_order) if name != "np"]
+    found = dict.fromkeys(node.id for node in in_order)
+    return [name for name in found if name != "np" and name not in FUNCTIONS]
 
 
 def evaluate(tree: ast.expr, values: Mapping[str, Any]) -> Any:
     """Compute an expression over names of `values`; NaN and overflow raise no warning."""
     code = compile(ast.Expression(tree), "<equation>", "eval")
     with np.errstate(all="ignore"):
-        return eval(code, {"np": np, "__builtins__": {}}, dict(values))
+        return eval(code, {"np": np, "__builtins__": {}, **FUNCTIONS}, dict(values))
 
 
 def moved_name(tree: ast.expr | None) -> str:
@@ -84,7 +140,9 @@ def method_of(call: ast.expr) -> str:
 
 
 def function_of(call: ast.expr) -> str:
-    """Return the name of NumPy's function that is called, "" if it is none."""
+    """Return the name of NumPy's function that is called, or of ours, "" if it is none."""
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+        return call.func.id if call.func.id in FUNCTIONS else ""
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         return call.func.attr if _is_numpy(call.func.value) else ""
     return ""

@@ -1,8 +1,12 @@
 """The recorder behind `with trace() as t:`."""
 
+import ast
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +15,14 @@ from mha_numpy.core.steps import watching
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
-from mha_numpy.tracing.equations import evaluate, moved_name, parse, with_sizes
+from mha_numpy.tracing.equations import (
+    evaluate,
+    moved_name,
+    names_in,
+    parse,
+    with_sizes,
+    with_whole_names,
+)
 from mha_numpy.tracing.sources import NOT_KNOWN, Origin, origin_of
 from mha_numpy.tracing.step import Step
 from mha_numpy.tracing.words import explain
@@ -22,6 +33,10 @@ class Trace:
 
     ``t["scores"]`` is the array of that name (the last one recorded); ``t.steps`` are all.
     ``t.constants`` are the params and numbers that equations name and no step computes.
+
+    In a model a name says where the array was computed: ``t["blocks.0.attention.scores"]``. Where
+    only one place has scores, ``t["scores"]`` finds them. ``t.part("blocks.0.attention")`` is the
+    trace of one place.
     """
 
     def __init__(self) -> None:
@@ -39,38 +54,119 @@ class Trace:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The size of every named axis.
+        """The size of every named axis; without those that differ between the places of a model.
 
         Raises
         ------
         ShapeError
-            Two steps disagree about an axis, or a step's axes do not fit its array.
+            Two steps of one place disagree about an axis, or a step's axes do not fit its array.
         """
-        sizes: dict[str, int] = {}
+        of_places: dict[str, dict[str, int]] = {}
         for step in self.steps:
+            sizes = of_places.setdefault(step.place, {})
             check_shape(step.name, step.array, step.axes, sizes, to_match="the steps before")
-        return sizes
+        found = {axis: size for sizes in of_places.values() for axis, size in sizes.items()}
+        return {
+            axis: size for axis, size in found.items()
+            if all(sizes.get(axis, size) == size for sizes in of_places.values())
+        }  # fmt: skip
 
     def record(self, name: str, array: Array, axes: str, equation: str) -> None:
-        """Note one step; an input that is on record under its name already is not noted again."""
+        """Note one step; an input that is on record under its name already is not noted again.
+
+        The input of a place in a model is what another place computed, if that is on record.
+        """
         before = next((s.array for s in reversed(self.steps) if s.name == name), None)
         if not equation and before is not None:
             is_cast = before.dtype != array.dtype and _same_numbers(before, array)
             if before is array or is_cast:
                 return
-        memory = self._memory_of(array, equation)
+        place = name.rpartition(".")[0]
+        if not equation:
+            equation = self._computed_elsewhere(array, place)
+        if place:  # names of its own place are written without it
+            equation = re.sub(rf"(?<![\w.]){re.escape(place)}\.", "", equation)
+        memory = self._memory_of(array, equation, place)
         self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
 
     def record_constant(self, name: str, array: Array, axes: str) -> None:
         """Note a value that equations name and no step computes."""
         self.constants.append(Step(len(self.steps) + 1, name, axes, "", array, "constant"))
 
-    def evaluate(self, name: str) -> Array:
+    def name_of(self, array: Array) -> str:
+        """Return the name under which an array was recorded last, "" if it was not."""
+        return next((step.name for step in reversed(self.steps) if step.array is array), "")
+
+    def _computed_elsewhere(self, array: Array, place: str) -> str:
+        """Return the equation of an input that another place of the model computed, "" if none did.
+
+        Between layers of float16, which compute in float32, numbers are rounded.
+        """
+        others = [step for step in reversed(self.steps) if step.place != place]
+        twin = next((step.name for step in others if step.array is array), "")
+        rounded = (step.name for step in others if _is_rounded(array, step.array))
+        return twin or next((f"{name}.astype(np.float16)" for name in rounded), "")
+
+    def part(self, place: str) -> "Trace":
+        """Return what one place of a model recorded, under the names that it has there.
+
+        Parameters
+        ----------
+        place : str
+            Such as "blocks.0.attention".
+
+        Returns
+        -------
+        Trace
+            Its inputs are inputs, whatever computed them elsewhere.
+
+        Raises
+        ------
+        KeyError
+            Nothing was recorded there.
+
+        Examples
+        --------
+        >>> from mha_numpy.nn import EncoderBlock
+        >>> with trace() as t:
+        ...     out = EncoderBlock(4, num_heads=2, rng=0)(np.ones((1, 3, 4)))
+        >>> [step.name for step in t.part("attention")][-4:]
+        ['heads_by_token', 'merged', 'out', 'sum']
+        """
+        found = Trace()
+        for step in sorted([*self.constants, *self.steps], key=_by_number):
+            if step.place == place:
+                found._take(step, is_from_elsewhere=self._is_from_elsewhere(step))
+        if not found.steps:
+            places = list(dict.fromkeys(step.place for step in self.steps))
+            raise KeyError(f"nothing was recorded at {place!r}; there are {places}")
+        return found
+
+    def _take(self, step: Step, *, is_from_elsewhere: bool) -> None:
+        """Note a step of a model's place under its name there."""
+        own: dict[str, Any] = {"name": step.name.rpartition(".")[2], "number": len(self.steps) + 1}
+        if step.is_constant:
+            self.constants.append(replace(step, **own))
+        elif is_from_elsewhere:
+            self.steps.append(replace(step, **own, equation="", memory="input"))
+        else:
+            memory = step.memory.replace(f"{step.place}.", "") if step.place else step.memory
+            self.steps.append(replace(step, **own, memory=memory))
+
+    def _is_from_elsewhere(self, step: Step) -> bool:
+        """Return whether a step's equation names an array of another place."""
+        tree = self.tree_of(step)
+        known = self.known_before(step)
+        return tree is not None and any(
+            known[name].place != step.place for name in names_in(tree) if name in known
+        )
+
+    def evaluate(self, name: str | Step) -> Array:
         """Compute the equation of a step from the arrays on record.
 
         Parameters
         ----------
-        name : str
+        name : str or Step
             Of a step with an equation; of several with that name the last.
 
         Returns
@@ -94,20 +190,31 @@ class Trace:
         >>> np.allclose(t.evaluate("scores"), t["scores"])
         True
         """
-        step = self._last(name)
-        tree = parse(step.equation)
+        step = name if isinstance(name, Step) else self._last(name)
+        tree = self.tree_of(step)
         if tree is None:
             what = f"`{step.equation}`" if step.equation else "an input"
-            raise ConfigError(f"name: expected a step with an equation; {name} is {what}")
+            raise ConfigError(f"name: expected a step with an equation; {step.name} is {what}")
         try:
             arrays = {name: known.array for name, known in self.known_before(step).items()}
-            return np.asarray(evaluate(with_sizes(tree, self.sizes_before(step)), arrays))
+            return np.asarray(evaluate(tree, arrays))
         except NOT_KNOWN as error:
-            raise ConfigError(f"{name}: its equation cannot be computed: {error}") from error
+            raise ConfigError(f"{step.name}: its equation cannot be computed: {error}") from error
+
+    def tree_of(self, step: Step) -> ast.expr | None:
+        """Return the syntax tree of a step's equation: whole names, and sizes for axes.
+
+        None where there is none, or where it is free text.
+        """
+        tree = parse(step.equation) if step.equation else None
+        if tree is None:
+            return None
+        known = self.known_before(step)
+        return with_whole_names(with_sizes(tree, self.sizes_before(step)), step.place, known)
 
     def origin_of(self, step: Step) -> Origin:
         """Derive which cells of earlier arrays each cell of a step was computed from."""
-        return origin_of(step, self.known_before(step), self.sizes_before(step))
+        return origin_of(step, self.tree_of(step), self.known_before(step))
 
     def explain(self, name: str, index: Sequence[int]) -> str:
         """Say which cells of earlier arrays one cell was computed from.
@@ -183,10 +290,14 @@ class Trace:
         return self.table().to_html()
 
     def _last(self, name: str) -> Step:
-        """Return the last step of a name."""
-        for step in reversed(self.steps):
-            if step.name == name:
-                return step
+        """Return the last step of a name, which may lack the place if there is one such place."""
+        names = {s.name for s in self.steps}
+        found = {name} & names or {whole for whole in names if whole.endswith(f".{name}")}
+        if len(found) == 1:
+            return next(step for step in reversed(self.steps) if step.name in found)
+        if found:
+            wholes = list(dict.fromkeys(s.name for s in self.steps if s.name in found))
+            raise KeyError(f"{len(found)} steps are named {name!r}; write one of {wholes}")
         raise KeyError(f"no step is named {name!r}; there are {[s.name for s in self.steps]}")
 
     def known_before(self, step: Step) -> dict[str, Step]:
@@ -205,25 +316,27 @@ class Trace:
         return found
 
     def sizes_before(self, step: Step) -> dict[str, int]:
-        """Return the sizes of the axes of a step and of what its equation may name."""
+        """Return the sizes of the axes of a step and of what its equation names of its place."""
+        known_before = sorted(self.known_before(step).values(), key=_by_number)
         return {
             axis: size
-            for known in (*sorted(self.known_before(step).values(), key=_by_number), step)
+            for known in (*(known for known in known_before if known.place == step.place), step)
             for axis, size in zip(known.axes.split(), known.array.shape, strict=False)
         }
 
-    def _memory_of(self, array: Array, equation: str) -> str:
+    def _memory_of(self, array: Array, equation: str, place: str) -> str:
         """Measure whether the array is an earlier step's, or shares its memory.
 
         One that is new, was made by moving elements alone, and has those of its source, is a copy.
         """
-        twin = next((step for step in self.steps if step.array is array), None)
-        if twin is not None:
-            return f"is {twin.name}"
+        if twin := self.name_of(array):
+            return f"is {twin}"
         for step in reversed(self.steps):
             if _share_memory(step.array, array):
                 return f"view of {step.name}"
-        moved = moved_name(parse(equation))
+        tree = parse(equation)
+        names = {step.name for step in self.steps}
+        moved = moved_name(None if tree is None else with_whole_names(tree, place, names))
         if any(s.name == moved and _same_elements(s.array, array) for s in self.steps):
             return f"copy of {moved}"
         return "new" if equation else "input"
@@ -237,6 +350,15 @@ def _by_number(step: Step) -> int:
 def _same_numbers(a: Array, b: Array) -> bool:
     """Return whether two arrays hold the same numbers, in whatever dtype."""
     return a is b or (a.shape == b.shape and bool(np.all((a == b) | ((a != a) & (b != b)))))
+
+
+def _is_rounded(array: Array, before: Array) -> bool:
+    """Return whether an array holds another one's numbers, rounded to float16 and not all equal."""
+    if array.shape != before.shape or array.dtype.kind != "f" or before.dtype.kind != "f":
+        return False
+    with np.errstate(over="ignore"):
+        is_half = _same_numbers(array, before.astype(np.float16))
+    return is_half and (array.dtype != before.dtype or not _same_numbers(array, before))
 
 
 def _share_memory(a: Array, b: Array) -> bool:
@@ -263,9 +385,9 @@ def trace() -> Iterator[Trace]:
 
     Notes
     -----
-    Attention, softmax, multi-head attention, decoding and the pairs of ``blocks`` have steps; a
-    linear map or a rotation alone has none. An innermost block records alone. What other threads
-    compute is not recorded.
+    Attention, softmax, multi-head attention, decoding, the pairs of ``blocks`` and all layers and
+    models have steps; `linear_forward` or `rope_forward` alone has none. An innermost block records
+    alone. What other threads compute is not recorded.
 
     Examples
     --------

@@ -16,15 +16,14 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.tracing.equations import (
+    FUNCTIONS,
     evaluate,
     function_of,
     is_transpose,
     method_of,
     moved_name,
     names_in,
-    parse,
     receiver_of,
-    with_sizes,
 )
 from mha_numpy.tracing.step import Step
 
@@ -98,16 +97,16 @@ class _NotKnownError(Exception):
 NOT_KNOWN = (_NotKnownError, NameError, KeyError, AttributeError, TypeError, ValueError, IndexError)
 
 
-def origin_of(step: Step, recorded: Mapping[str, Step], sizes: Mapping[str, int]) -> Origin:
+def origin_of(step: Step, tree: ast.expr | None, recorded: Mapping[str, Step]) -> Origin:
     """Derive how a step came to be.
 
     Parameters
     ----------
     step : Step
+    tree : syntax tree
+        Of its equation, with sizes in the place of axes; None where there is none.
     recorded : mapping of names to Steps
         The arrays, params and numbers that its equation may name.
-    sizes : mapping of names to ints
-        The sizes of axes.
 
     Returns
     -------
@@ -116,12 +115,11 @@ def origin_of(step: Step, recorded: Mapping[str, Step], sizes: Mapping[str, int]
     """
     if not step.equation:
         return _origin_without_equation(step, recorded)
-    tree = parse(step.equation)
     if tree is None:
         return Origin("unknown")
     names = tuple(name for name in names_in(tree) if name in recorded)
     try:
-        return _origin(with_sizes(tree, sizes), step, recorded)
+        return _origin(tree, step, recorded)
     except NOT_KNOWN:
         return Origin("unknown", names=names)
 
@@ -239,6 +237,8 @@ class _Walk:
     ) -> None:
         """Read the operands of a function or a method."""
         name = function_of(node)
+        if name in FUNCTIONS:
+            return self._cellwise(args, reads)
         if name:
             function = getattr(np, name)
             if not isinstance(function, np.ufunc) or function.signature is not None or options:

@@ -13,7 +13,7 @@ class Step:
     """One recorded array and what was measured about it."""
 
     number: int
-    name: str
+    name: str  # "scores"; in a model "blocks.0.attention.scores"
     axes: str  # "B H T_q T_k"
     equation: str  # the right-hand side; empty for an input
     array: Array = field(repr=False)
@@ -25,9 +25,14 @@ class Step:
         return self.memory == "constant"
 
     @property
+    def place(self) -> str:
+        """Where in a model it was computed: "blocks.0.attention"; "" outside."""
+        return self.name.rpartition(".")[0]
+
+    @property
     def is_backward(self) -> bool:
         """Whether the step belongs to a backward pass."""
-        return self.name.startswith("d_")
+        return self.name.rpartition(".")[2].startswith("d_")
 
     @property
     def layout(self) -> str:

@@ -18,6 +18,7 @@ from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tracing import Trace, trace
 from tests.compare import assert_close
 from tests.core.configurations import attention_configuration
+from tests.tracing.whole import assert_whole
 
 B, H, H_KV, T_Q, T_K, D, KDIM, VDIM, D_K, D_V, D_OUT = 3, 6, 2, 4, 5, 7, 8, 9, 10, 11, 12
 
@@ -89,8 +90,10 @@ def test_options_together_at_every_rank(seed):
     inputs, options = attention_configuration(seed)
     with trace() as t:
         out, cache = attention_forward(**inputs, **options)
-        attention_backward(np.random.default_rng(seed).normal(size=out.shape), cache)
+        d_out = np.random.default_rng(seed).normal(size=out.shape)
+        attention_backward(d_out, cache)
     assert_equations_hold(t)
+    assert_whole(t, [*inputs.values(), *options.values(), d_out])
 
 
 @pytest.mark.parametrize("biases", ["", "qkvo", "qo", "kv"])

@@ -11,7 +11,7 @@ from mha_numpy.draw.stepper.says import says
 from mha_numpy.draw.stepper.switches import switches_of
 from mha_numpy.dtypes import Array
 from mha_numpy.tracing import Step, Trace
-from mha_numpy.tracing.equations import names_in, parse
+from mha_numpy.tracing.equations import names_in
 
 STARTS = ("scores", "weights", "out")  # the page opens at the first of these that is on record
 
@@ -41,7 +41,7 @@ def items_of(trace: Trace) -> tuple[list[Step], dict[int, int]]:
     A constant that is noted again, as by backward, is the one from before; one that no equation
     names is left out.
     """
-    trees = [parse(step.equation) for step in trace]
+    trees = [trace.tree_of(step) for step in trace]
     named = {name for tree in trees if tree is not None for name in names_in(tree)}
     constants = [step for step in trace.constants if step.name in named]
     items: list[Step] = []
@@ -65,7 +65,7 @@ def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any
     """Return what the page knows of one array."""
     tree = None
     if not step.is_constant:
-        tree = equation_tree(step, trace.known_before(step), trace.sizes_before(step), ids)
+        tree = equation_tree(trace.tree_of(step), trace.known_before(step), ids)
     kind = "backward" if step.is_backward else "forward"
     return {
         "name": step.name,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.tracing.equations import function_of, method_of, parse, receiver_of, with_sizes
+from mha_numpy.tracing.equations import function_of, method_of, receiver_of
 from mha_numpy.tracing.step import Step
 
 OPERATORS: dict[type[ast.AST], str] = {
@@ -26,25 +26,23 @@ class _NotComputedError(Exception):
 
 
 def equation_tree(
-    step: Step, recorded: Mapping[str, Step], sizes: Mapping[str, int], ids: Mapping[int, int]
+    tree: ast.expr | None, recorded: Mapping[str, Step], ids: Mapping[int, int]
 ) -> list[Any] | None:
-    """Return a step's equation as a tree, None where the page cannot compute it.
+    """Return an equation as a tree for the page, None where the page cannot compute it.
 
     Parameters
     ----------
-    step : Step
+    tree : syntax tree
+        With sizes in the place of axes; None where there is no equation.
     recorded : mapping of names to Steps
-        What its equation may name.
-    sizes : mapping of names to ints
-        The sizes of axes.
+        What the equation may name.
     ids : mapping of ints to ints
         The number of each step in the page, by its ``id``.
     """
-    tree = parse(step.equation) if step.equation else None
     if tree is None:
         return None
     try:
-        return _Translator(recorded, ids).tree(with_sizes(tree, sizes))
+        return _Translator(recorded, ids).tree(tree)
     except _NotComputedError:
         return None
 

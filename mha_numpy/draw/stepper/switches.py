@@ -4,12 +4,14 @@ A switch is an edit of equations. What no equation computes, a param, gets other
 equation, from those on record.
 """
 
+import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mha_numpy.draw.stepper.equation import equation_tree
 from mha_numpy.tracing import Step, Trace
+from mha_numpy.tracing.equations import parse, with_sizes
 
 NEEDED = {f"{kind}_{letter}" for kind in "xw" for letter in "qkv"} | {"w_o", "scale", "weights"}
 
@@ -33,12 +35,18 @@ def switches_of(trace: Trace, last: Mapping[str, Step], ids: Mapping[int, int]) 
     for switch in _all_switches(last, sizes) if is_one_layer else []:
         changes = [
             {"array": ids[id(last[name])], "equation": equation,
-             "tree": equation_tree(replace(last[name], equation=equation), last, sizes, ids)}
+             "tree": equation_tree(_with_sizes(equation, sizes), last, ids)}
             for name, equation in switch.equations.items()
         ]  # fmt: skip
         told = {name: getattr(switch, name) for name in ("id", "label", "question", "says")}
         found.append({**told, "changes": changes})
     return found
+
+
+def _with_sizes(equation: str, sizes: Mapping[str, int]) -> ast.expr | None:
+    """Return an equation's syntax tree, with sizes in the place of axes."""
+    tree = parse(equation)
+    return None if tree is None else with_sizes(tree, sizes)
 
 
 def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Switch]:
