@@ -9,10 +9,10 @@ from mha_numpy.errors import ConfigError
 
 
 class LayerType(type):
-    """The type of all classes of layers: explains a call of a class that does not fit.
+    """The type of all classes of layers: it explains arguments that do not fit the constructor.
 
-    The layer keeps its arguments, which its `repr` shows. Signatures are read after an error only,
-    so a call that fits costs no time.
+    Signatures are read only after an error, so a call that fits costs no time. The layer keeps its
+    arguments for its `repr`.
     """
 
     def __call__(cls, *given: Any, **options: Any) -> Any:
@@ -42,7 +42,7 @@ def _names_of(cls: type) -> list[str]:
     """Return the names of all arguments of a class and of the classes that it is derived from."""
     inits = [vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)]
     parameters = [p for init in inits for p in inspect.signature(init).parameters.values()]
-    return [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+    return [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name != "self"]
 
 
 def find_misfit(
