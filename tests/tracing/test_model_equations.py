@@ -40,7 +40,7 @@ B, T, S, D, H, V, N = 3, 5, 4, 8, 2, 7, 6
 IDS = np.array([[1, 4, 4, 0, 6], [2, 0, 1, 5, 1], [3, 3, 0, 2, 0]])
 SOURCE = np.array([[3, 4, 5, 0], [3, 3, 4, 6], [5, 6, 0, 0]])
 MASK = np.arange(T) < np.array([[5], [3], [4]])
-SMALL = {"embed_dim": D, "num_heads": H, "num_layers": 2}
+SMALL = {"embed_dim": D, "num_heads": H, "num_layers": 2, "rng": 0}
 
 
 def x(T=T):
@@ -52,7 +52,7 @@ LAYERS = {  # layer, and what its forward takes
     "linear of a vector": lambda: (Linear(D, 3, bias=False), (x()[0, 0],), {}),
     "norm": lambda: (LayerNorm(D), (x(),), {}),
     "RMS norm": lambda: (RMSNorm(D), (x(),), {}),
-    "dropout": lambda: (Dropout(0.3), (x(),), {}),
+    "dropout": lambda: (Dropout(0.3, rng=0), (x(),), {}),
     "embedding": lambda: (Embedding(V, D), (IDS,), {}),
     "unembedding": lambda: (Unembedding(Embedding(V, D)), (x(),), {}),
     "positions": lambda: (LearnedPositions(N, D), (x(),), {"offset": 1}),
@@ -61,16 +61,16 @@ LAYERS = {  # layer, and what its forward takes
         for name in ("relu", "gelu", "gelu_tanh", "swiglu")
     },
     "attention": lambda: (MultiHeadAttention(D, H), (x(),), {"mask": MASK[:, None, None]}),
-    "attention with dropout": lambda: (MultiHeadAttention(D, H, dropout_p=0.3), (x(),), {}),
+    "attention with dropout": lambda: (MultiHeadAttention(D, H, dropout_p=0.3, rng=0), (x(),), {}),
     "cross-attention": lambda: (MultiHeadAttention(D, H), (x(), x(S)), {"bias": np.ones((T, S))}),
-    "residual": lambda: (Residual(FeedForward(D), LayerNorm(D), dropout_p=0.2), (x(),), {}),
+    "residual": lambda: (Residual(FeedForward(D), LayerNorm(D), dropout_p=0.2, rng=0), (x(),), {}),
     "residual, post-norm": lambda: (
         Residual(FeedForward(D), RMSNorm(D), norm_first=False), (x(),), {},
     ),
     "a residual in a residual": lambda: (
         Residual(Residual(Linear(D, D), LayerNorm(D)), LayerNorm(D)), (x(),), {},
     ),
-    "encoder": lambda: (EncoderBlock(D, H, dropout_p=0.2), (x(),), {"mask": MASK[:, None, None]}),
+    "encoder": lambda: (EncoderBlock(D, H, dropout_p=0.2, rng=0), (x(),), {"mask": MASK[:, None, None]}),
     "encoder, post-norm": lambda: (EncoderBlock(D, H, norm_first=False), (x(),), {}),
     "decoder": lambda: (
         DecoderBlock(D, H, num_kv_heads=1, window=(2, 0), rope=RopeOptions()), (x(),), {},
@@ -82,10 +82,10 @@ LAYERS = {  # layer, and what its forward takes
         EncoderDecoderBlock(D, H, norm_first=False, norm="rms"), (x(), x(S)), {},
     ),
     "attention alone": lambda: (AttentionOnlyLM(V, N, **SMALL), (IDS,), {}),
-    "transformer": lambda: (TransformerLM(V, N, dropout_p=0.1, **SMALL), (IDS,), {}),
+    "transformer": lambda: (TransformerLM(V, N, dropout_p=0.1, rng=0, **SMALL), (IDS,), {}),
     "GPT-2": lambda: (GPT2(V, N, **SMALL), (IDS,), {}),
     "Llama": lambda: (Llama(V, N, num_kv_heads=1, **SMALL), (IDS,), {}),
-    "BERT": lambda: (Bert(V, N, dropout_p=0.1, **SMALL), (IDS,), {"mask": MASK}),
+    "BERT": lambda: (Bert(V, N, dropout_p=0.1, rng=0, **SMALL), (IDS,), {"mask": MASK}),
     "BERT with segments": lambda: (Bert(V, N, **SMALL), (IDS,), {"segments": 1 * (IDS > 2)}),
     "sentence BERT": lambda: (SentenceBert(Bert(V, N, **SMALL)), (IDS,), {"mask": MASK}),
     "sentence BERT, no mask": lambda: (SentenceBert(Bert(V, N, **SMALL)), (IDS,), {}),
