@@ -70,7 +70,9 @@ LAYERS = {  # layer, and what its forward takes
     "a residual in a residual": lambda: (
         Residual(Residual(Linear(D, D), LayerNorm(D)), LayerNorm(D)), (x(),), {},
     ),
-    "encoder": lambda: (EncoderBlock(D, H, dropout_p=0.2, rng=0), (x(),), {"mask": MASK[:, None, None]}),
+    "encoder": lambda: (
+        EncoderBlock(D, H, dropout_p=0.2, rng=0), (x(),), {"mask": MASK[:, None, None]},
+    ),
     "encoder, post-norm": lambda: (EncoderBlock(D, H, norm_first=False), (x(),), {}),
     "decoder": lambda: (
         DecoderBlock(D, H, num_kv_heads=1, window=(2, 0), rope=RopeOptions()), (x(),), {},
@@ -82,10 +84,10 @@ LAYERS = {  # layer, and what its forward takes
         EncoderDecoderBlock(D, H, norm_first=False, norm="rms"), (x(), x(S)), {},
     ),
     "attention alone": lambda: (AttentionOnlyLM(V, N, **SMALL), (IDS,), {}),
-    "transformer": lambda: (TransformerLM(V, N, dropout_p=0.1, rng=0, **SMALL), (IDS,), {}),
+    "transformer": lambda: (TransformerLM(V, N, dropout_p=0.1, **SMALL), (IDS,), {}),
     "GPT-2": lambda: (GPT2(V, N, **SMALL), (IDS,), {}),
     "Llama": lambda: (Llama(V, N, num_kv_heads=1, **SMALL), (IDS,), {}),
-    "BERT": lambda: (Bert(V, N, dropout_p=0.1, rng=0, **SMALL), (IDS,), {"mask": MASK}),
+    "BERT": lambda: (Bert(V, N, dropout_p=0.1, **SMALL), (IDS,), {"mask": MASK}),
     "BERT with segments": lambda: (Bert(V, N, **SMALL), (IDS,), {"segments": 1 * (IDS > 2)}),
     "sentence BERT": lambda: (SentenceBert(Bert(V, N, **SMALL)), (IDS,), {"mask": MASK}),
     "sentence BERT, no mask": lambda: (SentenceBert(Bert(V, N, **SMALL)), (IDS,), {}),
