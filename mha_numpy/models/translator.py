@@ -72,7 +72,7 @@ class Translator(Layer):
         shared = {"backend": backend, "rng": rng, **block_options}
 
         def norm() -> Layer:
-            return make_norm(block_options.get("norm", "layer"), embed_dim, backend)
+            return make_norm(embed_dim, backend, **block_options)
 
         self.max_tokens = max_tokens
         self.source_embedding = Embedding(
