@@ -7,7 +7,6 @@ import numpy as np
 from mha_numpy.checks import check_count, check_shape
 from mha_numpy.dtypes import Array, as_integer_array
 from mha_numpy.errors import MaskError, describe
-from mha_numpy.models.config import ModelConfig
 from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LayerNorm, LearnedPositions
 from mha_numpy.nn.layer import make_rng
 
@@ -72,7 +71,8 @@ class Bert(Layer):
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
-        self.norm = LayerNorm(embed_dim, eps=eps, backend=backend)
+        bias = block_options.get("bias", True)
+        self.norm = LayerNorm(embed_dim, eps=eps, bias=bias, backend=backend)
         self.dropout = Dropout(dropout_p, rng=rng)
         self.blocks = [
             EncoderBlock(
@@ -81,23 +81,6 @@ class Bert(Layer):
             )
             for _ in range(check_count("num_layers", num_layers))
         ]  # fmt: skip
-
-    @staticmethod
-    def options_of(config: ModelConfig) -> dict[str, Any]:
-        """Return this model's options from a config.json of Hugging Face."""
-        config.check("position_embedding_type", "absolute")
-        config.check("is_decoder", False)
-        return {
-            "vocab_size": config["vocab_size"],
-            "max_tokens": config["max_position_embeddings"],
-            "embed_dim": config["hidden_size"],
-            "num_heads": config["num_attention_heads"],
-            "num_layers": config["num_hidden_layers"],
-            "hidden_dim": config["intermediate_size"],
-            "num_segments": config.get("type_vocab_size", 2),
-            "activation": config.activation("hidden_act", "gelu"),
-            "eps": config.get("layer_norm_eps", 1e-12),
-        }
 
     def forward(
         self, ids: Array, *, mask: Array | None = None, segments: Array | None = None

@@ -36,10 +36,12 @@ def config_of(name):
     if name == "llama with biases":
         options = {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
         return transformers.LlamaConfig(**OF_LLAMA, **options)
+    if name == "llama with a window":  # which it ignores
+        return transformers.LlamaConfig(**OF_LLAMA, sliding_window=4)
     return transformers.MistralConfig(**OF_LLAMA, sliding_window=4)
 
 
-CAUSAL = ["gpt2", "llama", "llama with biases", "mistral"]
+CAUSAL = ["gpt2", "llama", "llama with biases", "llama with a window", "mistral"]
 
 
 def norm_in_float64(module, x):
@@ -106,7 +108,8 @@ def test_the_greedy_text_is_theirs(name, tmp_path, rng):
     theirs, ours = make(name, tmp_path)
     ids = rng.integers(V, size=(2, 5))
     expected = theirs.generate(
-        torch.tensor(ids), max_new_tokens=20, min_new_tokens=20, do_sample=False, use_cache=True,
+        torch.tensor(ids), max_new_tokens=20, min_new_tokens=20, do_sample=False,
+        use_cache=name != "llama with a window",  # their model ignores it, their cache does not
         attention_mask=torch.ones(ids.shape, dtype=int), pad_token_id=0,
     )  # fmt: skip
     np.testing.assert_array_equal(generate(ours, ids, 20, temperature=0), expected.numpy())
