@@ -30,7 +30,7 @@ CONFIGS = {
     },
     "llama": OF_HUGGING_FACE | {"model_type": "llama", "num_key_value_heads": 1},
     "mistral": OF_HUGGING_FACE
-    | {"model_type": "mistral", "num_key_value_heads": None, "sliding_window": 3},
+    | {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 3},
 }  # fmt: skip
 SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": 2}
 MODELS = {
