@@ -9,7 +9,8 @@ from mha_numpy.core import RopeOptions
 from mha_numpy.errors import ConfigError, FileError, describe
 from mha_numpy.weights.files import read_json
 
-REQUIRED: Any = object()
+REQUIRED: Any = object()  # in place of a default
+SPARE: Any = object()  # of a second name for what another field says: read where it is there
 ACTIVATIONS = {
     "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
 }  # fmt: skip
@@ -48,6 +49,8 @@ def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[st
         value = values.get(name, default)
         if value is REQUIRED:
             raise ConfigError(f"{name}: expected a value; got none")
+        if value is SPARE:
+            continue
         found = read(name, value)
         if option and options.setdefault(option, found) != found:
             first = next(field.name for field in fields if field.option == option)
@@ -148,6 +151,10 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
         Field("n_embd", "embed_dim", count),
         Field("n_head", "num_heads", count),
         Field("n_layer", "num_layers", count),
+        Field("max_position_embeddings", "max_tokens", count, SPARE),
+        Field("hidden_size", "embed_dim", count, SPARE),
+        Field("num_attention_heads", "num_heads", count, SPARE),
+        Field("num_hidden_layers", "num_layers", count, SPARE),
         Field("n_inner", "hidden_dim", count_or_null, None),
         Field("activation_function", "activation", one_of(ACTIVATIONS), "gelu_new"),
         Field("layer_norm_epsilon", "eps", EPS, 1e-5),

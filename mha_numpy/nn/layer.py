@@ -34,7 +34,7 @@ class NoDraws(np.random.Generator):
             arrays, numbers = self.held
             raise ConfigError(
                 f"sizes: expected those of the file's {arrays} arrays with {numbers} numbers in "
-                "all; got more than twice as many"
+                f"all; got more than twice as many, the last of shape {size}"
             )
         return np.broadcast_to(0.0, size)
 

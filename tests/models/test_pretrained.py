@@ -140,6 +140,10 @@ WRONG = {  # what make_folder is called with, and what is said
         {"kind": "llama", "attention_bias": True, "mlp_bias": False},
         "mlp_bias: expected True, as attention_bias has; got False$",
     ),
+    "two numbers of heads": (
+        {"num_attention_heads": 1},
+        "config.json: num_attention_heads: expected 2, as n_head has; got 1$",
+    ),
     "a window that is none": (
         {"kind": "mistral", "sliding_window": 0},
         "config.json: sliding_window: expected an integer >= 1; got 0$",
