@@ -44,6 +44,11 @@ class TrainingError(MhaError, ArithmeticError):
     """A loss or a gradient is no longer a finite number."""
 
 
+def one_line(value: object) -> str:
+    """Return text, such as somebody else's error, so that it fits into an error here."""
+    return " ".join(str(value).split())[:200]
+
+
 def describe(value: object) -> str:
     """Return a value as an error names it, in one line: arrays, and what holds them, by their kind.
 

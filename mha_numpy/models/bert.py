@@ -9,7 +9,6 @@ from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import is_watched, record_sum, step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.models.config import ModelConfig
 from mha_numpy.models.inputs import as_cells
 from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
 from mha_numpy.nn.blocks import make_norm
@@ -82,7 +81,7 @@ class Bert(Layer):
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
-        self.norm = make_norm(block_options.get("norm", "layer"), embed_dim, backend, eps)
+        self.norm = make_norm(embed_dim, backend, eps=eps, **block_options)
         self.dropout = Dropout(dropout_p, rng=rng)
         self.blocks = [
             EncoderBlock(
@@ -91,23 +90,6 @@ class Bert(Layer):
             )
             for _ in range(check_count("num_layers", num_layers))
         ]  # fmt: skip
-
-    @staticmethod
-    def options_of(config: ModelConfig) -> dict[str, Any]:
-        """Return this model's options from a config.json of Hugging Face."""
-        config.check("position_embedding_type", "absolute")
-        config.check("is_decoder", False)
-        return {
-            "vocab_size": config["vocab_size"],
-            "max_tokens": config["max_position_embeddings"],
-            "embed_dim": config["hidden_size"],
-            "num_heads": config["num_attention_heads"],
-            "num_layers": config["num_hidden_layers"],
-            "hidden_dim": config["intermediate_size"],
-            "num_segments": config.get("type_vocab_size", 2),
-            "activation": config.activation("hidden_act", "gelu"),
-            "eps": config.get("layer_norm_eps", 1e-12),
-        }
 
     def forward(
         self, ids: Array, *, mask: Array | None = None, segments: Array | None = None

@@ -77,8 +77,7 @@ class TransformerLM(Layer):
             )
             for _ in range(check_count("num_layers", num_layers))
         ]
-        norm, eps = block_options.get("norm", "layer"), block_options.get("eps")
-        self.norm = make_norm(norm, embed_dim, backend, eps)
+        self.norm = make_norm(embed_dim, backend, **block_options)
         self.unembedding: Layer = (
             Unembedding(self.embedding, backend=backend)
             if check_flag("tied", tied)

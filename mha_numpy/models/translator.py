@@ -79,8 +79,7 @@ class Translator(Layer):
         shared = {"backend": backend, "rng": rng, **block_options}
 
         def norm() -> Layer:
-            name, eps = block_options.get("norm", "layer"), block_options.get("eps")
-            return make_norm(name, embed_dim, backend, eps)
+            return make_norm(embed_dim, backend, **block_options)
 
         self.max_tokens = check_count("max_tokens", max_tokens)
         self.source_embedding = Embedding(

@@ -20,10 +20,20 @@ from mha_numpy.nn.residual import Residual
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
-def make_norm(norm: str, embed_dim: int, backend: str = "numpy", eps: float | None = None) -> Layer:
-    """Return a normalisation by its name, with its own eps by default; or raise a ConfigError."""
-    options = {} if eps is None else {"eps": eps}
-    return NORMS[check_choice("norm", norm, NORMS)](embed_dim, backend=backend, **options)
+def make_norm(
+    embed_dim: int,
+    backend: str = "numpy",
+    *,
+    norm: str = "layer",
+    eps: float | None = None,
+    bias: bool = True,
+    **_: Any,
+) -> Layer:
+    """Return the normalisation that a block's options ask for, or raise a ConfigError."""
+    options: dict[str, Any] = {"backend": backend} | ({} if eps is None else {"eps": eps})
+    if check_choice("norm", norm, NORMS) == "layer":
+        options["bias"] = bias  # which an RMS norm does not have
+    return NORMS[norm](embed_dim, **options)
 
 
 class TransformerBlock(Layer):
@@ -51,7 +61,7 @@ class TransformerBlock(Layer):
         Pre-norm; False is post-norm, as in the first transformer. After pre-norm blocks a model
         needs one norm more.
     bias : bool
-        Whether the linear maps have biases.
+        Whether the linear maps and layer norms have biases.
     rope : RopeOptions, optional
         Rotate queries and keys of self-attention by their positions.
     window : (int or None, int or None), optional
@@ -110,7 +120,7 @@ class TransformerBlock(Layer):
 
         def residual(layer: Layer) -> Residual:
             return Residual(
-                layer, make_norm(norm, embed_dim, backend, eps),
+                layer, make_norm(embed_dim, backend, norm=norm, eps=eps, bias=bias),
                 norm_first=norm_first, dropout_p=dropout_p, rng=rng,
             )  # fmt: skip
 

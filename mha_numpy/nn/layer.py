@@ -1,6 +1,7 @@
 """Layer: params, their gradients, and child layers."""
 
 import inspect
+import math
 from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
@@ -17,18 +18,34 @@ from mha_numpy.nn.places import placed
 
 
 class NoDraws(np.random.Generator):
-    """A generator that draws zeros: for params that will be loaded, where time would be lost."""
+    """A generator of zeros that take no memory: for a layer that will read params from a file.
 
-    def __init__(self) -> None:
+    Sizes far beyond the file's raise a ConfigError before any time or memory goes into them.
+
+    Parameters
+    ----------
+    arrays, numbers : int
+        How many arrays there are in the file, and how many numbers in all of them.
+    """
+
+    def __init__(self, arrays: int, numbers: int) -> None:
         super().__init__(np.random.PCG64())
+        self.held, self.drawn = (arrays, numbers), (0, 0)
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-        """Return zeros."""
-        return np.zeros(size)
+        """Return zeros: a read-only view of a single one."""
+        self.drawn = self.drawn[0] + 1, self.drawn[1] + math.prod(size)
+        if any(drawn > 2 * held for drawn, held in zip(self.drawn, self.held, strict=True)):
+            arrays, numbers = self.held
+            raise ConfigError(
+                f"sizes: expected those of the file's {arrays} arrays with {numbers} numbers in "
+                f"all; got more than twice as many, the last of shape {size}"
+            )
+        return np.broadcast_to(0.0, size)
 
-    def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        """Return zeros."""
-        return np.zeros(size)
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return zeros: a read-only view of a single one."""
+        return self.uniform(size=size)
 
 
 def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
