@@ -6,7 +6,6 @@ most that a case took; the tests run it, since its limit on memory is one of the
 
 import hashlib
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -225,6 +224,8 @@ def make_case(what, seed, folder):
 
 def main(what, cases):
     """Run cases from 0 on; print a report."""
+    import resource  # which Windows has not
+
     with tempfile.TemporaryDirectory() as name:  # all is imported before memory is limited
         make_folder(Path(name))
         check_case(Path(name))
