@@ -1,4 +1,4 @@
-"""Checks of arguments: counts, numbers, words, caches, files, shapes by the names of their axes."""
+"""Checks of arguments: counts, numbers, words, caches, files, tokens, shapes by named axes."""
 
 import functools
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.dtypes import LARGEST, Array
+from mha_numpy.dtypes import LARGEST, Array, as_integer_array
 from mha_numpy.errors import ConfigError, MhaError, ShapeError, describe
 
 
@@ -101,6 +101,26 @@ def check_shape(
         reason = f" to match {to_match}" if to_match else ""
         raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
     sizes.update(new)
+
+
+def check_positions(name: str, T: int, offset: int, N: int, limit: str) -> None:
+    """Raise a ShapeError unless T tokens, the first at `offset`, have one of N positions each."""
+    if offset + T > N:
+        raise ShapeError(
+            f"{name}: expected at most {limit}; got T={T} tokens"
+            + (f" from position {offset}" if offset else "")
+        )
+
+
+def check_ids(name: str, ids: Any, max_tokens: int, *, offset: int = 0) -> Array:
+    """Return a model's tokens as an integer array (B, T), T up to `max_tokens`; or raise an error.
+
+    `offset` is the position of the first one: the number of tokens that a KV cache holds.
+    """
+    ids = as_integer_array(name, ids, "an integer array (B, T)")
+    check_shape(name, ids, "B T", {})
+    check_positions(name, ids.shape[1], offset, max_tokens, f"max_tokens={max_tokens} positions")
+    return ids
 
 
 @functools.cache

@@ -75,7 +75,22 @@ def as_array(name: str, value: Any, expected: str, error: type[MhaError]) -> Arr
     try:
         return np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as reason:  # ragged lists, foreign tensors
-        raise error(f"{name}: expected {expected}; got {describe(value)}") from reason
+        advice = _from_tensor(name, value)
+        raise error(f"{name}: expected {expected}; got {describe(value)}{advice}") from reason
+
+
+def _from_tensor(name: str, value: Any) -> str:
+    """Return "; write x.detach().numpy()" for a tensor of PyTorch, with the steps that it needs."""
+    if not hasattr(value, "detach"):
+        return ""
+    steps = {
+        "detach()": value.requires_grad,
+        "cpu()": value.device.type != "cpu",
+        "to_dense()": value.is_sparse,
+        "float()": str(value.dtype) == "torch.bfloat16",  # NumPy has no such dtype
+        "numpy()": True,
+    }
+    return f"; write {'.'.join([name, *(step for step, is_needed in steps.items() if is_needed)])}"
 
 
 def float_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:

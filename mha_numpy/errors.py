@@ -32,12 +32,21 @@ class SandboxError(MhaError, RuntimeError):
     """What somebody wrote could not be run, through no fault of it."""
 
 
+class MissingAttributeError(MhaError, AttributeError):
+    """A layer has no attribute of this name."""
+
+
 class FileError(MhaError, OSError):
     """A file cannot be read or written, or holds something else than what is asked for."""
 
 
 class TrainingError(MhaError, ArithmeticError):
     """A loss or a gradient is no longer a finite number."""
+
+
+def one_line(value: object) -> str:
+    """Return text, such as somebody else's error, so that it fits into an error here."""
+    return " ".join(str(value).split())[:200]
 
 
 def describe(value: object) -> str:

@@ -130,7 +130,7 @@ with cut_heads(reverser.attentions[0], 0):
 # > make? And what pattern do they make in a model with random params, that has learned nothing?
 
 # %%
-untrained = AttentionOnlyLM(10, 12, embed_dim=32, num_heads=1, num_layers=1, is_causal=False)
+untrained = AttentionOnlyLM(10, 12, embed_dim=32, num_heads=1, num_layers=1, is_causal=False, rng=0)
 pair = [untrained, reverser]
 for each in pair:
     each(digits)

@@ -28,7 +28,9 @@ rules = {
 
 def losses(rule, d_k=64, steps=60):
     """Train with another scale: w_q takes up what differs from 1/sqrt(d_k)."""
-    model = AttentionOnlyLM(10, 12, embed_dim=d_k, num_heads=1, num_layers=1, is_causal=False)
+    model = AttentionOnlyLM(
+        10, 12, embed_dim=d_k, num_heads=1, num_layers=1, is_causal=False, rng=0
+    )
     model.attentions[0].params["w_q"] *= rule(d_k) * np.sqrt(d_k)
     optimizer = AdamW(model.astype(np.float32), 3e-3)
     options = {"steps": steps, "optimizer": optimizer, "max_norm": 1.0, "progress": False}

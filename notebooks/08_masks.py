@@ -27,7 +27,9 @@ def draw_batch(rng):
 
 
 def train(is_causal):
-    model = AttentionOnlyLM(10, 12, embed_dim=32, num_heads=1, num_layers=1, is_causal=is_causal)
+    model = AttentionOnlyLM(
+        10, 12, embed_dim=32, num_heads=1, num_layers=1, is_causal=is_causal, rng=0
+    )
     optimizer = AdamW(model.astype(np.float32), 1e-2)
     options = {"steps": 150, "optimizer": optimizer, "max_norm": 1.0, "progress": False}
     return model, fit(model, draw_batch, rng=0, **options)

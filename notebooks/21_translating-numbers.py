@@ -133,7 +133,7 @@ weights_by_head(alignment(grown.model, 245), words, english(245))
 from mha_numpy.models import Translator
 
 options = {"embed_dim": 32, "num_heads": 2, "hidden_dim": 64, "activation": "relu"}
-newborn = Translator(len(ENGLISH), len(GERMAN), task.max_tokens, **options)
+newborn = Translator(len(ENGLISH), len(GERMAN), task.max_tokens, **options, rng=0)
 ages = {"random params": newborn, "100 steps": young.model, "shipped": grown.model}
 means = np.stack([alignment(model, 245).mean(axis=0) for model in ages.values()])
 note = "The mean of both heads, at three ages."

@@ -14,6 +14,13 @@ REPORT = re.compile(
     MARKER.format("(?P<family>[^\n]+)", "begin") + ".*?" + MARKER.format("(?P=family)", "end"),
     re.DOTALL,
 )
+ABOVE_MARK = "[1]"
+ABOVE = (
+    "Above 100%: the peak was measured too low here, so both shares are too high. It is read off "
+    "calls of a millisecond. When another program takes a core, all threads of such a call wait "
+    "for one, which costs it more of its time than a long call. A clock that speeds up between two "
+    "turns does the same. Measure again when nothing else is running."
+)
 
 
 def sections(results: Results) -> Iterator[Table | str]:
@@ -47,16 +54,15 @@ def ratio_table(results: Results, other: str) -> Table:
     return table._replace(bad_rows=frozenset(bad))
 
 
-def fractions_table(results: Results, other: str) -> Iterator[Table]:
+def fractions_table(results: Results, other: str) -> Iterator[Table | str]:
     """Yield which parts of the processor's peak ours and another reach, where that is known."""
     cells = [cell for cell in results.cells if cell.other == other and cell.peak and cell.agrees]
-    texts = {
-        (cell.shape, cell.case): f"{cell.ours_fraction:.0%} / {cell.other_fraction:.0%}"
-        for cell in cells
-    }
+    texts = {(cell.shape, cell.case): _fractions(cell) for cell in cells}
     labels = f"{CONTESTANTS[results.settings.ours].label} / {CONTESTANTS[other].label}"
     if cells:
         yield _grid(f"Parts of the FMA peak: {labels}, median", cells, texts)
+    if any(text.endswith(ABOVE_MARK) for text in texts.values()):
+        yield f"{ABOVE_MARK} {ABOVE}"
 
 
 def times_table(results: Results) -> Table:
@@ -151,6 +157,13 @@ def _ratio(cell: Cell) -> str:
         return f"{cell.ratio.median:.2f} ({cell.ratio.low:.2f}-{cell.ratio.high:.2f})"
     apart = "NaN" if cell.difference is None else f"{cell.difference:.0e}"
     return f"RESULTS DIFFER: {apart}"
+
+
+def _fractions(cell: Cell) -> str:
+    """Return both parts of the peak, marked where one is more than all of it."""
+    fractions = [cell.ours_fraction or 0.0, cell.other_fraction or 0.0]
+    text = " / ".join(f"{fraction:.0%}" for fraction in fractions)
+    return f"{text} {ABOVE_MARK}" if round(max(fractions), 2) > 1 else text
 
 
 def _figure(value: float) -> str:

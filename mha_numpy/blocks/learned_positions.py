@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
-from mha_numpy.checks import check_count, check_shape, check_type
+from mha_numpy.checks import check_count, check_positions, check_shape, check_type
 from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array
@@ -91,11 +91,7 @@ def learned_positions_forward(
     if x.ndim < 2 or x.shape[-1] != D:
         raise ShapeError(f"x: expected (..., T, D={D}) to match table {table.shape}; got {x.shape}")
     offset = check_count("offset", offset, least=0)
-    if offset + x.shape[-2] > N:
-        raise ShapeError(
-            f"x: expected at most N={N} positions, the rows of table; got T={x.shape[-2]} tokens"
-            + (f" from position {offset}" if offset else "")
-        )
+    check_positions("x", x.shape[-2], offset, N, f"N={N} positions, the rows of table")
     kernels = find_kernels(ONE_PASS_KERNELS, backend, x, table)
     if kernels is None:
         out = learned_positions_steps(x, table, offset)

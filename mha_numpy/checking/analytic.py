@@ -8,14 +8,20 @@ import numpy as np
 from mha_numpy.checking.derivatives import Pair
 from mha_numpy.checking.trees import leaves, same_leaves, without_d
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
+from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError, describe
 
 
 def run_twice(pair: Pair) -> tuple[Array, tuple[Any, ...]]:
     """Return forward's output and cache, or raise if they are no ground to differentiate on."""
     if not pair.arrays:
         raise ConfigError("inputs: expected at least one float array to check; got none")
-    out, _ = pair.run({})
+    try:
+        out, _ = pair.run({})
+    except TypeError as error:
+        if isinstance(error, MhaError):
+            raise
+        given = ", ".join(pair.inputs) if pair.by_keyword else f"<{len(pair.inputs)} inputs>"
+        raise ConfigError(f"forward: called as forward({given}), it raised: {error}") from error
     _check_untouched(pair, "forward")
     again, cache = pair.run({})
     if not np.array_equal(out, again, equal_nan=True):

@@ -1,6 +1,6 @@
 """gradcheck: compare a hand-written backward with numbers that owe nothing to it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +12,12 @@ from mha_numpy.checking.derivatives import (
     Probe,
     central_difference,
     complex_step,
+    is_kink,
     make_probes,
     rounding_noise,
     why_no_complex_step,
 )
+from mha_numpy.checking.layers import Inputs, pair_of
 from mha_numpy.checking.report import ArrayReport, GradcheckReport
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.dtypes import Array, as_float_array
@@ -31,8 +33,8 @@ TINY = float(np.finfo(float).tiny)
 
 def gradcheck(
     forward: Callable[..., Any],
-    backward: Callable[..., Any],
-    inputs: Mapping[str, Any] | Sequence[Any],
+    backward: Callable[..., Any] | Inputs,
+    inputs: Inputs | None = None,
     *,
     d_out: Array | None = None,
     rng: int | np.random.Generator = 0,
@@ -44,14 +46,15 @@ def gradcheck(
 ) -> GradcheckReport:
     """Compare every gradient that `backward` returns with numeric derivatives of `forward`.
 
+    ``gradcheck(layer, inputs)`` checks a layer or a model: all its inputs and all its params.
     The scalar that is differentiated is ``sum(out * d_out)`` for a random `d_out`.
 
     Parameters
     ----------
-    forward : callable
+    forward : callable, or Layer
         ``forward(*inputs)``, or ``forward(**inputs)`` where inputs is a dict; returns ``out`` or
-        ``(out, cache)``.
-    backward : callable
+        ``(out, cache)``. A layer is copied for each forward, and stays as it is.
+    backward : callable, or the inputs of a layer
         ``backward(d_out, cache)``, or ``backward(d_out, *inputs)`` where forward returns no
         cache. Returns the gradients in the order of the inputs, or by name: a NamedTuple or dict
         with fields ``d_<name>``.
@@ -82,7 +85,9 @@ def gradcheck(
     -------
     GradcheckReport
         True if all passed; prints as a table. Complex-step rows are there where forward is
-        complex-safe, which is tried out; else the report's note says why they are not.
+        complex-safe, which is tried out; else the report's note says why they are not. Within h
+        of a kink, such as that of ReLU at 0, no numeric derivative is right: a right gradient
+        fails there, too, and the note says which input to move.
 
     Raises
     ------
@@ -96,6 +101,8 @@ def gradcheck(
     -----
     For each element a central difference costs two forward passes, and its error is O(h^2) and
     rounding over h. A complex step, ``Im f(x + i h) / h``, costs one pass and has only rounding.
+    For a large model ``max_full=0, samples=0, directions=1`` moves each array once, along one
+    random direction.
     Sources: Squire and Trapp 1998; CS231n's notes on gradient checks.
 
     Examples
@@ -109,6 +116,13 @@ def gradcheck(
     (True, True)
     >>> bool(gradcheck(forward, lambda d_out, x: (x * d_out,), {"x": np.array([1.0, -3.0])}))
     False
+
+    A layer, whose params are checked as well:
+
+    >>> from mha_numpy.nn import Linear
+    >>> report = gradcheck(Linear(3, 2, rng=0), {"x": np.array([[1.0, 2.0, 4.0]])})
+    >>> bool(report), list(report.errors("central"))
+    (True, ['x', 'params.w', 'params.b'])
     """
     check_number("h", h, positive=True)
     for name, count in (("max_full", max_full), ("samples", samples), ("directions", directions)):
@@ -117,6 +131,7 @@ def gradcheck(
         raise ConfigError("samples: expected samples + directions >= 1; got 0")
     tolerances = {**TOLERANCES, **tolerances}
     rng = np.random.default_rng(rng)
+    forward, backward, inputs = pair_of(forward, backward, inputs)
     pair = Pair(forward, inputs)
     out, cache = run_twice(pair)
     d_out = rng.normal(size=out.shape) if d_out is None else as_float_array("d_out", d_out)
@@ -144,11 +159,11 @@ def gradcheck(
         for name, some in probes.items()
     }
     scale = _largest(numeric["central"])
+    lost = ""
     if "complex step" in methods:
         lost = _lost_by_complex_step(pair, d_out, probes, numeric, noise, tolerances, h)
         if lost:
             del numeric["complex step"]
-            notes.append(f"no complex step: forward does not carry it through from {lost}")
     worst_noise = max((n.max(initial=0) for n in noise.values()), default=0)
     if "complex step" not in numeric and worst_noise > 1e-3 * scale > 0:
         notes.append(f"rounding hides differences below {worst_noise:.0e}")
@@ -159,7 +174,13 @@ def gradcheck(
         for name, some in probes.items():
             compared = (analytic[name], some, by_array[name], noise[name] * share)
             rows.append(_row(method, name, compared, tolerances[method], _largest(by_array)))
-    return GradcheckReport(_decided(rows, list(pair.arrays)), "; ".join(filter(None, notes)))
+    rows = _decided(rows, list(pair.arrays))
+    kinks = _kinks(rows, pair, out, d_out, probes, h)
+    if lost and lost not in kinks:
+        notes.append(f"no complex step: forward does not carry it through from {lost}")
+    if kinks:
+        notes.append(f"the slope jumps within h of {', '.join(kinks.values())}: move the input")
+    return GradcheckReport(rows, "; ".join(filter(None, notes)))
 
 
 def _all_derivatives(
@@ -202,6 +223,26 @@ def _lost_by_complex_step(
             if abs(closer - stepped[n]) > off[n] / 4 + 4 * noise[name][n]:
                 return name
     return ""
+
+
+def _kinks(
+    rows: list[ArrayReport],
+    pair: Pair,
+    out: Array,
+    d_out: Array,
+    probes: dict[str, list[Probe]],
+    h: float,
+) -> dict[str, str]:
+    """Return the worst place of each failed array that fails there because the slope jumps."""
+    places = {}
+    for row in rows:
+        if row.method == "central" and not row.passed:
+            probe = next(probe for probe in probes[row.name] if probe.label == row.worst)
+            off = abs(row.analytic - row.numeric)
+            if is_kink(pair, out, d_out, row.name, probe, h, off):
+                at = f" along {row.worst}" if isinstance(row.worst, str) else list(row.worst) or ""
+                places[row.name] = f"{row.name}{at}"
+    return places
 
 
 def _row(

@@ -178,7 +178,8 @@ def attention_forward(
     v : (B, H_kv, T_k, d_v) float array, or of lower rank like `q`
         Values.
     mask : bool array that broadcasts to (B, H, T_q, T_k), optional
-        True = may attend.
+        True = may attend. A mask of rank 3 is one per head, (H, T_q, T_k). Where B = H it could
+        also be one per sequence: write ``mask[None]`` or ``mask[:, None]``.
     bias : float array that broadcasts to (B, H, T_q, T_k), optional
         Added to the scores; -inf hides a cell as the mask does.
     is_causal : bool

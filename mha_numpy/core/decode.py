@@ -24,11 +24,13 @@ from mha_numpy.core.recording import (
 from mha_numpy.core.rope import RopeOptions, check_rope, rope_forward
 from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, ShapeError
 
 
 def multi_head_attention_decode(
     x: Array,
+    x_k: Array | None = None,
+    x_v: Array | None = None,
     *,
     kv_cache: KVCache,
     params: MultiHeadParams,
@@ -48,6 +50,11 @@ def multi_head_attention_decode(
     ----------
     x : (B, T, D) float array
         The new tokens: one when decoding, several when a prompt is read.
+    x_k : (B, T_new, kdim) float array, optional
+        The input of the keys to append; defaults to `x`. Cross-attention appends those of the
+        memory once, and no tokens (T_new = 0) from then on.
+    x_v : (B, T_new, vdim) float array, optional
+        The input of the values to append; defaults to `x_k`.
     kv_cache : KVCache
         Gets the new keys and values appended; unchanged where an error is raised.
     params, num_heads, num_kv_heads, rope, extra_k, extra_v
@@ -61,8 +68,7 @@ def multi_head_attention_decode(
     out : (B, T, D_out) array
     cache : AttentionCache
         ``cache.weights`` are the (B, H, T, T_k) weights before dropout, with E more columns for
-        extra keys. It refers to what
-        `kv_cache` holds: read it before a `truncate`.
+        extra keys. It refers to what `kv_cache` holds: read it before a `truncate`.
 
     Raises
     ------
@@ -87,22 +93,32 @@ def multi_head_attention_decode(
         raise ConfigError(f"kv_cache: expected a KVCache; got {type(kv_cache).__name__}")
     if "q_offset" in options:
         raise ConfigError("q_offset: expected none, for with a KV cache it is the cache's length")
-    inputs = check_multi_head_inputs(
-        x, None, None, params, num_heads, num_kv_heads, extra_k, extra_v
-    )
-    x, _, _, params, H, H_kv, extra_k, extra_v = inputs
+    inputs = check_multi_head_inputs(x, x_k, x_v, params, num_heads, num_kv_heads, extra_k, extra_v)
+    x, x_k, x_v, params, H, H_kv, extra_k, extra_v = inputs
+    if x_k.shape[1] != x.shape[1] and (rope or options.get("is_causal") or options.get("window")):
+        raise ShapeError(
+            f"x_k: expected {x.shape[1]} tokens as x, whose places rope, is_causal and window "
+            f"compare; got {x_k.shape[1]}"
+        )
     if rope is not None:
         check_rope(rope, params.w_q.shape[1] // H)
     past = kv_cache.length
     options["q_offset"] = past
     backend = options.get("backend", "numpy")
     query, key = (QUERY, NEW_KEY) if rope is None else (QUERY.unrotated, NEW_KEY.unrotated)
+    value = NEW_VALUE
     step("x_q", x, "B T_q D")
+    if x_k is not x:
+        step("x_k", x_k, "B T_new kdim")
+        key, value = key.of("x_k"), value.of("x_k")
+    if x_v is not x_k:
+        step("x_v", x_v, "B T_new vdim")
+        value = value.of("x_v")
 
     # 1. project the new tokens and split into heads
     q, _ = project_heads_forward(query, x, params.w_q, params.b_q, H, backend)
-    k_new, _ = project_heads_forward(key, x, params.w_k, params.b_k, H_kv, backend)
-    v_new, _ = project_heads_forward(NEW_VALUE, x, params.w_v, params.b_v, H_kv, backend)
+    k_new, _ = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv, backend)
+    v_new, _ = project_heads_forward(value, x_v, params.w_v, params.b_v, H_kv, backend)
 
     # 2. rotate by their place in the whole sequence
     if rope is not None:

@@ -1,7 +1,6 @@
 """Arguments that other libraries have, and what to write here instead."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from mha_numpy.errors import ConfigError, did_you_mean
 
@@ -23,22 +22,57 @@ ADVICE = {
     # Keras, TensorFlow, JAX, Hugging Face
     "attention_mask": "mask=, a bool array where True = may attend; (B, T_k) is "
     "mask[:, None, None, :]",
-    "use_causal_mask": "is_causal=",
     "return_attention_scores": f"{RETURN_WEIGHTS}; these are after softmax",
     "output_attentions": RETURN_WEIGHTS,
     "training": "nothing: layer.train() and layer.eval() switch dropout",
-    "key_dim": "head_dim=",
-    "num_query_heads": "num_heads=",
-    "num_key_value_heads": "num_kv_heads=",
-    "hidden_size": "embed_dim=",
-    "d_model": "embed_dim=",
     "local_window_size": "window=(left, right)",
     "past_key_value": "kv_cache=KVCache(), of a layer",
+    "device": "nothing: NumPy computes on the CPU",
+    "dtype": "layer.astype(dtype), once the layer is made",
 }
+OUR_NAMES = {  # ours: what others call it
+    "embed_dim": "d_model hidden_size embedding_dim n_embd output_dim normalized_shape",
+    "num_heads": "nhead n_head n_heads num_query_heads num_attention_heads",
+    "num_kv_heads": "num_key_value_heads n_kv_heads",
+    "num_layers": "n_layer n_layers num_hidden_layers",
+    "head_dim": "key_dim d_k",
+    "hidden_dim": "dim_feedforward d_ff intermediate_size n_inner",
+    "vocab_size": "num_embeddings input_dim n_vocab",
+    "max_tokens": "max_len block_size context_length max_position_embeddings n_positions",
+    "inputs": "in_features",
+    "outputs": "out_features units",
+    "bias": "use_bias",
+    "dropout_p": "p rate",
+    "eps": "epsilon layer_norm_eps",
+    "rng": "seed random_state generator",
+    "is_causal": "use_causal_mask",
+}
+RENAMED = {theirs: ours for ours, names in OUR_NAMES.items() for theirs in names.split()}
 
 
-def refuse(foreign: dict[str, Any], known: Iterable[str] | None) -> None:
-    """Raise a ConfigError for an argument that is not here, and say what is."""
+class UnknownArgumentError(ConfigError):
+    """An argument that is not here; the message says what is.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+        The names that are here.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(name, tuple(known))
+
+    def __str__(self) -> str:
+        name, known = self.args
+        if RENAMED.get(name) in known:
+            advice = f"write {RENAMED[name]}="
+        else:
+            advice = f"write {ADVICE[name]}" if name in ADVICE else did_you_mean(name, known)
+        return f"{name}: there is no such argument here{'; ' * bool(advice)}{advice}"
+
+
+def refuse(foreign: Iterable[str], known: Iterable[str]) -> None:
+    """Raise an error for the first argument that is not here, if there is one."""
     for name in foreign:
-        advice = f"write {ADVICE[name]}" if name in ADVICE else did_you_mean(name, known or ())
-        raise ConfigError(f"{name}: there is no such argument here{'; ' * bool(advice)}{advice}")
+        raise UnknownArgumentError(name, known)

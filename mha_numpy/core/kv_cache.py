@@ -1,14 +1,14 @@
 """The KV cache: keys and values of the tokens so far."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from mha_numpy.checks import check_count, check_shape
-from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError
+from mha_numpy.dtypes import Array, as_float_array, as_integer_array
+from mha_numpy.errors import ConfigError, describe
 
 
 class KVCache:
@@ -96,6 +96,33 @@ class KVCache:
                 f"length: expected at most {self._length}, what is held; got {length}"
             )
         self._length = int(length)
+
+    def select(self, rows: Sequence[int] | Array) -> None:
+        """Keep these sequences, in this order; one may be kept several times, as by beam search.
+
+        Parameters
+        ----------
+        rows : (B',) integers from 0 to B - 1
+
+        Raises
+        ------
+        ConfigError
+            `rows` are not such integers.
+
+        Examples
+        --------
+        >>> kv_cache = KVCache()
+        >>> k = np.array([0.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
+        >>> _ = kv_cache.append(k, k)
+        >>> kv_cache.select([2, 2])
+        >>> kv_cache.held[0].ravel()
+        array([2., 2.])
+        """
+        index = as_integer_array("rows", rows, "integers, one for each sequence to keep")
+        B = self._room[0].shape[0] if self._room else 0
+        if index.ndim != 1 or not ((index >= 0) & (index < B)).all():
+            raise ConfigError(f"rows: expected integers from 0 to {B - 1}; got {describe(rows)}")
+        self._room = [part[index] for part in self._room]
 
     @contextmanager
     def unchanged_on_error(self) -> Iterator[None]:

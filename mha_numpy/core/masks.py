@@ -161,12 +161,22 @@ def combine_masks(*masks: Array | None) -> Array | None:
 
 
 def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -> Array:
-    """Return the mask as a bool array that broadcasts to the scores, or raise a MaskError."""
+    """Return the mask as a bool array that broadcasts to the scores, or raise a MaskError.
+
+    Where B = H, a mask of rank 3 could mean either axis: it is refused rather than guessed.
+    """
     mask = check_kind(name, mask)
     try:
         check_broadcast(name, mask, scores_shape, axes, MaskError)
     except MaskError as error:
         raise MaskError(f"{error}{_advice(name, mask.shape, scores_shape)}") from None
+    B, H = scores_shape[:2] if len(scores_shape) == 4 else (1, 1)
+    if mask.ndim == 3 and mask.shape[0] == B == H > 1:
+        raise MaskError(
+            f"{name}: expected rank 4, as rank 3 has two readings where B = H = {B}; "
+            f"got {mask.shape}; "
+            f"write {name}[:, None] for one per sequence, {name}[None] for one per head"
+        )
     return mask
 
 

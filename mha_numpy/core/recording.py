@@ -260,6 +260,10 @@ class Projection(NamedTuple):
     heads: str
     width: str  # of a head
 
+    def of(self, x: str) -> "Projection":
+        """Return the same for an input of new keys or values that is not the query's."""
+        return self._replace(x=x, tokens="T_new", inputs="kdim" if x == "x_k" else "vdim")
+
     @property
     def unrotated(self) -> "Projection":
         """The same, where RoPE turns the heads later."""

@@ -155,6 +155,7 @@ def find_configuration(name: Any) -> ModelConfig:
     Parameters
     ----------
     name : str
+        Capitals, dashes, underscores and spaces do not count.
 
     Returns
     -------
@@ -167,10 +168,16 @@ def find_configuration(name: Any) -> ModelConfig:
 
     Examples
     --------
-    >>> find_configuration("mistral-7b").num_kv_heads
+    >>> find_configuration("Mistral 7B").num_kv_heads
     8
     """
-    if isinstance(name, str) and name in CONFIGURATIONS:
-        return CONFIGURATIONS[name]
+    for known, config in CONFIGURATIONS.items():
+        if isinstance(name, str) and _spelling(name) == _spelling(known):
+            return config
     near = get_close_matches(str(name), CONFIGURATIONS, cutoff=0.4) or CONFIGURATIONS
     raise ConfigError(f"model: expected a name such as {', '.join(near)}; got {describe(name)}")
+
+
+def _spelling(name: str) -> str:
+    """Return what counts in a name: "GPT_2" and "gpt-2" are both "gpt2"."""
+    return "".join(filter(str.isalnum, name.lower()))

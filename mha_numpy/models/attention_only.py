@@ -1,11 +1,15 @@
 """A language model of attention alone: small enough to read what its heads have learned."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag
+from mha_numpy.checks import check_count, check_flag, check_ids
+from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array
+from mha_numpy.models.inputs import check_kv_caches
 from mha_numpy.nn import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
 from mha_numpy.nn.layer import make_rng
 
@@ -28,7 +32,7 @@ class AttentionOnlyLM(Layer):
         Whether a token sees only itself and what is before.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds the params; default 0.
+        Seeds the params: the same seed draws the same. Default: fresh randomness.
 
     Notes
     -----
@@ -56,6 +60,7 @@ class AttentionOnlyLM(Layer):
     ) -> None:
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.is_causal = check_flag("is_causal", is_causal)
         self.embedding = Embedding(vocab_size, embed_dim, std=1.0, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
@@ -65,14 +70,24 @@ class AttentionOnlyLM(Layer):
         ]
         self.unembedding = Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
 
-    def forward(self, ids: Array) -> Array:
-        """Score the tokens that may stand for each token's answer: (B, T) -> (B, T, V)."""
+    def forward(self, ids: Array, *, kv_caches: Sequence[KVCache] | None = None) -> Array:
+        """Score the possible answers at each token: (B, T) -> (B, T, V).
+
+        With `kv_caches`, one for each layer, `ids` holds only new tokens; without backward.
+        """
+        caches = check_kv_caches(kv_caches, len(self.attentions))
+        past = caches[0].length if kv_caches else 0
+        ids = check_ids("ids", ids, self.max_tokens, offset=past)
         x = step("x_0", self.embedding(ids), "B T D")
         for i, attention in enumerate(self.attentions):
-            placed = self.positions(x)
-            added = attention(placed, placed, x, is_causal=self.is_causal)
+            placed = self.positions(x, offset=past)
+            added = attention(placed, placed, x, is_causal=self.is_causal, kv_cache=caches[i])
             x = record_sum(f"x_{i + 1}", x + added, "B T D", x, added)
         return step("logits", self.unembedding(x), "B T V")
+
+    def new_kv_caches(self) -> list[KVCache]:
+        """Return an empty KV cache for each layer."""
+        return [KVCache() for _ in self.attentions]
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""

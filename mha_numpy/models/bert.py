@@ -4,12 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_shape
+from mha_numpy.checks import check_count, check_ids
+from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import is_watched, record_sum, step
-from mha_numpy.dtypes import Array, as_integer_array
-from mha_numpy.errors import MaskError, describe
-from mha_numpy.models.config import ModelConfig
-from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LayerNorm, LearnedPositions
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.models.inputs import as_cells
+from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
+from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
 
 
@@ -34,9 +36,9 @@ class Bert(Layer):
         Share that is dropped while training.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds params and dropout; default 0.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
-        More options of EncoderBlock, such as `activation`.
+        More options of EncoderBlock, such as `activation`; all but `norm_first`.
 
     Notes
     -----
@@ -68,12 +70,18 @@ class Bert(Layer):
         **block_options: Any,
     ) -> None:
         super().__init__()
+        if "norm_first" in block_options:
+            raise ConfigError(
+                "norm_first: expected none, as Bert is post-norm; "
+                f"got {describe(block_options['norm_first'])}"
+            )
         rng = make_rng(rng)
-        self.max_tokens = max_tokens
+        self.backend = check_backend(backend)
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
-        self.norm = LayerNorm(embed_dim, eps=eps, backend=backend)
+        self.norm = make_norm(embed_dim, backend, eps=eps, **block_options)
         self.dropout = Dropout(dropout_p, rng=rng)
         self.blocks = [
             EncoderBlock(
@@ -82,23 +90,6 @@ class Bert(Layer):
             )
             for _ in range(check_count("num_layers", num_layers))
         ]  # fmt: skip
-
-    @staticmethod
-    def options_of(config: ModelConfig) -> dict[str, Any]:
-        """Return this model's options from a config.json of Hugging Face."""
-        config.check("position_embedding_type", "absolute")
-        config.check("is_decoder", False)
-        return {
-            "vocab_size": config["vocab_size"],
-            "max_tokens": config["max_position_embeddings"],
-            "embed_dim": config["hidden_size"],
-            "num_heads": config["num_attention_heads"],
-            "num_layers": config["num_hidden_layers"],
-            "hidden_dim": config["intermediate_size"],
-            "num_segments": config.get("type_vocab_size", 2),
-            "activation": config.activation("hidden_act", "gelu"),
-            "eps": config.get("layer_norm_eps", 1e-12),
-        }
 
     def forward(
         self, ids: Array, *, mask: Array | None = None, segments: Array | None = None
@@ -109,16 +100,13 @@ class Bert(Layer):
         ----------
         ids : (B, T) int array
         mask : (B, T) bool array, optional
-            True = a token, False = padding, which nobody sees.
+            True = a token, False = padding, which no query sees. One that broadcasts to
+            (B, H, T, T) says for each query and key whether it may attend.
         segments : (B, T) int array, optional
             Which text each token is of; default all of text 0.
         """
-        ids = as_integer_array("ids", ids, "an integer array (B, T)")
-        check_shape("ids", ids, "B T", {})
-        step("ids", ids, "B T")
-        if mask is not None:
-            key_mask = _to_heads(step("mask", mask, "B T"), ids.shape)
-            mask = step("key_mask", key_mask, "B 1 1 T", "mask[:, None, None, :]")
+        ids = step("ids", check_ids("ids", ids, self.max_tokens), "B T")
+        mask = as_cells(mask, ids.shape)
         if segments is None:
             segments = step("segments", np.zeros_like(ids), "B T", "0 * ids")
         of_token, of_segment = self.embedding(ids), self.segments(segments)
@@ -205,13 +193,3 @@ class SentenceBert(Layer):
             step("d_mean", d_mean, "B D", "(d_vectors - along * vectors) / length")
             step("d_hidden", d_hidden, "B T D", "share[:, :, None] * d_mean[:, None]")
         self.bert.backward(d_hidden)
-
-
-def _to_heads(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Return a mask of tokens as one of keys that all heads and queries share: (B, 1, 1, T)."""
-    mask = np.asarray(mask)
-    if mask.dtype != bool or mask.shape != shape:
-        raise MaskError(
-            f"mask: expected bool (B, T) = {shape}, True = a token; got {describe(mask)}"
-        )
-    return mask[:, None, None]

@@ -1,56 +1,215 @@
-"""The config.json that stands beside a model's params."""
+"""A model's config.json: its fields, what each may hold, and the option of ours that it becomes."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, NamedTuple
 
-from mha_numpy.errors import FileError
+from mha_numpy.checks import check_choice, check_count, check_flag, check_integer, check_number
+from mha_numpy.core import RopeOptions
+from mha_numpy.errors import ConfigError, FileError, describe
 from mha_numpy.weights.files import read_json
 
+REQUIRED: Any = object()  # in place of a default
+SPARE: Any = object()  # of a second name for what another field says: read where it is there
 ACTIVATIONS = {
     "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
 }  # fmt: skip
 
 
+class Field(NamedTuple):
+    """One field: ``option = read(name, value)``, which raises a ConfigError where it cannot."""
+
+    name: str
+    option: str  # "" where a field is only checked; fields of one option must agree
+    read: Callable[[str, Any], Any]
+    default: Any = REQUIRED  # of transformers, for a config without the field
+
+
+def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Any]:
+    """Return the options that the values of a table's fields become.
+
+    Parameters
+    ----------
+    values : dict
+        From names to values, as a JSON file has them; other names than the table's are ignored.
+    fields : tuple of Field
+
+    Raises
+    ------
+    ConfigError
+        A value is missing, of the wrong type, out of range, or contradicts another.
+
+    Examples
+    --------
+    >>> read_fields({"n_head": 2, "n_layer": 3}, (Field("n_head", "num_heads", count),))
+    {'num_heads': 2}
+    """
+    options: dict[str, Any] = {}
+    for name, option, read, default in fields:
+        value = values.get(name, default)
+        if value is REQUIRED:
+            raise ConfigError(f"{name}: expected a value; got none")
+        if value is SPARE:
+            continue
+        found = read(name, value)
+        if option and options.setdefault(option, found) != found:
+            first = next(field.name for field in fields if field.option == option)
+            raise ConfigError(
+                f"{name}: expected {describe(options[option])}, as {first} has; got {found}"
+            )
+    return options
+
+
+def one_of(choices: Mapping[Any, Any]) -> Callable[[str, Any], Any]:
+    """Read one of some words, each as what it is called here."""
+    return lambda name, value: choices[check_choice(name, value, choices)]
+
+
+def only(expected: bool) -> Callable[[str, Any], Any]:
+    """Read a flag of which one value alone can be computed here."""
+
+    def read(name: str, value: Any) -> None:
+        if check_flag(name, value) != expected:
+            raise ConfigError(f"{name}: expected {expected}; got {value}")
+
+    return read
+
+
+def count(name: str, value: Any) -> int:
+    """Read a size."""
+    return check_count(name, value)
+
+
+def count_or_null(name: str, value: Any) -> int | None:
+    """Read a size that follows from others where it is null."""
+    return None if value is None else check_count(name, value)
+
+
+def between(least: float, most: float) -> Callable[[str, Any], float]:
+    """Read a number in a range."""
+
+    def read(name: str, value: Any) -> float:
+        if not least <= check_number(name, value) <= most:
+            raise ConfigError(f"{name}: expected {least:g} <= {name} <= {most:g}; got {value}")
+        return float(value)
+
+    return read
+
+
+def window(name: str, value: Any) -> tuple[int, int] | None:
+    """Read how many tokens a token sees, itself among them."""
+    return None if value is None else (check_count(name, value) - 1, 0)
+
+
+def rope(name: str, value: Any) -> RopeOptions:
+    """Read how queries and keys are rotated."""
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}: expected an object; got {describe(value)}")
+    return RopeOptions(**read_fields(value, ROPE))
+
+
+def token_ids(name: str, value: Any) -> tuple[int, ...]:
+    """Read the number of a special token, or of several, or null."""
+    several = value if isinstance(value, list) else [] if value is None else [value]
+    return tuple(check_integer(name, each) for each in several)
+
+
+EPS = between(1e-30, 1.0)  # below, float32 could lose it
+ROPE = (
+    Field("rope_type", "", one_of({"default": None})),
+    Field("rope_theta", "base", between(1.0, 1e30)),
+)
+SPECIAL = (Field("bos_token_id", "bos", token_ids, None),
+           Field("eos_token_id", "eos", token_ids, None))  # fmt: skip
+SIZES = (  # of all but GPT-2
+    Field("vocab_size", "vocab_size", count),
+    Field("max_position_embeddings", "max_tokens", count),
+    Field("hidden_size", "embed_dim", count),
+    Field("num_attention_heads", "num_heads", count),
+    Field("num_hidden_layers", "num_layers", count),
+    Field("intermediate_size", "hidden_dim", count),
+)
+SHARED_BY_LLAMAS = (
+    Field("head_dim", "head_dim", count_or_null, None),
+    Field("hidden_act", "activation", one_of({"silu": "swiglu", "swish": "swiglu"}), "silu"),
+    Field("rms_norm_eps", "eps", EPS, 1e-6),
+    Field("rope_parameters", "rope", rope),
+    Field("tie_word_embeddings", "tied", check_flag, False),
+)
+FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
+    "bert": (
+        *SIZES,
+        Field("type_vocab_size", "num_segments", count, 2),
+        Field("hidden_act", "activation", one_of(ACTIVATIONS), "gelu"),
+        Field("layer_norm_eps", "eps", EPS, 1e-12),
+        Field("position_embedding_type", "", one_of({"absolute": None}), "absolute"),
+        Field("is_decoder", "", only(False), False),
+    ),
+    "gpt2": (
+        Field("vocab_size", "vocab_size", count),
+        Field("n_positions", "max_tokens", count),
+        Field("n_embd", "embed_dim", count),
+        Field("n_head", "num_heads", count),
+        Field("n_layer", "num_layers", count),
+        Field("max_position_embeddings", "max_tokens", count, SPARE),
+        Field("hidden_size", "embed_dim", count, SPARE),
+        Field("num_attention_heads", "num_heads", count, SPARE),
+        Field("num_hidden_layers", "num_layers", count, SPARE),
+        Field("n_inner", "hidden_dim", count_or_null, None),
+        Field("activation_function", "activation", one_of(ACTIVATIONS), "gelu_new"),
+        Field("layer_norm_epsilon", "eps", EPS, 1e-5),
+        Field("tie_word_embeddings", "tied", check_flag, True),
+        Field("scale_attn_weights", "", only(True), True),
+        Field("scale_attn_by_inverse_layer_idx", "", only(False), False),
+        Field("add_cross_attention", "", only(False), False),
+    ),
+    "llama": (  # a sliding_window in its config changes nothing there, and nothing here
+        *SIZES,
+        *SHARED_BY_LLAMAS,
+        Field("num_key_value_heads", "num_kv_heads", count_or_null, None),
+        Field("attention_bias", "bias", check_flag, False),
+        Field("mlp_bias", "bias", check_flag, False),
+    ),
+    "mistral": (
+        *SIZES,
+        *SHARED_BY_LLAMAS,
+        Field("num_key_value_heads", "num_kv_heads", count_or_null, 8),
+        Field("sliding_window", "window", window, 4096),
+    ),
+}
+
+
 class ModelConfig:
-    """What config.json says, read with an eye on what can be computed here.
+    """The config.json in a model's folder.
 
     Parameters
     ----------
     folder : path
-        Where config.json is.
 
     Raises
     ------
     FileError
-        There is no such file, or it is not JSON.
+        There is no such file, or it is not a JSON object.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "config.json"
-        self.values = read_json(self.path)
+        values = read_json(self.path)
+        nested = values.get("rope_scaling") or values.get("rope_parameters")
+        if nested is None or isinstance(nested, dict):  # older files have the base beside it
+            older = {"rope_theta": values.get("rope_theta", 10000.0)}
+            older["rope_type"] = (nested or {}).get("type", "default")
+            nested = older | (nested or {})
+        self.values = values | {"rope_parameters": nested}
 
-    def __getitem__(self, name: str) -> Any:
-        """Return a value that must be there."""
-        if name not in self.values:
-            self.refuse(name, "a value", "none")
-        return self.values[name]
+    def read(self, fields: tuple[Field, ...]) -> dict[str, Any]:
+        """Return the options that the fields of a table become, or raise a FileError."""
+        try:
+            return read_fields(self.values, fields)
+        except ConfigError as reason:
+            raise FileError(f"{self.path}: {reason}") from reason
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, or the default where there is none."""
-        return self.values.get(name, default)
-
-    def check(self, name: str, expected: Any) -> None:
-        """Raise a FileError where the config says something else than what is computed here."""
-        if self.get(name, expected) != expected:
-            self.refuse(name, repr(expected), repr(self.values[name]))
-
-    def activation(self, name: str, default: str) -> str:
-        """Return the name that an activation has here."""
-        theirs = self.get(name, default)
-        if theirs not in ACTIVATIONS:
-            self.refuse(name, f"one of {tuple(ACTIVATIONS)}", repr(theirs))
-        return ACTIVATIONS[theirs]
-
-    def refuse(self, name: str, expected: str, got: str) -> Never:
-        """Raise the FileError of a value that does not fit."""
-        raise FileError(f"{self.path}: {name}: expected {expected}; got {got}")
+    def read_kind(self) -> str:
+        """Return which kind of model it is of, or raise a FileError."""
+        kinds = {kind: kind for kind in FIELDS}
+        return self.read((Field("model_type", "kind", one_of(kinds)),))["kind"]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from mha_numpy.models.config import ModelConfig
 from mha_numpy.models.transformer_lm import TransformerLM
 
 
@@ -32,21 +31,3 @@ class GPT2(TransformerLM):
     def __init__(self, vocab_size: int, max_tokens: int, **options: Any) -> None:
         own: dict[str, Any] = {"activation": "gelu_tanh", "tied": True}
         super().__init__(vocab_size, max_tokens, **own | options)
-
-    @staticmethod
-    def options_of(config: ModelConfig) -> dict[str, Any]:
-        """Return this model's options from a config.json of Hugging Face."""
-        config.check("scale_attn_weights", True)
-        config.check("scale_attn_by_inverse_layer_idx", False)
-        config.check("add_cross_attention", False)
-        return {
-            "vocab_size": config["vocab_size"],
-            "max_tokens": config["n_positions"],
-            "embed_dim": config["n_embd"],
-            "num_heads": config["n_head"],
-            "num_layers": config["n_layer"],
-            "hidden_dim": config.get("n_inner"),
-            "activation": config.activation("activation_function", "gelu_new"),
-            "eps": config.get("layer_norm_epsilon", 1e-5),
-            "tied": config.get("tie_word_embeddings", True),
-        }

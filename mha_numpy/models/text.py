@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, FileError
-from mha_numpy.models.config import ModelConfig
+from mha_numpy.errors import ConfigError, FileError, one_line
+from mha_numpy.models.config import SPECIAL, ModelConfig
 from mha_numpy.weights.files import INSTALL
 
 BLANKS = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})  # in tokens' names
@@ -47,7 +47,8 @@ class Tokenizer:
         try:
             self.rules: Any = Rules.from_file(str(path))
         except Exception as reason:  # of its own kind
-            raise FileError(f"{path}: expected a tokenizer.json; got {reason}") from reason
+            why = one_line(reason)
+            raise FileError(f"{path}: expected a tokenizer.json; got {why}") from reason
         self.path = path
         self.rules.no_truncation()
         self.rules.no_padding()
@@ -74,11 +75,11 @@ class Tokenizer:
         """Return the text of tokens."""
         return self.rules.decode([int(token) for token in ids])
 
-    def check(self, config: ModelConfig) -> None:
+    def check(self, config: ModelConfig, vocab_size: int) -> None:
         """Raise a FileError unless these are the tokens of the config's model."""
-        size, vocab_size = self.rules.get_vocab_size(), config["vocab_size"]
-        special = {config.get(f"{name}_token_id") for name in ("bos", "eos")}
-        absent = [i for i in special if isinstance(i, int) and self.rules.id_to_token(i) is None]
+        size, special = self.rules.get_vocab_size(), config.read(SPECIAL)
+        ids = (*special["bos"], *special["eos"])
+        absent = [i for i in ids if not 0 <= i < vocab_size or self.rules.id_to_token(i) is None]
         if absent or not LEAST_USED * vocab_size <= size <= vocab_size:
             what = f", without number {absent[0]}" if absent else ""
             raise FileError(

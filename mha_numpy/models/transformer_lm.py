@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag
+from mha_numpy.checks import check_count, check_flag, check_ids
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import step
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.models.inputs import as_cells, check_kv_caches
 from mha_numpy.nn import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
 from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
@@ -33,7 +33,7 @@ class TransformerLM(Layer):
         Whether the scores use the embedding's table instead of one of their own.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds params and dropout; default 0.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
         More options of DecoderBlock, such as `norm`, `activation`, `dropout_p`, `num_kv_heads`.
         With `rope` there are no learned positions: queries and keys are rotated instead.
@@ -66,7 +66,7 @@ class TransformerLM(Layer):
     ) -> None:
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
-        self.max_tokens = max_tokens
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.positions = None
         if block_options.get("rope") is None:
@@ -77,30 +77,51 @@ class TransformerLM(Layer):
             )
             for _ in range(check_count("num_layers", num_layers))
         ]
-        norm, eps = block_options.get("norm", "layer"), block_options.get("eps")
-        self.norm = make_norm(norm, embed_dim, backend, eps)
+        self.norm = make_norm(embed_dim, backend, **block_options)
         self.unembedding: Layer = (
             Unembedding(self.embedding, backend=backend)
             if check_flag("tied", tied)
             else Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
         )
 
-    def forward(self, ids: Array, *, kv_caches: Sequence[KVCache] | None = None) -> Array:
+    def forward(
+        self,
+        ids: Array,
+        *,
+        mask: Array | None = None,
+        kv_caches: Sequence[KVCache] | None = None,
+    ) -> Array:
         """Score what comes next after each token: (B, T) -> (B, T, V).
 
-        With `kv_caches`, one for each block, `ids` holds new tokens alone; without backward.
+        Parameters
+        ----------
+        ids : (B, T) int array
+        mask : (B, T) bool array, optional
+            True = a token, False = padding, which no query sees. One that broadcasts to
+            (B, H, T, T) says for each query and key whether it may attend, as for several
+            documents in one sequence. No token sees what comes after it, whatever the mask says.
+        kv_caches : list of KVCache, optional
+            One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
+            of `mask` counts all tokens so far. Without backward.
+
+        Returns
+        -------
+        (B, T, V) array
         """
-        if kv_caches is not None and len(kv_caches) != len(self.blocks):
-            raise ConfigError(
-                f"kv_caches: expected one for each of the {len(self.blocks)} blocks; "
-                f"got {len(kv_caches)}"
-            )
+        caches = check_kv_caches(kv_caches, len(self.blocks))
+        past = caches[0].length if kv_caches else 0
+        ids = check_ids("ids", ids, self.max_tokens, offset=past)
+        mask = as_cells(mask, (ids.shape[0], past + ids.shape[1]))
         x = step("embedded", self.embedding(ids), "B T D")
         if self.positions is not None:
-            x = self.positions(x, offset=kv_caches[0].length if kv_caches else 0)
-        for i, block in enumerate(self.blocks):
-            x = block(x, kv_cache=kv_caches[i] if kv_caches else None)
+            x = self.positions(x, offset=past)
+        for block, kv_cache in zip(self.blocks, caches, strict=True):
+            x = block(x, mask=mask, kv_cache=kv_cache)
         return step("logits", self.unembedding(self.norm(x)), "B T V")
+
+    def new_kv_caches(self) -> list[KVCache]:
+        """Return an empty KV cache for each block."""
+        return [KVCache() for _ in self.blocks]
 
     def backward(self, d_logits: Array) -> None:
         """Add to the params' gradients; ids have none."""

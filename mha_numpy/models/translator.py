@@ -1,13 +1,16 @@
 """A translator: an encoder reads the source, a decoder that reads the encoder writes the target."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count
+from mha_numpy.checks import check_count, check_ids
+from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array
+from mha_numpy.models.inputs import check_kv_caches
 from mha_numpy.nn import (
     Embedding,
     EncoderBlock,
@@ -38,7 +41,7 @@ class Translator(Layer):
         F; default 4 D.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds params and dropout; default 0.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
         More options of the blocks, such as `norm`, `activation`, `dropout_p`.
 
@@ -76,9 +79,9 @@ class Translator(Layer):
         shared = {"backend": backend, "rng": rng, **block_options}
 
         def norm() -> Layer:
-            return make_norm(block_options.get("norm", "layer"), embed_dim, backend)
+            return make_norm(embed_dim, backend, **block_options)
 
-        self.max_tokens = max_tokens
+        self.max_tokens = check_count("max_tokens", max_tokens)
         self.source_embedding = Embedding(
             source_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
         )
@@ -106,20 +109,39 @@ class Translator(Layer):
 
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""
-        step("source", source, "B T_k")
+        source = step("source", check_ids("source", source, self.max_tokens), "B T_k")
         x = self.source_positions(step("embedded", self.source_embedding(source), "B T_k D"))
         mask = step("source_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         for block in self.encoder:
             x = block(x, mask=mask)
         return step("memory", self.encoder_norm(x), "B T_k D")
 
-    def decode(self, memory: Array, memory_mask: Array, target: Array) -> Array:
-        """Score what comes next after each target token: (B, T_q) -> (B, T_q, V)."""
+    def decode(
+        self,
+        memory: Array,
+        memory_mask: Array,
+        target: Array,
+        *,
+        kv_caches: Sequence[tuple[KVCache, KVCache]] | None = None,
+    ) -> Array:
+        """Score what comes next after each target token: (B, T_q) -> (B, T_q, V).
+
+        With `kv_caches`, a pair for each block, `target` holds only new tokens, and the memory's
+        keys and values are computed once; without backward.
+        """
+        caches = check_kv_caches(kv_caches, len(self.decoder))
+        past = caches[0][0].length if kv_caches else 0
+        target = check_ids("target", target, self.max_tokens, offset=past)
         embedded = step("target_embedded", self.target_embedding(target), "B T_q D")
-        x = self.target_positions(embedded)
-        for block in self.decoder:
-            x = block(x, memory, memory_mask=memory_mask)
+        x = self.target_positions(embedded, offset=past)
+        for block, caches_of_block in zip(self.decoder, caches, strict=True):
+            own, of_memory = caches_of_block or (None, None)
+            x = block(x, memory, memory_mask=memory_mask, kv_cache=own, memory_kv_cache=of_memory)
         return step("logits", self.unembedding(self.decoder_norm(x)), "B T_q V")
+
+    def new_kv_caches(self) -> list[tuple[KVCache, KVCache]]:
+        """Return two empty KV caches for each block: of the target, and of the memory."""
+        return [(KVCache(), KVCache()) for _ in self.decoder]
 
     def forward(self, source: Array, target: Array) -> Array:
         """Score what comes next after each target token, for a known source.
@@ -135,6 +157,8 @@ class Translator(Layer):
         -------
         (B, T_q, V) array
         """
+        source = check_ids("source", source, self.max_tokens)
+        target = check_ids("target", target, self.max_tokens)
         memory = self.encode(source)
         memory_mask = step("memory_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         return self.decode(memory, memory_mask, target)

@@ -1,6 +1,6 @@
 """Multi-head attention as a layer: self, cross, grouped."""
 
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from mha_numpy.core import (
     multi_head_attention_forward,
 )
 from mha_numpy.core.backends import check_backend
-from mha_numpy.core.foreign import refuse
 from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
@@ -54,7 +53,7 @@ class MultiHeadAttention(Layer):
     backend : {"numpy", "loops", "numba"}
         What computes the attention core, as `attention_forward` explains.
     rng : int or numpy Generator, optional
-        Seeds the params and dropout; default 0, so that a notebook gives the same twice.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
 
     Raises
     ------
@@ -100,10 +99,8 @@ class MultiHeadAttention(Layer):
         dropout_p: float = 0.0,
         backend: str = "numpy",
         rng: int | np.random.Generator | None = None,
-        **foreign: Never,
     ) -> None:
         super().__init__()
-        refuse(foreign, type(self).__init__.__kwdefaults__)
         self.embed_dim = check_count("embed_dim", embed_dim)
         self.num_heads = check_count("num_heads", num_heads)
         self.num_kv_heads = _default("num_kv_heads", num_kv_heads, self.num_heads)
@@ -165,7 +162,6 @@ class MultiHeadAttention(Layer):
         head_gate: Array | None = None,
         kv_cache: KVCache | None = None,
         return_weights: bool = False,
-        **foreign: Never,
     ) -> Array | tuple[Array, Array]:
         """Attend from the query input to the key and value inputs.
 
@@ -179,8 +175,8 @@ class MultiHeadAttention(Layer):
         mask, bias, is_causal, window, softcap, head_gate
             As `attention_forward` explains them.
         kv_cache : KVCache, optional
-            Append keys and values and attend to all so far: self-attention only, without
-            dropout and without backward.
+            Append the keys and values of `key` and `value` (or `query`) and attend to all so far,
+            without dropout and without backward.
         return_weights : bool
             Also return the (B, H, T_q, T_k) weights, per head and before dropout.
 
@@ -196,7 +192,6 @@ class MultiHeadAttention(Layer):
         DTypeError, ShapeError, MaskError, ConfigError
             An argument is of the wrong kind, shape or value; the message names it.
         """
-        refuse(foreign, type(self).forward.__kwdefaults__)
         self._cache = None
         head_gate = self.head_gate if head_gate is None else head_gate
         sizes = {"D": self.embed_dim, "kdim": self.kdim, "vdim": self.vdim}
@@ -220,11 +215,9 @@ class MultiHeadAttention(Layer):
             "softcap": softcap, "head_gate": head_gate, "backend": self.backend,
         }  # fmt: skip
         if kv_cache is not None:
-            if key is not None or value is not None:
-                raise ConfigError(
-                    "kv_cache: expected no key and no value; it is for self-attention"
-                )
-            out, attention = multi_head_attention_decode(query, kv_cache=kv_cache, **options)
+            out, attention = multi_head_attention_decode(
+                query, key, value, kv_cache=kv_cache, **options
+            )
         else:
             dropout_mask = self._draw_dropout_mask(query, key)
             out, self._cache = multi_head_attention_forward(
@@ -272,12 +265,12 @@ class MultiHeadAttention(Layer):
         weights.flags.writeable = False
         return weights
 
-    def __repr__(self) -> str:
-        shared = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
-        parts = [
+    def _shown_options(self) -> list[str]:
+        kind = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
+        shown = [
             f"embed_dim={self.embed_dim}",
             f"num_heads={self.num_heads}",
-            f"num_kv_heads={self.num_kv_heads}{shared}" if shared else "",
+            f"num_kv_heads={self.num_kv_heads}{kind}" if kind else "",
             f"head_dim={self.head_dim}" if self.head_dim * self.num_heads != self.embed_dim else "",
             f"value_dim={self.value_dim}" if self.value_dim != self.head_dim else "",
             f"kdim={self.kdim}" if self.kdim != self.embed_dim else "",
@@ -288,9 +281,8 @@ class MultiHeadAttention(Layer):
             "add_zero_attn=True" if self.add_zero_attn else "",
             f"dropout_p={self.dropout_p}" if self.dropout_p else "",
             f"backend={self.backend!r}" if self.backend != "numpy" else "",
-            f"{self.num_parameters} parameters",
         ]
-        return f"MultiHeadAttention({', '.join(filter(None, parts))})"
+        return [each for each in shown if each]
 
     def _extra(self, letter: str) -> Array | None:
         """Return the keys, or values, of no token: the learned one, then the zeros."""

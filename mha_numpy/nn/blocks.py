@@ -6,9 +6,10 @@ import numpy as np
 
 from mha_numpy.checks import check_choice
 from mha_numpy.core import KVCache, RopeOptions
-from mha_numpy.core.masks import Window
+from mha_numpy.core.backends import check_backend
+from mha_numpy.core.masks import Window, check_window
 from mha_numpy.core.steps import step
-from mha_numpy.dtypes import Array
+from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn.attention import MultiHeadAttention
 from mha_numpy.nn.feed_forward import FeedForward
@@ -19,10 +20,20 @@ from mha_numpy.nn.residual import Residual
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 
-def make_norm(norm: str, embed_dim: int, backend: str = "numpy", eps: float | None = None) -> Layer:
-    """Return a normalisation by its name, with its own eps by default; or raise a ConfigError."""
-    options = {} if eps is None else {"eps": eps}
-    return NORMS[check_choice("norm", norm, NORMS)](embed_dim, backend=backend, **options)
+def make_norm(
+    embed_dim: int,
+    backend: str = "numpy",
+    *,
+    norm: str = "layer",
+    eps: float | None = None,
+    bias: bool = True,
+    **_: Any,
+) -> Layer:
+    """Return the normalisation that a block's options ask for, or raise a ConfigError."""
+    options: dict[str, Any] = {"backend": backend} | ({} if eps is None else {"eps": eps})
+    if check_choice("norm", norm, NORMS) == "layer":
+        options["bias"] = bias  # which an RMS norm does not have
+    return NORMS[norm](embed_dim, **options)
 
 
 class TransformerBlock(Layer):
@@ -50,7 +61,7 @@ class TransformerBlock(Layer):
         Pre-norm; False is post-norm, as in the first transformer. After pre-norm blocks a model
         needs one norm more.
     bias : bool
-        Whether the linear maps have biases.
+        Whether the linear maps and layer norms have biases.
     rope : RopeOptions, optional
         Rotate queries and keys of self-attention by their positions.
     window : (int or None, int or None), optional
@@ -59,7 +70,7 @@ class TransformerBlock(Layer):
         Share that is dropped while training, of attention weights and of what each residual adds.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds params and dropout; default 0.
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
 
     Raises
     ------
@@ -109,11 +120,12 @@ class TransformerBlock(Layer):
 
         def residual(layer: Layer) -> Residual:
             return Residual(
-                layer, make_norm(norm, embed_dim, backend, eps),
+                layer, make_norm(embed_dim, backend, norm=norm, eps=eps, bias=bias),
                 norm_first=norm_first, dropout_p=dropout_p, rng=rng,
             )  # fmt: skip
 
-        self.window = window
+        self.backend = check_backend(backend)
+        self.window = None if window is None else check_window(window)
         self.attention = residual(MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads))
         if self.reads_memory:
             self.cross_attention = residual(MultiHeadAttention(embed_dim, num_heads, **heads))
@@ -129,6 +141,7 @@ class TransformerBlock(Layer):
         mask: Array | None = None,
         memory_mask: Array | None = None,
         kv_cache: KVCache | None = None,
+        memory_kv_cache: KVCache | None = None,
     ) -> Array:
         """Let every token read from the others, then work on each.
 
@@ -142,7 +155,10 @@ class TransformerBlock(Layer):
         memory_mask : bool array that broadcasts to (B, H, T, T_k), optional
             True = may attend to this token of the memory.
         kv_cache : KVCache, optional
-            Of self-attention: `x` holds new tokens alone. Without backward.
+            Of self-attention: `x` holds only new tokens. Without backward.
+        memory_kv_cache : KVCache, optional
+            Of cross-attention: the first call appends the memory's keys and values, later ones
+            read them there. Without backward.
 
         Returns
         -------
@@ -165,7 +181,10 @@ class TransformerBlock(Layer):
             x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache
         )
         if self.reads_memory:
-            x = self.cross_attention(x, memory, mask=memory_mask)
+            memory = step("memory", as_float_array("memory", memory), "B T_k D")
+            if memory_kv_cache is not None and memory_kv_cache.length:  # nothing to append
+                memory = step("no_memory", memory[:, :0], "B T_new D", "memory[:, :0]")
+            x = self.cross_attention(x, memory, mask=memory_mask, kv_cache=memory_kv_cache)
         return step("out", self.feed_forward(x), "B T D")
 
     def backward(self, d_out: Array) -> Array | tuple[Array, Array]:

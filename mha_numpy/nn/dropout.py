@@ -32,11 +32,11 @@ class Dropout(Layer):
     dropout_p : float
         0 <= p < 1.
     rng : int or numpy Generator, optional
-        Draws what is dropped; default 0.
+        Draws what is dropped: the same seed drops the same. Default: fresh randomness.
 
     Examples
     --------
-    >>> layer = Dropout(0.5)
+    >>> layer = Dropout(0.5, rng=0)
     >>> layer(np.ones(6)), layer.eval()(np.ones(6))
     (array([2., 0., 0., 0., 2., 2.]), array([1., 1., 1., 1., 1., 1.]))
     """

@@ -30,7 +30,7 @@ class Embedding(Layer):
         Standard deviation of the first table's normal numbers.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds the table; default 0.
+        Seeds the table: the same seed draws the same. Default: fresh randomness.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Embedding(Layer):
         super().__init__()
         shape = check_count("vocab_size", vocab_size), check_count("embed_dim", embed_dim)
         std, self.backend = check_number("std", std, positive=True), check_backend(backend)
-        self.params["table"] = std * make_rng(rng).standard_normal(shape)
+        self.params["table"] = make_rng(rng).normal(0.0, std, shape)
 
     def forward(self, ids: Array) -> Array:
         """Look up a vector for each token: (...,) -> (..., D)."""
@@ -122,7 +122,7 @@ class LearnedPositions(Layer):
         Standard deviation of the first table's normal numbers.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds the table; default 0.
+        Seeds the table: the same seed draws the same. Default: fresh randomness.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class LearnedPositions(Layer):
         super().__init__()
         shape = check_count("max_tokens", max_tokens), check_count("embed_dim", embed_dim)
         std, self.backend = check_number("std", std, positive=True), check_backend(backend)
-        self.params["table"] = std * make_rng(rng).standard_normal(shape)
+        self.params["table"] = make_rng(rng).normal(0.0, std, shape)
 
     def forward(self, x: Array, *, offset: int = 0) -> Array:
         """Add a vector for each position, the first being `offset`: (..., T, D) -> (..., T, D)."""

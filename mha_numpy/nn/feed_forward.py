@@ -24,7 +24,7 @@ class FeedForward(Layer):
         Whether the linear maps have biases.
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
-        Seeds the params; default 0.
+        Seeds the params: the same seed draws the same. Default: fresh randomness.
 
     Raises
     ------

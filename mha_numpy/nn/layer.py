@@ -1,38 +1,69 @@
 """Layer: params, their gradients, and child layers."""
 
+import inspect
+import math
 from collections.abc import Iterator
-from typing import Any, Self
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.dtypes import Array, float_dtype
-from mha_numpy.errors import ConfigError, MhaError
+from mha_numpy.errors import ConfigError, MhaError, describe
+from mha_numpy.nn.calls import LayerType, find_misfit
+from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 from mha_numpy.nn.places import placed
 
 
 class NoDraws(np.random.Generator):
-    """A generator that draws zeros: for params that will be loaded, where time would be lost."""
+    """A generator of zeros that take no memory: for a layer that will read params from a file.
 
-    def __init__(self) -> None:
+    Sizes far beyond the file's raise a ConfigError before any time or memory goes into them.
+
+    Parameters
+    ----------
+    arrays, numbers : int
+        How many arrays there are in the file, and how many numbers in all of them.
+    """
+
+    def __init__(self, arrays: int, numbers: int) -> None:
         super().__init__(np.random.PCG64())
+        self.held, self.drawn = (arrays, numbers), (0, 0)
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-        """Return zeros."""
-        return np.zeros(size)
+        """Return zeros: a read-only view of a single one."""
+        self.drawn = self.drawn[0] + 1, self.drawn[1] + math.prod(size)
+        if any(drawn > 2 * held for drawn, held in zip(self.drawn, self.held, strict=True)):
+            arrays, numbers = self.held
+            raise ConfigError(
+                f"sizes: expected those of the file's {arrays} arrays with {numbers} numbers in "
+                f"all; got more than twice as many, the last of shape {size}"
+            )
+        return np.broadcast_to(0.0, size)
 
-    def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        """Return zeros."""
-        return np.zeros(size)
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """Return zeros: a read-only view of a single one."""
+        return self.uniform(size=size)
 
 
 def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
-    """Return a random generator; the same one for None each time, so that layers repeat."""
-    return np.random.default_rng(0 if rng is None else rng)
+    """Return a random generator: the same for the same seed, a fresh one for None."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as reason:
+        raise ConfigError(
+            f"rng: expected an integer >= 0, a numpy Generator or None; got {describe(rng)}"
+        ) from reason
 
 
-class Layer:
+def _place_and_text(child: tuple[str, "Layer"]) -> tuple[str, str]:
+    """Return the name of the list that holds a child, or its own; and the child's text."""
+    return child[0].partition(".")[0], repr(child[1])
+
+
+class Layer(metaclass=LayerType):
     """Base of all layers.
 
     A subclass fills `params` in its constructor, and in `forward` keeps what its `backward`
@@ -93,7 +124,44 @@ class Layer:
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Run `forward`."""
-        return self.forward(*inputs, **options)
+        try:
+            return self.forward(*inputs, **options)
+        except TypeError:
+            if misfit := find_misfit("layer", self.forward, inputs, options):
+                raise misfit from None
+            raise
+
+    if not TYPE_CHECKING:  # or a type checker would believe that layers have every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error of an attribute that is not there."""
+            if hasattr(type(self), name):  # a property that failed, which says why
+                return object.__getattribute__(self, name)
+            raise missing_attribute(self, name)
+
+    def __repr__(self) -> str:
+        """Show what the layer was made with, its number of parameters, and a line for each part."""
+        count = self.num_parameters
+        shown = [*self._shown_options(), *([f"{count:,} parameters"] if count else [])]
+        lines = [f"{type(self).__name__}({', '.join(shown)})"]
+        for (_, part), alike in groupby(self.children().items(), _place_and_text):
+            first, *others = (name for name, _ in alike)
+            lines.append(f"{first}{f' ... {others[-1]}' if others else ''}: {part}")
+        return "\n".join(lines).replace("\n", "\n  ")
+
+    def _shown_options(self) -> list[str]:
+        """Return "name=value" for each argument of the constructor that is not the default."""
+        parameters = inspect.signature(type(self)).parameters
+        defaults = {name: parameter.default for name, parameter in parameters.items()}
+        given, options = vars(self).get("_made_with", ((), {}))
+        made_with = defaults | dict(zip(defaults, given, strict=False)) | options
+        now = {name: vars(self).get(name, value) for name, value in made_with.items()}
+        return [
+            f"{name}={describe(value) if isinstance(value, np.ndarray) else repr(value)}"
+            for name, value in now.items()
+            if name != "rng" and not isinstance(value, Layer)
+            if repr(value) != repr(defaults.get(name))
+        ]
 
     def children(self) -> dict[str, "Layer"]:
         """Return the child layers by the name of their attribute; "blocks.0" in a list."""

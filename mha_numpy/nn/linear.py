@@ -24,7 +24,7 @@ class Linear(Layer):
     backend : {"numpy", "loops", "numba"}
         What multiplies, as `linear_forward` explains.
     rng : int or numpy Generator, optional
-        Seeds the params; default 0.
+        Seeds the params: the same seed draws the same. Default: fresh randomness.
 
     Raises
     ------

@@ -5,14 +5,26 @@ import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.dtypes import Array, float_dtype
-from mha_numpy.errors import ConfigError, FileError
+from mha_numpy.errors import ConfigError, FileError, describe, one_line
 
 PathLike = str | os.PathLike[str]
+
+
+def as_path(name: str, value: Any) -> Path:
+    """Return `value` as a path, or raise a ConfigError where no file can have that name."""
+    try:
+        path = Path(value)
+        if b"\0" in os.fsencode(path):
+            raise ValueError
+    except (TypeError, ValueError) as reason:
+        raise ConfigError(f"{name}: expected a path; got {describe(value)}") from reason
+    return path
 
 
 def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: bool = False) -> None:
@@ -21,8 +33,8 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
     The arrays go to `path`.part in the same folder first, which takes the place of `path` in one
     step of the file system, once the disk has it all.
     """
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
+    path = as_path("path", path)
+    part = path.parent / (path.name + ".part")
     save = np.savez_compressed if compressed else np.savez
     try:
         try:
@@ -42,6 +54,7 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
 
 def read_arrays(path: PathLike) -> dict[str, Array]:
     """Read all arrays of a .npz file, whose checksums must be right; nothing in it is run."""
+    path = as_path("path", path)
     try:
         with zipfile.ZipFile(path) as file:
             return {
@@ -51,7 +64,7 @@ def read_arrays(path: PathLike) -> dict[str, Array]:
     except OSError as reason:
         raise FileError(f"{path}: expected a file; got {reason.strerror or reason}") from reason
     except Exception as reason:  # whatever the readers make of foreign bytes
-        what = " ".join(str(reason).split()) or type(reason).__name__
+        what = one_line(reason) or type(reason).__name__
         raise FileError(
             f"{path}: expected a whole .npz file of arrays; got a damaged or foreign one: {what}"
         ) from reason
@@ -97,14 +110,7 @@ def save_params(
     if dtype is not None:
         dtype = float_dtype(dtype)
         for name, array in arrays.items():
-            try:
-                with np.errstate(over="raise"):
-                    arrays[name] = array.astype(dtype)
-            except FloatingPointError as reason:
-                raise ConfigError(
-                    f"dtype: expected one that holds the numbers of {name}, up to "
-                    f"{np.abs(array).max():.1e}; got {dtype}"
-                ) from reason
+            arrays[name] = in_dtype(name, array, dtype)
     write_arrays(path, arrays, compressed=dtype is not None)
 
 
@@ -113,8 +119,26 @@ def load_params(path: PathLike, params: Iterable[tuple[str, Array]]) -> None:
     expected = dict(params)
     found = read_arrays(path)
     check_arrays(path, found, expected)
+    try:
+        for name, array in expected.items():
+            found[name] = in_dtype(name, found[name], array.dtype)
+    except ConfigError as reason:
+        raise FileError(f"{path}: {reason}") from reason
     for name, array in expected.items():
         array[...] = found[name]
+
+
+def in_dtype(name: str, array: Array, dtype: npt.DTypeLike) -> Array:
+    """Return an array in a float dtype, or raise a ConfigError where it cannot hold a number."""
+    with np.errstate(over="ignore"):
+        found = array.astype(dtype, copy=False)
+    if (np.isinf(found) & np.isfinite(array)).any():
+        most = np.abs(array[np.isfinite(array)]).max()
+        raise ConfigError(
+            f"dtype: expected one that holds the numbers of {name}, up to {most:.1e}; "
+            f"got {np.dtype(dtype)}"
+        )
+    return found
 
 
 def _kind(array: Array) -> str:
@@ -125,4 +149,4 @@ def _kind(array: Array) -> str:
 def _listed(names: list[str]) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+    return ", ".join(map(one_line, names[:3])) + more

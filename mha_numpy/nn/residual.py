@@ -25,7 +25,7 @@ class Residual(Layer):
     dropout_p : float
         Share of the layer's output that is dropped while training.
     rng : int or numpy Generator, optional
-        Draws what is dropped; default 0.
+        Draws what is dropped: the same seed drops the same. Default: fresh randomness.
 
     Notes
     -----

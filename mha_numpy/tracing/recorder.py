@@ -400,6 +400,17 @@ def trace() -> Iterator[Trace]:
     ['q', 'k', 'v', 'scores', 'weights', 'heads']
     >>> t["scores"].shape, t.sizes["T_k"]
     ((3, 3), 3)
+
+    A whole model:
+
+    >>> from mha_numpy.models import TransformerLM
+    >>> model = TransformerLM(vocab_size=7, max_tokens=5, embed_dim=8, num_heads=2)
+    >>> with trace() as t:
+    ...     model.backward(model(np.array([[3, 1, 4, 1]])))
+    >>> t["blocks.1.attention.scores"].shape, t["embedding.d_table"].shape
+    ((1, 2, 4, 4), (7, 8))
+    >>> all(np.allclose(t.evaluate(step), step.array) for step in t if step.equation)
+    True
     """
     recorded = Trace()
     with watching(recorded):

@@ -52,7 +52,7 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
     Examples
     --------
     >>> from mha_numpy.models import AttentionOnlyLM
-    >>> model = AttentionOnlyLM(vocab_size=8, max_tokens=4)
+    >>> model = AttentionOnlyLM(vocab_size=8, max_tokens=4, rng=0)
     >>> ids = np.array([[1, 2, 3, 4]])
     >>> round(loss_and_gradients(model, Batch((ids,), ids)), 1)  # to guess would cost log(8) = 2.1
     3.0
@@ -147,7 +147,7 @@ def fit(
     >>> def count_up(rng):
     ...     ids = rng.integers(8, size=(16, 1)) + np.arange(5)
     ...     return Batch((ids[:, :-1] % 8,), ids[:, 1:] % 8)
-    >>> model = AttentionOnlyLM(vocab_size=8, max_tokens=4, embed_dim=16, num_layers=1)
+    >>> model = AttentionOnlyLM(vocab_size=8, max_tokens=4, embed_dim=16, num_layers=1, rng=0)
     >>> history = fit(model, count_up, steps=60, optimizer=AdamW(model, 1e-2))
     >>> history.losses[0] > 2, history.losses[-1] < 0.1
     (True, True)

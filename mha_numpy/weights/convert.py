@@ -6,11 +6,19 @@ from typing import TypeVar
 import numpy as np
 
 from mha_numpy.checks import check_choice
-from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.dtypes import Array, as_array
+from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn import Layer, MultiHeadAttention
-from mha_numpy.nn.params_file import mismatch
-from mha_numpy.weights.layout import Layout, left_out, names_in, plain_names, to_ours, to_theirs
+from mha_numpy.nn.params_file import in_dtype, mismatch
+from mha_numpy.weights.layout import (
+    Layout,
+    left_out,
+    names_in,
+    outlines,
+    plain_names,
+    to_ours,
+    to_theirs,
+)
 from mha_numpy.weights.layouts import LAYOUTS
 
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
@@ -37,8 +45,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
     Raises
     ------
     ConfigError
-        A name is missing or extra, a shape is wrong, a number is not finite, or the layout is not
-        this layer's. The layer stays as it was.
+        A name is missing or extra, a shape is wrong, a number is not finite or too large for the
+        layer's dtype, or the layout is not this layer's. The layer stays as it was.
 
     Notes
     -----
@@ -58,21 +66,49 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
            [18., 22., 26., 30.],
            [19., 23., 27., 31.]])
     """
+    found = check_layout(layer, arrays, layout)
+    for name, array in found.items():
+        if not np.isfinite(array).all():
+            raise ConfigError(f"arrays: expected finite numbers; got NaN or inf in {name}")
+    params = dict(layer.named_params())
+    ours = to_ours(found, LAYOUTS[layout], params)
+    for name, array in ours.items():
+        in_dtype(name, array, params[name].dtype)
+    for name, array in ours.items():
+        params[name][...] = array
+    return layer.forget()
+
+
+def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict[str, Array]:
+    """Raise a ConfigError unless names, shapes and kinds of arrays are those of a layer's layout.
+
+    Neither the arrays' numbers nor the layer's are looked at.
+
+    Parameters
+    ----------
+    layer, arrays, layout
+        As for `from_layout`.
+
+    Returns
+    -------
+    dict from the names in the layout's rows to arrays
+    """
     table = _layout_of(layer, layout)
     params = dict(layer.named_params())
-    expected = plain_names(to_theirs(params, table, _sizes(layer)), table)
-    found = plain_names({name: np.asarray(array) for name, array in arrays.items()}, table)
+    expected = plain_names(outlines(params, table, _sizes(layer)), table)
+    if not isinstance(arrays, Mapping):
+        raise ConfigError(f"arrays: expected a dict from names to arrays; got {describe(arrays)}")
+    named = {
+        str(name): as_array(f"arrays[{name!r}]", array, "a float array", ConfigError)
+        for name, array in arrays.items()
+    }
+    found = plain_names(named, table)
     if wrong := mismatch(found, expected):
         raise ConfigError(
             f"arrays: expected {len(expected)} with the names and shapes of layout {layout!r}; "
             f"got {wrong}{_hint(found, table, params)}"
         )
-    for name, array in found.items():
-        if not np.isfinite(array).all():
-            raise ConfigError(f"arrays: expected finite numbers; got NaN or inf in {name}")
-    for name, array in to_ours(found, table, params).items():
-        params[name][...] = array
-    return layer.forget()
+    return found
 
 
 def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str, Array]:

@@ -50,6 +50,19 @@ def to_theirs(
     }
 
 
+def outlines(
+    params: Mapping[str, Array], layout: Layout, sizes: Mapping[str, int]
+) -> dict[str, Array]:
+    """Return what `to_theirs` does, with a single zero behind each shape: it takes no memory."""
+    found = {}
+    for row in _rows_of(params, layout):
+        arrays = [params[name] for name in row.ours.split()]
+        shape = (*arrays[0].shape[:-1], sum(array.shape[-1] for array in arrays))
+        zero = np.zeros((), arrays[0].dtype)
+        found[row.theirs] = _store(np.broadcast_to(zero, shape), row.stored, sizes)
+    return found
+
+
 def to_ours(
     theirs: Mapping[str, Array], layout: Layout, params: Mapping[str, Array]
 ) -> dict[str, Array]:

@@ -65,6 +65,16 @@ def test_tables():
     ]
 
 
+def test_a_share_above_100_percent_is_marked_and_explained():
+    cells = [CELLS[0], CELLS[0]._replace(case="fwd+bwd", ours_fraction=3.68)]
+    _, _, fractions, note, *_ = sections(made_up(cells))
+    assert fractions.rows == [["1,2,5,4", "66% / 33%", "368% / 33% [1]"]]
+    assert note.startswith("[1] Above 100%: ")
+    assert f"| 368% / 33% [1] |\n\n{note}\n\n**Time" in to_markdown(made_up(cells))
+    for fits in (cells[:1], [cells[0]._replace(other_fraction=1.0)]):
+        assert "[1]" not in to_markdown(made_up(fits))
+
+
 def test_who_is_absent_is_named_with_what_to_install(monkeypatch):
     absent = CONTESTANTS["torch"]._replace(packages=("no_such_package",))
     monkeypatch.setitem(CONTESTANTS, "torch", absent)

@@ -1,5 +1,6 @@
 """The checker itself: right gradients pass, every seeded mistake fails."""
 
+import re
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from mha_numpy import (
 )
 from mha_numpy.checking import gradcheck
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
+from mha_numpy.nn import FeedForward
 from tests.sweeps import sweep
 
 
@@ -69,6 +71,7 @@ def test_a_seeded_mistake_fails_and_is_located(inputs, mistake, name):
     assert not report
     failed = {row.name for row in report.rows if not row.passed}
     assert failed == {name.removeprefix("d_")}
+    assert "jumps" not in report.note
     if mistake == "0.1 % off in one element":
         right = attention_backward(*_upstream_and_cache(inputs))
         wrong = MISTAKES[mistake](getattr(right, name))
@@ -316,6 +319,62 @@ class TestNotFooled:
         assert gradcheck(lambda ids, table: table[ids], backward, inputs)
 
 
+def relu(x):
+    return np.where(x.real > 0, x, 0 * x)
+
+
+HINT = "the slope jumps within h of {}: move the input"
+
+
+class TestKinks:
+    """Within h of a kink no numeric derivative is right: the check fails, and says why."""
+
+    @pytest.mark.parametrize("at", [0.0, 1e-7, -5e-7, 4e-6, -4e-6])  # h is 4.6e-6
+    @pytest.mark.parametrize(
+        ("forward", "slope", "is_complex_safe"),
+        [
+            (relu, lambda x: x > 0, True),
+            (lambda x: x**2 + 3 * relu(x), lambda x: 2 * x + 3 * (x > 0), True),
+            (lambda x: x + np.abs(x), lambda x: 2 * (x > 0), False),
+        ],
+    )
+    def test_a_right_gradient_fails_with_a_hint(self, at, forward, slope, is_complex_safe):
+        def check(x):
+            return gradcheck(forward, lambda d_out, x: d_out * slope(x), {"x": x})
+
+        assert check(np.array([[0.7, -0.5], [-0.3, 0.2]]))
+        report = check(np.array([[0.7, -0.5], [-0.3, at]]))
+        if is_complex_safe and abs(at) > 1e-6:
+            assert report  # a central difference closer by agrees with the complex step
+            assert not report.note
+        else:
+            assert not report
+            assert report.note == HINT.format("x[1, 1]")
+
+    def test_of_a_layer_the_input_and_the_params_before_the_kink_are_named(self, rng):
+        layer, x = FeedForward(3, 4, activation="relu", rng=0), rng.normal(size=(1, 3))
+        layer.params["b_in"][2] -= (x @ layer.params["w_in"])[0, 2] - 1e-7
+        report = gradcheck(layer, {"x": x})
+        names = {row.name for row in report.rows if not row.passed}
+        assert names == {"x", "params.w_in", "params.b_in"}
+        cells = r"x\[0, .\], params.w_in\[., 2\], params.b_in\[2\]"
+        assert re.search(f"within h of {cells}: move the input$", report.note)
+
+    def test_a_direction(self, rng):
+        x = rng.uniform(1, 2, size=(6, 7))
+        x[2, 3] = 1e-8
+        report = gradcheck(relu, lambda d, x: d * (x > 0), [x], max_full=0, samples=0)
+        assert not report
+        assert re.search(r"within h of 0 along direction \d: move the input$", report.note)
+
+    @pytest.mark.parametrize("wrong", [lambda d, x: 2 * d * (x > 0), lambda d, x: -d * (x > 0)])
+    def test_a_wrong_gradient_fails_there_and_elsewhere(self, wrong):
+        for x in ([1e-7], [0.7, 1e-7, -0.3], [0.7, -0.3]):
+            report = gradcheck(relu, wrong, [np.array(x)])
+            assert not report
+            assert "jumps" not in report.note
+
+
 class TestErrors:
     def test_how_the_functions_are_called(self):
         x = {"x": np.ones(3)}
@@ -323,6 +382,10 @@ class TestErrors:
             gradcheck(np.exp, lambda d: d, [np.ones(3)])
         with pytest.raises(ConfigError, match=r"called as backward\(d_out, cache\)"):
             gradcheck(lambda x: (x, None), lambda d: d, x)
+        with pytest.raises(ConfigError, match=r"^forward: called as forward\(x\), it raised: "):
+            gradcheck(lambda a: a, lambda d, a: d, x)
+        with pytest.raises(ConfigError, match=r"^forward: called as forward\(<1 inputs>\), it rai"):
+            gradcheck(lambda: 1.0, lambda d: d, [np.ones(3)])
         with pytest.raises(ConfigError, match=r"forward: expected .*\(out, cache\)"):
             gradcheck(lambda x: [x, (1, 2)], lambda d, x: d, x)
         with pytest.raises(ConfigError, match="forward: expected to return a float array"):

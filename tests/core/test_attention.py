@@ -7,6 +7,7 @@ from mha_numpy import (
     attention_stages,
     scaled_dot_product_attention,
 )
+from mha_numpy.errors import MaskError
 from tests.compare import assert_close
 from tests.core.configurations import SEEDS, attention_configuration
 from tests.core.naive import naive_attention
@@ -139,6 +140,26 @@ class TestMeanings:
         assert_close(by_bias, by_mask)
         assert_close(bias_grads.d_k, grads.d_k)
         assert (bias_grads.d_bias[~mask] == 0).all()
+
+    def test_a_mask_of_rank_3_is_refused_where_it_has_two_readings(self, qkv, rng):
+        q, k, v = (x[:3, :3] for x in qkv)  # B = H = 3
+        mask = rng.random((3, 5, 7)) < 0.7
+        for ambiguous in (mask, mask[:, :1]):
+            with pytest.raises(MaskError, match=r"mask\[:, None\] .*sequence.*mask\[None\] .*head"):
+                attention_forward(q, k, v, mask=ambiguous)
+        per_sequence, per_head = np.zeros((2, 3, 3, 5, 7), bool)
+        for n in range(3):
+            per_sequence[n], per_head[:, n] = mask[n], mask[n]
+        for short, full in ((mask[:, None], per_sequence), (mask[None], per_head)):
+            out, _ = attention_forward(q, k, v, mask=short)
+            assert_close(out, attention_forward(q, k, v, mask=full)[0], "exact")
+        bias = np.where(mask, 0.0, -np.inf)  # of rank 3: always for each head
+        assert_close(attention_forward(q, k, v, bias=bias)[0], out)
+        # one reading: a single row of masks, a single head of a single sequence, B unlike H, rank 3
+        for b, h, one in ((3, 3, mask[:1]), (1, 1, mask[:1]), (2, 3, mask)):
+            q, k, v = (x[:b, :h] for x in qkv)
+            attention_forward(q, k, v, mask=one)
+        attention_forward(*(x[:3, 0] for x in qkv), mask=mask)
 
     def test_order_softcap_before_bias_and_mask(self, qkv):
         bias = np.full((1, 7), 100.0)

@@ -140,3 +140,36 @@ def test_an_empty_read_only_beginning():
     kv_cache.append(empty, empty)
     k, _ = kv_cache.append(np.ones((2, 3, 1, 4)), np.ones((2, 3, 1, 4)))
     assert k.shape == (2, 3, 1, 4)
+
+
+def test_beams_keep_their_own_past(rng):
+    k, v = rng.normal(size=(2, 3, 2, 4, 5))  # each (3, 2, 4, 5)
+    kv_cache, beams = KVCache(), [2, 0, 2]
+    kv_cache.append(k, v)
+    kv_cache.select(beams)
+    new_k, new_v = rng.normal(size=(2, 3, 2, 1, 5))
+    held_k, held_v = kv_cache.append(new_k, new_v)
+    assert_close(held_k, np.concatenate([k[beams], new_k], axis=2), "exact")
+    assert_close(held_v, np.concatenate([v[beams], new_v], axis=2), "exact")
+    for wrong in ([3], [-1], [[0]], [0.5], None, "x"):
+        with pytest.raises(ConfigError, match="^rows: expected integers"):
+            kv_cache.select(wrong)
+    with pytest.raises(ConfigError, match="^rows: expected"):
+        KVCache().select([0])
+    assert kv_cache.length == 5
+
+
+def test_cross_attention_appends_the_memory_once(rng):
+    params = square_params(rng, 8, 8)
+    x, memory = rng.normal(size=(2, 3, 8)), rng.normal(size=(2, 5, 8))
+    expected, _ = multi_head_attention_forward(x, memory, params=params, num_heads=2)
+    kv_cache, options = KVCache(), {"params": params, "num_heads": 2}
+    parts = [
+        multi_head_attention_decode(x[:, a:b], new, kv_cache=kv_cache, **options)[0]
+        for a, b, new in ((0, 1, memory), (1, 3, memory[:, :0]))
+    ]
+    assert_close(np.concatenate(parts, axis=1), expected)
+    assert kv_cache.length == 5
+    for places in ({"is_causal": True}, {"rope": RopeOptions()}, {"window": (1, 1)}):
+        with pytest.raises(ShapeError, match="x_k: expected 3 tokens as x, whose places"):
+            multi_head_attention_decode(x, memory, kv_cache=kv_cache, **options, **places)

@@ -135,9 +135,22 @@ def test_kv_cache_bytes_are_those_of_a_cache(rng):
 
 
 @pytest.mark.parametrize(
+    ("name", "spelled"),
+    [
+        ("gpt-2", "gpt2"),
+        ("gpt-2", "GPT_2"),
+        ("llama-3-70b", "Llama3 70B"),
+        ("palm-540b", "PaLM 540B"),
+    ],
+)
+def test_names_are_known_in_any_spelling(name, spelled):
+    assert find_configuration(spelled) is CONFIGURATIONS[name]
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: find_configuration("llama3-70b"), "model: expected a name such as llama-3-70b"),
+        (lambda: find_configuration("llama-4-70b"), "model: expected a name such as llama"),
         (lambda: find_configuration(["gpt-2"]), "model: expected a name such as .*gpt-2"),
         (lambda: find_configuration(3), "model: expected a name such as bert-base.*; got 3"),
         (lambda: replace(SMALL, num_kv_heads=4), "num_kv_heads: expected a divisor of num_heads=6"),
@@ -171,7 +184,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("rest", "message"),
         [
-            (["--model", "gpt2"], "model: expected a name such as gpt-2"),
+            (["--model", "gpt4"], "model: expected a name such as gpt-3, gpt-2; got 'gpt4'"),
             (["--model", "gpt-2", "--context", "0"], "context: expected an integer >= 1; got 0"),
             (["--model", "gpt-2", "--batch", "0"], "batch: expected an integer >= 1; got 0"),
         ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import KVCache
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, MaskError
 from mha_numpy.models import GPT2, AttentionOnlyLM, Llama, TransformerLM, Translator
 from tests.compare import assert_close
 from tests.gradients import assert_layer_gradients, randomize
@@ -25,24 +25,24 @@ LANGUAGE_MODELS = {
 
 def language_model(name, rng):
     kind, options = LANGUAGE_MODELS[name]
-    return randomize(kind(V, N, embed_dim=8, num_heads=2, **options), rng)
+    return randomize(kind(V, N, embed_dim=8, num_heads=2, rng=0, **options), rng)
 
 
 def translator(rng, **options):
     return randomize(
-        Translator(V, TARGET_V, N, embed_dim=8, num_heads=2, num_layers=2, **options), rng
+        Translator(V, TARGET_V, N, embed_dim=8, num_heads=2, num_layers=2, rng=0, **options), rng
     )
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_gradients_of_a_language_model(name, rng):
-    assert_layer_gradients(language_model(name, rng), {}, IDS)
+    assert_layer_gradients(language_model(name, rng), {"ids": IDS})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"norm_first": False, "dropout_p": 0.2}])
 def test_gradients_of_a_translator(options, rng):
-    assert_layer_gradients(translator(rng, **options), {}, SOURCE, TARGET)
+    assert_layer_gradients(translator(rng, **options), {"source": SOURCE, "target": TARGET})
 
 
 @pytest.mark.parametrize("name", [name for name in LANGUAGE_MODELS if "dropout" not in name])
@@ -83,14 +83,62 @@ def test_padding_of_the_source_changes_nothing(rng):
         model.zero_grads()
 
 
-@pytest.mark.parametrize("name", ["transformer", "Llama"])
+STRETCHES = ((0, 3), (3, 4), (4, 5))
+
+
+@pytest.mark.parametrize("name", ["transformer", "Llama", "attention alone"])
 def test_decoding_equals_the_full_forward(name, rng):
     model = language_model(name, rng)
-    kv_caches = [KVCache() for _ in model.blocks]
-    with pytest.raises(ConfigError, match="kv_caches: expected one for each of the 2 blocks; got"):
-        model(IDS, kv_caches=kv_caches[:1])
-    parts = [model(IDS[:, a:b], kv_caches=kv_caches) for a, b in ((0, 3), (3, 4), (4, 5))]
+    kv_caches = model.new_kv_caches()
+    for wrong in (kv_caches[:1], 7, [None, None], [(KVCache(), KVCache())] * 3):
+        with pytest.raises(ConfigError, match="^kv_caches: expected .* model.new_kv_caches\\(\\)"):
+            model(IDS, kv_caches=wrong)
+    parts = [model(IDS[:, a:b], kv_caches=kv_caches) for a, b in STRETCHES]
     assert_close(np.concatenate(parts, axis=1), model(IDS))
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_first": False, "num_kv_heads": 1}])
+def test_a_translator_computes_the_memory_once(options, rng):
+    model, kv_caches = translator(rng, **options), None
+    memory, mask, kv_caches = model.encode(SOURCE), SOURCE[:, None, None] > 0, model.new_kv_caches()
+    parts = [model.decode(memory, mask, TARGET[:, a:b], kv_caches=kv_caches) for a, b in STRETCHES]
+    assert_close(np.concatenate(parts, axis=1), model(SOURCE, TARGET))
+    assert {cache.length for pair in kv_caches for cache in pair} == {TARGET.shape[1], 4}
+
+
+LENGTHS = np.array([[3], [5]])  # of IDS, if the first has padding
+
+
+@pytest.mark.parametrize("name", ["transformer", "Llama", "GPT-2"])
+def test_padding_changes_nothing(name, rng):
+    model, is_token = language_model(name, rng), np.arange(5) < LENGTHS
+    left = np.array([IDS[0, [3, 4, 0, 1, 2]], IDS[1]])  # padding first: a row that sees nothing
+    logits = model(IDS, mask=is_token)
+    assert_close(logits[0, :3], model(IDS[:1, :3])[0])
+    assert_close(logits[1], model(IDS[1:])[0])
+    model(left, mask=np.arange(5) >= 5 - LENGTHS)
+    kv_caches = model.new_kv_caches()
+    parts = [model(IDS[:, a:b], mask=is_token[:, :b], kv_caches=kv_caches) for a, b in STRETCHES]
+    assert_close(np.concatenate(parts, axis=1), logits)
+
+
+def test_documents_in_one_sequence_see_only_themselves(rng):
+    model, of_document = language_model("Llama", rng), np.array([[0, 0, 1, 1, 1], [0, 1, 1, 2, 2]])
+    same = of_document[:, None, :, None] == of_document[:, None, None, :]
+    logits = model(IDS, mask=same)  # positions are relative
+    assert_close(logits[:1, 2:], model(IDS[:1, 2:]))
+    assert_close(logits[1:, 1:3], model(IDS[1:, 1:3]))
+
+
+def test_gradients_with_a_mask(rng):
+    model = language_model("transformer", rng)
+    assert_layer_gradients(model, {"ids": IDS}, mask=np.arange(5) < LENGTHS)
+
+
+@pytest.mark.parametrize("mask", [np.ones((2, 4), bool), np.ones((2, 5)), np.ones((2, 5, 5), bool)])
+def test_what_is_no_mask_of_tokens(mask, rng):
+    with pytest.raises(MaskError, match=r"mask: expected bool \(B, T\) = \(2, 5\), True = a token"):
+        language_model("transformer", rng)(IDS, mask=mask)
 
 
 def test_float32_stays(rng):

@@ -2,12 +2,14 @@
 
 import json
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError, FileError, MhaError
 from mha_numpy.models import GPT2, Bert, Llama, from_pretrained, pretrained
+from mha_numpy.models.config import FIELDS, count
 from mha_numpy.models.pretrained import find_model
 from mha_numpy.weights import to_layout, write_safetensors
 from tests.gradients import randomize
@@ -27,7 +29,8 @@ CONFIGS = {
         "n_layer": 2, "n_inner": None, "bos_token_id": 1, "eos_token_id": 2,
     },
     "llama": OF_HUGGING_FACE | {"model_type": "llama", "num_key_value_heads": 1},
-    "mistral": OF_HUGGING_FACE | {"model_type": "mistral", "sliding_window": 3},
+    "mistral": OF_HUGGING_FACE
+    | {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 3},
 }  # fmt: skip
 SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": 2}
 MODELS = {
@@ -61,9 +64,17 @@ def write_tokenizer(path, words):
     rules.save(str(path))
 
 
+HARMLESS = {  # of each kind: what changes nothing in transformers either
+    "bert": {"sliding_window": 3, "rope_parameters": "x"}, "gpt2": {"n_inner": 32},
+    "llama": {"sliding_window": 3, "rope_scaling": {"type": "default", "rope_theta": 1e4}},
+    "mistral": {"attention_bias": True, "rope_parameters": None, "hidden_act": "swish"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{}, HARMLESS])
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_a_folder_gives_the_model_that_was_written(kind, tmp_path, rng):
-    model = make_folder(tmp_path, kind)
+def test_a_folder_gives_the_model_that_was_written(kind, changes, tmp_path, rng):
+    model = make_folder(tmp_path, kind, **changes.get(kind, {}))
     ids = rng.integers(V, size=(2, 6))
     found = from_pretrained(tmp_path, dtype=np.float64)
     np.testing.assert_array_equal(found(ids), model(ids))
@@ -75,8 +86,14 @@ def test_a_folder_gives_the_model_that_was_written(kind, tmp_path, rng):
 
 
 def test_a_tied_table_that_stands_there_twice_is_read_once(tmp_path):
-    model = make_folder(tmp_path, arrays={"lm_head.weight": np.zeros((V, 8))})
+    table = dict(make_folder(tmp_path).named_params())["embedding.table"]
+    model = make_folder(tmp_path, arrays={"lm_head.weight": table})
     assert from_pretrained(tmp_path).num_parameters == model.num_parameters
+
+
+def test_several_special_tokens_are_read(tmp_path):
+    make_folder(tmp_path, words=WORDS, eos_token_id=[2, 3])
+    assert from_pretrained(tmp_path).tokenizer is not None
 
 
 def test_texts_become_padded_tokens_and_text_again(tmp_path):
@@ -97,10 +114,10 @@ WRONG = {  # what make_folder is called with, and what is said
     ),
     "no size": ({"n_embd": "absent"}, "config.json: n_embd: expected a value; got none$"),
     "sizes that do not fit": ({"n_head": 3}, "config.json: num_heads: expected a divisor of embed"),
-    "a size that is none": ({"n_layer": "two"}, "json: num_layers: expected an integer; got 'two'"),
+    "a size that is none": ({"n_layer": "two"}, "json: n_layer: expected an integer; got 'two'"),
     "other sizes": (
         {"n_positions": 9},
-        r"arrays: expected 28 .* got wpe.weight \(8, 8\) of float64 for \(9, 8\) of float32$",
+        r"arrays: expected 28 .* got wpe.weight \(8, 8\) of float64 for \(9, 8\) of float64$",
     ),
     "fewer layers": ({"n_layer": 1}, r"got extra h.1.\S+, h.1.\S+, h.1.\S+ and 9 more$"),
     "an activation": (
@@ -113,15 +130,31 @@ WRONG = {  # what make_folder is called with, and what is said
     ),
     "other positions": (
         {"kind": "bert", "position_embedding_type": "relative_key"},
-        "position_embedding_type: expected 'absolute'; got 'relative_key'$",
+        r"position_embedding_type: expected one of \('absolute',\); got 'relative_key'$",
     ),
     "scaled rotation": (
         {"kind": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
-        "rope_type: expected 'default'; got llama3$",
+        r"rope_type: expected one of \('default',\); got 'llama3'$",
     ),
     "biases in one half": (
         {"kind": "llama", "attention_bias": True, "mlp_bias": False},
-        "mlp_bias: expected True; got False$",
+        "mlp_bias: expected True, as attention_bias has; got False$",
+    ),
+    "two numbers of heads": (
+        {"num_attention_heads": 1},
+        "config.json: num_attention_heads: expected 2, as n_head has; got 1$",
+    ),
+    "a window that is none": (
+        {"kind": "mistral", "sliding_window": 0},
+        "config.json: sliding_window: expected an integer >= 1; got 0$",
+    ),
+    "another table for the scores": (
+        {"arrays": {"lm_head.weight": np.zeros((V, 8))}},
+        "lm_head.weight: expected the numbers of transformer.wte.weight, as tie_word_emb.*; got ",
+    ),
+    "a number that float32 does not hold": (
+        {"arrays": {"transformer.ln_f.bias": np.full(8, 1e300)}},
+        r"expected one that holds the numbers of norm.bias, up to 1.0e\+300; got float32$",
     ),
     "NaN": (
         {"arrays": {"transformer.ln_f.bias": np.full(8, np.nan)}},
@@ -132,6 +165,12 @@ WRONG = {  # what make_folder is called with, and what is said
         "tokenizer.json: expected the tokens of this model, 10 of them; got 11: it is another",
     ),
     "a smaller tokenizer": ({"words": WORDS[:8]}, "got 8: it is another model's$"),
+    "special tokens that cannot be": (
+        {"words": WORDS, "eos_token_id": ["a"]}, "json: eos_token_id: expected an integer; got 'a'",
+    ),
+    "a special token below 0": (
+        {"words": WORDS, "bos_token_id": -1}, "got 10, without number -1: it is another model's$",
+    ),
     "special tokens that are not there": (
         {"words": WORDS[:9], "eos_token_id": 9}, "got 9, without number 9: it is another model's$",
     ),
@@ -146,11 +185,62 @@ def test_what_does_not_fit_is_one_error(name, tmp_path):
         from_pretrained(tmp_path)
 
 
+def change(folder, **changes):
+    """Change fields of a folder's config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+WRONG_ANYWHERE = ["no such", [], [[1]], {"a": 1}, -1, 1.5, 10**30, 1e999]
+WRONG_IN_ROPE = ["x", [], 1, {"rope_theta": "x"}, {"rope_theta": 0}, {"rope_type": []}]
+NULL_IS_FINE = {"sliding_window", "num_key_value_heads", "head_dim", "n_inner", "rope_parameters"}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_every_field_of_a_config_is_checked(kind, tmp_path):
+    for name in ["model_type", *(field.name for field in FIELDS[kind])]:
+        make_folder(tmp_path, kind)
+        wrong = WRONG_IN_ROPE if name == "rope_parameters" else WRONG_ANYWHERE
+        for value in wrong + [None] * (name not in NULL_IS_FINE):
+            change(tmp_path, **{name: value})
+            said = "rope_" if name == "rope_parameters" else f"{name}: expected "
+            with pytest.raises(FileError, match=rf"config.json: {said}.*; got \S") as caught:
+                from_pretrained(tmp_path)
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [10**4, 10**9, 2**60])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_sizes_beyond_the_file_take_no_memory(kind, size, tmp_path):
+    for name, option, read, _ in FIELDS[kind]:
+        if read is not count or (option == "max_tokens" and kind in ("llama", "mistral")):
+            continue  # a rotation has no table of positions
+        make_folder(tmp_path, kind, **{name: size})
+        tracemalloc.start()
+        with pytest.raises(FileError, match="config.json: .*expected |: arrays: expected "):
+            from_pretrained(tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 5e6, name
+
+
+@pytest.mark.parametrize("source", [None, 5, b"x", [], "a\0b", "\ud800"])
+def test_what_is_no_source_is_refused(source):
+    with pytest.raises(ConfigError, match="^source: expected a path; got "):
+        from_pretrained(source)
+
+
+def test_an_unknown_backend_is_no_fault_of_the_files(tmp_path):
+    make_folder(tmp_path)
+    with pytest.raises(ConfigError, match=r"^backend: expected one of "):
+        from_pretrained(tmp_path, backend=[])
+
+
 def test_missing_and_damaged_files_are_named(tmp_path):
     make_folder(tmp_path, words=WORDS)
     for name, content in (
         ("tokenizer.json", "{}"), ("model.safetensors", "{}"), ("config.json", "["),
-        ("config.json", "[]"),
+        ("config.json", "[]"), ("config.json", "[" * 10**5), ("config.json", "\x00"),
     ):  # fmt: skip
         (tmp_path / name).write_text(content)
         with pytest.raises(FileError, match=f"{name}: expected "):

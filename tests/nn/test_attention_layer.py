@@ -24,7 +24,7 @@ def with_biases(layer, rng):
 class TestMultiHeadAttention:
     def test_equals_core(self, rng):
         layer = with_biases(
-            MultiHeadAttention(12, 4, 2, head_dim=5, value_dim=3, kdim=7, vdim=8), rng
+            MultiHeadAttention(12, 4, 2, head_dim=5, value_dim=3, kdim=7, vdim=8, rng=0), rng
         )
         x_q, x_k, x_v = (rng.normal(size=(2, T, n)) for T, n in ((5, 12), (6, 7), (6, 8)))
         out, weights = layer(x_q, x_k, x_v, is_causal=True, return_weights=True)
@@ -40,7 +40,7 @@ class TestMultiHeadAttention:
         "inputs", sweep(["query value", "query", "query key", "query key value"], 1)
     )
     def test_gradients_of_inputs_and_params(self, rng, inputs):
-        layer = with_biases(MultiHeadAttention(5, 4, 2, head_dim=2, rope=RopeOptions()), rng)
+        layer = with_biases(MultiHeadAttention(5, 4, 2, head_dim=2, rope=RopeOptions(), rng=0), rng)
         arrays = {name: rng.normal(size=(2, 3, 5)) for name in inputs.split()}
 
         def forward(params, **arrays):
@@ -59,7 +59,7 @@ class TestMultiHeadAttention:
         assert len(report.errors("complex step")) == 8 + len(arrays)
 
     def test_gradients_of_bias_and_head_gate(self, rng):
-        layer = with_biases(MultiHeadAttention(8, 4, 2), rng)
+        layer = with_biases(MultiHeadAttention(8, 4, 2, rng=0), rng)
         x = rng.normal(size=(2, 5, 8))
 
         def backward(d_out, _):
@@ -74,7 +74,7 @@ class TestMultiHeadAttention:
         assert layer.d_head_gate is None
 
     def test_gradients_accumulate_until_zeroed(self, rng):
-        layer = MultiHeadAttention(8, 2)
+        layer = MultiHeadAttention(8, 2, rng=0)
         x, d_out = rng.normal(size=(2, 5, 8)), rng.normal(size=(2, 5, 8))
         layer(x)
         layer.backward(d_out)
@@ -89,7 +89,7 @@ class TestMultiHeadAttention:
     @pytest.mark.parametrize("extra", EXTRA_KEYS)
     @pytest.mark.parametrize("rope", [None, RopeOptions()])
     def test_decoding_equals_the_full_forward(self, rng, rope, extra):
-        layer = with_biases(MultiHeadAttention(8, 4, 1, rope=rope, **extra), rng)
+        layer = with_biases(MultiHeadAttention(8, 4, 1, rope=rope, rng=0, **extra), rng)
         x = rng.normal(size=(2, 6, 8))
         expected, weights = layer(x, is_causal=True, return_weights=True)
         kv_cache = KVCache()
@@ -103,14 +103,16 @@ class TestMultiHeadAttention:
 
     @pytest.mark.parametrize("extra", EXTRA_KEYS)
     def test_gradients_with_extra_keys(self, rng, extra):
-        layer = randomize(MultiHeadAttention(8, 4, 2, value_dim=3, dropout_p=0.3, **extra), rng)
+        layer = MultiHeadAttention(8, 4, 2, value_dim=3, dropout_p=0.3, rng=0, **extra)
+        randomize(layer, rng)
         inputs = {name: rng.normal(size=(2, 5, 8)) for name in ("query", "key", "value")}
         assert_layer_gradients(layer, inputs, is_causal=True)
         assert ("extra_k" in layer.params) == ("add_bias_kv" in extra)
+        layer(**inputs)
         assert layer.weights.shape == (2, 4, 5, 5 + len(extra))
 
     def test_a_key_of_zeros_learns_nothing_and_leaves_the_learned_one_first(self, rng):
-        layer = MultiHeadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)
+        layer = MultiHeadAttention(8, 2, add_bias_kv=True, add_zero_attn=True, rng=0)
         layer.params["extra_k"][:] = 1e3 * layer.params["w_q"].sum(axis=0)
         _, weights = layer(np.ones((1, 3, 8)), return_weights=True)
         assert_close(weights[..., 3], np.ones((1, 2, 3)))  # after 3 tokens, before the zeros

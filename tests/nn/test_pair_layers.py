@@ -9,6 +9,7 @@ from mha_numpy import blocks
 from mha_numpy.blocks import FeedForwardParams
 from mha_numpy.core import linear_backward, linear_forward
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, TransformerLM, Translator
 from mha_numpy.nn import (
     DecoderBlock,
     Dropout,
@@ -17,6 +18,8 @@ from mha_numpy.nn import (
     LayerNorm,
     LearnedPositions,
     Linear,
+    MultiHeadAttention,
+    Residual,
     RMSNorm,
 )
 from tests.compare import assert_close
@@ -141,6 +144,29 @@ def test_params_begin_as_they_should():
     assert not layer.params["b_in"].any()
 
 
+def drawn(layer):
+    """Return all that a layer has drawn, and what it draws next."""
+    generators = [part.rng.random(8) for part in layer.layers() if hasattr(part, "rng")]
+    return np.concatenate([array.ravel() for _, array in layer.named_params()] + generators)
+
+
+@pytest.mark.parametrize("make", [
+    partial(Linear, 3, 3), partial(Embedding, 3, 3), partial(LearnedPositions, 3, 3),
+    partial(FeedForward, 3), partial(Dropout, 0.5), partial(MultiHeadAttention, 4, 2),
+    partial(Residual, Linear(3, 3, rng=0), LayerNorm(3)), partial(DecoderBlock, 4, 2),
+    partial(AttentionOnlyLM, 5, 3, embed_dim=4), partial(TransformerLM, 5, 3, embed_dim=4),
+    partial(Translator, 5, 5, 3, embed_dim=4), partial(GPT2, 5, 3, embed_dim=4),
+    partial(Bert, 5, 3, embed_dim=4, num_heads=2, num_layers=2),
+], ids=lambda make: make.func.__name__)  # fmt: skip
+def test_only_a_seed_draws_the_same_again(make):
+    assert_close(drawn(make(rng=1)), drawn(make(rng=np.random.default_rng(1))), "exact")
+    assert (drawn(make(rng=1)) != drawn(make(rng=2))).any()
+    assert (drawn(make()) != drawn(make())).any()
+    same = [layer for layer in make(rng=1).layers() if isinstance(layer, (Linear, FeedForward))]
+    firsts = [next(iter(layer.params.values())).flat[0] for layer in same]
+    assert len(set(firsts)) == len(same)  # one seed does not make the parts alike
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -153,6 +179,8 @@ def test_params_begin_as_they_should():
         (lambda: FeedForward(3, activation="silu"), r"activation: expected one of .*; got 'silu'"),
         (lambda: FeedForward(3, 0), "hidden_dim: expected an integer >= 1; got 0"),
         (lambda: FeedForward(3, backend="gpu"), "backend: expected one of .*; got 'gpu'"),
+        (lambda: Linear(3, 3, rng=-1), "rng: expected an integer >= 0, a numpy Generator"),
+        (lambda: Dropout(rng="0"), "rng: expected an integer >= 0, .*; got '0'"),
         (lambda: Dropout(1.0), "dropout_p: expected 0 <= p < 1; got 1.0"),
         (lambda: DecoderBlock(8, 2, norm="batch"), r"norm: expected one of .*; got 'batch'"),
         (lambda: DecoderBlock(8, 2, norm_first=0), "norm_first: expected True or False; got 0"),

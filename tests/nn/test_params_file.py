@@ -115,6 +115,24 @@ def test_a_damaged_file_gives_an_error_or_the_right_params(tmp_path, rng):
     assert refused > 200
 
 
+def test_numbers_that_the_layers_dtype_cannot_hold_change_nothing(tmp_path):
+    path, layer = tmp_path / "params.npz", make_layer()
+    layer.norm.params["gain"][...] = 1e300
+    layer.save(path)
+    other = make_layer(2).astype(np.float32)
+    before = bytes_of(other)
+    with pytest.raises(FileError, match=r"npz: dtype: expected .* norm.gain, up to 1.0e\+300; got"):
+        other.load(path)
+    assert bytes_of(other) == before
+
+
+@pytest.mark.parametrize("path", [None, 5, b"x", [], "a\0b", "\ud800"])
+def test_what_is_no_path_is_refused(path):
+    for use in (Linear(2, 2).load, Linear(2, 2).save):
+        with pytest.raises(ConfigError, match="^path: expected a path; got "):
+            use(path)
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(FileError, match=r"no/params\.npz: expected to write it; got No such file"):
         make_layer().save(tmp_path / "no" / "params.npz")

@@ -1,4 +1,4 @@
-"""PyTorch's modules around attention: outputs and all gradients, in float64."""
+"""PyTorch's modules around attention: outputs and all gradients, in float64; its tensors."""
 
 from functools import partial
 from itertools import product
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mha_numpy import blocks
-from mha_numpy.nn import DecoderBlock, EncoderBlock, EncoderDecoderBlock
+from mha_numpy.errors import DTypeError
+from mha_numpy.nn import DecoderBlock, EncoderBlock, EncoderDecoderBlock, Linear
 from mha_numpy.weights import from_layout, to_layout
 from tests.compare import assert_close
 
@@ -91,16 +92,13 @@ def test_pairs(name):
         assert_close(getattr(grads, field), tensor.grad, "framework", name=field)
 
 
-def blocks_of(kind, module_kind, layout, activation, norm_first):
+def blocks_of(kind, module_kind, layout, **options):
     """Return PyTorch's module with random params, and ours with the same."""
     torch.manual_seed(2017)
-    module = module_kind(
-        D, H, F, dropout=0.0, activation=activation, norm_first=norm_first, batch_first=True,
-        dtype=torch.float64,
-    )  # fmt: skip
+    module = module_kind(D, H, F, dropout=0.0, batch_first=True, dtype=torch.float64, **options)
     for param in module.parameters():
         torch.nn.init.normal_(param, std=0.5)
-    block = kind(D, H, F, activation=activation, norm_first=norm_first)
+    block = kind(D, H, F, **options)
     arrays = {name: param.detach().numpy() for name, param in module.named_parameters()}
     return module, from_layout(block, arrays, layout)
 
@@ -115,21 +113,25 @@ def assert_same(block, module, layout, out, expected, inputs):
     for actual, tensor in zip(d_inputs, inputs, strict=True):
         assert_close(actual, tensor.grad, "framework")
     grads = to_layout(block, layout, gradients=True)
+    assert set(grads) == set(dict(module.named_parameters()))
     for name, param in module.named_parameters():
         assert_close(grads[name], param.grad, "framework", name=name)
 
 
 each_order = pytest.mark.parametrize("norm_first", [True, False])
 each_activation = pytest.mark.parametrize("activation", ["relu", "gelu"])
+with_and_without_biases = pytest.mark.parametrize("bias", [True, False])
 
 
 @each_order
 @each_activation
+@with_and_without_biases
 @pytest.mark.parametrize("kind", [EncoderBlock, DecoderBlock])
-def test_encoder_layer(kind, activation, norm_first):
+def test_encoder_layer(kind, bias, activation, norm_first):
     module, block = blocks_of(
-        kind, torch.nn.TransformerEncoderLayer, "torch-encoder-layer", activation, norm_first
-    )
+        kind, torch.nn.TransformerEncoderLayer, "torch-encoder-layer",
+        activation=activation, norm_first=norm_first, bias=bias,
+    )  # fmt: skip
     x = torch.tensor(normal(B, T, D), requires_grad=True)
     is_padding = np.arange(T) >= np.array([5, 3, 4])[:, None]  # (B, T)
     causal = torch.ones(T, T, dtype=torch.bool).triu(1) if kind.is_causal else None
@@ -140,17 +142,36 @@ def test_encoder_layer(kind, activation, norm_first):
 
 @each_order
 @each_activation
-def test_decoder_layer(activation, norm_first):
+@with_and_without_biases
+def test_decoder_layer(bias, activation, norm_first):
     module, block = blocks_of(
-        EncoderDecoderBlock,
-        torch.nn.TransformerDecoderLayer,
-        "torch-decoder-layer",
-        activation,
-        norm_first,
-    )
+        EncoderDecoderBlock, torch.nn.TransformerDecoderLayer, "torch-decoder-layer",
+        activation=activation, norm_first=norm_first, bias=bias,
+    )  # fmt: skip
     x, memory = (torch.tensor(normal(B, n, D), requires_grad=True) for n in (T, T_k))
     is_padding = np.arange(T_k) >= np.array([4, 2, 3])[:, None]  # (B, T_k)
     causal = torch.ones(T, T, dtype=torch.bool).triu(1)
     expected = module(x, memory, tgt_mask=causal, memory_key_padding_mask=torch.tensor(is_padding))
     out = block(x.detach().numpy(), memory.detach().numpy(), memory_mask=~is_padding[:, None, None])
     assert_same(block, module, "torch-decoder-layer", out, expected, [x, memory])
+
+
+@pytest.mark.parametrize(
+    ("tensor", "advice"),
+    [
+        (torch.ones(3, 4, requires_grad=True), r"x\.detach\(\)\.numpy\(\)"),
+        (torch.ones(3, 4, device="meta"), r"x\.cpu\(\)\.numpy\(\)"),
+        (torch.ones(3, 4).to_sparse(), r"x\.to_dense\(\)\.numpy\(\)"),
+        (torch.ones(3, 4, dtype=torch.bfloat16), r"x\.float\(\)\.numpy\(\)"),
+        (torch.ones(3, 4, device="meta", requires_grad=True), r"x\.detach\(\)\.cpu\(\)\.numpy\(\)"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else f"{value.device} {value.dtype}",
+)
+def test_a_tensor_that_numpy_cannot_read_is_told_how_it_becomes_an_array(tensor, advice):
+    with pytest.raises(DTypeError, match=rf"^x: expected a float array; got .*; write {advice}$"):
+        Linear(4, 2)(tensor)
+
+
+def test_a_plain_tensor_is_read_as_it_is():
+    layer, x = Linear(4, 2), torch.rand(3, 4)
+    assert_close(layer(x), layer(x.numpy()), "exact")

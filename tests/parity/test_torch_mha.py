@@ -152,6 +152,7 @@ def our_layer(module, of=lambda param: param.detach()):
     layer = MultiHeadAttention(
         D, H, kdim=module.kdim, vdim=module.vdim, bias=module.in_proj_bias is not None,
         add_bias_kv=module.bias_k is not None, add_zero_attn=module.add_zero_attn,
+        rng=0,
     )  # fmt: skip
     layout = "torch-separate" if module.in_proj_weight is None else "torch"
     arrays = {name: of(param).numpy() for name, param in module.named_parameters()}

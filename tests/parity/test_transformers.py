@@ -9,8 +9,11 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
 
-from mha_numpy.models import from_pretrained, generate  # noqa: E402
+from mha_numpy.models import Bert, from_pretrained, generate  # noqa: E402
+from mha_numpy.models.config import FIELDS, REQUIRED, SPARE  # noqa: E402
 from mha_numpy.weights import to_layout  # noqa: E402
+from tests.models.damage import make_case  # noqa: E402
+from tests.models.test_pretrained import make_folder  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # transformers has its own
 
@@ -36,10 +39,12 @@ def config_of(name):
     if name == "llama with biases":
         options = {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}
         return transformers.LlamaConfig(**OF_LLAMA, **options)
+    if name == "llama with a window":  # which it ignores
+        return transformers.LlamaConfig(**OF_LLAMA, sliding_window=4)
     return transformers.MistralConfig(**OF_LLAMA, sliding_window=4)
 
 
-CAUSAL = ["gpt2", "llama", "llama with biases", "mistral"]
+CAUSAL = ["gpt2", "llama", "llama with biases", "llama with a window", "mistral"]
 
 
 def norm_in_float64(module, x):
@@ -106,7 +111,8 @@ def test_the_greedy_text_is_theirs(name, tmp_path, rng):
     theirs, ours = make(name, tmp_path)
     ids = rng.integers(V, size=(2, 5))
     expected = theirs.generate(
-        torch.tensor(ids), max_new_tokens=20, min_new_tokens=20, do_sample=False, use_cache=True,
+        torch.tensor(ids), max_new_tokens=20, min_new_tokens=20, do_sample=False,
+        use_cache=name != "llama with a window",  # their model ignores it, their cache does not
         attention_mask=torch.ones(ids.shape, dtype=int), pad_token_id=0,
     )  # fmt: skip
     np.testing.assert_array_equal(generate(ours, ids, 20, temperature=0), expected.numpy())
@@ -126,6 +132,68 @@ def test_bert_and_its_gradients_are_theirs_padded_and_with_segments(tmp_path, rn
     np.testing.assert_allclose(found[mask], hidden.detach().numpy()[mask], rtol=0, atol=EXACT)
     ours.backward(d_hidden)
     assert_same_gradients(theirs, ours, "bert")
+
+
+def difference(ours, folder, rng):
+    """Return by how much our outputs differ from theirs for what is in a folder."""
+    ids = rng.integers(len(ours.embedding.params["table"]), size=(2, min(8, ours.max_tokens)))
+    if isinstance(ours, Bert):
+        kind, options = transformers.BertModel, {"add_pooling_layer": False}
+    else:
+        kind, options = transformers.AutoModelForCausalLM, {}
+    theirs = kind.from_pretrained(folder, dtype=torch.float64, **options).eval()
+    with torch.no_grad():
+        return np.abs(theirs(torch.tensor(ids))[0].numpy() - ours(ids)).max()
+
+
+ROPE = {"rope_type": "default", "rope_theta": 9.0}
+READ = {  # changes of a config.json that both libraries read
+    "gelu": ("bert", {"hidden_act": "gelu_pytorch_tanh"}),
+    "no eps": ("bert", {"layer_norm_eps": "absent"}),
+    "another eps": ("gpt2", {"layer_norm_epsilon": 0.3}),
+    "relu": ("gpt2", {"activation_function": "relu"}),
+    "a base": ("llama", {"rope_theta": 9.0}),
+    "a base in rope_parameters": ("llama", {"rope_theta": 5.0, "rope_parameters": ROPE}),
+    "a base in both": ("llama", {"rope_scaling": {"type": "default"}, "rope_parameters": ROPE}),
+    "a window that is ignored": ("llama", {"sliding_window": 2}),
+    "a window": ("mistral", {"sliding_window": 2}),
+    "no window": ("mistral", {"sliding_window": None}),
+    "biases that are ignored": ("mistral", {"attention_bias": True}),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_a_config_says_is_computed_as_there(name, tmp_path, rng):
+    kind, changes = READ[name]
+    make_folder(tmp_path, kind, **changes)
+    ours = from_pretrained(tmp_path, dtype=np.float64)
+    assert difference(ours, tmp_path, rng) < 1e-5  # their norms and angles are in float32
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_what_a_config_leaves_out_is_as_there(kind):
+    theirs = transformers.AutoConfig.for_model(kind)
+    for field in FIELDS[kind]:
+        if field.default not in (REQUIRED, SPARE) and field.name != "position_embedding_type":
+            found = getattr(theirs, field.name)  # theirs has put numbers in the place of null
+            assert field.default in (found, None), field.name
+
+
+@pytest.mark.slow
+def test_damaged_configs_that_load_are_computed_as_there(tmp_path, rng):
+    compared = 0
+    for seed in range(2000):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        make_case("config", seed, folder)
+        try:
+            ours = from_pretrained(folder, dtype=np.float64)
+            found = difference(ours, folder, rng)
+        except Exception:  # refused here, or there, in one way or another
+            continue
+        assert found < 1e-5, (folder / "config.json").read_text()
+        compared += 1
+    assert compared > 100
 
 
 def test_several_files_with_an_index_are_one_model(tmp_path, rng):

@@ -7,6 +7,7 @@ from mha_numpy.tracing import trace
 from tests.blocks.pairs import PAIRS
 from tests.blocks.test_every_pair import arrays
 from tests.tracing.test_equations import assert_equations_hold
+from tests.tracing.whole import assert_whole
 
 RANKS = [(), (4,), (2, 3), (2, 1, 3), (1, 2, 1, 3)]
 
@@ -19,8 +20,11 @@ def test_equations_hold(name, tokens, rng):
     forward, inputs = PAIRS[name].ready(rng, tokens)
     with trace() as t:
         out, cache = forward(**inputs)
-        grads = PAIRS[name].backward(np.asarray(rng.normal(size=out.shape)), cache)
+        d_out = np.asarray(rng.normal(size=out.shape))
+        grads = PAIRS[name].backward(d_out, cache)
     assert_equations_hold(t)
+    given = [*arrays(inputs).values(), *forward.keywords.values(), d_out]
+    assert_whole(t, given)
     # the output and every gradient stand there, under their names
     assert any(s.array.shape == out.shape and np.array_equal(s.array, out) for s in t)
     for name, gradient in arrays(grads).items():

@@ -232,7 +232,7 @@ def test_one_copy_on_the_way_is_told():
 @pytest.fixture
 def grouped(rng):
     """4 query heads of width 4 that share 2 key/value heads, causal."""
-    layer = MultiHeadAttention(16, 4, 2)
+    layer = MultiHeadAttention(16, 4, 2, rng=0)
     with trace() as t:
         out = layer(rng.normal(size=(2, 5, 16)), is_causal=True)
         layer.backward(rng.normal(size=out.shape))
@@ -294,6 +294,21 @@ def test_decoding(rng):
     assert (
         t.explain("scores", (0, 3, 0, 2)) == "scores[0,3,0,2] came from q[0,3,0,:] and k[0,1,2,:]"
     )
+
+
+def test_extra_keys(rng):
+    arrays = some_params(rng) | {
+        "x_q": rng.normal(size=(B, T_Q, D)), "x_k": rng.normal(size=(B, T_K, KDIM)),
+        "x_v": rng.normal(size=(B, T_K, VDIM)), "d_out": rng.normal(size=(B, T_Q, D_OUT)),
+    }  # fmt: skip
+    extra = {f"extra_{x}": rng.normal(size=(2, H_KV * d)) for x, d in (("k", D_K), ("v", D_V))}
+    t = run_multi_head(arrays, extra)
+    for name, index, words in (
+        ("k_extra", (1, 0, 1, 3), "came from extra_k[1,3]"),
+        ("d_k_tokens", (1, 0, 4, 2), "came from d_k[1,0,4,2]"),
+        ("d_v_extra", (1, 0, 1, 0), "came from d_v[1,0,6,0]"),
+    ):
+        assert words in t.explain(name, index).replace(", unchanged", "")
 
 
 class TestWhatIsNotOnRecord:

@@ -8,8 +8,9 @@ from mha_numpy.train import AdamW, Batch, fit, warm_up_cosine
 V, T = 7, 5
 
 
-def make_model(**options):
-    return TransformerLM(V, T, embed_dim=6, num_heads=2, num_layers=2, dropout_p=0.2, **options)
+def make_model(rng=0, **options):
+    sizes = {"embed_dim": 6, "num_heads": 2, "num_layers": 2}
+    return TransformerLM(V, T, **sizes, dropout_p=0.2, rng=rng, **options)
 
 
 def count_up(rng):

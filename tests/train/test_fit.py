@@ -79,9 +79,9 @@ class WithOdd(Layer):
 
     def __init__(self, **options):
         super().__init__()
-        self.embedding = Embedding(V, 3)
-        self.middle = [Dropout(0.5), Odd(**options)]
-        self.unembedding = Linear(3, V)
+        self.embedding = Embedding(V, 3, rng=0)
+        self.middle = [Dropout(0.5, rng=0), Odd(**options)]
+        self.unembedding = Linear(3, V, rng=0)
 
     def forward(self, ids):
         x = self.embedding(ids)

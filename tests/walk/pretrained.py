@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from mha_numpy.models.config import ModelConfig
+from mha_numpy.models.config import FIELDS, ModelConfig
 from mha_numpy.models.pretrained import KINDS
 from mha_numpy.weights import to_layout, write_safetensors
 from tests.gradients import randomize
@@ -47,6 +47,7 @@ def save_model(folder, kind, **options):
     config = {"model_type": kind, "vocab_size": len(words), **CONFIGS[kind], **options}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     build, layout = KINDS[kind]
-    model = randomize(build(**build.options_of(ModelConfig(folder))), np.random.default_rng(0))
+    options = ModelConfig(folder).read(FIELDS[kind])
+    model = randomize(build(**options), np.random.default_rng(0))
     write_safetensors(folder / "model.safetensors", to_layout(model.astype(np.float32), layout))
     return folder

@@ -62,7 +62,9 @@ def test_a_learned_key(layout):
         to_layout(layer, "keras")
 
 
-@pytest.mark.parametrize("layout", ["torch", "torch-separate", "keras", "flax", "gpt2-attention"])
+@pytest.mark.parametrize("layout", ["torch", "torch-separate", "torch-encoder-layer",
+                                    "torch-decoder-layer", "keras", "flax", "gpt2-attention",
+                                    "bert", "gpt2"])  # fmt: skip
 def test_a_layer_without_biases_has_none_there(layout):
     layer, other = make(layout, 1, bias=False), make(layout, 2, bias=False)
     arrays = to_layout(layer, layout)
@@ -143,6 +145,8 @@ WRONG = {
         "torch", changed("torch", in_proj_bias=np.full(36, np.nan)),
         "arrays: expected finite numbers; got NaN or inf in in_proj_bias$",
     ),
+    "ragged": ("torch", changed("torch", in_proj_bias=[[1.0], 2.0]), "^arrays.'in_proj_bias'.: "),
+    "no dict": ("torch", None, "^arrays: expected a dict from names to arrays; got None$"),
     "a learned key": (
         "torch", changed("torch", bias_k=np.zeros((1, 1, 12)), bias_v=np.zeros((1, 1, 12))),
         "got extra bias_k, bias_v; make the layer with add_bias_kv=True$",
@@ -165,6 +169,15 @@ def test_what_does_not_fit_is_named_and_changes_nothing(name):
     before = bytes_of(layer)
     with pytest.raises(ConfigError, match=message):
         from_layout(layer, arrays, layout)
+    assert bytes_of(layer) == before
+
+
+def test_a_number_that_the_layers_dtype_cannot_hold_changes_nothing():
+    layer = make("torch", 5).astype(np.float32)
+    before = bytes_of(layer)
+    expected = r"^dtype: expected one that holds .* b_q, up to 1.0e\+300; got float32$"
+    with pytest.raises(ConfigError, match=expected):
+        from_layout(layer, changed("torch", in_proj_bias=np.full(36, 1e300)), "torch")
     assert bytes_of(layer) == before
 
 

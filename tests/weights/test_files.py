@@ -1,12 +1,14 @@
 """Safetensors files: whole, in parts, damaged."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError, FileError
 from mha_numpy.weights import read_safetensors, write_safetensors
+from mha_numpy.weights.files import read_header
 
 pytest.importorskip("safetensors")
 
@@ -50,7 +52,13 @@ def test_an_index_that_does_not_fit_is_named(tmp_path):
         "other.safetensors: expected a file; got nothing there": {"a": "other.safetensors"},
         "expected a weight_map of names to files beside it": {"a": "../part.safetensors"},
         "expected a weight_map of names": ["a"],
+        "beside it; got 'aaaa": {"a": "a" * 5000},
+        "beside it; got 5$": {"a": 5},
+        r"beside it; got \['x": {"a": ["x\0y"]},
+        "beside it; got 'x.ny'": {"a": "x\ny"},
+        "expected no array of another file; got a$": {"a": "part.safetensors", "b": "copy"},
     }
+    (tmp_path / "copy").write_bytes((tmp_path / "part.safetensors").read_bytes())
     for message, weight_map in wrong.items():
         write_index(tmp_path, weight_map)
         with pytest.raises(FileError, match=message):
@@ -73,6 +81,27 @@ def test_a_damaged_file_is_one_error(harm, tmp_path):
     )  # fmt: skip
     with pytest.raises(FileError, match="expected a whole safetensors file; got a damaged or"):
         read_safetensors(path)
+
+
+def test_the_header_has_the_shapes_of_all_arrays_and_no_numbers(tmp_path):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    kinds = [np.float16, np.int64, np.uint8, bool, bfloat16]
+    arrays = ARRAYS | {f"{i}": np.ones((2, i), kind) for i, kind in enumerate(kinds)}
+    write_safetensors(tmp_path / "model.safetensors", arrays)
+    found, expected = read_header(tmp_path), read_safetensors(tmp_path)
+    assert {n: (a.shape, a.dtype) for n, a in found.items()} == {
+        n: (a.shape, a.dtype) for n, a in expected.items()
+    }
+    assert not any(any(array.strides) for array in found.values())
+
+
+@pytest.mark.parametrize(
+    "use", [read_safetensors, read_header, partial(write_safetensors, arrays={})]
+)
+@pytest.mark.parametrize("path", [None, 5, b"x", "a\0b"])
+def test_what_is_no_path_is_refused(use, path):
+    with pytest.raises(ConfigError, match="^path: expected a path; got "):
+        use(path)
 
 
 def test_no_file_and_no_place_for_one(tmp_path):

@@ -1,0 +1,158 @@
+"""Options of models: each reaches every part that has it; impossible ones are refused at once."""
+
+from inspect import signature
+
+import numpy as np
+import pytest
+
+from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, Llama, TransformerLM, Translator
+from mha_numpy.nn import LayerNorm, RMSNorm, TransformerBlock
+from tests.backends import BACKENDS_UNDER_TEST
+
+V, N, L = 7, 6, 2
+SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": L, "rng": 0}
+MODELS = (AttentionOnlyLM, Bert, GPT2, Llama, TransformerLM, Translator)
+DECODING = (GPT2, Llama, TransformerLM)
+ROPE = RopeOptions(base=50.0)
+
+OPTIONS = [  # of blocks
+    ("hidden_dim", 5),
+    ("num_kv_heads", 1),
+    ("head_dim", 6),
+    ("activation", "relu"),
+    ("norm", "layer"),
+    ("norm", "rms"),
+    ("eps", 0.125),
+    ("norm_first", True),
+    ("norm_first", False),
+    ("bias", True),
+    ("bias", False),
+    ("rope", ROPE),
+    ("window", (2, 0)),
+    ("dropout_p", 0.25),
+    ("backend", BACKENDS_UNDER_TEST[-1]),
+]
+
+
+def make(model, **options):
+    vocab_sizes = (V, V) if model is Translator else (V,)
+    return model(*vocab_sizes, **{"max_tokens": N, **SIZES, **options})
+
+
+def has(model, *options):
+    """Return whether a model has these options."""
+    if model is AttentionOnlyLM:
+        return set(options) <= {"max_tokens", "backend"}
+    return model is not Bert or "norm_first" not in options
+
+
+def has_bias(part):
+    is_linear = {"w", "w_q", "w_in"} & part.params.keys()
+    return any(name.startswith("b") for name in part.params) if is_linear else None
+
+
+READERS = {  # what a part has of an option, None if it has no such thing; others are attributes
+    "norm": lambda part: {LayerNorm: "layer", RMSNorm: "rms"}.get(type(part)),
+    "hidden_dim": lambda part: part.params["w_in"].shape[1] if "w_in" in part.params else None,
+    "bias": has_bias,
+    "backend": lambda part: (
+        part.backend if "backend" in {**vars(part), **signature(type(part)).parameters} else None
+    ),
+}
+EXEMPT = {
+    "rope": "cross_attention.layer",  # positions of two sequences cannot be compared
+    "bias": "unembedding",  # scores tokens without one
+}
+
+
+def test_every_option_of_a_block_is_tried():
+    parameters = signature(TransformerBlock).parameters
+    assert {name for name, _ in OPTIONS} == parameters.keys() - {"embed_dim", "num_heads", "rng"}
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "value"),
+    [(model, *option) for model in MODELS for option in OPTIONS if has(model, option[0])],
+)
+def test_an_option_reaches_every_part_that_has_it(model, option, value):
+    read = READERS.get(option, lambda part: vars(part).get(option))
+    found = {
+        place: read(part)
+        for place, part in make(model, **{option: value}).named_layers()
+        if read(part) is not None and not place.endswith(EXEMPT.get(option, "no place"))
+    }
+    assert len(found) >= L
+    assert found == dict.fromkeys(found, value)
+
+
+IMPOSSIBLE = [
+    ({"max_tokens": 0}, "max_tokens: expected an integer >= 1; got 0"),
+    ({"max_tokens": 6.0}, "max_tokens: expected an integer; got 6.0"),
+    ({"max_tokens": 0, "rope": ROPE}, "max_tokens: expected an integer >= 1; got 0"),
+    ({"max_tokens": None, "rope": ROPE}, "max_tokens: expected an integer; got None"),
+    ({"window": (-1, 0)}, "window: expected an integer >= 0; got -1"),
+    ({"window": 3}, r"window: expected \(left, right\) or None; got 3"),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [(model, *case) for model in MODELS for case in IMPOSSIBLE if has(model, *case[0])],
+)
+def test_impossible_options_are_refused_before_a_forward(model, options, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        make(model, **options)
+
+
+def test_bert_is_post_norm():
+    with pytest.raises(ConfigError, match="^norm_first: expected none, as Bert is post-norm; got"):
+        make(Bert, norm_first=True)
+
+
+def calls(model, wrong, right):
+    """Return the inputs of forwards with wrong ids, and the name of the wrong ones."""
+    if model is Translator:
+        return [((right, wrong), "target"), ((wrong, right), "source")]
+    return [((wrong,), "ids")]
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [(model, case) for model in MODELS for case in ({}, {"rope": ROPE}) if has(model, *case)],
+)
+def test_a_longer_sequence_is_refused_before_anything_is_computed(model, options):
+    made, fits, long = make(model, **options), np.ones((2, N), int), np.ones((2, N + 1), int)
+    for given, wrong in calls(model, long, fits):
+        message = f"^{wrong}: expected at most max_tokens={N} positions; got T={N + 1} tokens$"
+        with pytest.raises(ShapeError, match=message):
+            made(*given)
+        assert all(part._cache is None for part in made.layers())
+    made(*calls(model, fits, fits)[0][0])
+
+
+@pytest.mark.parametrize("options", [{}, {"rope": ROPE}])
+@pytest.mark.parametrize("model", DECODING)
+def test_a_longer_sequence_is_refused_while_decoding(model, options):
+    made, kv_caches = make(model, **options), [KVCache() for _ in range(L)]
+    made(np.ones((2, N - 1), int), kv_caches=kv_caches)
+    message = f"^ids: expected at most max_tokens={N} positions; got T=2 tokens from position 5$"
+    with pytest.raises(ShapeError, match=message):
+        made(np.ones((2, 2), int), kv_caches=kv_caches)
+    assert {kv_cache.length for kv_cache in kv_caches} == {N - 1}
+    made(np.ones((2, 1), int), kv_caches=kv_caches)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        (np.ones((2, 3)), ConfigError, r"expected an integer array \(B, T\); got .* of float64"),
+        (np.ones(3, int), ShapeError, r"expected \(B, T\); got \(3,\)"),
+    ],
+)
+def test_ids_are_checked_first(model, ids, error, message):
+    for given, wrong in calls(model, ids, np.ones((2, 3), int)):
+        with pytest.raises(error, match=f"^{wrong}: {message}"):
+            make(model)(*given)

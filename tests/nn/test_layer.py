@@ -1,0 +1,98 @@
+"""How a layer shows itself."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from mha_numpy.models import TransformerLM
+from mha_numpy.nn import (
+    Dropout,
+    Embedding,
+    FeedForward,
+    Layer,
+    LayerNorm,
+    Linear,
+    MultiHeadAttention,
+    Residual,
+    Unembedding,
+)
+
+MODEL = """
+TransformerLM(vocab_size=50, max_tokens=16, embed_dim=8, num_layers=3, 3,504 parameters)
+  embedding: Embedding(vocab_size=50, embed_dim=8, 400 parameters)
+  positions: LearnedPositions(max_tokens=16, embed_dim=8, 128 parameters)
+  blocks.0 ... blocks.2: DecoderBlock(embed_dim=8, num_heads=4, norm='rms', 856 parameters)
+    attention: Residual(296 parameters)
+      norm: RMSNorm(embed_dim=8, 8 parameters)
+      layer: MultiHeadAttention(embed_dim=8, num_heads=4, 288 parameters)
+      dropout: Dropout()
+    feed_forward: Residual(560 parameters)
+      norm: RMSNorm(embed_dim=8, 8 parameters)
+      layer: FeedForward(embed_dim=8, 552 parameters)
+      dropout: Dropout()
+  norm: RMSNorm(embed_dim=8, 8 parameters)
+  unembedding: Linear(inputs=8, outputs=50, bias=False, 400 parameters)"""
+
+
+def make_model():
+    return TransformerLM(50, 16, embed_dim=8, num_layers=3, norm="rms", rng=1)
+
+
+class Twice(Layer):
+    """Somebody's own layer, with an option of each kind."""
+
+    def __init__(self, table, *parts, times=2, **others):
+        super().__init__()
+        self.params["table"] = table
+        self.first, self.second = parts
+        self.times = times
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (Linear(3, 4), "Linear(inputs=3, outputs=4, 16 parameters)"),
+        (Linear(3, outputs=4, bias=False, backend="numpy", rng=0),
+         "Linear(inputs=3, outputs=4, bias=False, 12 parameters)"),
+        (Embedding(300, 40, std=1.0),
+         "Embedding(vocab_size=300, embed_dim=40, std=1.0, 12,000 parameters)"),
+        (FeedForward(4, 5, activation="relu"),
+         "FeedForward(embed_dim=4, hidden_dim=5, activation='relu', 49 parameters)"),
+        (Dropout(), "Dropout()"),
+        (Dropout(0.1), "Dropout(dropout_p=0.1)"),
+        (Residual(Linear(2, 2), LayerNorm(2, eps=0.1), norm_first=False),
+         "Residual(norm_first=False, 10 parameters)\n"
+         "  norm: LayerNorm(embed_dim=2, eps=0.1, 4 parameters)\n"
+         "  layer: Linear(inputs=2, outputs=2, 6 parameters)\n"
+         "  dropout: Dropout()"),
+        (Unembedding(Embedding(5, 3)),
+         "Unembedding(15 parameters)\n"
+         "  embedding: Embedding(vocab_size=5, embed_dim=3, 15 parameters)"),
+        (Twice(np.ones((2, 3)), Dropout(), Dropout(), times=3, name="x"),
+         "Twice(table=an array (2, 3) of float64, times=3, name='x', 6 parameters)\n"
+         "  first: Dropout()\n  second: Dropout()"),
+        (Layer(), "Layer()"),
+        (make_model(), MODEL[1:]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)  # fmt: skip
+def test_repr(layer, text):
+    assert repr(layer) == text
+
+
+def test_repr_shows_what_was_changed_since():
+    norm, attention = LayerNorm(2), MultiHeadAttention(8, 2)
+    norm.eps, attention.dropout_p = 0.1, 0.2
+    assert repr(norm) == "LayerNorm(embed_dim=2, eps=0.1, 4 parameters)"
+    assert "dropout_p=0.2" in repr(attention)
+
+
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))]
+)
+def test_a_copy_is_a_layer_like_it(again):
+    model, ids = make_model(), np.array([[1, 2, 3]])
+    np.testing.assert_array_equal(again(model)(ids), model(ids))
+    assert repr(again(model)) == repr(model)
