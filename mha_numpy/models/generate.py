@@ -1,13 +1,16 @@
 """Writing with a trained model: one token after the other."""
 
+import inspect
+
 import numpy as np
 
-from mha_numpy.checks import check_count, check_number, check_shape
+from mha_numpy.checks import check_count, check_number, check_shape, check_type
 from mha_numpy.core import KVCache, softmax_forward
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
-from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.errors import ConfigError, ShapeError, describe
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import END, START, Translator, padding_of
+from mha_numpy.nn import Layer
 from mha_numpy.nn.layer import make_rng
 
 
@@ -26,6 +29,7 @@ def generate(
     Parameters
     ----------
     model : TransformerLM
+        Or another layer with `max_tokens` and `blocks`, whose forward takes `kv_caches`.
     ids : (B, T) int array
         The beginnings, T >= 1.
     steps : int
@@ -48,7 +52,8 @@ def generate(
     Raises
     ------
     ShapeError, ConfigError
-        `ids` is not of rank 2 or empty, or an option has an impossible value.
+        `ids` is not of rank 2 or empty, `model` is no such model or scores a token NaN or inf, or
+        an option has an impossible value.
 
     Notes
     -----
@@ -64,6 +69,15 @@ def generate(
     >>> generate(model, np.array([[1, 2, 3]]), 4).shape
     (1, 7)
     """
+    if (
+        not isinstance(model, Layer)
+        or "kv_caches" not in inspect.signature(model.forward).parameters
+    ):
+        name = f"one of {type(model).__name__}" if isinstance(model, Layer) else describe(model)
+        raise ConfigError(
+            "model: expected a language model that writes with kv_caches, such as TransformerLM; "
+            f"got {name}"
+        )
     ids = as_integer_array("ids", ids, "an integer array (B, T)")
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ShapeError(f"ids: expected (B, T) with T >= 1; got {ids.shape}")
@@ -95,6 +109,7 @@ def choose(
     Parameters
     ----------
     logits : (B, V) float array
+        A token whose logit is -inf is never chosen.
     temperature, top_k, top_p, rng
         As for `generate`.
 
@@ -105,7 +120,8 @@ def choose(
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `logits` is no such array, or an option has an impossible value; the message names it.
+        `logits` is no such array, a row has NaN, inf or nothing but -inf, or an option has an
+        impossible value; the message names it.
 
     Examples
     --------
@@ -115,8 +131,8 @@ def choose(
     """
     logits = as_float_array("logits", logits)
     check_shape("logits", logits, "B V", {})
-    if check_number("temperature", temperature) < 0:
-        raise ConfigError(f"temperature: expected a number >= 0; got {temperature}")
+    _check_scores("logits", logits)
+    temperature, rng = check_number("temperature", temperature, least=0), make_rng(rng)
     if top_k is not None:
         check_count("top_k", top_k)
     if top_p is not None and not 0 < check_number("top_p", top_p) <= 1:
@@ -125,19 +141,34 @@ def choose(
         return logits.argmax(axis=-1)
 
     order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), likeliest first
-    probs, _ = softmax_forward(np.take_along_axis(logits, order, -1) / temperature)
+    ordered = np.take_along_axis(logits, order, -1).astype(np.float64)
+    with np.errstate(over="ignore"):  # beyond float64 a probability is 0
+        probs, _ = softmax_forward((ordered - ordered[:, :1]) / temperature)
     before = probs.cumsum(axis=-1) - probs  # of all that are likelier
-    kept = np.ones(probs.shape, bool)
+    kept = probs > 0
     if top_k is not None:
         kept[:, top_k:] = False
     if top_p is not None:
         kept &= before < top_p
-    kept[:, 0] = True
     probs = np.where(kept, probs, 0)
-    point = make_rng(rng).random((len(probs), 1)) * probs.sum(axis=-1, keepdims=True)
+    point = rng.random((len(probs), 1)) * probs.sum(axis=-1, keepdims=True)
     place = (probs.cumsum(axis=-1) <= point).sum(axis=-1, keepdims=True)
     last = kept.sum(axis=-1, keepdims=True) - 1  # where rounding would go beyond
     return np.take_along_axis(order, np.minimum(place, last), -1)[:, 0]
+
+
+def _check_scores(name: str, logits: Array) -> None:
+    """Raise an error unless each row (B, V) has numbers, -inf for what may not be chosen."""
+    if logits.shape[-1] == 0:
+        raise ShapeError(f"{name}: expected (B, V) with V >= 1; got {logits.shape}")
+    largest = logits.max(axis=-1)  # (B,): NaN where there is one
+    if not np.isfinite(largest).all():
+        row = int(np.flatnonzero(~np.isfinite(largest))[0])
+        got = "-inf for all tokens" if largest[row] == -np.inf else f"{largest[row]}"
+        raise ConfigError(
+            f"{name}: expected finite numbers, or -inf for tokens that are ruled out; "
+            f"got {got} in row {row}"
+        )
 
 
 def translate(
@@ -162,7 +193,8 @@ def translate(
     Raises
     ------
     ShapeError, ConfigError
-        `source` is not (1, T_k), or a number is impossible.
+        `source` is not (1, T_k), `model` is not a Translator or scores a token NaN or inf, or a
+        number is impossible.
 
     Notes
     -----
@@ -175,6 +207,7 @@ def translate(
     >>> bool(1 <= len(translate(model, np.array([[3, 4, 5]]), beams=3)) <= 8)
     True
     """
+    check_type("model", model, Translator, "mha_numpy.models")
     source = as_integer_array("source", source, "an integer array (1, T_k)")
     if source.ndim != 2 or source.shape[0] != 1:
         raise ShapeError(f"source: expected (1, T_k), one sequence; got {source.shape}")
@@ -188,6 +221,7 @@ def translate(
     best, best_sum = written[0], -np.inf
     for _ in range(longest):
         logits = model.decode(np.repeat(memory, len(written), axis=0), mask, written)[:, -1]
+        _check_scores("logits", logits)
         _, cache = softmax_forward(logits)
         totals = sums[:, None] + logits - cache.lse[:, None]  # (beams, V)
         chosen = np.argsort(-totals, axis=None, kind="stable")[:beams]

@@ -6,7 +6,8 @@ import numpy as np
 
 from mha_numpy.checks import check_count
 from mha_numpy.core.backends import check_backend
-from mha_numpy.dtypes import Array
+from mha_numpy.dtypes import Array, as_integer_array
+from mha_numpy.errors import ShapeError
 from mha_numpy.nn import (
     Embedding,
     EncoderBlock,
@@ -102,8 +103,8 @@ class Translator(Layer):
 
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""
-        x = self.source_positions(self.source_embedding(source))
         mask = padding_of(source)
+        x = self.source_positions(self.source_embedding(source))
         for block in self.encoder:
             x = block(x, mask=mask)
         return self.encoder_norm(x)
@@ -147,4 +148,9 @@ class Translator(Layer):
 
 def padding_of(source: Array) -> Array:
     """Return which tokens may be attended to: (B, T_k) -> (B, 1, 1, T_k), False at padding."""
-    return (np.asarray(source) != PADDING)[:, None, None, :]
+    source = as_integer_array("source", source, "an integer array (B, T_k)")
+    if source.ndim != 2:
+        raise ShapeError(
+            f"source: expected (B, T_k); got {source.shape}; for one sequence write source[None]"
+        )
+    return (source != PADDING)[:, None, None, :]
