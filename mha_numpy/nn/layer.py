@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.dtypes import Array, float_dtype
-from mha_numpy.errors import ConfigError, MhaError
+from mha_numpy.errors import ConfigError, MhaError, describe
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 
 
@@ -28,7 +28,20 @@ class NoDraws(np.random.Generator):
 
 def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
     """Return a random generator; the same one for None each time, so that layers repeat."""
-    return np.random.default_rng(0 if rng is None else rng)
+    try:
+        return np.random.default_rng(0 if rng is None else rng)
+    except (TypeError, ValueError) as reason:
+        raise ConfigError(
+            f"rng: expected an integer >= 0 or a numpy Generator; got {describe(rng)}"
+        ) from reason
+
+
+def check_layer(name: str, value: Any) -> None:
+    """Raise a ConfigError unless `value` is a Layer."""
+    if not isinstance(value, Layer):
+        raise ConfigError(
+            f"{name}: expected a Layer, such as a model or Linear(3, 4); got {describe(value)}"
+        )
 
 
 class Layer:

@@ -10,9 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from mha_numpy.dtypes import Array, float_dtype
-from mha_numpy.errors import ConfigError, FileError
+from mha_numpy.errors import ConfigError, FileError, describe
 
 PathLike = str | os.PathLike[str]
+
+
+def as_path(name: str, value: PathLike) -> Path:
+    """Return `value` as a Path, or raise a ConfigError that names it."""
+    try:
+        return Path(value)
+    except TypeError as reason:
+        raise ConfigError(f"{name}: expected a str or a Path; got {describe(value)}") from reason
 
 
 def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: bool = False) -> None:
@@ -21,10 +29,10 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
     The arrays go to `path`.part in the same folder first, which takes the place of `path` in one
     step of the file system, once the disk has it all.
     """
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
+    path = as_path("path", path)
     save = np.savez_compressed if compressed else np.savez
     try:
+        part = path.with_name(path.name + ".part")
         try:
             with part.open("wb") as file:
                 save(file, **arrays)  # type: ignore[arg-type]
@@ -33,15 +41,16 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
-    except OSError as reason:
+    except (OSError, ValueError) as reason:  # a ValueError is of a name that no file can have
+        what = getattr(reason, "strerror", None) or reason
         raise FileError(
-            f"{path}: expected to write it; got {reason.strerror or reason}; what was there "
-            "before is untouched"
+            f"{path}: expected to write it; got {what}; what was there before is untouched"
         ) from reason
 
 
 def read_arrays(path: PathLike) -> dict[str, Array]:
     """Read all arrays of a .npz file, whose checksums must be right; nothing in it is run."""
+    path = as_path("path", path)
     try:
         with zipfile.ZipFile(path) as file:
             return {
@@ -51,7 +60,7 @@ def read_arrays(path: PathLike) -> dict[str, Array]:
     except OSError as reason:
         raise FileError(f"{path}: expected a file; got {reason.strerror or reason}") from reason
     except Exception as reason:  # whatever the readers make of foreign bytes
-        what = " ".join(str(reason).split()) or type(reason).__name__
+        what = " ".join(str(reason).split())[:80] or type(reason).__name__
         raise FileError(
             f"{path}: expected a whole .npz file of arrays; got a damaged or foreign one: {what}"
         ) from reason

@@ -1,12 +1,15 @@
 """Where numbers that are not finite begin."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from mha_numpy.errors import TrainingError
 from mha_numpy.nn import Layer
+
+ADVICE = "a smaller learning_rate, a warm-up or max_norm may help"
 
 Look = Callable[[str, Layer, str, Any], None]
 
@@ -69,3 +72,10 @@ def is_finite(result: Any) -> bool:
     if isinstance(result, (tuple, list)):
         return all(is_finite(part) for part in result)
     return result is None or bool(np.isfinite(result).all())
+
+
+def check_finite(named: Iterable[tuple[str, Any]], when: str) -> None:
+    """Raise a TrainingError that names the first param with a number that is not finite."""
+    for name, array in named:
+        if not is_finite(array):
+            raise TrainingError(f"{name}: expected finite numbers {when}; got nan or inf")
