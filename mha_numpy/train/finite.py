@@ -68,10 +68,11 @@ def where_it_began(model: Layer, run: Callable[[], object]) -> str:
 
 
 def is_finite(result: Any) -> bool:
-    """Tell whether an array has finite numbers alone, or all arrays of a tuple or list have."""
+    """Return whether an array, or each array in a tuple or list, has only finite numbers."""
     if isinstance(result, (tuple, list)):
         return all(is_finite(part) for part in result)
-    return result is None or bool(np.isfinite(result).all())
+    # the sum of squares is finite only if each number is, and the quickest to compute
+    return result is None or np.isfinite(np.vdot(result, result)) or np.isfinite(result).all()
 
 
 def check_finite(named: Iterable[tuple[str, Any]], when: str) -> None:

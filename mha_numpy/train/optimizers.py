@@ -15,6 +15,25 @@ from mha_numpy.train.finite import ADVICE, is_finite
 from mha_numpy.train.options import ParamGroup, check_options, options_by_name
 
 
+def sgd_equations(
+    param: Array,
+    gradient: Array,
+    velocity: Array,
+    learning_rate: float,
+    momentum: float,
+    nesterov: bool,
+) -> tuple[Array, Array]:
+    """Return param and velocity after a step of gradient descent."""
+    # 1. the velocity remembers the gradients before
+    velocity = momentum * velocity + gradient
+
+    # 2. look ahead, to where the next step will begin
+    direction = gradient + momentum * velocity if nesterov else velocity
+
+    # 3. move
+    return param - learning_rate * direction, velocity
+
+
 def sgd_step(
     param: Array,
     gradient: Array,
@@ -68,14 +87,42 @@ def sgd_step(
     """
     param, gradient, velocity = _as_like_arrays(param=param, gradient=gradient, velocity=velocity)
     check_options({"learning_rate": learning_rate, "momentum": momentum, "nesterov": nesterov})
-    # 1. the velocity remembers the gradients before
-    velocity = momentum * velocity + gradient
+    return sgd_equations(param, gradient, velocity, learning_rate, momentum, nesterov)
 
-    # 2. look ahead, to where the next step will begin
-    direction = gradient + momentum * velocity if nesterov else velocity
 
-    # 3. move
-    return param - learning_rate * direction, velocity
+def adam_equations(
+    param: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    t: int,
+    learning_rate: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float = 0.0,
+    backend: str = "numpy",
+) -> tuple[Array, Array, Array]:
+    """Return param, mean and square after step t of Adam."""
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, param, gradient, mean, square)
+    if kernels is not None:
+        return kernels.adam(
+            param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay
+        )
+    beta_1, beta_2 = betas
+    # 1. running mean of the gradient, and of its square
+    mean = beta_1 * mean + (1 - beta_1) * gradient
+    square = beta_2 * square + (1 - beta_2) * gradient**2
+
+    # 2. both began at 0, which makes them too small in the first steps
+    mean_hat = mean / (1 - beta_1**t)
+    square_hat = square / (1 - beta_2**t)
+
+    # 3. shrink, apart from the gradient
+    if weight_decay:
+        param = param * (1 - learning_rate * weight_decay)
+
+    # 4. move
+    return param - learning_rate * mean_hat / (np.sqrt(square_hat) + eps), mean, square
 
 
 def adam_step(
@@ -143,26 +190,9 @@ def adam_step(
     t = check_count("t", t)
     options = {"learning_rate": learning_rate, "betas": betas, "eps": eps}
     check_options({**options, "weight_decay": weight_decay, "backend": backend})
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, param, gradient, mean, square)
-    if kernels is not None:
-        return kernels.adam(
-            param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay
-        )
-    beta_1, beta_2 = betas
-    # 1. running mean of the gradient, and of its square
-    mean = beta_1 * mean + (1 - beta_1) * gradient
-    square = beta_2 * square + (1 - beta_2) * gradient**2
-
-    # 2. both began at 0, which makes them too small in the first steps
-    mean_hat = mean / (1 - beta_1**t)
-    square_hat = square / (1 - beta_2**t)
-
-    # 3. shrink, apart from the gradient
-    if weight_decay:
-        param = param * (1 - learning_rate * weight_decay)
-
-    # 4. move
-    return param - learning_rate * mean_hat / (np.sqrt(square_hat) + eps), mean, square
+    return adam_equations(
+        param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay, backend
+    )
 
 
 def _as_like_arrays(**arrays: Array) -> list[Array]:
@@ -246,16 +276,21 @@ class Optimizer:
         ------
         TrainingError
             A param, or what is remembered of it, would no longer be finite; nothing has changed.
-        ConfigError
-            `scale` is not a number >= 0.
+        ConfigError, ShapeError
+            `scale` is not a number >= 0, or a gradient does not have the shape of its param.
         """
-        scale = check_number("scale", scale, least=0)
+        scale, shared = check_number("scale", scale, least=0), check_options(self.options)
         grads, moved = dict(self.layer.named_grads()), []
         for name, param in self.layer.named_params():
-            options = self.options_of(name)
+            gradient, shape = grads[name], param.shape
+            if gradient.shape != shape:
+                raise ShapeError(
+                    f"{name}: expected a gradient {shape} like the param; got {gradient.shape}"
+                )
+            options = {**shared, **self._own_options.get(name, {})}
             options["learning_rate"] *= scale
             with np.errstate(all="ignore"):  # an overflow is reported below
-                new, *rest = self.rule(param, grads[name], self.remembered(name, param), **options)
+                new, *rest = self.rule(param, gradient, self.remembered(name, param), **options)
                 new = new.astype(param.dtype, copy=False)
             if not is_finite([new, rest]):
                 place = "what the optimizer remembers" if is_finite(new) else "the param"
@@ -321,7 +356,8 @@ class SGD(Optimizer):
         self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any
     ) -> tuple[Array, ...]:
         """Return the param after this step, and its velocity."""
-        return sgd_step(param, gradient, *memory, **options)
+        (velocity,) = memory
+        return sgd_equations(param, gradient, velocity, **options)
 
 
 class Adam(Optimizer):
@@ -375,7 +411,7 @@ class Adam(Optimizer):
     ) -> tuple[Array, ...]:
         """Return the param after this step, and the running mean and square of its gradient."""
         mean, square = memory
-        return adam_step(param, gradient, mean, square, self.t + 1, **options)
+        return adam_equations(param, gradient, mean, square, self.t + 1, **options)
 
 
 class AdamW(Adam):

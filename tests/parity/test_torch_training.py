@@ -218,12 +218,15 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        (name, group) for name in OPTIMIZERS for group in GROUPS
+        if name == "AdamW" or group != "no decay of biases"  # the others have none
+    ],
+)  # fmt: skip
 def test_an_optimizer_follows_pytorchs(name, group, rng):
     kind, their_kind, options = OPTIMIZERS[name]
-    if group == "no decay of biases" and kind is not AdamW:
-        pytest.skip("it has no decay")
     layer = Linear(3, 5)
     params = [torch.tensor(array, requires_grad=True) for array in layer.params.values()]
     if GROUPS[group] is None:

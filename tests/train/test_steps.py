@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, TrainingError
+from mha_numpy.errors import ConfigError, ShapeError, TrainingError
 from mha_numpy.nn import FeedForward, LayerNorm
 from mha_numpy.train import SGD, Adam, AdamW, ParamGroup, clip_gradients, warm_up_cosine
+from mha_numpy.train.finite import is_finite
 
 
 @pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])
@@ -25,12 +26,13 @@ def test_all_params_move_or_none(optimizer):
     layer.grads = {"gain": np.ones(2), "bias": np.ones(2)}
     optimizer.step()
     before = {name: (param.copy(), optimizer.memory[name]) for name, param in layer.params.items()}
-    layer.grads = {"gain": np.ones(2), "bias": np.array([np.nan, 1])}
-    with pytest.raises(
-        TrainingError,
-        match="^bias: expected finite numbers after the step; got nan or inf in the param;",
+    for bad, error, expected in (
+        (np.array([np.nan, 1]), TrainingError, "finite numbers after the step; got .* the param;"),
+        (np.ones(3), ShapeError, r"a gradient \(2,\) like the param; got \(3,\)"),
     ):
-        optimizer.step()
+        layer.grads = {"gain": np.ones(2), "bias": bad}
+        with pytest.raises(error, match=f"^bias: expected {expected}"):
+            optimizer.step()
     assert optimizer.t == 1
     for name, (param, memory) in before.items():
         np.testing.assert_array_equal(layer.params[name], param)
@@ -73,6 +75,15 @@ def test_clipping_shortens_all_gradients_by_one_factor():
     layer.grads = {"gain": np.array([3e30, 4e30], np.float32)}  # whose squares are too large
     assert clip_gradients(layer, 1.0) == pytest.approx(5e30)
     np.testing.assert_allclose(layer.grads["gain"], [0.6, 0.8], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+def test_numbers_whose_squares_overflow_are_finite(dtype):
+    large = np.full((3, 2), np.finfo(dtype).max)
+    assert is_finite([large, (large.T, None)])
+    for odd in (np.nan, np.inf, -np.inf):
+        large[1, 1] = odd
+        assert not is_finite([np.ones(2), (large,)])
 
 
 IMPOSSIBLE = {
