@@ -37,6 +37,7 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
     part = path.parent / (path.name + ".part")
     save = np.savez_compressed if compressed else np.savez
     try:
+        part = path.with_name(path.name + ".part")
         try:
             with part.open("wb") as file:
                 save(file, **arrays)  # type: ignore[arg-type]
@@ -45,10 +46,10 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
-    except OSError as reason:
+    except (OSError, ValueError) as reason:  # a ValueError is of a name that no file can have
+        what = getattr(reason, "strerror", None) or reason
         raise FileError(
-            f"{path}: expected to write it; got {reason.strerror or reason}; what was there "
-            "before is untouched"
+            f"{path}: expected to write it; got {what}; what was there before is untouched"
         ) from reason
 
 

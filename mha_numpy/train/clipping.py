@@ -8,12 +8,18 @@ from mha_numpy.checks import check_number
 from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import Layer
+from mha_numpy.nn.layer import check_layer
 
 
 def gradient_norm(layer: Layer) -> float:
     """Return the length of all gradients as one vector: ``sqrt(sum of squares)``.
 
     The squares are summed in float64, where those of float32 cannot overflow.
+
+    Raises
+    ------
+    ConfigError
+        `layer` is not a Layer.
 
     Examples
     --------
@@ -23,6 +29,7 @@ def gradient_norm(layer: Layer) -> float:
     >>> gradient_norm(layer)
     5.0
     """
+    check_layer("layer", layer)
     return math.sqrt(sum(_sum_of_squares(g, layer.backend) for _, g in layer.named_grads()))
 
 
@@ -53,7 +60,7 @@ def clip_gradients(layer: Layer, max_norm: float) -> float:
     Raises
     ------
     ConfigError
-        `max_norm` is not a number > 0.
+        `layer` is not a Layer, or `max_norm` not a number > 0.
 
     Notes
     -----
