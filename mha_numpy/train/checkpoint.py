@@ -17,6 +17,7 @@ from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import Optimizer
 
 FORMAT = "mha_numpy checkpoint 2"
+LONGEST_HISTORY = 2**28  # bytes, of some millions of steps
 
 
 def save_checkpoint(
@@ -108,7 +109,8 @@ def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generat
     """
     check_type("optimizer", optimizer, Optimizer, "mha_numpy.train")
     check_type("rng", rng, np.random.Generator, "np.random.default_rng")
-    found, model = read_arrays(path), optimizer.layer
+    model = optimizer.layer
+    found = read_arrays(path, _arrays_of(optimizer), more=LONGEST_HISTORY)
     generators = generators_of(model, rng)
     try:
         state = _state_of(found)

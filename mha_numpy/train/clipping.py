@@ -14,7 +14,8 @@ from mha_numpy.nn.layer import check_layer
 def gradient_norm(layer: Layer) -> float:
     """Return the length of all gradients as one vector: ``sqrt(sum of squares)``.
 
-    The squares are summed in float64, where those of float32 cannot overflow.
+    The squares are summed in float64, where those of float32 cannot overflow; those of float64 are
+    divided by the largest first, where they would.
 
     Raises
     ------
@@ -30,7 +31,12 @@ def gradient_norm(layer: Layer) -> float:
     5.0
     """
     check_layer("layer", layer)
-    return math.sqrt(sum(_sum_of_squares(g, layer.backend) for _, g in layer.named_grads()))
+    grads = [gradient for _, gradient in layer.named_grads()]
+    total = sum(_sum_of_squares(gradient, layer.backend) for gradient in grads)
+    if total < math.inf or not all(np.isfinite(gradient).all() for gradient in grads):
+        return math.sqrt(total)
+    largest = max(np.abs(gradient).max(initial=0) for gradient in grads)  # whose square overflows
+    return float(largest) * math.sqrt(sum(_sum_of_squares(g / largest, "numpy") for g in grads))
 
 
 def _sum_of_squares(x: Array, backend: str) -> float:
