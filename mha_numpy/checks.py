@@ -1,6 +1,7 @@
 """Checks of arguments: counts, numbers, words, caches, files, tokens, shapes by named axes."""
 
 import functools
+import inspect
 import math
 import os
 from collections.abc import Iterable
@@ -29,8 +30,10 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-def check_number(name: str, value: Any, *, positive: bool = False) -> float:
-    """Return `value` as a finite float, or raise a ConfigError that names it."""
+def check_number(
+    name: str, value: Any, *, positive: bool = False, least: float = -math.inf
+) -> float:
+    """Return `value` as a finite float >= `least`, or raise a ConfigError that names it."""
     is_real = isinstance(value, (int, float, np.integer, np.floating))
     try:
         is_finite = is_real and not isinstance(value, bool) and math.isfinite(value)
@@ -40,6 +43,8 @@ def check_number(name: str, value: Any, *, positive: bool = False) -> float:
         raise ConfigError(f"{name}: expected a finite number; got {describe(value)}")
     if positive and value <= 0:
         raise ConfigError(f"{name}: expected a number > 0; got {describe(value)}")
+    if value < least:
+        raise ConfigError(f"{name}: expected a number >= {least}; got {describe(value)}")
     return float(value)
 
 
@@ -63,6 +68,18 @@ def check_share(name: str, value: Any, *, symbol: str = "") -> float:
     if not 0 <= check_number(name, value) < 1:
         raise ConfigError(f"{name}: expected 0 <= {symbol or name} < 1; got {value}")
     return float(value)
+
+
+def check_function(name: str, value: Any, *inputs: str) -> None:
+    """Raise a ConfigError unless `value` can be called with these inputs."""
+    try:
+        inspect.signature(value).bind(*inputs)
+    except TypeError as reason:
+        raise ConfigError(
+            f"{name}: expected a function of {' and '.join(inputs)}; got {describe(value)}"
+        ) from reason
+    except ValueError:  # some functions written in C do not say what they take
+        return
 
 
 def check_absent(folder: Path, names: Iterable[str], *, force: bool) -> None:
@@ -118,7 +135,9 @@ def check_ids(name: str, ids: Any, max_tokens: int, *, offset: int = 0) -> Array
     `offset` is the position of the first one: the number of tokens that a KV cache holds.
     """
     ids = as_integer_array(name, ids, "an integer array (B, T)")
-    check_shape(name, ids, "B T", {})
+    if ids.ndim != 2:
+        advice = f"; for one sequence write {name}[None]" if ids.ndim == 1 else ""
+        raise ShapeError(f"{name}: expected (B, T); got {ids.shape}{advice}")
     check_positions(name, ids.shape[1], offset, max_tokens, f"max_tokens={max_tokens} positions")
     return ids
 

@@ -9,6 +9,7 @@ from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError
 from mha_numpy.models.inputs import check_kv_caches
 from mha_numpy.nn import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
 from mha_numpy.nn.layer import make_rng
@@ -75,6 +76,10 @@ class AttentionOnlyLM(Layer):
 
         With `kv_caches`, one for each layer, `ids` holds only new tokens; without backward.
         """
+        if kv_caches is not None and not self.is_causal:
+            raise ConfigError(
+                "kv_caches: expected None where is_causal=False: tokens see later ones"
+            )
         caches = check_kv_caches(kv_caches, len(self.attentions))
         past = caches[0].length if kv_caches else 0
         ids = check_ids("ids", ids, self.max_tokens, offset=past)

@@ -1,13 +1,17 @@
 """Writing with a trained model: one token after the other."""
 
+import inspect
+from itertools import chain
+
 import numpy as np
 
-from mha_numpy.checks import check_count, check_number, check_shape
+from mha_numpy.checks import check_count, check_number, check_shape, check_type
 from mha_numpy.core import KVCache, softmax_forward
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
-from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.errors import ConfigError, ShapeError, describe
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import END, START, Translator, padding_of
+from mha_numpy.nn import Layer
 from mha_numpy.nn.layer import make_rng
 
 
@@ -26,6 +30,8 @@ def generate(
     Parameters
     ----------
     model : TransformerLM
+        Or an AttentionOnlyLM, or another layer with `max_tokens` and `new_kv_caches`, whose
+        forward takes `kv_caches`.
     ids : (B, T) int array
         The beginnings, T >= 1.
     steps : int
@@ -48,7 +54,8 @@ def generate(
     Raises
     ------
     ShapeError, ConfigError
-        `ids` is not of rank 2 or empty, or an option has an impossible value.
+        `ids` is not of rank 2 or empty, `model` is no such model or scores a token NaN or inf, or
+        an option has an impossible value.
 
     Notes
     -----
@@ -64,6 +71,15 @@ def generate(
     >>> generate(model, np.array([[1, 2, 3]]), 4).shape
     (1, 7)
     """
+    if (
+        not isinstance(model, Layer)
+        or "kv_caches" not in inspect.signature(model.forward).parameters
+    ):
+        name = f"one of {type(model).__name__}" if isinstance(model, Layer) else describe(model)
+        raise ConfigError(
+            "model: expected a language model that writes with kv_caches, such as TransformerLM; "
+            f"got {name}"
+        )
     ids = as_integer_array("ids", ids, "an integer array (B, T)")
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ShapeError(f"ids: expected (B, T) with T >= 1; got {ids.shape}")
@@ -73,7 +89,7 @@ def generate(
     kept = model.max_tokens  # of a text that is too long
     for _ in range(steps):
         if not kv_caches or kv_caches[0].length == model.max_tokens:
-            kv_caches = [KVCache() for _ in model.blocks]
+            kv_caches = model.new_kv_caches()
             new = ids[:, -kept:]
             kept = (model.max_tokens + 1) // 2
         logits = model(new, kv_caches=kv_caches)[:, -1]  # (B, V)
@@ -95,6 +111,7 @@ def choose(
     Parameters
     ----------
     logits : (B, V) float array
+        A token whose logit is -inf is never chosen.
     temperature, top_k, top_p, rng
         As for `generate`.
 
@@ -105,7 +122,8 @@ def choose(
     Raises
     ------
     DTypeError, ShapeError, ConfigError
-        `logits` is no such array, or an option has an impossible value; the message names it.
+        `logits` is no such array, a row has NaN, inf or nothing but -inf, or an option has an
+        impossible value; the message names it.
 
     Examples
     --------
@@ -115,8 +133,8 @@ def choose(
     """
     logits = as_float_array("logits", logits)
     check_shape("logits", logits, "B V", {})
-    if check_number("temperature", temperature) < 0:
-        raise ConfigError(f"temperature: expected a number >= 0; got {temperature}")
+    _check_scores("logits", logits)
+    temperature, rng = check_number("temperature", temperature, least=0), make_rng(rng)
     if top_k is not None:
         check_count("top_k", top_k)
     if top_p is not None and not 0 < check_number("top_p", top_p) <= 1:
@@ -125,19 +143,34 @@ def choose(
         return logits.argmax(axis=-1)
 
     order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), likeliest first
-    probs, _ = softmax_forward(np.take_along_axis(logits, order, -1) / temperature)
+    ordered = np.take_along_axis(logits, order, -1).astype(np.float64)
+    with np.errstate(over="ignore"):  # beyond float64 a probability is 0
+        probs, _ = softmax_forward((ordered - ordered[:, :1]) / temperature)
     before = probs.cumsum(axis=-1) - probs  # of all that are likelier
-    kept = np.ones(probs.shape, bool)
+    kept = probs > 0
     if top_k is not None:
         kept[:, top_k:] = False
     if top_p is not None:
         kept &= before < top_p
-    kept[:, 0] = True
     probs = np.where(kept, probs, 0)
-    point = make_rng(rng).random((len(probs), 1)) * probs.sum(axis=-1, keepdims=True)
+    point = rng.random((len(probs), 1)) * probs.sum(axis=-1, keepdims=True)
     place = (probs.cumsum(axis=-1) <= point).sum(axis=-1, keepdims=True)
     last = kept.sum(axis=-1, keepdims=True) - 1  # where rounding would go beyond
     return np.take_along_axis(order, np.minimum(place, last), -1)[:, 0]
+
+
+def _check_scores(name: str, logits: Array) -> None:
+    """Raise an error unless each row (B, V) has numbers, -inf for what may not be chosen."""
+    if logits.shape[-1] == 0:
+        raise ShapeError(f"{name}: expected (B, V) with V >= 1; got {logits.shape}")
+    largest = logits.max(axis=-1)  # (B,): NaN where there is one
+    if not np.isfinite(largest).all():
+        row = int(np.flatnonzero(~np.isfinite(largest))[0])
+        got = "-inf for all tokens" if largest[row] == -np.inf else f"{largest[row]}"
+        raise ConfigError(
+            f"{name}: expected finite numbers, or -inf for tokens that are ruled out; "
+            f"got {got} in row {row}"
+        )
 
 
 def translate(
@@ -162,12 +195,14 @@ def translate(
     Raises
     ------
     ShapeError, ConfigError
-        `source` is not (1, T_k), or a number is impossible.
+        `source` is not (1, T_k), `model` is not a Translator or scores a token NaN or inf, or a
+        number is impossible.
 
     Notes
     -----
     The search compares sums of log-probabilities; a target that has ended takes no further part in
-    the search. Source: Sutskever et al. 2014, *Sequence to sequence learning*, section 3.2.
+    the search. A KV cache follows each beam, so that a step costs one token. Source: Sutskever et
+    al. 2014, *Sequence to sequence learning*, section 3.2.
 
     Examples
     --------
@@ -175,6 +210,7 @@ def translate(
     >>> bool(1 <= len(translate(model, np.array([[3, 4, 5]]), beams=3)) <= 8)
     True
     """
+    check_type("model", model, Translator, "mha_numpy.models")
     source = as_integer_array("source", source, "an integer array (1, T_k)")
     if source.ndim != 2 or source.shape[0] != 1:
         raise ShapeError(f"source: expected (1, T_k), one sequence; got {source.shape}")
@@ -182,12 +218,14 @@ def translate(
     limit = model.max_tokens
     longest = limit if max_tokens is None else min(check_count("max_tokens", max_tokens), limit)
 
-    memory, mask = model.encode(source), padding_of(source)
+    memory, mask, kv_caches = model.encode(source), padding_of(source), model.new_kv_caches()
     written = np.full((1, 1), START)  # (beams, 1 + steps)
     sums = np.zeros(1)  # of log-probabilities, for each beam
     best, best_sum = written[0], -np.inf
     for _ in range(longest):
-        logits = model.decode(np.repeat(memory, len(written), axis=0), mask, written)[:, -1]
+        memories = np.repeat(memory, len(written), axis=0)
+        logits = model.decode(memories, mask, written[:, -1:], kv_caches=kv_caches)[:, -1]
+        _check_scores("logits", logits)
         _, cache = softmax_forward(logits)
         totals = sums[:, None] + logits - cache.lse[:, None]  # (beams, V)
         chosen = np.argsort(-totals, axis=None, kind="stable")[:beams]
@@ -199,6 +237,8 @@ def translate(
             first = int(np.flatnonzero(has_ended)[0])  # the likeliest, as they are in order
             best, best_sum = written[first], sums[first]
         written, sums = written[~has_ended], sums[~has_ended]
+        for kv_cache in chain(*kv_caches):
+            kv_cache.select(beam[~has_ended])
         if len(written) == 0 or sums.max() <= best_sum:
             break  # every further token makes it less likely
     return best[1:] if best_sum > -np.inf else written[0, 1:]

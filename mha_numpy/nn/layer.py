@@ -58,6 +58,14 @@ def make_rng(rng: int | np.random.Generator | None) -> np.random.Generator:
         ) from reason
 
 
+def check_layer(name: str, value: Any) -> None:
+    """Raise a ConfigError unless `value` is a Layer."""
+    if not isinstance(value, Layer):
+        raise ConfigError(
+            f"{name}: expected a Layer, such as a model or Linear(3, 4); got {describe(value)}"
+        )
+
+
 def _place_and_text(child: tuple[str, "Layer"]) -> tuple[str, str]:
     """Return the name of the list that holds a child, or its own; and the child's text."""
     return child[0].partition(".")[0], repr(child[1])

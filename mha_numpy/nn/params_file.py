@@ -37,6 +37,7 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
     part = path.parent / (path.name + ".part")
     save = np.savez_compressed if compressed else np.savez
     try:
+        part = path.with_name(path.name + ".part")
         try:
             with part.open("wb") as file:
                 save(file, **arrays)  # type: ignore[arg-type]
@@ -45,18 +46,25 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
-    except OSError as reason:
+    except (OSError, ValueError) as reason:  # a ValueError is of a name that no file can have
+        what = getattr(reason, "strerror", None) or reason
         raise FileError(
-            f"{path}: expected to write it; got {reason.strerror or reason}; what was there "
-            "before is untouched"
+            f"{path}: expected to write it; got {what}; what was there before is untouched"
         ) from reason
 
 
-def read_arrays(path: PathLike) -> dict[str, Array]:
-    """Read all arrays of a .npz file, whose checksums must be right; nothing in it is run."""
+def read_arrays(path: PathLike, expected: Mapping[str, Array], *, more: int) -> dict[str, Array]:
+    """Read all arrays of a .npz file, whose checksums must be right; nothing in it is run.
+
+    Nothing is unpacked that would be larger than the arrays expected, in any float dtype, and
+    `more` bytes.
+    """
     path = as_path("path", path)
+    most = more + sum(array.size * np.dtype(np.longdouble).itemsize for array in expected.values())
     try:
         with zipfile.ZipFile(path) as file:
+            if sum(part.file_size for part in file.infolist()) > most:
+                raise ValueError(f"it unpacks to more than {most:,} bytes")
             return {
                 name.removesuffix(".npy"): np.load(io.BytesIO(file.read(name)), allow_pickle=False)
                 for name in file.namelist()
@@ -117,7 +125,7 @@ def save_params(
 def load_params(path: PathLike, params: Iterable[tuple[str, Array]]) -> None:
     """Read named params into their own arrays and dtypes, all of them or none."""
     expected = dict(params)
-    found = read_arrays(path)
+    found = read_arrays(path, expected, more=2**20)
     check_arrays(path, found, expected)
     try:
         for name, array in expected.items():

@@ -6,6 +6,7 @@ from mha_numpy.train.clipping import clip_gradients, gradient_norm
 from mha_numpy.train.fit import fit, loss_and_gradients
 from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import SGD, Adam, AdamW, Optimizer, adam_step, sgd_step
+from mha_numpy.train.options import ParamGroup
 from mha_numpy.train.recipes import (
     RECIPES,
     Recipe,
@@ -17,8 +18,8 @@ from mha_numpy.train.recipes import (
 from mha_numpy.train.schedules import constant, warm_up_cosine
 
 __all__ = [
-    "IGNORED", "RECIPES", "SGD", "Adam", "AdamW", "Batch", "History", "Optimizer", "Recipe",
-    "Trained", "adam_step", "clip_gradients", "constant", "fit", "gradient_norm",
+    "IGNORED", "RECIPES", "SGD", "Adam", "AdamW", "Batch", "History", "Optimizer", "ParamGroup",
+    "Recipe", "Trained", "adam_step", "clip_gradients", "constant", "fit", "gradient_norm",
     "load_checkpoint", "load_trained", "loss_and_gradients", "save_checkpoint", "sgd_step",
     "share_right", "train_recipe", "warm_up_cosine",
 ]  # fmt: skip

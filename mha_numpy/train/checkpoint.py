@@ -1,24 +1,29 @@
 """Checkpoints: all that a training needs to go on as if it had never stopped."""
 
+import copy
 import json
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from mha_numpy.checks import check_count, check_integer, check_type
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import FileError
+from mha_numpy.errors import ConfigError, FileError, describe
 from mha_numpy.nn import Layer
 from mha_numpy.nn.params_file import PathLike, check_arrays, read_arrays, write_arrays
+from mha_numpy.train.finite import check_finite, is_finite
 from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import Optimizer
 
-FORMAT = "mha_numpy checkpoint 1"
+FORMAT = "mha_numpy checkpoint 2"
+LONGEST_HISTORY = 2**28  # bytes, of some millions of steps
 
 
 def save_checkpoint(
     path: PathLike, optimizer: Optimizer, rng: np.random.Generator, history: History
 ) -> None:
-    """Write params, what the optimizer remembers, history, and the state of all generators.
+    """Write params, the optimizer's options and memory, history, and the state of all generators.
 
     Parameters
     ----------
@@ -29,11 +34,16 @@ def save_checkpoint(
     rng : numpy Generator
         Draws the batches.
     history : History
+        With a norm for each loss.
 
     Raises
     ------
     FileError
         The file cannot be written; what was there before stays.
+    TrainingError
+        A param, or what the optimizer remembers, is not finite; what was there before stays.
+    ConfigError
+        An argument is of another type, or the history has anything but numbers.
 
     Examples
     --------
@@ -42,19 +52,30 @@ def save_checkpoint(
     >>> from mha_numpy.train import SGD
     >>> optimizer, rng = SGD(Linear(2, 3), 0.1), np.random.default_rng(0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_checkpoint(f"{folder}/run.npz", optimizer, rng, History(losses=[2.5]))
+    ...     save_checkpoint(f"{folder}/run.npz", optimizer, rng, History([2.5], norms=[0.5]))
     ...     load_checkpoint(f"{folder}/run.npz", optimizer, rng).losses
     [2.5]
     """
+    check_type("optimizer", optimizer, Optimizer, "mha_numpy.train")
+    check_type("rng", rng, np.random.Generator, "np.random.default_rng")
+    check_type("history", history, History, "mha_numpy.train")
+    arrays = _arrays_of(optimizer)
+    check_finite(arrays.items(), "in a checkpoint")
     state = {
         "format": FORMAT,
-        "optimizer": type(optimizer).__name__,
+        "optimizer": described(optimizer),
         "t": optimizer.t,
         "generators": states_of(generators_of(optimizer.layer, rng)),
         "history": vars(history),
     }
-    text = json.dumps(state, default=lambda array: array.tolist())  # some generators hold arrays
-    write_arrays(path, {"state": np.frombuffer(text.encode(), np.uint8), **_arrays_of(optimizer)})
+    try:
+        text = _to_json(state)
+    except (AttributeError, TypeError, ValueError) as reason:
+        raise ConfigError(
+            f"history: expected lists of numbers; got {describe(history)}"
+        ) from reason
+    _check_history(json.loads(text)["history"])
+    write_arrays(path, {"state": np.frombuffer(text.encode(), np.uint8), **arrays})
 
 
 def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generator) -> History:
@@ -64,8 +85,9 @@ def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generat
     ----------
     path : str or path
     optimizer : Optimizer
-        Of the same kind, for a model of the same shapes and dtypes.
+        Of the same kind and options, for a model of the same shapes and dtypes.
     rng : numpy Generator
+        Of the same kind.
 
     Returns
     -------
@@ -75,33 +97,32 @@ def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generat
     ------
     FileError
         There is no such file, it is damaged or no checkpoint, or it is of another model or
-        another kind of optimizer; nothing has changed then.
+        another optimizer; nothing has changed then.
+    ConfigError
+        An argument is of another type.
+
+    Notes
+    -----
+    The optimizer's options are compared, not taken over: what it remembers (a mean that `betas`
+    has weighted) means something else with others, and a run that goes on with another learning
+    rate is not the run that never stopped. The backend may differ; then the last digits do too.
     """
-    found = read_arrays(path)
-    try:
-        state: dict[str, Any] = json.loads(found.pop("state").tobytes())
-        is_known = state["format"] == FORMAT
-    except (KeyError, ValueError, TypeError):
-        is_known = False
-    if not is_known:
-        raise FileError(
-            f"{path}: expected a checkpoint ({FORMAT}); got another file with {list(found)[:3]}"
-        )
+    check_type("optimizer", optimizer, Optimizer, "mha_numpy.train")
+    check_type("rng", rng, np.random.Generator, "np.random.default_rng")
     model = optimizer.layer
+    found = read_arrays(path, _arrays_of(optimizer), more=LONGEST_HISTORY)
     generators = generators_of(model, rng)
-    ours = {
-        "optimizer": type(optimizer).__name__,
-        "generators": [state["bit_generator"] for state in states_of(generators)],
-    }
-    theirs = {
-        "optimizer": state["optimizer"],
-        "generators": [state["bit_generator"] for state in state["generators"]],
-    }
-    for what in ours:
-        if ours[what] != theirs[what]:
-            raise FileError(f"{path}: expected {what} {ours[what]}; got {theirs[what]}")
-    expected = _arrays_of(optimizer)
-    check_arrays(path, found, expected, same_dtype=True)
+    try:
+        state = _state_of(found)
+        _check_optimizer(described(optimizer), state["optimizer"])
+        check_count("t", state["t"], least=0)
+        _check_generators(generators, state["generators"])
+        _check_history(state["history"])
+    except (ConfigError, RecursionError) as reason:  # JSON may be nested deeper than Python goes
+        raise FileError(f"{path}: {reason}") from reason
+    check_arrays(path, found, _arrays_of(optimizer), same_dtype=True)
+    if ruined := [name for name, array in found.items() if not is_finite(array)]:
+        raise FileError(f"{path}: expected finite numbers; got nan or inf in {ruined[0]}")
 
     for name, param in model.named_params():
         param[...] = found[f"params/{name}"]
@@ -110,6 +131,13 @@ def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generat
     optimizer.t = state["t"]
     set_states(generators, state["generators"])
     return History(**state["history"])
+
+
+def described(optimizer: Optimizer) -> list[str]:
+    """Return the kind of an optimizer and all that its steps depend on, as text."""
+    options = {**optimizer.options, "groups": list(optimizer.groups)}
+    options.pop("backend", None)
+    return [type(optimizer).__name__, *(f"{name}={value!r}" for name, value in options.items())]
 
 
 def generators_of(model: Layer, rng: np.random.Generator) -> list[np.random.Generator]:
@@ -138,3 +166,103 @@ def _arrays_of(optimizer: Optimizer) -> dict[str, Array]:
         for i, remembered in enumerate(optimizer.remembered(name, param)):
             arrays[f"memory/{name}/{i}"] = np.asarray(remembered)
     return arrays
+
+
+def _to_json(state: Any) -> str:
+    """Return JSON; some generators hold arrays."""
+    return json.dumps(state, default=lambda array: array.tolist())
+
+
+def _state_of(found: dict[str, Array]) -> dict[str, Any]:
+    """Take the state out of what a file has, or raise a ConfigError if there is none."""
+    got = f"another file with {list(found)[:3]}"
+    try:
+        state = json.loads(found.pop("state").tobytes())
+        is_known = state["format"] == FORMAT
+        got = describe(state["format"])
+    except (KeyError, ValueError, TypeError):
+        is_known = False
+    if not is_known:
+        raise ConfigError(f"expected a checkpoint ({FORMAT}); got {got}")
+    _check_names("state", state, ["format", "optimizer", "t", "generators", "history"])
+    return state
+
+
+def _check_names(what: str, found: Any, expected: list[str]) -> None:
+    """Raise a ConfigError unless `found` is a dict with these names and no others."""
+    if not isinstance(found, dict) or set(found) != set(expected):
+        got = list(found) if isinstance(found, dict) else found
+        raise ConfigError(f"{what}: expected {', '.join(expected)}; got {describe(got)}")
+
+
+def _check_optimizer(ours: list[str], theirs: Any) -> None:
+    """Raise a ConfigError that shows what is not the same."""
+    if theirs != ours:
+        known = theirs if isinstance(theirs, list) else [theirs]
+        expected = [part for part in ours if part not in known] or ours
+        got = [part for part in known if part not in ours] or known
+        raise ConfigError(
+            f"optimizer: expected {describe(expected)}; got {describe(got)}; "
+            "go on with the optimizer that the file is of, or begin a new file"
+        )
+
+
+def _check_generators(ours: list[np.random.Generator], theirs: Any) -> None:
+    """Try each state on a copy of our generator, or raise a ConfigError."""
+    kinds = [type(generator.bit_generator).__name__ for generator in ours]
+    states = theirs if isinstance(theirs, list) else [theirs]
+    found = [s.get("bit_generator") if isinstance(s, dict) else s for s in states]
+    if found != kinds:
+        raise ConfigError(f"generators: expected {kinds}; got {describe(found)}")
+    for generator, kind, state in zip(ours, kinds, states, strict=True):
+        trial = copy.deepcopy(generator.bit_generator)
+        try:
+            trial.state = state
+            fits = json.loads(_to_json(trial.state)) == state and _is_within(state)
+        except Exception:  # whatever NumPy makes of a state that is none
+            fits = False
+        if not fits:
+            raise ConfigError(f"generators: expected a state of {kind}; got {describe(state)}")
+
+
+def _is_within(state: dict[str, Any]) -> bool:
+    """Tell whether a generator's place lies in its array: NumPy reads there without a check."""
+    parts = {**state, **state["state"]}
+    places = [(parts[at], parts[of]) for at, of in PLACES if at in parts]
+    return all(0 <= place <= len(array) for place, array in places)
+
+
+PLACES = (("pos", "key"), ("buffer_pos", "buffer"))  # of MT19937, of Philox
+
+
+def _check_history(history: Any) -> None:
+    """Raise a ConfigError unless these are the fields of a History."""
+    _check_names("history", history, [field.name for field in fields(History)])
+    for name, numbers in history.items():
+        if not isinstance(numbers, list):
+            raise ConfigError(f"history.{name}: expected a list; got {describe(numbers)}")
+    losses, norms, measures = history["losses"], history["norms"], history["measures"]
+    for name, numbers in {"losses": losses, "norms": norms}.items():
+        if not _are_finite(numbers):
+            raise ConfigError(f"history.{name}: expected finite numbers; got {describe(numbers)}")
+    if len(norms) != len(losses):
+        raise ConfigError(
+            f"history.norms: expected {len(losses)}, one for each loss; got {len(norms)}"
+        )
+    for measure in measures:
+        if not isinstance(measure, dict) or "step" not in measure:
+            raise ConfigError(
+                f"history.measures: expected dicts with a 'step'; got {describe(measure)}"
+            )
+        check_count("history.measures: step", measure["step"], least=0)
+        for name, number in measure.items():
+            if not isinstance(number, float):
+                check_integer(f"history.measures: {describe(name)}", number)
+
+
+def _are_finite(numbers: list[Any]) -> bool:
+    """Tell whether these are finite numbers: quick, as a long training has many."""
+    try:
+        return {*map(type, numbers)} <= {int, float} and is_finite(np.array(numbers, float))
+    except OverflowError:  # an integer beyond float64
+        return False

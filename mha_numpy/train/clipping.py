@@ -8,12 +8,19 @@ from mha_numpy.checks import check_number
 from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import Layer
+from mha_numpy.nn.layer import check_layer
 
 
 def gradient_norm(layer: Layer) -> float:
     """Return the length of all gradients as one vector: ``sqrt(sum of squares)``.
 
-    The squares are summed in float64, where those of float32 cannot overflow.
+    The squares are summed in float64, where those of float32 cannot overflow; those of float64 are
+    divided by the largest first, where they would.
+
+    Raises
+    ------
+    ConfigError
+        `layer` is not a Layer.
 
     Examples
     --------
@@ -23,7 +30,13 @@ def gradient_norm(layer: Layer) -> float:
     >>> gradient_norm(layer)
     5.0
     """
-    return math.sqrt(sum(_sum_of_squares(g, layer.backend) for _, g in layer.named_grads()))
+    check_layer("layer", layer)
+    grads = [gradient for _, gradient in layer.named_grads()]
+    total = sum(_sum_of_squares(gradient, layer.backend) for gradient in grads)
+    if total < math.inf or not all(np.isfinite(gradient).all() for gradient in grads):
+        return math.sqrt(total)
+    largest = max(np.abs(gradient).max(initial=0) for gradient in grads)  # whose square overflows
+    return float(largest) * math.sqrt(sum(_sum_of_squares(g / largest, "numpy") for g in grads))
 
 
 def _sum_of_squares(x: Array, backend: str) -> float:
@@ -53,7 +66,7 @@ def clip_gradients(layer: Layer, max_norm: float) -> float:
     Raises
     ------
     ConfigError
-        `max_norm` is not a number > 0.
+        `layer` is not a Layer, or `max_norm` not a number > 0.
 
     Notes
     -----

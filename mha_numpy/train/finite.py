@@ -1,12 +1,15 @@
 """Where numbers that are not finite begin."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from mha_numpy.errors import TrainingError
 from mha_numpy.nn import Layer
+
+ADVICE = "a smaller learning_rate, a warm-up or max_norm may help"
 
 Look = Callable[[str, Layer, str, Any], None]
 
@@ -65,7 +68,15 @@ def where_it_began(model: Layer, run: Callable[[], object]) -> str:
 
 
 def is_finite(result: Any) -> bool:
-    """Tell whether an array has finite numbers alone, or all arrays of a tuple or list have."""
+    """Return whether an array, or each array in a tuple or list, has only finite numbers."""
     if isinstance(result, (tuple, list)):
         return all(is_finite(part) for part in result)
-    return result is None or bool(np.isfinite(result).all())
+    # the sum of squares is finite only if each number is, and the quickest to compute
+    return result is None or np.isfinite(np.vdot(result, result)) or np.isfinite(result).all()
+
+
+def check_finite(named: Iterable[tuple[str, Any]], when: str) -> None:
+    """Raise a TrainingError that names the first param with a number that is not finite."""
+    for name, array in named:
+        if not is_finite(array):
+            raise TrainingError(f"{name}: expected finite numbers {when}; got nan or inf")

@@ -1,7 +1,7 @@
 """Training: batch after batch, the params follow the gradient of the loss."""
 
+import inspect
 import math
-import os
 import signal
 import threading
 import time
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.blocks import cross_entropy_backward, cross_entropy_forward
-from mha_numpy.checks import check_count, check_type
-from mha_numpy.errors import ConfigError, TrainingError
+from mha_numpy.checks import check_count, check_flag, check_function, check_number
+from mha_numpy.errors import ConfigError, FileError, TrainingError, describe
 from mha_numpy.nn import Layer
-from mha_numpy.nn.layer import make_rng
-from mha_numpy.nn.params_file import PathLike
+from mha_numpy.nn.layer import check_layer, make_rng
+from mha_numpy.nn.params_file import PathLike, as_path
 from mha_numpy.progress import progress as show_progress
-from mha_numpy.train.batch import IGNORED, Batch
+from mha_numpy.train.batch import IGNORED, Batch, check_batch
 from mha_numpy.train.checkpoint import (
     generators_of,
     load_checkpoint,
@@ -27,7 +27,7 @@ from mha_numpy.train.checkpoint import (
     states_of,
 )
 from mha_numpy.train.clipping import clip_gradients, gradient_norm
-from mha_numpy.train.finite import where_it_began
+from mha_numpy.train.finite import ADVICE, check_finite, where_it_began
 from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import Optimizer
 from mha_numpy.train.schedules import Schedule, constant
@@ -49,6 +49,11 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
     float
         The mean over all tokens whose target is not IGNORED, in nats.
 
+    Raises
+    ------
+    ConfigError, DTypeError, ShapeError
+        `batch` is not a Batch, or its arrays are not what the model and the loss take.
+
     Examples
     --------
     >>> from mha_numpy.models import AttentionOnlyLM
@@ -57,6 +62,16 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
     >>> round(loss_and_gradients(model, Batch((ids,), ids)), 1)  # to guess would cost log(8) = 2.1
     3.0
     """
+    check_layer("model", model)
+    check_batch("batch", batch)
+    try:
+        inspect.signature(model.forward).bind(*batch.inputs)
+    except TypeError as reason:
+        raise ConfigError(
+            f"batch: expected the inputs that {type(model).__name__} takes; "
+            f"got {len(batch.inputs)}: {reason}"
+        ) from reason
+
     # 1. forward
     model.zero_grads()
     logits = model(*batch.inputs)
@@ -101,7 +116,7 @@ def fit(
     optimizer : Optimizer
         Of this model.
     schedule : function of the step's number, from 1
-        It returns the factor of the learning rate.
+        It returns the factor of the learning rate, at least 0.
     max_norm : float, optional
         Clip gradients that are longer, as `clip_gradients` does.
     label_smoothing : float
@@ -116,8 +131,9 @@ def fit(
         It runs before each step; True ends the training.
     checkpoint : str or path, optional
         A .npz file. If it is there, the training goes on from it, to the same params, byte for
-        byte, as one that never stopped; the other arguments must be the same. It is written after
-        every `checkpoint_every` steps and at the end.
+        byte, as one that never stopped; the other arguments must be the same, and of those of the
+        optimizer this is checked. It is written after every `checkpoint_every` steps and at the
+        end.
     checkpoint_every : int
     progress : bool
         Whether a terminal shows a bar with loss, tokens per second and time left.
@@ -125,12 +141,14 @@ def fit(
     Returns
     -------
     History
+        The params are finite then, and so are those of every checkpoint that was written.
 
     Raises
     ------
     TrainingError
-        A loss or gradient is not finite. The message names the step and the layer where it began;
-        the params are those before this step.
+        A loss or gradient is not finite, or a param or what the optimizer remembers would no longer
+        be. The message names the step, and the layer or param where it began, or the schedule;
+        params and optimizer are those before this step.
     FileError
         The checkpoint cannot be read or written, or is of another model. The file and the model
         stay as they were.
@@ -152,23 +170,41 @@ def fit(
     >>> history.losses[0] > 2, history.losses[-1] < 0.1
     (True, True)
     """
+    check_layer("model", model)
+    check_function("draw_batch", draw_batch, "rng")
     steps = check_count("steps", steps, least=0)
-    check_count("measure_every", measure_every)
-    check_count("checkpoint_every", checkpoint_every)
-    if optimizer.layer is not model:
+    if not isinstance(optimizer, Optimizer) or optimizer.layer is not model:
+        other = " of another model" if isinstance(optimizer, Optimizer) else ""
         raise ConfigError(
-            f"optimizer: expected one of this model; got one of another {type(model).__name__}"
+            "optimizer: expected one of this model, such as AdamW(model, 1e-3); "
+            f"got {describe(optimizer)}{other}"
         )
+    check_function("schedule", schedule, "step")
+    if max_norm is not None:
+        check_number("max_norm", max_norm, positive=True)
+    if measure is not None:
+        check_function("measure", measure, "model", "step")
+    check_count("measure_every", measure_every)
+    if stop is not None:
+        check_function("stop", stop, "history")
+    check_count("checkpoint_every", checkpoint_every)
+    check_flag("progress", progress)
     rng = make_rng(rng)
     generators = generators_of(model, rng)
     history = History()
-    if checkpoint is not None and os.path.exists(checkpoint):
-        history = load_checkpoint(checkpoint, optimizer, rng)
+    if checkpoint is not None:
+        checkpoint = as_path("checkpoint", checkpoint)
+        if not checkpoint.parent.is_dir():
+            raise FileError(f"checkpoint: expected an existing folder; got {checkpoint.parent}")
+        if checkpoint.exists():
+            history = load_checkpoint(checkpoint, optimizer, rng)
+    check_finite(model.named_params(), "before training")
 
     def take_step(step: int) -> int:
         """Move the params once; return the number of tokens."""
+        factor = _factor(schedule, step)
         batch = draw_batch(rng)
-        check_type("draw_batch", batch, Batch, "mha_numpy.train")
+        check_batch("draw_batch", batch)
         states = states_of(generators)  # to run the same again
 
         def run() -> float:
@@ -180,18 +216,20 @@ def fit(
             if not math.isfinite(loss + norm):
                 set_states(generators, states)
                 raise TrainingError(_not_finite(step, loss, norm, where_it_began(model, run)))
-            optimizer.step(schedule(step))
+            try:
+                optimizer.step(factor)
+            except TrainingError as reason:
+                raise TrainingError(f"step {step}: {reason}") from reason
         history.losses.append(loss)
         history.norms.append(norm)
-        return batch.targets.size
+        return np.size(batch.targets)
 
     def measure_now() -> None:
         """Measure, unless this step has been measured."""
         measured = history.measures[-1]["step"] if history.measures else None
         if measure is not None and measured != history.step:
             numbers = measure(model.eval(), history.step)
-            named = {name: float(number) for name, number in numbers.items()}
-            history.measures.append({"step": history.step, **named})
+            history.measures.append({"step": history.step, **_as_numbers(numbers)})
             model.train()
 
     def save_now() -> None:
@@ -257,10 +295,32 @@ def held_interrupt() -> Iterator[Callable[[], bool]]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _factor(schedule: Schedule, step: int) -> float:
+    """Return the schedule's factor for a step."""
+    factor = schedule(step)
+    factor = factor[()] if isinstance(factor, np.ndarray) else factor  # np.where returns rank 0
+    if isinstance(factor, (float, np.floating)) and not math.isfinite(factor):
+        raise TrainingError(f"step {step}: expected a finite factor of the schedule; got {factor}")
+    return check_number(f"schedule({step})", factor, least=0)
+
+
+def _as_numbers(measured: Any) -> dict[str, float]:
+    """Return what `measure` returned, each number as a float."""
+    try:
+        numbers = {name: float(number) for name, number in measured.items()}
+    except (AttributeError, TypeError, ValueError, OverflowError) as reason:
+        raise ConfigError(
+            f"measure: expected a dict of numbers by their names; got {describe(measured)}"
+        ) from reason
+    if wrong := [name for name in numbers if not isinstance(name, str) or name == "step"]:
+        raise ConfigError(f"measure: expected names other than 'step'; got {describe(wrong[0])}")
+    return numbers
+
+
 def _not_finite(step: int, loss: float, norm: float, origin: str) -> str:
     """Say that a step failed, why, and what may help."""
     what = f"loss {loss}" if not math.isfinite(loss) else f"a gradient of norm {norm}"
     return (
         f"step {step}: expected a finite loss and gradient; got {what}, which began in {origin}; "
-        "a smaller learning_rate, a warm-up or max_norm may help"
+        f"{ADVICE}"
     )

@@ -1,20 +1,52 @@
 """Optimizers: how a gradient moves a param."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from mha_numpy.checks import check_number, check_share
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
-from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.checks import check_count, check_number
+from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ShapeError, TrainingError
 from mha_numpy.nn import Layer
+from mha_numpy.nn.layer import check_layer
+from mha_numpy.train.finite import ADVICE, is_finite
+from mha_numpy.train.options import ParamGroup, check_options, options_by_name
+
+
+def sgd_equations(
+    param: Array,
+    gradient: Array,
+    velocity: Array,
+    learning_rate: float,
+    momentum: float,
+    nesterov: bool,
+) -> tuple[Array, Array]:
+    """Return param and velocity after a step of gradient descent."""
+    # 1. the velocity remembers the gradients before
+    velocity = momentum * velocity + gradient
+
+    # 2. look ahead, to where the next step will begin
+    direction = gradient + momentum * velocity if nesterov else velocity
+
+    # 3. move
+    return param - learning_rate * direction, velocity
 
 
 def sgd_step(
-    param: Array, gradient: Array, velocity: Array, *, learning_rate: float, momentum: float = 0.0
+    param: Array,
+    gradient: Array,
+    velocity: Array,
+    *,
+    learning_rate: float,
+    momentum: float = 0.0,
+    nesterov: bool = False,
 ) -> tuple[Array, Array]:
     """Step against the gradient, and go on in the direction of the steps before.
 
-    ``velocity = momentum * velocity + gradient`` and ``param = param - learning_rate * velocity``.
+    ``velocity = momentum * velocity + gradient`` and ``param = param - learning_rate * velocity``;
+    with Nesterov ``param = param - learning_rate * (gradient + momentum * velocity)``.
 
     Parameters
     ----------
@@ -23,14 +55,25 @@ def sgd_step(
     learning_rate : float
     momentum : float
         0 <= m < 1: the share of the velocity that is kept.
+    nesterov : bool
+        Whether the step already includes the share of the velocity that the next one will keep:
+        the gradient is then the one at the point to which the velocity leads. Needs momentum > 0.
 
     Returns
     -------
     param, velocity : arrays like `param`
 
+    Raises
+    ------
+    DTypeError, ShapeError, ConfigError
+        The arrays are not floats of one shape, or an option has an impossible value.
+
     Notes
     -----
-    Source: Polyak 1964; in this form Sutskever et al. 2013, without Nesterov's look ahead.
+    Sources: Polyak 1964; Nesterov 1983; both in this form: Sutskever et al. 2013, *On the
+    importance of initialization and momentum in deep learning*, section 2; Nesterov's with the
+    param at the point ahead: Bengio et al. 2013, *Advances in optimizing recurrent networks*,
+    section 3.5.
 
     Examples
     --------
@@ -38,12 +81,48 @@ def sgd_step(
     >>> param, velocity = sgd_step(one, one, one, learning_rate=0.1, momentum=0.5)
     >>> print(param.round(3), velocity)
     [0.85] [1.5]
+    >>> param, _ = sgd_step(one, one, one, learning_rate=0.1, momentum=0.5, nesterov=True)
+    >>> print(param)  # 1 - 0.1 * (1 + 0.5 * 1.5)
+    [0.825]
     """
-    # 1. the velocity remembers the gradients before
-    velocity = momentum * velocity + gradient
+    param, gradient, velocity = _as_like_arrays(param=param, gradient=gradient, velocity=velocity)
+    check_options({"learning_rate": learning_rate, "momentum": momentum, "nesterov": nesterov})
+    return sgd_equations(param, gradient, velocity, learning_rate, momentum, nesterov)
 
-    # 2. move
-    return param - learning_rate * velocity, velocity
+
+def adam_equations(
+    param: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    t: int,
+    learning_rate: float,
+    betas: tuple[float, float],
+    eps: float,
+    weight_decay: float = 0.0,
+    backend: str = "numpy",
+) -> tuple[Array, Array, Array]:
+    """Return param, mean and square after step t of Adam."""
+    kernels = find_kernels(ONE_PASS_KERNELS, backend, param, gradient, mean, square)
+    if kernels is not None:
+        return kernels.adam(
+            param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay
+        )
+    beta_1, beta_2 = betas
+    # 1. running mean of the gradient, and of its square
+    mean = beta_1 * mean + (1 - beta_1) * gradient
+    square = beta_2 * square + (1 - beta_2) * gradient**2
+
+    # 2. both began at 0, which makes them too small in the first steps
+    mean_hat = mean / (1 - beta_1**t)
+    square_hat = square / (1 - beta_2**t)
+
+    # 3. shrink, apart from the gradient
+    if weight_decay:
+        param = param * (1 - learning_rate * weight_decay)
+
+    # 4. move
+    return param - learning_rate * mean_hat / (np.sqrt(square_hat) + eps), mean, square
 
 
 def adam_step(
@@ -86,6 +165,11 @@ def adam_step(
     -------
     param, mean, square : arrays like `param`
 
+    Raises
+    ------
+    DTypeError, ShapeError, ConfigError, BackendError
+        The arrays are not floats of one shape, or an option has an impossible value.
+
     Notes
     -----
     Sources: Kingma and Ba 2015, *Adam*, algorithm 1; decay: Loshchilov and Hutter 2019, *Decoupled
@@ -100,26 +184,26 @@ def adam_step(
     >>> print(param.round(4))  # the first step has the same length whatever the gradient's size
     [-0.1  0.1]
     """
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, param, gradient, mean, square)
-    if kernels is not None:
-        return kernels.adam(
-            param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay
-        )
-    beta_1, beta_2 = betas
-    # 1. running mean of the gradient, and of its square
-    mean = beta_1 * mean + (1 - beta_1) * gradient
-    square = beta_2 * square + (1 - beta_2) * gradient**2
+    param, gradient, mean, square = _as_like_arrays(
+        param=param, gradient=gradient, mean=mean, square=square
+    )
+    t = check_count("t", t)
+    options = {"learning_rate": learning_rate, "betas": betas, "eps": eps}
+    check_options({**options, "weight_decay": weight_decay, "backend": backend})
+    return adam_equations(
+        param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay, backend
+    )
 
-    # 2. both began at 0, which makes them too small in the first steps
-    mean_hat = mean / (1 - beta_1**t)
-    square_hat = square / (1 - beta_2**t)
 
-    # 3. shrink, apart from the gradient
-    if weight_decay:
-        param = param * (1 - learning_rate * weight_decay)
-
-    # 4. move
-    return param - learning_rate * mean_hat / (np.sqrt(square_hat) + eps), mean, square
+def _as_like_arrays(**arrays: Array) -> list[Array]:
+    """Return float arrays, or raise an error unless all have the shape of the first."""
+    (first, *_), found = arrays, [as_float_array(name, x) for name, x in arrays.items()]
+    for name, x in zip(arrays, found, strict=True):
+        if x.shape != found[0].shape:
+            raise ShapeError(
+                f"{name}: expected the shape of {first} {found[0].shape}; got {x.shape}"
+            )
+    return found
 
 
 class Optimizer:
@@ -130,13 +214,46 @@ class Optimizer:
     layer : Layer
     learning_rate : float
         Of a step whose factor in the schedule is 1.
+    groups : list of ParamGroup
+        Params that take other options; each belongs to the first group that matches its name.
+    **options
+        What else the rule takes. Each option is an attribute.
     """
 
-    def __init__(self, layer: Layer, learning_rate: float) -> None:
+    learning_rate: float
+
+    def __init__(
+        self,
+        layer: Layer,
+        learning_rate: float,
+        *,
+        groups: Sequence[ParamGroup] = (),
+        **options: Any,
+    ) -> None:
+        check_layer("layer", layer)
+        check_number("learning_rate", learning_rate, positive=True)
+        options = check_options({"learning_rate": learning_rate, **options})
+        self._own_options = options_by_name(groups, dict(layer.named_params()), options)
         self.layer = layer
-        self.learning_rate = check_number("learning_rate", learning_rate, positive=True)
+        self.groups = tuple(groups)
+        self._option_names = tuple(options)
+        vars(self).update(options)
         self.t = 0  # steps taken
         self.memory: dict[str, tuple[Array, ...]] = {}  # by the dotted name of a param
+
+    def __repr__(self) -> str:
+        options = {**self.options, **({"groups": list(self.groups)} if self.groups else {})}
+        told = "".join(f", {name}={value!r}" for name, value in options.items())
+        return f"{type(self).__name__}({type(self.layer).__name__}{told})"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options of the rule, by name."""
+        return {name: getattr(self, name) for name in self._option_names}
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        """Return the options for one param, by its dotted name: those of its group come first."""
+        return {**self.options, **self._own_options.get(name, {})}
 
     def start(self, param: Array) -> tuple[Array, ...]:
         """Return what is remembered of a param before the first step."""
@@ -147,20 +264,45 @@ class Optimizer:
         return self.memory.get(name) or self.start(param)
 
     def rule(
-        self, param: Array, gradient: Array, memory: tuple[Array, ...], learning_rate: float
+        self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any
     ) -> tuple[Array, ...]:
-        """Return the param after this step, then what is remembered of it."""
+        """Return the param after step t + 1, then what is remembered of it."""
         raise NotImplementedError
 
     def step(self, scale: float = 1.0) -> None:
-        """Move every param once, in its own array, by `scale` times the learning rate."""
-        self.t += 1
-        learning_rate = self.learning_rate * float(scale)  # a NumPy scalar would widen float32
-        grads = dict(self.layer.named_grads())
+        """Move every param once, in its own array, by `scale` times its learning rate.
+
+        Raises
+        ------
+        TrainingError
+            A param, or what is remembered of it, would no longer be finite; nothing has changed.
+        ConfigError, ShapeError
+            `scale` is not a number >= 0, or a gradient does not have the shape of its param.
+        """
+        scale, shared = check_number("scale", scale, least=0), check_options(self.options)
+        grads, moved = dict(self.layer.named_grads()), []
         for name, param in self.layer.named_params():
-            memory = self.remembered(name, param)
-            param[...], *rest = self.rule(param, grads[name], memory, learning_rate)
-            self.memory[name] = tuple(rest)
+            gradient, shape = grads[name], param.shape
+            if gradient.shape != shape:
+                raise ShapeError(
+                    f"{name}: expected a gradient {shape} like the param; got {gradient.shape}"
+                )
+            options = {**shared, **self._own_options.get(name, {})}
+            options["learning_rate"] *= scale
+            with np.errstate(all="ignore"):  # an overflow is reported below
+                new, *rest = self.rule(param, gradient, self.remembered(name, param), **options)
+                new = new.astype(param.dtype, copy=False)
+            if not is_finite([new, rest]):
+                place = "what the optimizer remembers" if is_finite(new) else "the param"
+                raise TrainingError(
+                    f"{name}: expected finite numbers after the step; got nan or inf in {place}; "
+                    f"{ADVICE}"
+                )
+            moved.append((name, param, new, tuple(rest)))
+
+        for name, param, new, memory in moved:  # all of them, or none
+            param[...], self.memory[name] = new, memory
+        self.t += 1
 
 
 class SGD(Optimizer):
@@ -173,6 +315,10 @@ class SGD(Optimizer):
     learning_rate : float
     momentum : float
         0 <= m < 1.
+    nesterov : bool
+        Look ahead, as `sgd_step` explains. Needs momentum > 0.
+    groups : list of ParamGroup
+        Params that take other options; each belongs to the first group that matches its name.
 
     Raises
     ------
@@ -189,21 +335,29 @@ class SGD(Optimizer):
     array([0.9, 1.1])
     """
 
-    def __init__(self, layer: Layer, learning_rate: float, *, momentum: float = 0.0) -> None:
-        super().__init__(layer, learning_rate)
-        self.momentum = check_share("momentum", momentum)
+    def __init__(
+        self,
+        layer: Layer,
+        learning_rate: float,
+        *,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        groups: Sequence[ParamGroup] = (),
+    ) -> None:
+        super().__init__(
+            layer, learning_rate, momentum=momentum, nesterov=nesterov, groups=groups
+        )  # fmt: skip
 
     def start(self, param: Array) -> tuple[Array, ...]:
         """Return a velocity of 0."""
         return (np.zeros_like(param),)
 
     def rule(
-        self, param: Array, gradient: Array, memory: tuple[Array, ...], learning_rate: float
+        self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any
     ) -> tuple[Array, ...]:
         """Return the param after this step, and its velocity."""
-        return sgd_step(
-            param, gradient, *memory, learning_rate=learning_rate, momentum=self.momentum
-        )
+        (velocity,) = memory
+        return sgd_equations(param, gradient, velocity, **options)
 
 
 class Adam(Optimizer):
@@ -218,6 +372,8 @@ class Adam(Optimizer):
         Each 0 <= beta < 1.
     eps : float
     backend : {"numpy", "loops", "numba"}
+    groups : list of ParamGroup
+        Params that take other options; each belongs to the first group that matches its name.
 
     Raises
     ------
@@ -242,28 +398,20 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         backend: str = "numpy",
+        groups: Sequence[ParamGroup] = (),
     ) -> None:
-        super().__init__(layer, learning_rate)
-        beta_1, beta_2 = betas
-        self.betas = check_share("betas", beta_1), check_share("betas", beta_2)
-        self.eps = check_number("eps", eps, positive=True)
-        self.weight_decay = 0.0
-        self.backend = check_backend(backend)
+        super().__init__(layer, learning_rate, betas=betas, eps=eps, backend=backend, groups=groups)
 
     def start(self, param: Array) -> tuple[Array, ...]:
         """Return a mean and a square of 0."""
         return np.zeros_like(param), np.zeros_like(param)
 
     def rule(
-        self, param: Array, gradient: Array, memory: tuple[Array, ...], learning_rate: float
+        self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any
     ) -> tuple[Array, ...]:
         """Return the param after this step, and the running mean and square of its gradient."""
         mean, square = memory
-        return adam_step(
-            param, gradient, mean, square, self.t, learning_rate=learning_rate,
-            betas=self.betas, eps=self.eps, weight_decay=self.weight_decay,
-            backend=self.backend,
-        )  # fmt: skip
+        return adam_equations(param, gradient, mean, square, self.t + 1, **options)
 
 
 class AdamW(Adam):
@@ -278,8 +426,10 @@ class AdamW(Adam):
         Each 0 <= beta < 1.
     eps : float
     weight_decay : float
-        At least 0. All params decay, those of norms and biases too.
+        At least 0. All params decay, those of norms and biases too, unless a group excepts them.
     backend : {"numpy", "loops", "numba"}
+    groups : list of ParamGroup
+        Params that take other options; each belongs to the first group that matches its name.
 
     Raises
     ------
@@ -293,6 +443,9 @@ class AdamW(Adam):
     >>> AdamW(layer, 0.1, weight_decay=0.5).step()  # without gradients there is decay alone
     >>> layer.params["gain"]
     array([0.95, 0.95])
+    >>> AdamW(layer, 0.1, groups=[ParamGroup("gain bias", weight_decay=0.0)])
+    AdamW(LayerNorm, learning_rate=0.1, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01, \
+backend='numpy', groups=[ParamGroup('gain bias', weight_decay=0.0)])
     """
 
     def __init__(
@@ -304,8 +457,9 @@ class AdamW(Adam):
         eps: float = 1e-8,
         weight_decay: float = 0.01,
         backend: str = "numpy",
+        groups: Sequence[ParamGroup] = (),
     ) -> None:
-        super().__init__(layer, learning_rate, betas=betas, eps=eps, backend=backend)
-        self.weight_decay = check_number("weight_decay", weight_decay)
-        if self.weight_decay < 0:
-            raise ConfigError(f"weight_decay: expected a number >= 0; got {weight_decay}")
+        Optimizer.__init__(
+            self, layer, learning_rate, betas=betas, eps=eps, weight_decay=weight_decay,
+            backend=backend, groups=groups,
+        )  # fmt: skip

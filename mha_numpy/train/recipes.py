@@ -11,8 +11,8 @@ import numpy as np
 from mha_numpy.analysis.patterns import pattern_score, token_patterns
 from mha_numpy.blocks import cross_entropy_forward
 from mha_numpy.checks import check_count
-from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, describe
+from mha_numpy.dtypes import Array, as_float_array, as_integer_array
+from mha_numpy.errors import ConfigError, ShapeError, describe
 from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator
 from mha_numpy.nn import Layer
 from mha_numpy.nn.params_file import PathLike
@@ -194,7 +194,7 @@ def train_recipe(
     """
     recipe = find_recipe(name)
     if text is not None and name != "text":
-        raise ConfigError(f"text: expected none with {name!r}; got {len(text)} characters")
+        raise ConfigError(f"text: expected none with {name!r}; got {describe(text)}")
     steps = recipe.steps if steps is None else check_count("steps", steps)
     task = recipe.make_task() if text is None else recipe.make_task(text)
     model: Layer = recipe.make_model(task, backend=backend, rng=seed).astype(np.float32)
@@ -268,6 +268,36 @@ def params_file(name: str) -> Any:
 
 
 def share_right(logits: Array, targets: Array) -> float:
-    """Return the share of asked tokens whose likeliest answer is right."""
+    """Return the share of asked tokens whose likeliest answer is right.
+
+    Parameters
+    ----------
+    logits : (..., V) float array
+    targets : (...,) int array
+        IGNORED where nothing is asked.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Raises
+    ------
+    DTypeError, ConfigError, ShapeError
+        The arrays are of another kind, do not match, or ask for nothing.
+
+    Examples
+    --------
+    >>> share_right(np.array([[0.1, 0.9], [0.7, 0.3], [0.2, 0.8]]), np.array([1, 1, IGNORED]))
+    0.5
+    """
+    logits, targets = as_float_array("logits", logits), as_integer_array("targets", targets, "ids")
+    if logits.shape[:-1] != targets.shape or 0 in logits.shape or logits.ndim == 0:
+        raise ShapeError(
+            f"targets: expected the shape of logits {logits.shape} without V, none of it 0; "
+            f"got {targets.shape}"
+        )
     asked = targets != IGNORED
+    if not asked.any():
+        raise ConfigError("targets: expected one that is not IGNORED; got none")
     return float((logits.argmax(axis=-1) == targets)[asked].mean())

@@ -34,7 +34,7 @@ def warm_up_cosine(steps: int, warm_up: int = 0, *, last: float = 0.0) -> Schedu
         Steps in which it rises; 0 <= warm_up < steps. With 0.3 of the steps this is a one-cycle
         schedule.
     last : float
-        Factor of the last step.
+        Factor of the last step, at least 0.
 
     Returns
     -------
@@ -58,12 +58,13 @@ def warm_up_cosine(steps: int, warm_up: int = 0, *, last: float = 0.0) -> Schedu
     [0.25, 0.5, 1.0, 0.5, 0.0]
     """
     steps, warm_up = check_count("steps", steps), check_count("warm_up", warm_up, least=0)
-    last = check_number("last", last)
+    last = check_number("last", last, least=0)
     if warm_up >= steps:
         raise ConfigError(f"warm_up: expected fewer than steps={steps}; got {warm_up}")
 
     def schedule(step: int) -> float:
-        if step <= warm_up:
+        step = check_count("step", step, least=0)
+        if step < warm_up:
             return step / warm_up
         share = min((step - warm_up) / (steps - warm_up), 1.0)
         return last + (1 - last) * (1 + math.cos(math.pi * share)) / 2

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.models import TransformerLM, Translator, choose, generate, translate
+from mha_numpy.models import (
+    AttentionOnlyLM,
+    TransformerLM,
+    Translator,
+    choose,
+    generate,
+    translate,
+)
 from mha_numpy.models.translator import END, START
 from tests.compare import assert_close
 from tests.gradients import randomize
@@ -16,8 +23,15 @@ TARGET_V, LONGEST = 5, 3
 PROBS = np.array([0.1, 0.5, 0.05, 0.35])
 
 
-def language_model(N=N):
-    model = TransformerLM(V, N, embed_dim=8, num_heads=2, num_kv_heads=1)
+KINDS = {
+    "transformer": (TransformerLM, {"num_kv_heads": 1}),
+    "attention alone": (AttentionOnlyLM, {}),
+}
+
+
+def language_model(N=N, kind="transformer"):
+    model, options = KINDS[kind]
+    model = model(V, N, embed_dim=8, num_heads=2, rng=0, **options)
     return randomize(model, np.random.default_rng(4)).eval()
 
 
@@ -32,11 +46,12 @@ def write_without_cache(model, ids, steps, choose_next):
     return ids
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("T", [1, 4, N, N + 3])
-def test_greedy_takes_the_likeliest_also_when_positions_are_used_up(T):
-    model, ids = language_model(), np.random.default_rng(0).integers(V, size=(3, T))
+def test_greedy_takes_the_likeliest_also_when_positions_are_used_up(T, kind):
+    model, ids = language_model(kind=kind), np.random.default_rng(0).integers(V, size=(3, T))
     expected = write_without_cache(model, ids, 3 * N, lambda logits: logits.argmax(axis=-1))
-    assert len(np.unique(expected[:, T:])) > 2
+    assert len(np.unique(expected[:, T:])) > 1
     assert np.array_equal(generate(model, ids, 3 * N, temperature=0), expected)
 
 
@@ -99,7 +114,64 @@ def test_impossible_options_are_named(options, message):
         generate(language_model(), np.array([[1]]), 1, **options)
 
 
+@pytest.mark.parametrize("options", [{"temperature": 0}, {}, {"top_k": 2}, {"top_p": 0.9}])
+def test_logits_that_say_nothing_are_named(options):
+    inf, nan = np.inf, np.nan
+    for row, got in {
+        (0, nan, 1): "nan",
+        (0, inf, 1): "inf",
+        (-inf, -inf, -inf): "-inf for all",
+    }.items():
+        with pytest.raises(
+            ConfigError, match=f"^logits: expected finite .*; got {got}.* in row 1$"
+        ):
+            choose(np.array([[0.0, 1, 2], row]), **options)
+
+
+class AlmostOne(np.random.Generator):
+    """Draw the largest number below 1."""
+
+    def __init__(self):
+        super().__init__(np.random.PCG64())
+
+    def random(self, size):
+        return np.full(size, np.nextafter(1, 0))
+
+
+def test_what_is_ruled_out_is_not_chosen_even_by_rounding():
+    logits = np.random.default_rng(0).normal(size=(200, 300)).astype(np.float32)
+    logits[:, 7] = -np.inf
+    assert not (choose(logits, rng=AlmostOne()) == 7).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("temperature", [1e-320, 1e-50, 1e300])
+def test_any_temperature_is_a_temperature(temperature, dtype):
+    logits = np.tile(np.array([1, 3, 2], dtype), (100, 1))
+    chosen = set(choose(logits, temperature=temperature))
+    assert chosen == ({1} if temperature < 1 else {0, 1, 2})
+
+
+def test_a_model_whose_params_are_not_finite_writes_nothing():
+    for model, write in {
+        language_model(): lambda model: generate(model, np.array([[1]]), 1, temperature=0),
+        translator(0): lambda model: translate(model, SOURCE, beams=2),
+    }.items():
+        model.unembedding.params["w"][0, 3] = np.nan
+        with pytest.raises(ConfigError, match="^logits: expected finite .*; got nan in row 0"):
+            write(model)
+
+
 def test_impossible_inputs_are_named():
+    only = Translator(V, V, N)
+    with pytest.raises(ConfigError, match="^model: .* kv_caches, .*; got one of Translator"):
+        generate(only, np.array([[1]]), 1)
+    with pytest.raises(
+        ShapeError, match=r"^source: expected \(B, T\); got \(3,\); .* source\[None\]"
+    ):
+        translator(0).encode(SOURCE[0])
+    with pytest.raises(ShapeError, match=r"^logits: expected \(B, V\) with V >= 1; got \(2, 0\)"):
+        choose(np.ones((2, 0)))
     for ids in (np.array([1, 2]), np.zeros((2, 0), int)):
         with pytest.raises(ShapeError, match=r"^ids: expected \(B, T\) with T >= 1"):
             generate(language_model(), ids, 1)

@@ -92,7 +92,7 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "message"), CALLS, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(("call", "message"), CALLS, ids=[message[:40] for _, message in CALLS])
 def test_a_call_that_does_not_fit(call, message):
     with pytest.raises(ConfigError) as error:
         call()

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -136,3 +138,13 @@ def test_what_is_no_path_is_refused(path):
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(FileError, match=r"no/params\.npz: expected to write it; got No such file"):
         make_layer().save(tmp_path / "no" / "params.npz")
+
+
+def test_a_small_file_that_unpacks_to_much_is_not_unpacked(tmp_path):
+    path = tmp_path / "params.npz"
+    np.savez_compressed(path, w=np.zeros((5000, 5000)), b=np.zeros(2))  # 200 KB, of 200 MB
+    tracemalloc.start()
+    with pytest.raises(FileError, match="got a damaged or foreign one: it unpacks to more than"):
+        Linear(2, 2).load(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()

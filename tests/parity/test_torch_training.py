@@ -6,7 +6,7 @@ import pytest
 
 from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator
 from mha_numpy.nn import Linear
-from mha_numpy.train import IGNORED, SGD, Adam, AdamW, Batch, fit, warm_up_cosine
+from mha_numpy.train import IGNORED, SGD, Adam, AdamW, Batch, ParamGroup, fit, warm_up_cosine
 from tests.compare import Tolerance, assert_close
 
 pytest.importorskip("torch")
@@ -204,17 +204,38 @@ def torch_losses(twin, draw_batch, schedule):
 OPTIMIZERS = {
     "SGD": (SGD, torch.optim.SGD, {}),
     "SGD, momentum": (SGD, torch.optim.SGD, {"momentum": 0.9}),
+    "SGD, Nesterov": (SGD, torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
     "Adam": (Adam, torch.optim.Adam, {"betas": (0.8, 0.95), "eps": 1e-3}),
     "AdamW": (AdamW, torch.optim.AdamW, {"weight_decay": 0.1}),
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizer_follows_pytorchs(name, rng):
-    ours, theirs, options = OPTIMIZERS[name]
+# options of the group of biases, as we name them and as PyTorch does
+GROUPS = {
+    "one group": None,
+    "no decay of biases": ({"weight_decay": 0.0}, {"weight_decay": 0.0}),
+    "a rate of their own": ({"learning_rate": 0.3}, {"lr": 0.3}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        (name, group) for name in OPTIMIZERS for group in GROUPS
+        if name == "AdamW" or group != "no decay of biases"  # the others have none
+    ],
+)  # fmt: skip
+def test_an_optimizer_follows_pytorchs(name, group, rng):
+    kind, their_kind, options = OPTIMIZERS[name]
     layer = Linear(3, 5, rng=0)
     params = [torch.tensor(array, requires_grad=True) for array in layer.params.values()]
-    ours, theirs = ours(layer, 0.01, **options), theirs(params, 0.01, **options)
+    if GROUPS[group] is None:
+        ours, theirs = kind(layer, 0.01, **options), their_kind(params, 0.01, **options)
+    else:
+        own, their_own = GROUPS[group]
+        ours = kind(layer, 0.01, **options, groups=[ParamGroup("b", **own)])
+        w, b = params
+        theirs = their_kind([{"params": [w]}, {"params": [b], **their_own}], 0.01, **options)
     for _ in range(20):
         for param, (key, array) in zip(params, layer.params.items(), strict=True):
             layer.grads[key] = rng.normal(size=array.shape)

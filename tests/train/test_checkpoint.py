@@ -1,3 +1,4 @@
+import json
 import signal
 import subprocess
 import sys
@@ -6,8 +7,16 @@ import time
 import numpy as np
 import pytest
 
-from mha_numpy.errors import FileError
-from mha_numpy.train import SGD, AdamW
+from mha_numpy.errors import ConfigError, FileError
+from mha_numpy.nn import Linear
+from mha_numpy.train import (
+    SGD,
+    AdamW,
+    History,
+    ParamGroup,
+    load_checkpoint,
+    save_checkpoint,
+)
 from tests.train.models import bytes_of, make_model, train
 
 
@@ -64,6 +73,21 @@ def test_all_kinds_of_generators_go_on(tmp_path):
         assert run(6, path) == run(6, None), kind
 
 
+def test_groups_and_momentum_go_on(tmp_path):
+    def run(steps, checkpoint):
+        model = make_model()
+        groups = [
+            ParamGroup("*.gain *.b_*", momentum=0.5),
+            ParamGroup("blocks.0*", learning_rate=1),
+        ]
+        optimizer = SGD(model, 0.1, momentum=0.9, nesterov=True, groups=groups)
+        train(model, steps=steps, optimizer=optimizer, checkpoint=checkpoint)
+        return bytes_of(model)
+
+    run(3, tmp_path / "run.npz")
+    assert run(6, tmp_path / "run.npz") == run(6, None)
+
+
 # NumPy 1 does not close what it could not write, and Python says so
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_full_disk_loses_nothing(written):
@@ -83,7 +107,77 @@ def test_a_full_disk_loses_nothing(written):
     assert bytes_of(model) == bytes_of(whole)
 
 
+def with_state(change):
+    """Return a function that changes the state of a checkpoint, in a file that stays intact."""
+
+    def spoil(path):
+        arrays, state = read(path)
+        change(state)
+        write(path, arrays, json.dumps(state))
+
+    return spoil
+
+
+def read(path):
+    """Return the arrays of a checkpoint, and its state."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    return arrays, json.loads(arrays.pop("state").tobytes())
+
+
+def write(path, arrays, text):
+    np.savez(path, state=np.frombuffer(text.encode(), np.uint8), **arrays)
+
+
+def put_nan(path):
+    arrays, state = read(path)
+    arrays["memory/norm.gain/1"][0] = np.nan
+    write(path, arrays, json.dumps(state))
+
+
+STATES = {
+    "t: expected an integer >= 0; got -1": lambda s: s.update(t=-1),
+    "t: expected an integer; got 'many'": lambda s: s.update(t="many"),
+    "state: expected format, .*, history; got": lambda s: s.pop("t"),
+    "state: expected .*, t, generators, history; got": lambda s: s.pop("history"),
+    r"expected a checkpoint \(.* 2\); got 'mha_numpy checkpoint 1'": lambda s: s.update(
+        format="mha_numpy checkpoint 1"
+    ),
+    "history: expected losses, norms, measures; got 3": lambda s: s.update(history=3),
+    "history.losses: expected a list; got 3": lambda s: s["history"].update(losses=3),
+    r"history.losses: expected finite numbers; got \['1'\]": lambda s: s["history"].update(
+        losses=["1"]
+    ),
+    "history.norms: expected 12, one for each loss; got 11": lambda s: s["history"]["norms"].pop(),
+    "history.measures: expected dicts with a 'step'; got 3": lambda s: s["history"].update(
+        measures=[3]
+    ),
+    r"generators: expected \['PCG64', 'PCG64'\]; got \['PCG64'\]": lambda s: s["generators"].pop(),
+    "generators: expected a state of PCG64; got {": lambda s: s["generators"][1]["state"].pop(
+        "inc"
+    ),
+    "generators: expected a state of PCG64; got": lambda s: s["generators"][1]["state"].update(
+        state=-1
+    ),
+    r"optimizer: expected \['AdamW'\]; got \['Adam'\]": lambda s: s["optimizer"].__setitem__(
+        0, "Adam"
+    ),
+}
+
 WRONG = {
+    **{name: (with_state(change), make_model, AdamW, name) for name, change in STATES.items()},
+    "of params with NaN": (
+        put_nan, make_model, AdamW, "expected finite numbers; got nan or inf in memory/norm.gain/1",
+    ),
+    "of another learning rate": (
+        lambda path: None, make_model, lambda model, rate: AdamW(model, 2 * rate),
+        r"optimizer: expected \['learning_rate=0.02'\]; got \['learning_rate=0.01'\]",
+    ),
+    "of other groups": (
+        lambda path: None, make_model,
+        lambda model, rate: AdamW(model, rate, groups=[ParamGroup("*.gain", weight_decay=0.0)]),
+        r'optimizer: expected \["groups=\[ParamGroup\(.*got \[\'groups=\[\]\'\]',
+    ),
     "truncated": (
         lambda path: path.write_bytes(path.read_bytes()[:-500]),
         make_model, AdamW, "whole .npz file of arrays; got a damaged or foreign one",
@@ -102,11 +196,11 @@ WRONG = {
         r"params/embedding.table \(7, 6\) of float64 for \(7, 6\) of float32",
     ),
     "of another optimizer": (
-        lambda path: None, make_model, SGD, "expected optimizer SGD; got AdamW",
+        lambda path: None, make_model, SGD, r"optimizer: expected \['SGD', .*got \['AdamW', ",
     ),
     "of other generators": (
         lambda path: None, lambda: make_model(rng=np.random.Generator(np.random.MT19937(1))), AdamW,
-        r"expected generators \['PCG64', 'MT19937'\]; got \['PCG64', 'PCG64'\]",
+        r"generators: expected \['PCG64', 'MT19937'\]; got \['PCG64', 'PCG64'\]",
     ),
 }  # fmt: skip
 
@@ -116,9 +210,51 @@ def test_a_checkpoint_that_does_not_fit_changes_nothing(name, written):
     spoil, make, kind, expected = WRONG[name]
     spoil(written)
     model, file = make(), written.read_bytes()
-    params, optimizer = bytes_of(model), kind(model, 0.1)
+    optimizer, rng = kind(model, 1e-2), np.random.default_rng(7)
+    before = everything(optimizer, rng)
+    with pytest.raises(FileError, match=rf"run\.npz: .*{expected}"):
+        load_checkpoint(written, optimizer, rng)
+    assert everything(optimizer, rng) == before
     with pytest.raises(FileError, match=rf"run\.npz: .*{expected}"):
         train(model, optimizer=optimizer, checkpoint=written)
-    assert bytes_of(model) == params
-    assert (optimizer.t, optimizer.memory) == (0, {})
+    assert everything(optimizer, rng) == before
     assert written.read_bytes() == file
+
+
+def everything(optimizer, rng):
+    """Return all that a checkpoint may change."""
+    memory = {
+        name: [array.tobytes() for array in arrays] for name, arrays in optimizer.memory.items()
+    }
+    generators = [rng, *(v for layer in optimizer.layer.layers() for v in vars(layer).values())]
+    states = [repr(g.bit_generator.state) for g in generators if isinstance(g, np.random.Generator)]
+    return bytes_of(optimizer.layer), optimizer.t, memory, states
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "array"), [("MT19937", "pos", "key"), ("Philox", "buffer_pos", "buffer")]
+)
+def test_a_generator_that_would_read_beyond_its_array_is_refused(kind, place, array, tmp_path):
+    rng = np.random.Generator(getattr(np.random, kind)(1))
+    optimizer, path = SGD(Linear(2, 3), 0.1), tmp_path / "run.npz"
+    save_checkpoint(path, optimizer, rng, History())
+
+    def far(state):
+        (state,) = state["generators"]
+        (state if place in state else state["state"])[place] = 1000
+
+    with_state(far)(path)
+    with pytest.raises(FileError, match=f"generators: expected a state of {kind}"):
+        load_checkpoint(path, optimizer, rng)
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+    optimizer, rng = SGD(Linear(2, 3), 0.1), np.random.default_rng(0)
+    for history, expected in {
+        "history.norms: expected 1, one for each loss; got 0": History([2.5]),
+        "history.losses: expected finite numbers": History([np.nan], [1.0]),
+        "history: expected lists of numbers": History([object()], [1.0]),
+    }.items():
+        with pytest.raises(ConfigError, match=f"^{history}"):
+            save_checkpoint(tmp_path / "run.npz", optimizer, rng, expected)
+    assert not list(tmp_path.iterdir())

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, TrainingError
+from mha_numpy.errors import MhaError, TrainingError
 from mha_numpy.nn import Dropout, Embedding, Layer, Linear
-from mha_numpy.train import IGNORED, SGD, Batch, fit, loss_and_gradients
+from mha_numpy.train import IGNORED, SGD, AdamW, Batch, fit, loss_and_gradients
 from tests.train.models import T, V, bytes_of, count_up, make_model, train
 
 
@@ -77,10 +77,10 @@ class Odd(Layer):
 class WithOdd(Layer):
     """A model that is odd between two layers."""
 
-    def __init__(self, **options):
+    def __init__(self, odd):
         super().__init__()
         self.embedding = Embedding(V, 3, rng=0)
-        self.middle = [Dropout(0.5, rng=0), Odd(**options)]
+        self.middle = [Dropout(0.5, rng=0), odd]
         self.unembedding = Linear(3, V, rng=0)
 
     def forward(self, ids):
@@ -97,7 +97,7 @@ class WithOdd(Layer):
 
 
 def test_a_loss_that_is_not_finite_names_step_and_layer():
-    model = WithOdd(forward=True)
+    model = WithOdd(Odd(forward=True))
     before = []
 
     def draw_batch(rng):
@@ -117,7 +117,7 @@ def test_a_loss_that_is_not_finite_names_step_and_layer():
 
 def test_a_gradient_that_is_not_finite_names_step_and_layer():
     with pytest.raises(TrainingError, match=r"^step 1: .* norm nan, .* the backward of middle\.1;"):
-        train(WithOdd())
+        train(WithOdd(Odd()))
 
 
 def test_a_param_that_is_not_finite_is_named():
@@ -130,6 +130,76 @@ def test_a_param_that_is_not_finite_is_named():
     expected = r"the forward of blocks\.1\.feed_forward\.layer, whose b_in is not finite"
     with pytest.raises(TrainingError, match=expected):
         train(model, draw_batch)
+
+
+class Long(Layer):
+    """Pass a gradient that is far too long in one step."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step, self.steps = step, 0
+
+    def forward(self, x):
+        return x
+
+    def backward(self, d_out):
+        self.steps += 1
+        return d_out * np.float32(1e30 if self.steps == self.step else 1)
+
+
+# optimizer, the factor of the odd step, in which other ways it is odd, what the error says
+RUINED = {
+    "a schedule of NaN": (SGD, np.nan, False, "expected a finite factor of the schedule; got nan"),
+    "a schedule of inf": (SGD, np.float64(np.inf), False, "factor of the schedule; got inf"),
+    "a rate beyond float32": (SGD, 1e42, False, r"embedding\.table: expected finite numbers after"),
+    "Adam's too": (AdamW, 1e300, False, r"embedding\.table: expected finite numbers after"),
+    "a square that overflows": (
+        AdamW,
+        1,
+        True,
+        r"embedding\.table: .* the optimizer remembers; .* max_norm",
+    ),
+}
+
+
+@pytest.mark.parametrize("step", [3, 6])
+@pytest.mark.parametrize("name", RUINED)
+def test_a_step_that_would_ruin_params_is_not_taken(name, step, tmp_path):
+    kind, factor, is_long, expected = RUINED[name]
+    model = WithOdd(Long(step if is_long else None)).astype(np.float32)
+    optimizer, states = kind(model, 0.1), []
+
+    def draw_batch(rng):
+        states.append((bytes_of(model), optimizer.t, repr(optimizer.memory)))
+        return count_up(rng)
+
+    with pytest.raises(TrainingError, match=f"^step {step}: .*{expected}"):
+        fit(
+            model, draw_batch, steps=6, optimizer=optimizer, progress=False,
+            schedule=lambda at: factor if at == step else 1e-3, checkpoint=tmp_path / "run.npz",
+        )  # fmt: skip
+    if np.isfinite(factor):  # else it fails before it draws
+        assert (bytes_of(model), optimizer.t, repr(optimizer.memory)) == states.pop()
+    assert optimizer.t == len(states) == step - 1
+    assert all(np.isfinite(param).all() for _, param in model.named_params())
+    assert not list(tmp_path.iterdir())
+
+
+def test_ruined_params_are_not_trained_or_saved(tmp_path):
+    model = make_model()
+    model.norm.params["bias"][1] = np.nan
+    for steps in (0, 1):
+        with pytest.raises(TrainingError, match=r"^norm\.bias: expected finite numbers before"):
+            train(model, steps=steps, checkpoint=tmp_path / "run.npz")
+    with pytest.raises(TrainingError, match=r"^params/norm\.bias: expected finite numbers in a"):
+        train(make_model(), steps=2, checkpoint=tmp_path / "run.npz", measure=ruin)
+    assert not list(tmp_path.iterdir())
+
+
+def ruin(model, step):
+    """Measure, and leave something behind."""
+    model.norm.params["bias"][1] = np.nan if step else 0
+    return {}
 
 
 @pytest.fixture
@@ -201,9 +271,26 @@ def test_a_terminal_shows_loss_and_speed_and_the_bar_ends_with_an_error(monkeypa
 
 def test_impossible_arguments_are_named():
     model = make_model()
-    with pytest.raises(ConfigError, match="^optimizer: expected one of this model"):
-        train(model, optimizer=SGD(make_model(), 0.1))
-    with pytest.raises(ConfigError, match="^draw_batch: expected the Batch of"):
-        train(model, lambda rng: (1, 2))
-    with pytest.raises(ConfigError, match="^steps: expected an integer >= 0"):
-        fit(model, count_up, steps=-1, optimizer=SGD(model, 0.1))
+    for expected, arguments in {
+        r"optimizer: expected one of this model, .*; got SGD\(TransformerLM, .* of another model": {
+            "optimizer": SGD(make_model(), 0.1)
+        },
+        r"optimizer: expected .* such as AdamW\(model, 1e-3\); got 'sgd'": {"optimizer": "sgd"},
+        r"draw_batch: expected a Batch, such as .*; got \(1, 2\)": {
+            "draw_batch": lambda rng: (1, 2)
+        },
+        "draw_batch: .* got a Batch of None": {"draw_batch": lambda rng: Batch(None, None)},
+        "draw_batch: expected a function of rng; got <function": {"draw_batch": lambda: None},
+        "steps: expected an integer >= 0": {"steps": -1},
+        r"schedule\(1\): expected a finite number; got None": {"schedule": lambda step: None},
+        r"schedule\(1\): expected a number >= 0; got -1": {"schedule": lambda step: -1},
+        "measure: expected a function of model and step": {"measure": lambda model: {}},
+        "measure: expected a dict of numbers by their names; got 0.5": {"measure": lambda *_: 0.5},
+        "batch: expected the inputs that TransformerLM takes; got 2": {
+            "draw_batch": lambda rng: Batch((1, 2), 3)
+        },
+        "checkpoint: expected an existing folder; got nowhere": {"checkpoint": "nowhere/run.npz"},
+    }.items():
+        options = {"optimizer": SGD(model, 0.1), "draw_batch": count_up, "steps": 1, **arguments}
+        with pytest.raises(MhaError, match=f"^{expected}"):
+            fit(model, progress=False, **options)

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError
-from mha_numpy.nn import LayerNorm
-from mha_numpy.train import SGD, Adam, AdamW, clip_gradients, warm_up_cosine
+from mha_numpy.errors import ConfigError, ShapeError, TrainingError
+from mha_numpy.nn import FeedForward, LayerNorm
+from mha_numpy.train import SGD, Adam, AdamW, ParamGroup, clip_gradients, warm_up_cosine
+from mha_numpy.train.finite import is_finite
 
 
 @pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])
@@ -16,6 +17,45 @@ def test_params_move_in_their_own_arrays_and_dtype(optimizer):
     np.testing.assert_allclose(gain, [0.95, 1.05], rtol=1e-3)
     remembered = [array.dtype for memory in optimizer.memory.values() for array in memory]
     assert {gain.dtype, *remembered} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])
+def test_all_params_move_or_none(optimizer):
+    layer = LayerNorm(2)
+    optimizer = optimizer(layer, 0.1)
+    layer.grads = {"gain": np.ones(2), "bias": np.ones(2)}
+    optimizer.step()
+    before = {name: (param.copy(), optimizer.memory[name]) for name, param in layer.params.items()}
+    for bad, error, expected in (
+        (np.array([np.nan, 1]), TrainingError, "finite numbers after the step; got .* the param;"),
+        (np.ones(3), ShapeError, r"a gradient \(2,\) like the param; got \(3,\)"),
+    ):
+        layer.grads = {"gain": np.ones(2), "bias": bad}
+        with pytest.raises(error, match=f"^bias: expected {expected}"):
+            optimizer.step()
+    assert optimizer.t == 1
+    for name, (param, memory) in before.items():
+        np.testing.assert_array_equal(layer.params[name], param)
+        assert optimizer.memory[name] is memory
+
+
+def test_a_param_has_the_options_of_the_first_group_that_matches():
+    layer = FeedForward(2)  # w_in, b_in, w_out, b_out
+    groups = [ParamGroup("b_* w_o*", weight_decay=0.0), ParamGroup("*_in", learning_rate=0.5)]
+    optimizer = AdamW(layer, 0.1, weight_decay=0.2, groups=groups)
+    before = {name: param.copy() for name, param in layer.params.items()}
+    optimizer.step()  # without gradients only decay moves
+    moved = {name: 1 - (layer.params[name] / w).mean() for name, w in before.items() if w.any()}
+    assert moved == pytest.approx({"w_in": 0.5 * 0.2, "w_out": 0.0})
+    assert optimizer.options_of("b_in")["learning_rate"] == 0.1
+    assert repr(optimizer) == (
+        "AdamW(FeedForward, learning_rate=0.1, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.2, "
+        "backend='numpy', groups=[ParamGroup('b_* w_o*', weight_decay=0.0), "
+        "ParamGroup('*_in', learning_rate=0.5)])"
+    )
+    assert repr(SGD(layer, 1)) == (
+        "SGD(FeedForward, learning_rate=1.0, momentum=0.0, nesterov=False)"
+    )  # fmt: skip
 
 
 def test_a_rise_and_half_a_cosine():
@@ -32,9 +72,19 @@ def test_clipping_shortens_all_gradients_by_one_factor():
     assert clip_gradients(layer, 3.0) == 6
     np.testing.assert_array_equal(layer.grads["gain"], [1, -2])
     np.testing.assert_array_equal(layer.grads["bias"], [2, 0])
-    layer.grads = {"gain": np.array([3e30, 4e30], np.float32)}  # whose squares are too large
-    assert clip_gradients(layer, 1.0) == pytest.approx(5e30)
-    np.testing.assert_allclose(layer.grads["gain"], [0.6, 0.8], rtol=1e-6)
+    for large in (np.float32(1e30), 1e200):  # whose squares are too large
+        layer.grads = {"gain": np.array([3, 4], np.asarray(large).dtype) * large}
+        assert clip_gradients(layer, 1.0) == pytest.approx(5 * large)
+        np.testing.assert_allclose(layer.grads["gain"], [0.6, 0.8], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+def test_numbers_whose_squares_overflow_are_finite(dtype):
+    large = np.full((3, 2), np.finfo(dtype).max)
+    assert is_finite([large, (large.T, None)])
+    for odd in (np.nan, np.inf, -np.inf):
+        large[1, 1] = odd
+        assert not is_finite([np.ones(2), (large,)])
 
 
 IMPOSSIBLE = {
@@ -44,10 +94,27 @@ IMPOSSIBLE = {
     "weight_decay": lambda: AdamW(LayerNorm(2), weight_decay=-0.1),
     "warm_up": lambda: warm_up_cosine(10, warm_up=10),
     "max_norm": lambda: clip_gradients(LayerNorm(2), 0.0),
+    "layer": lambda: SGD([np.ones(2)], 0.1),
+    "betas: expected two numbers, such as": lambda: Adam(LayerNorm(2), betas=0.9),
+    "nesterov: expected momentum > 0": lambda: SGD(LayerNorm(2), 0.1, nesterov=True),
+    "groups: expected a list of ParamGroup": lambda: SGD(LayerNorm(2), 0.1, groups="gain"),
+    "groups: expected 'gian' to match .* names like it: gain, bias": lambda: SGD(
+        LayerNorm(2), 0.1, groups=[ParamGroup("bias gian", learning_rate=1)]
+    ),
+    "groups: expected 'gain' to match a param that no earlier": lambda: SGD(
+        LayerNorm(2), 0.1, groups=[ParamGroup("*"), ParamGroup("gain")]
+    ),
+    "groups: expected options of the optimizer, learning_rate, .* got 'weight_decay'": lambda: SGD(
+        LayerNorm(2), 0.1, groups=[ParamGroup("*", weight_decay=0.1)]
+    ),
+    "weight_decay: expected a number >= 0": lambda: AdamW(
+        LayerNorm(2), groups=[ParamGroup("*", weight_decay=-1)]
+    ),
+    "scale": lambda: SGD(LayerNorm(2), 0.1).step(np.nan),
 }
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_an_impossible_value_is_named(name):
-    with pytest.raises(ConfigError, match=f"^{name}: expected"):
+    with pytest.raises(ConfigError, match=f"^{name}{'' if ':' in name else ': expected'}"):
         IMPOSSIBLE[name]()

@@ -4,7 +4,7 @@ import numpy as np
 
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, describe
 from mha_numpy.train.batch import Batch
 
 
@@ -28,6 +28,8 @@ class Text:
 
     def __init__(self, text: str, num_tokens: int = 64) -> None:
         self.num_tokens = check_count("num_tokens", num_tokens)
+        if not isinstance(text, str):
+            raise ConfigError(f"text: expected a str; got {describe(text)}")
         self.vocabulary = sorted(set(text))
         self._number_of = {character: i for i, character in enumerate(self.vocabulary)}
         ids = self.encode(text)
