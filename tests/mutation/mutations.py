@@ -63,7 +63,7 @@ MUTATIONS = [
     ),
     Mutation(
         "values projected from the keys' input", "multihead.py",
-        {'project_heads_forward(VALUE, x_v,': 'project_heads_forward(VALUE, x_k,'},
+        {'project_heads_forward(value, x_v,': 'project_heads_forward(value, x_k,'},
     ),
     Mutation(
         "cross-attention ignores its source", "multihead.py",
@@ -142,6 +142,12 @@ MUTATIONS = [
     Mutation("d_b: mean", "linear.py", {D_B: D_B.replace("sum", "mean")}),
     Mutation("d_b: zero", "linear.py", {D_B: "d_b = 0 * w[0] if has_bias else None"}),
     Mutation("one branch of self-attention", "multihead.py", {"d_x_q = d_x_q + d_x_k": "d_x_q = d_x_q"}),
+    Mutation("extra keys before the tokens", "extra_keys.py",
+             {"np.concatenate([heads, extra_heads]": "np.concatenate([extra_heads, heads]"}),
+    Mutation("extra keys hidden", "extra_keys.py", {"T_k, E, filling=True)": "T_k, E, filling=False)"}),
+    Mutation("extra keys biased", "extra_keys.py", {"T_k, E, filling=0)": "T_k, E, filling=1)"}),
+    Mutation("extra keys, d: mean", "extra_keys.py",
+             {"merge_heads(d_extra_heads).sum(axis=0)": "merge_heads(d_extra_heads).mean(axis=0)"}),
     Mutation("value branch forgotten", "multihead.py", {"d_x_k = d_x_k + d_x_v": "d_x_k = d_x_k"}),
     Mutation("output projection skipped", "projection.py", {"d_heads = split_heads(d_merged, num_heads)":
              "d_heads = split_heads(d_out, num_heads)"}),
