@@ -6,13 +6,21 @@ import numpy as np
 
 from mha_numpy.core.attention import AttentionCache, attention_forward
 from mha_numpy.core.attention_types import AttentionOptions
+from mha_numpy.core.extra_keys import append_extra_keys_forward
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.multihead_params import MultiHeadParams, check_multi_head_inputs
 from mha_numpy.core.projection import (
     merge_project_forward,
     project_heads_forward,
 )
-from mha_numpy.core.recording import NEW_KEY, NEW_VALUE, QUERY, record_append, record_rotation
+from mha_numpy.core.recording import (
+    NEW_KEY,
+    NEW_VALUE,
+    QUERY,
+    projections,
+    record_append,
+    record_rotation,
+)
 from mha_numpy.core.rope import RopeOptions, check_rope, rope_forward
 from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array
@@ -29,6 +37,8 @@ def multi_head_attention_decode(
     num_heads: int,
     num_kv_heads: int | None = None,
     rope: RopeOptions | None = None,
+    extra_k: Array | None = None,
+    extra_v: Array | None = None,
     **options: Unpack[AttentionOptions],
 ) -> tuple[Array, AttentionCache]:
     """Attend from new tokens to all tokens so far, whose keys and values `kv_cache` holds.
@@ -47,8 +57,8 @@ def multi_head_attention_decode(
         The input of the values to append; defaults to `x_k`.
     kv_cache : KVCache
         Gets the new keys and values appended; unchanged where an error is raised.
-    params, num_heads, num_kv_heads, rope
-        As in `multi_head_attention_forward`.
+    params, num_heads, num_kv_heads, rope, extra_k, extra_v
+        As in `multi_head_attention_forward`. The KV cache does not hold the extra keys.
     **options
         As in `attention_forward`, but for `q_offset`, which is the cache's length. T_k is
         the length after appending. With T > 1 a causal model needs ``is_causal=True`` here too.
@@ -57,8 +67,8 @@ def multi_head_attention_decode(
     -------
     out : (B, T, D_out) array
     cache : AttentionCache
-        ``cache.weights`` are the (B, H, T, T_k) weights before dropout. It refers to what
-        `kv_cache` holds: read it before a `truncate`.
+        ``cache.weights`` are the (B, H, T, T_k) weights before dropout, with E more columns for
+        extra keys. It refers to what `kv_cache` holds: read it before a `truncate`.
 
     Raises
     ------
@@ -83,8 +93,8 @@ def multi_head_attention_decode(
         raise ConfigError(f"kv_cache: expected a KVCache; got {type(kv_cache).__name__}")
     if "q_offset" in options:
         raise ConfigError("q_offset: expected none, for with a KV cache it is the cache's length")
-    inputs = check_multi_head_inputs(x, x_k, x_v, params, num_heads, num_kv_heads)
-    x, x_k, x_v, params, H, H_kv = inputs
+    inputs = check_multi_head_inputs(x, x_k, x_v, params, num_heads, num_kv_heads, extra_k, extra_v)
+    x, x_k, x_v, params, H, H_kv, extra_k, extra_v = inputs
     if x_k.shape[1] != x.shape[1] and (rope or options.get("is_causal") or options.get("window")):
         raise ShapeError(
             f"x_k: expected {x.shape[1]} tokens as x, whose places rope, is_causal and window "
@@ -116,20 +126,23 @@ def multi_head_attention_decode(
         q, rotate_q = rope_forward(q, positions=positions, **rope._asdict())
         k_new, rotate_k = rope_forward(k_new, positions=positions, **rope._asdict())
         if is_watched():
-            record_rotation("q", q, "B H T_q d_k", "q_unrotated", "q", rotate_q)
-            record_rotation(
-                "k_new", k_new, f"B H_kv {key.tokens} d_k", "k_new_unrotated", "k", rotate_k
-            )
+            record_rotation(query, q, rotate_q)
+            record_rotation(key, k_new, rotate_k)
 
     with kv_cache.unchanged_on_error():
-        # 3. append, and attend to all
+        # 3. append to the tokens so far, and to these the keys and values of no token
         held = kv_cache.held
         k, v = kv_cache.append(k_new, v_new)
         if is_watched():
-            record_append(held, k, v)
+            _, *names = projections(is_rotated=False, has_extra=extra_k is not None)
+            record_append(names, held, k, v)
+        if extra_k is not None and extra_v is not None:
+            k, v, options, _ = append_extra_keys_forward(q, k, v, extra_k, extra_v, options)
+
+        # 4. attend to all
         heads, cache = attention_forward(q, k, v, **options)
 
-        # 4. merge and project
+        # 5. merge and project
         name = "heads" if options.get("head_gate") is None else "gated"
         out, _ = merge_project_forward(heads, params.w_o, params.b_o, backend, name=name)
     return out, cache

@@ -16,8 +16,9 @@ ADVICE = {
     "average_attn_weights": f"{RETURN_WEIGHTS}, and weights.mean(axis=1)",
     "batch_first": "nothing: arrays are (B, T, D) here",
     "enable_gqa": "nothing: k and v may have fewer heads than q",
-    "add_bias_kv": "nothing: a key and a value that are learned are not here",
-    "add_zero_attn": "nothing: a key and a value of zeros are not here",
+    "add_bias_kv": "add_bias_kv=, when a MultiHeadAttention is made; extra_k= and extra_v= in core",
+    "add_zero_attn": "add_zero_attn=, when a MultiHeadAttention is made; in core a row of zeros in "
+    "extra_k= and extra_v=",
     # Keras, TensorFlow, JAX, Hugging Face
     "attention_mask": "mask=, a bool array where True = may attend; (B, T_k) is "
     "mask[:, None, None, :]",

@@ -7,6 +7,11 @@ import numpy as np
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
 from mha_numpy.core.attention_types import AttentionOptions
+from mha_numpy.core.extra_keys import (
+    ExtraKeysCache,
+    append_extra_keys_backward,
+    append_extra_keys_forward,
+)
 from mha_numpy.core.linear import LinearCache
 from mha_numpy.core.masks import check_offset
 from mha_numpy.core.multihead_params import (
@@ -20,7 +25,7 @@ from mha_numpy.core.projection import (
     project_heads_backward,
     project_heads_forward,
 )
-from mha_numpy.core.recording import KEY, QUERY, VALUE, record_rotation
+from mha_numpy.core.recording import projections, record_rotation
 from mha_numpy.core.rope import RopeCache, RopeOptions, check_rope, rope_backward, rope_forward
 from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array, as_float_array
@@ -34,6 +39,7 @@ class MultiHeadCache(NamedTuple):
     project_v: LinearCache
     rotate_q: RopeCache | None
     rotate_k: RopeCache | None
+    extra_keys: ExtraKeysCache | None
     attention: AttentionCache
     project_out: LinearCache
     is_given: tuple[bool, bool]  # x_k, x_v
@@ -48,6 +54,8 @@ class MultiHeadGrads(NamedTuple):
     d_params: MultiHeadParams
     d_bias: Array | None
     d_head_gate: Array | None
+    d_extra_k: Array | None
+    d_extra_v: Array | None
 
 
 def multi_head_steps(
@@ -57,21 +65,21 @@ def multi_head_steps(
     options: AttentionOptions,
 ) -> tuple[Array, MultiHeadCache]:
     """Attend with H heads at once."""
-    x_q, x_k, x_v, params, H, H_kv = inputs
+    x_q, x_k, x_v, params, H, H_kv, extra_k, extra_v = inputs
     backend = options.get("backend", "numpy")
-    query, key = (QUERY, KEY) if rope is None else (QUERY.unrotated, KEY.unrotated)
+    query, key, value = projections(is_rotated=rope is not None, has_extra=extra_k is not None)
     heads_name = "heads" if options.get("head_gate") is None else "gated"
 
     # 0. an input that was not given is the one before it
     if is_watched():
         step("x_q", x_q, "B T_q D")
-        step("x_k", x_k, "B T_k kdim", "" if is_given[0] else "x_q")
-        step("x_v", x_v, "B T_k vdim", "" if is_given[1] else "x_k")
+        step("x_k", x_k, f"B {key.tokens} kdim", "" if is_given[0] else "x_q")
+        step("x_v", x_v, f"B {key.tokens} vdim", "" if is_given[1] else "x_k")
 
     # 1. project and split into heads
     q, project_q = project_heads_forward(query, x_q, params.w_q, params.b_q, H, backend)
     k, project_k = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv, backend)
-    v, project_v = project_heads_forward(VALUE, x_v, params.w_v, params.b_v, H_kv, backend)
+    v, project_v = project_heads_forward(value, x_v, params.w_v, params.b_v, H_kv, backend)
 
     # 2. rotate
     rotate_q = rotate_k = None
@@ -80,58 +88,67 @@ def multi_head_steps(
         q, rotate_q = rope_forward(q, positions=first + np.arange(q.shape[2]), **rope._asdict())
         k, rotate_k = rope_forward(k, **rope._asdict())
         if is_watched():
-            record_rotation("q", q, "B H T_q d_k", "q_unrotated", "q", rotate_q)
-            record_rotation("k", k, "B H_kv T_k d_k", "k_unrotated", "k", rotate_k)
+            record_rotation(query, q, rotate_q)
+            record_rotation(key, k, rotate_k)
 
-    # 3. attend
+    # 3. append keys and values of no token
+    extra_keys = None
+    if extra_k is not None and extra_v is not None:
+        k, v, options, extra_keys = append_extra_keys_forward(q, k, v, extra_k, extra_v, options)
+
+    # 4. attend
     heads, attention = attention_forward(q, k, v, **options)  # (B, H, T_q, d_v)
 
-    # 4. merge and project
+    # 5. merge and project
     out, project_out = merge_project_forward(
         heads, params.w_o, params.b_o, backend, name=heads_name
     )
     cache = MultiHeadCache(
-        project_q, project_k, project_v, rotate_q, rotate_k, attention, project_out, is_given
-    )
+        project_q, project_k, project_v, rotate_q, rotate_k, extra_keys, attention, project_out,
+        is_given,
+    )  # fmt: skip
     return out, cache
 
 
 def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:
     """Pull the gradient of the output back to the inputs and all params."""
     H, head_gate = cache.attention.inputs.q.shape[1], cache.attention.inputs.head_gate
-    query, key = (QUERY, KEY) if cache.rotate_q is None else (QUERY.unrotated, KEY.unrotated)
+    is_rotated, has_extra = cache.rotate_q is not None, cache.extra_keys is not None
+    query, key, value = projections(is_rotated=is_rotated, has_extra=has_extra)
     heads_name = "heads" if head_gate is None else "gated"
 
-    # 4. out = merge_heads(heads) @ w_o + b_o
+    # 5. out = merge_heads(heads) @ w_o + b_o
     d_heads, d_w_o, d_b_o = merge_project_backward(d_out, cache.project_out, H, name=heads_name)
 
-    # 3. heads = attention(q, k, v)
+    # 4. heads = attention(q, k, v)
     d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(d_heads, cache.attention)
+
+    # 3. k, v = append(k, extra_k), append(v, extra_v)
+    d_extra_k = d_extra_v = None
+    if cache.extra_keys is not None:
+        d_k, d_v, d_extra_k, d_extra_v, d_bias = append_extra_keys_backward(
+            d_k, d_v, d_bias, cache.extra_keys
+        )
 
     # 2. q, k = rotate(q), rotate(k)
     if cache.rotate_q is not None and cache.rotate_k is not None:
         d_q = rope_backward(d_q, cache.rotate_q).d_x
         d_k = rope_backward(d_k, cache.rotate_k).d_x
         if is_watched():
-            rotate_q, rotate_k = cache.rotate_q, cache.rotate_k
-            record_rotation(
-                "d_q_unrotated", d_q, "B H T_q d_k", "d_q", "q", rotate_q, backward=True
-            )
-            record_rotation(
-                "d_k_unrotated", d_k, "B H_kv T_k d_k", "d_k", "k", rotate_k, backward=True
-            )
+            record_rotation(query, d_q, cache.rotate_q, backward=True)
+            record_rotation(key, d_k, cache.rotate_k, backward=True)
 
     # 1. q = split_heads(x_q @ w_q + b_q), and so for k and v
     d_x_q, d_w_q, d_b_q = project_heads_backward(query, d_q, cache.project_q)
     d_x_k, d_w_k, d_b_k = project_heads_backward(key, d_k, cache.project_k)
-    d_x_v, d_w_v, d_b_v = project_heads_backward(VALUE, d_v, cache.project_v)
+    d_x_v, d_w_v, d_b_v = project_heads_backward(value, d_v, cache.project_v)
     d_params = MultiHeadParams(d_w_q, d_b_q, d_w_k, d_b_k, d_w_v, d_b_v, d_w_o, d_b_o)
 
     # 0. x_k = x_q and x_v = x_k, by default: an input used twice collects both gradients
     x_k_given, x_v_given = cache.is_given
     if not x_v_given:
         d_x_k = d_x_k + d_x_v
-        step("d_x_kv", d_x_k, "B T_k kdim", "d_x_k + d_x_v")
+        step("d_x_kv", d_x_k, f"B {key.tokens} kdim", "d_x_k + d_x_v")
     if not x_k_given:
         d_x_q = d_x_q + d_x_k
         step("d_x", d_x_q, "B T_q D", "d_x_q + d_x_k" if x_v_given else "d_x_q + d_x_kv")
@@ -142,6 +159,8 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
         d_params=d_params,
         d_bias=d_bias,
         d_head_gate=d_head_gate,
+        d_extra_k=d_extra_k,
+        d_extra_v=d_extra_v,
     )
 
 
@@ -154,6 +173,8 @@ def multi_head_attention_forward(
     num_heads: int,
     num_kv_heads: int | None = None,
     rope: RopeOptions | None = None,
+    extra_k: Array | None = None,
+    extra_v: Array | None = None,
     **options: Unpack[AttentionOptions],
 ) -> tuple[Array, MultiHeadCache]:
     """Attend with H heads at once: ``Concat(head_1, ..., head_H) w_o + b_o``.
@@ -176,9 +197,13 @@ def multi_head_attention_forward(
         H_kv, a divisor of H; default H. Fewer is grouped-query, 1 is multi-query attention.
     rope : RopeOptions, optional
         Rotate queries (from position `q_offset` on) and keys (from 0 on) before they meet.
+    extra_k, extra_v : (E, H_kv*d_k) and (E, H_kv*d_v) float array, optional
+        E keys and values that belong to no token, after those of the T_k tokens. Every query sees
+        them, whatever is masked; RoPE does not rotate them, `bias` adds nothing to their scores.
     **options
         mask, bias, is_causal, q_offset, window, softcap, scale, dropout_mask, head_gate and
-        backend, as `attention_forward` explains them.
+        backend, as `attention_forward` explains them. With extra keys mask and bias still have T_k
+        columns, dropout_mask and the weights T_k + E.
 
     Returns
     -------
@@ -193,7 +218,8 @@ def multi_head_attention_forward(
 
     Notes
     -----
-    Sources: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023; Shazeer 2019. Derivation:
+    Sources: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023; Shazeer 2019; extra keys:
+    Sukhbaatar et al. 2019, *Augmenting self-attention with persistent memory*. Derivation:
     ``docs/multi-head.md``, ``docs/grouped.md``.
 
     Examples
@@ -204,7 +230,9 @@ def multi_head_attention_forward(
     ((2, 5, 8), (2, 4, 5, 5))
     """
     is_given = (x_k is not None, x_v is not None)
-    inputs = check_multi_head_inputs(x_q, x_k, x_v, params, num_heads, num_kv_heads)
+    inputs = check_multi_head_inputs(
+        x_q, x_k, x_v, params, num_heads, num_kv_heads, extra_k, extra_v
+    )
     if rope is not None:
         check_rope(rope, inputs.params.w_q.shape[1] // inputs.num_heads)
     return multi_head_steps(inputs, is_given, rope, options)
@@ -221,8 +249,8 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     Returns
     -------
     MultiHeadGrads
-        ``d_x_q, d_x_k, d_x_v, d_params, d_bias, d_head_gate``. An input that was not given has
-        None, and its share is in the one that it defaulted to.
+        ``d_x_q, d_x_k, d_x_v, d_params, d_bias, d_head_gate, d_extra_k, d_extra_v``. An input that
+        was not given has None, and its share is in the one that it defaulted to.
 
     Raises
     ------

@@ -33,10 +33,19 @@ class MultiHeadInputs(NamedTuple):
     params: MultiHeadParams
     num_heads: int
     num_kv_heads: int
+    extra_k: Array | None
+    extra_v: Array | None
 
 
 def check_multi_head_inputs(
-    x_q: Any, x_k: Any, x_v: Any, params: Any, num_heads: Any, num_kv_heads: Any
+    x_q: Any,
+    x_k: Any,
+    x_v: Any,
+    params: Any,
+    num_heads: Any,
+    num_kv_heads: Any,
+    extra_k: Any,
+    extra_v: Any,
 ) -> MultiHeadInputs:
     """Check the inputs, the params and that they fit each other; raise the first error found."""
     H = check_count("num_heads", num_heads)
@@ -53,7 +62,10 @@ def check_multi_head_inputs(
     check_shape("x_q", x_q, "B T_q D", sizes)
     check_shape("x_k", x_k, "B T_k kdim", sizes, to_match=f"x_q {x_q.shape}")
     check_shape("x_v", x_v, "B T_k vdim", sizes, to_match=f"x_k {x_k.shape}")
-    return MultiHeadInputs(x_q, x_k, x_v, _check_params(params, sizes), H, H_kv)
+    params = _check_params(params, sizes)
+    if extra_k is not None or extra_v is not None:
+        extra_k, extra_v = _check_extra(extra_k, extra_v, sizes)
+    return MultiHeadInputs(x_q, x_k, x_v, params, H, H_kv, extra_k, extra_v)
 
 
 def _check_params(params: MultiHeadParams, sizes: dict[str, int]) -> MultiHeadParams:
@@ -82,6 +94,14 @@ def _check_params(params: MultiHeadParams, sizes: dict[str, int]) -> MultiHeadPa
         if bias is not None:
             check_shape(f"b_{letter}", bias, outputs, sizes, to_match=f"w_{letter}")
     return MultiHeadParams(**arrays)
+
+
+def _check_extra(extra_k: Any, extra_v: Any, sizes: dict[str, int]) -> tuple[Array, Array]:
+    """Check keys and values of no token: as many of both."""
+    extra_k, extra_v = as_float_array("extra_k", extra_k), as_float_array("extra_v", extra_v)
+    check_shape("extra_k", extra_k, "E H_kv*d_k", sizes, to_match="w_k")
+    check_shape("extra_v", extra_v, "E H_kv*d_v", sizes, to_match="w_v and extra_k")
+    return extra_k, extra_v
 
 
 def _head_width(name: str, w: Array, heads: str, sizes: dict[str, int]) -> int:

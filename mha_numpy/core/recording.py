@@ -5,6 +5,8 @@ steps, of constants and of axes; tests evaluate them. They hold where the arrays
 keeps NaN and inf of hidden cells from spreading is left to `only_visible`.
 """
 
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ from mha_numpy.core.attention_types import (
 from mha_numpy.core.linear import LinearGrads
 from mha_numpy.core.rope import RopeCache
 from mha_numpy.core.shapes import broadcast_axes, stretched_axes
-from mha_numpy.core.steps import constant, step
+from mha_numpy.core.steps import constant, renamed, step
 from mha_numpy.dtypes import Array
 
 GATE_AXES = {1: "H", 2: "B H"}  # by rank
@@ -267,6 +269,16 @@ class Projection(NamedTuple):
         """The same, where RoPE turns the heads later."""
         return self._replace(heads_name=f"{self.heads_name}_unrotated")
 
+    @property
+    def of_tokens(self) -> "Projection":
+        """The same, where extra keys make T_k larger than the number of tokens."""
+        return self._replace(heads_name=f"{self.heads_name}_tokens", tokens="T_kv")
+
+    @property
+    def axes(self) -> str:
+        """The names of the axes of the heads."""
+        return f"B {self.heads} {self.tokens} {self.width}"
+
 
 QUERY = Projection("q", "q", "x_q", "q", "T_q", "D", "H", "d_k")
 KEY = Projection("k", "k", "x_k", "k", "T_k", "kdim", "H_kv", "d_k")
@@ -274,6 +286,13 @@ VALUE = Projection("v", "v", "x_v", "v", "T_k", "vdim", "H_kv", "d_v")
 # when decoding, keys and values of the new tokens alone
 NEW_KEY = Projection("k_new", "k_new", "x_q", "k", "T_q", "D", "H_kv", "d_k")
 NEW_VALUE = Projection("v_new", "v_new", "x_q", "v", "T_q", "D", "H_kv", "d_v")
+
+
+@functools.cache
+def projections(*, is_rotated: bool, has_extra: bool) -> tuple[Projection, Projection, Projection]:
+    """Return what q, k and v are called before they are rotated, and before keys are appended."""
+    key, value = (KEY.of_tokens, VALUE.of_tokens) if has_extra else (KEY, VALUE)
+    return (QUERY.unrotated, key.unrotated, value) if is_rotated else (QUERY, key, value)
 
 
 def _record_params(letter: str, w: Array, b: Array | None, inputs: str, outputs: str) -> None:
@@ -341,14 +360,7 @@ def record_merge_backward(
 
 
 def record_rotation(
-    name: str,
-    turned: Array,
-    axes: str,
-    before: str,
-    letter: str,
-    cache: RopeCache,
-    *,
-    backward: bool = False,
+    names: Projection, turned: Array, cache: RopeCache, *, backward: bool = False
 ) -> None:
     """Record the rotation of heads by their positions, or its backward.
 
@@ -365,23 +377,89 @@ def record_rotation(
     pairs = np.arange(d)
     pairs[first], pairs[second] = second, first
 
-    cos_axes = " ".join(("B 1 " if cos.ndim == 4 else "").split() + axes.split()[-2:])
-    constant("pairs", pairs, axes.split()[-1])
+    letter, cos_axes = names.letter, f"{names.tokens} {names.width}"
+    cos_axes = f"B 1 {cos_axes}" if cos.ndim == 4 else cos_axes
+    constant("pairs", pairs, names.width)
     constant(f"cos_{letter}", cos, cos_axes)
     constant(f"sin_{letter}", sin, cos_axes)
-    sign = "-" if backward else "+"
+    before, after = names.heads_name, names.heads_name.removesuffix("_unrotated")
+    sign = "+"
+    if backward:
+        before, after, sign = f"d_{after}", f"d_{before}", "-"
     equation = f"{before} * cos_{letter} {sign} {before}[..., pairs] * sin_{letter}"
-    step(name, turned, axes, equation)
+    step(after, turned, names.axes, equation)
 
 
-def record_append(held: list[Array], k: Array, v: Array) -> None:
+def record_append(names: Sequence[Projection], held: list[Array], k: Array, v: Array) -> None:
     """Record the keys and values that a KV cache held, and those of all tokens.
 
     `held` is empty where the cache was: then all tokens are the new ones.
     """
-    axes = {"k": "B H_kv T_past d_k", "v": "B H_kv T_past d_v"}
-    for (name, own), past in zip(axes.items(), held, strict=False):
-        step(f"{name}_past", past, own)
-    for (name, own), array in zip(axes.items(), (k, v), strict=True):
-        joined = f"np.concatenate([{name}_past, {name}_new], axis=2)" if held else f"{name}_new"
-        step(name, array, own.replace("T_past", "T_k"), joined)
+    for of, past in zip(names, held, strict=False):
+        step(f"{of.name}_past", past, of._replace(tokens="T_past").axes)
+    for of, array in zip(names, (k, v), strict=True):
+        new = f"{of.name}_new"
+        joined = f"np.concatenate([{of.name}_past, {new}], axis=2)" if held else new
+        step(of.heads_name, array, of.axes, joined)
+
+
+def record_extra_heads(name: str, extra: Array, extra_heads: Array, appended: Array) -> None:
+    """Record extra keys, or values, in their heads, and behind those of the tokens."""
+    d = f"d_{name}"
+    constant(f"extra_{name}", extra, f"E H_kv*{d}")
+    split = f"extra_{name}.reshape(1, E, H_kv, {d}).transpose(0, 2, 1, 3).repeat(B, axis=0)"
+    step(f"{name}_extra", extra_heads, f"B H_kv E {d}", split)
+    joined = f"np.concatenate([{name}_tokens, {name}_extra], axis=2)"
+    step(name, appended, f"B H_kv T_k {d}", joined)
+
+
+def record_extra_heads_backward(
+    name: str, d_heads: Array, d_extra_heads: Array, d_extra: Array
+) -> None:
+    """Record the gradient of appended keys, or values, split into that of tokens and extra."""
+    d = f"d_{name}"
+    step(f"{d}_tokens", d_heads, f"B H_kv T_kv {d}", f"{d}[:, :, np.arange(T_kv)]")
+    step(f"{d}_extra", d_extra_heads, f"B H_kv E {d}", f"{d}[:, :, np.arange(T_kv, T_k)]")
+    merged = f"{d}_extra.transpose(0, 2, 1, 3).reshape(B, E, H_kv * {d})"
+    step(f"d_extra_{name}", d_extra, f"E H_kv*{d}", f"{merged}.sum(axis=0)")
+
+
+OF_TOKENS = {name: f"{name}_tokens" for name in ("mask", "bias", "visible")} | {"T_k": "T_kv"}
+
+
+def record_cells_of_tokens(
+    tokens: AttentionInputs, visible: Array | None, mask: Array | None, bias: Array | None
+) -> None:
+    """Record bias and visible cells of the tokens, then mask and bias with the extra columns."""
+    with renamed(**OF_TOKENS):
+        if tokens.bias is not None:
+            _record_cells("bias", tokens.bias, tokens)
+        _record_visible(tokens, visible)
+    if visible is not None and mask is not None:
+        _record_columns("mask", "visible_tokens", visible, mask, tokens, ", constant_values=True")
+    if tokens.bias is not None and bias is not None:
+        _record_columns("bias", "bias_tokens", tokens.bias, bias, tokens)
+
+
+def _record_columns(
+    name: str, before: str, cells: Array, wider: Array, tokens: AttentionInputs, filling: str = ""
+) -> None:
+    """Record an array that broadcasts to the cells, with columns for the extra keys."""
+    T_k = tokens.cells_shape[-1]
+    E = wider.shape[-1] - T_k
+    constant("E", E)
+    before += "" if cells.ndim else ".reshape(1)"
+    if cells.shape[-1:] != (T_k,):
+        before += ".repeat(T_kv, axis=-1)"
+    added = ", ".join(["(0, 0)"] * (wider.ndim - 1) + ["(0, E)"])
+    axes = broadcast_axes(wider.shape, tokens.axes.cells, (*tokens.cells_shape[:-1], T_k + E))
+    step(name, wider, axes, f"np.pad({before}, [{added}]{filling})")
+
+
+def record_cells_of_tokens_backward(tokens: AttentionInputs, d_bias: Array) -> None:
+    """Record the gradient of the bias without the columns of the extra keys."""
+    equation = "d_bias[..., np.arange(T_kv)]"
+    if d_bias.shape[-1:] != tokens.cells_shape[-1:]:
+        equation += ".sum(axis=-1, keepdims=True)" + ("" if d_bias.ndim else ".reshape(())")
+    with renamed(T_k="T_kv"):
+        _record_cells("d_bias_tokens", d_bias, tokens, equation)

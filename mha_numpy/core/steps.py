@@ -108,7 +108,7 @@ def record_sum(name: str, total: Array, axes: str, *parts: Array | None) -> Arra
 
 @contextmanager
 def renamed(**names: str) -> Iterator[None]:
-    """Let what is recorded inside the block be called otherwise, gradients and equations too.
+    """Let what is recorded inside the block be called otherwise, gradients and axes too.
 
     For what a composite calls: its own names are taken.
     """
@@ -125,16 +125,16 @@ class _Renaming:
         self.names = {p + old: p + new for old, new in names.items() for p in ("", "d_")}
 
     def _in(self, equation: str) -> str:
-        """Rename in an equation, whose words are names."""
+        """Rename in an equation or in axes, whose words are names."""
         return re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), equation)
 
     def record(self, name: str, array: Array, axes: str, equation: str) -> object:
         """Hand on a step."""
-        return self.watcher.record(self._in(name), array, axes, self._in(equation))
+        return self.watcher.record(self._in(name), array, self._in(axes), self._in(equation))
 
     def record_constant(self, name: str, array: Array, axes: str) -> object:
         """Hand on a constant."""
-        return self.watcher.record_constant(self._in(name), array, axes)
+        return self.watcher.record_constant(self._in(name), array, self._in(axes))
 
     def name_of(self, array: Array) -> str:
         """Hand on the question."""

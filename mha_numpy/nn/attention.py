@@ -43,6 +43,11 @@ class MultiHeadAttention(Layer):
         Whether the four projections have biases.
     rope : RopeOptions, optional
         Rotate queries and keys by their positions.
+    add_bias_kv : bool
+        Whether one more key and value are learned, which belong to no token and which every query
+        sees: the params extra_k (1, H_kv*d_k) and extra_v (1, H_kv*d_v).
+    add_zero_attn : bool
+        Whether a key and a value of zeros come last.
     dropout_p : float
         Share of weights to drop while ``layer.training``; 0 <= p < 1.
     backend : {"numpy", "loops", "numba"}
@@ -59,7 +64,8 @@ class MultiHeadAttention(Layer):
     -----
     Params are float64 and initialised as by PyTorch's nn.MultiheadAttention: w_q, w_k, w_v
     Xavier-uniform, w_o uniform within ``1 / sqrt(inputs)``, biases zero; but each of
-    w_q, w_k, w_v by its own shape, where PyTorch packs three equal ones into one.
+    w_q, w_k, w_v by its own shape, where PyTorch packs three equal ones into one. extra_k and
+    extra_v are Xavier-normal: their deviation is ``1 / sqrt(width)``.
     ``layer.astype(np.float32)`` narrows them. Source: Vaswani et al. 2017, section 3.2.2.
 
     Examples
@@ -88,6 +94,8 @@ class MultiHeadAttention(Layer):
         vdim: int | None = None,
         bias: bool = True,
         rope: RopeOptions | None = None,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
         dropout_p: float = 0.0,
         backend: str = "numpy",
         rng: int | np.random.Generator | None = None,
@@ -112,15 +120,16 @@ class MultiHeadAttention(Layer):
         if rope is not None:
             check_rope(rope, self.head_dim)
         self.rope = rope
+        self.add_zero_attn = check_flag("add_zero_attn", add_zero_attn)
         self.dropout_p = check_dropout_p(dropout_p)
         self.backend = check_backend(backend)
         self.rng = make_rng(rng)
-        self._init_params(check_flag("bias", bias))
+        self._init_params(check_flag("bias", bias), check_flag("add_bias_kv", add_bias_kv))
         self.head_gate: Array | None = None  # for every forward that is not given another
         self.d_bias: Array | None = None
         self.d_head_gate: Array | None = None
 
-    def _init_params(self, bias: bool) -> None:
+    def _init_params(self, bias: bool, add_bias_kv: bool) -> None:
         """Draw the params."""
         queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
         values, merged = self.num_kv_heads * self.value_dim, self.num_heads * self.value_dim
@@ -135,6 +144,9 @@ class MultiHeadAttention(Layer):
             self.params[f"w_{letter}"] = self.rng.uniform(-bound, bound, (inputs, outputs))
             if bias:
                 self.params[f"b_{letter}"] = np.zeros(outputs)
+        if add_bias_kv:
+            for name, width in (("extra_k", keys), ("extra_v", values)):
+                self.params[name] = self.rng.standard_normal((1, width)) / np.sqrt(width)
 
     def forward(
         self,
@@ -172,7 +184,8 @@ class MultiHeadAttention(Layer):
         -------
         out : (B, T_q, D) array
         weights : (B, H, T_q, T_k) array
-            Only with ``return_weights=True``; read-only, for backward may use the same memory.
+            With one more column for each of add_bias_kv and add_zero_attn. Only with
+            ``return_weights=True``; read-only, for backward may use the same memory.
 
         Raises
         ------
@@ -197,6 +210,7 @@ class MultiHeadAttention(Layer):
         options: dict[str, Any] = {
             "params": MultiHeadParams._make(self.params.get(p) for p in MultiHeadParams._fields),
             "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads, "rope": self.rope,
+            "extra_k": self._extra("k"), "extra_v": self._extra("v"),
             "mask": mask, "bias": bias, "is_causal": is_causal, "window": window,
             "softcap": softcap, "head_gate": head_gate, "backend": self.backend,
         }  # fmt: skip
@@ -239,6 +253,9 @@ class MultiHeadAttention(Layer):
         self.d_bias, self.d_head_gate = grads.d_bias, grads.d_head_gate
         for name, gradient in grads.d_params._asdict().items():
             self.accumulate(name, gradient)
+        if grads.d_extra_k is not None and grads.d_extra_v is not None and "extra_k" in self.params:
+            self.accumulate("extra_k", grads.d_extra_k[:1])  # without the row of zeros
+            self.accumulate("extra_v", grads.d_extra_v[:1])
         return grads.d_x_q, grads.d_x_k, grads.d_x_v
 
     @property
@@ -260,10 +277,19 @@ class MultiHeadAttention(Layer):
             f"vdim={self.vdim}" if self.vdim != self.kdim else "",
             "" if "b_q" in self.params else "bias=False",
             f"rope={self.rope}" if self.rope else "",
+            "add_bias_kv=True" if "extra_k" in self.params else "",
+            "add_zero_attn=True" if self.add_zero_attn else "",
             f"dropout_p={self.dropout_p}" if self.dropout_p else "",
             f"backend={self.backend!r}" if self.backend != "numpy" else "",
         ]
         return [each for each in shown if each]
+
+    def _extra(self, letter: str) -> Array | None:
+        """Return the keys, or values, of no token: the learned one, then the zeros."""
+        rows = [self.params[f"extra_{letter}"]] if "extra_k" in self.params else []
+        if self.add_zero_attn:
+            rows.append(np.zeros_like(self.params[f"w_{letter}"][:1]))
+        return np.concatenate(rows) if rows else None
 
     def _draw_dropout_mask(self, query: Array, key: Array | None) -> Array | None:
         """Draw 0 or 1 / (1 - p) for each weight; None where nothing is dropped."""
@@ -271,7 +297,8 @@ class MultiHeadAttention(Layer):
             return None
         B, T_q, _ = np.shape(query)
         T_k = T_q if key is None else np.shape(key)[1]
-        shape = (B, self.num_heads, T_q, T_k)
+        E = ("extra_k" in self.params) + self.add_zero_attn
+        shape = (B, self.num_heads, T_q, T_k + E)
         return draw_dropout_mask(shape, self.dropout_p, self.rng, np.asarray(query).dtype)
 
 

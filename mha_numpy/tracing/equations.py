@@ -1,9 +1,9 @@
 """Equations: NumPy expressions over names of earlier steps, constants and axes, read by `ast`.
 
 As d_k is both the width of a head and the gradient of k, the name of an axis stands for its size in
-the brackets of ``reshape`` and ``np.arange``; anywhere else it is an array or a number. In a model
-a name belongs to the step's own place, as "scores" in "blocks.0.attention", or it is a whole one,
-"blocks.0.attention.scores". NumPy has no ``erf``, so equations bring their own.
+the brackets of ``reshape``, ``repeat`` and ``np.arange``; anywhere else it is an array or a number.
+In a model a name belongs to the step's own place, as "scores" in "blocks.0.attention", or it is a
+whole one, "blocks.0.attention.scores". NumPy has no ``erf``, so equations bring their own.
 """
 
 import ast
@@ -86,7 +86,7 @@ def with_sizes(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
 
 
 class _PutSizes(ast.NodeTransformer):
-    """Puts sizes in the brackets of reshape and np.arange."""
+    """Puts sizes in the brackets of reshape, repeat and np.arange."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes, self.is_inside = sizes, False
@@ -95,7 +95,7 @@ class _PutSizes(ast.NodeTransformer):
         """Visit what stands before the brackets, then what stands in them."""
         node.func = self.visit(node.func)
         before = self.is_inside
-        self.is_inside = method_of(node) == "reshape" or function_of(node) == "arange"
+        self.is_inside = method_of(node) in ("reshape", "repeat") or function_of(node) == "arange"
         node.args = [self.visit(arg) for arg in node.args]
         self.is_inside = before
         return node

@@ -264,7 +264,7 @@ class _Walk:
         raise _NotKnownError
 
     def _indexed(self, array: ast.expr, index: ast.expr, reads: Reads) -> None:
-        """Read through new axes, such as ``x[..., None]``, and through a list of columns."""
+        """Read through new axes, such as ``x[..., None]``, and through a list of indices."""
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
         kept, at = list(reads), 0  # at: the axis of what the index gives
         for i, part in enumerate(parts):
@@ -279,7 +279,7 @@ class _Walk:
             elif isinstance(part, ast.Constant) and value is None:
                 del kept[at]
             elif np.ndim(value) == 1 and np.asarray(value).dtype.kind in "iu" and part is parts[-1]:
-                size = self.shape_of(array)[-1]
+                size = self.shape_of(array)[at]
                 kept[at] = _mapped(kept[at], np.asarray(value) % size, size)
             else:
                 raise _NotKnownError

@@ -13,6 +13,7 @@ from mha_numpy.nn.params_file import in_dtype, mismatch
 from mha_numpy.weights.layout import (
     Layout,
     left_out,
+    names_in,
     outlines,
     plain_names,
     to_ours,
@@ -105,7 +106,7 @@ def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict
     if wrong := mismatch(found, expected):
         raise ConfigError(
             f"arrays: expected {len(expected)} with the names and shapes of layout {layout!r}; "
-            f"got {wrong}{_hint(found, table)}"
+            f"got {wrong}{_hint(found, table, params)}"
         )
     return found
 
@@ -161,15 +162,15 @@ def _sizes(layer: Layer) -> dict[str, int]:
         return {}
     return {
         "D": layer.embed_dim, "kdim": layer.kdim, "vdim": layer.vdim, "H": layer.num_heads,
-        "H_kv": layer.num_kv_heads, "d_k": layer.head_dim, "d_v": layer.value_dim,
+        "H_kv": layer.num_kv_heads, "d_k": layer.head_dim, "d_v": layer.value_dim, "1": 1,
     }  # fmt: skip
 
 
-def _hint(found: Mapping[str, Array], table: Layout) -> str:
+def _hint(found: Mapping[str, Array], table: Layout, params: Mapping[str, Array]) -> str:
     """Say whose names these are, if they are those of another layout."""
     for name, other in LAYOUTS.items():
-        if other is not table and {row.theirs for row in other.rows} == set(found):
+        if other is not table and names_in(params, other) == set(found):
             return f"; these are the names of layout {name!r}"
-    if "bias_k" in found:
-        return "; layers here have no learned extra key (add_bias_kv): see docs/conventions.md"
+    if ("bias_k" in found) != ("extra_k" in params):
+        return f"; make the layer with add_bias_kv={'bias_k' in found}"
     return ""

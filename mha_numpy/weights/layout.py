@@ -1,5 +1,6 @@
 """How another library stores what are params here: rows of a table, read both ways."""
 
+import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from itertools import count
@@ -14,7 +15,7 @@ class Row(NamedTuple):
     """One array of theirs, and which params are in it.
 
     ``theirs = stored(concatenate(ours, axis=-1))``, where stored is "same", "transposed", or the
-    axes that the array is cut into, such as "D H d_k".
+    axes that the array is cut into, such as "D H d_k" or "1 H*d_k".
     """
 
     theirs: str  # its name; {i} counts layers
@@ -97,6 +98,11 @@ def left_out(params: Mapping[str, Array], layout: Layout) -> list[str]:
     return [name for name in params if name not in held]
 
 
+def names_in(params: Mapping[str, Array], layout: Layout) -> set[str]:
+    """Return the names under which the other library stores these params."""
+    return {row.theirs for row in _rows_of(params, layout)}
+
+
 def _rows_of(params: Mapping[str, Array], layout: Layout) -> Iterator[Row]:
     """Yield the rows whose params there are, once for each layer."""
     for row in layout.rows:
@@ -117,4 +123,5 @@ def _store(array: Array, stored: str, sizes: Mapping[str, int]) -> Array:
     """Return an array as it is stored; a view."""
     if stored in ("same", "transposed"):
         return array if stored == "same" else array.T
-    return array.reshape([sizes[axis] for axis in stored.split()])
+    axes = [axis.split("*") for axis in stored.split()]
+    return array.reshape([math.prod(sizes[factor] for factor in axis) for axis in axes])

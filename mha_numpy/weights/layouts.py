@@ -44,6 +44,11 @@ TORCH_ATTENTION_SEPARATE = (
     *linear("out_proj", "", "o"),
 )
 
+TORCH_EXTRA_KEYS = (  # add_bias_kv=True
+    Row("bias_k", "extra_k", "1 1 H_kv*d_k"),
+    Row("bias_v", "extra_v", "1 1 H_kv*d_v"),
+)
+
 TORCH_ENCODER_LAYER = (
     *under("self_attn.", "attention.layer.", TORCH_ATTENTION),
     *linear("linear1", "feed_forward.layer.", "in"),
@@ -99,8 +104,8 @@ LLAMA_LAYER = (
 )
 
 LAYOUTS = {
-    "torch": Layout(TORCH_ATTENTION),
-    "torch-separate": Layout(TORCH_ATTENTION_SEPARATE),
+    "torch": Layout((*TORCH_ATTENTION, *TORCH_EXTRA_KEYS)),
+    "torch-separate": Layout((*TORCH_ATTENTION_SEPARATE, *TORCH_EXTRA_KEYS)),
     "torch-encoder-layer": Layout(TORCH_ENCODER_LAYER),
     "torch-decoder-layer": Layout(TORCH_DECODER_LAYER),
     "keras": Layout(by_head("/", "attention_output")),

@@ -17,10 +17,12 @@ from tests.core.test_multihead import square_params
 @pytest.mark.parametrize("H_kv", [1, 2, 4])
 @pytest.mark.parametrize("rope", [None, RopeOptions(interleaved=True, rotary_dim=2)])
 @pytest.mark.parametrize("pieces", [[1] * 7, [4, 1, 2], [7], [3, 0, 4]])
-@pytest.mark.parametrize("window", [None, (2, 0)])
-def test_decode_in_pieces_equals_the_full_forward(rng, H_kv, rope, pieces, window):
+@pytest.mark.parametrize(("window", "E"), [(None, 0), ((2, 0), 0), ((2, 0), 2)])
+def test_decode_in_pieces_equals_the_full_forward(rng, H_kv, rope, pieces, window, E):
     params = square_params(rng, 16, H_kv * 4)
     options = {"params": params, "num_heads": 4, "num_kv_heads": H_kv, "rope": rope}
+    if E:
+        options |= {f"extra_{letter}": rng.normal(size=(E, H_kv * 4)) for letter in "kv"}
     x = rng.normal(size=(3, 7, 16))
     expected, cache = multi_head_attention_forward(x, is_causal=True, window=window, **options)
     kv_cache = KVCache()
@@ -31,8 +33,9 @@ def test_decode_in_pieces_equals_the_full_forward(rng, H_kv, rope, pieces, windo
         )
         outs.append(out)
         first += T
-        assert attention.weights.shape == (3, 4, T, first)
-        assert_close(attention.weights, cache.attention.weights[:, :, first - T : first, :first])
+        assert attention.weights.shape == (3, 4, T, first + E)
+        seen = [*range(first), *range(7, 7 + E)]
+        assert_close(attention.weights, cache.attention.weights[:, :, first - T : first, seen])
     assert_close(np.concatenate(outs, axis=1), expected)
     assert kv_cache.length == 7
     assert kv_cache.nbytes == 2 * 3 * H_kv * 7 * 4 * 8

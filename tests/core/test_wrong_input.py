@@ -32,6 +32,10 @@ def multi_head(x_q=X, x_k=None, x_v=None, params=PARAMS, num_heads=4, **options)
     )
 
 
+def extra(**options):
+    return multi_head(extra_k=W[:1], extra_v=W[:1], **options)
+
+
 def layer(**options):
     return mha.MultiHeadAttention(**{"embed_dim": 12, "num_heads": 4, **options})
 
@@ -181,6 +185,25 @@ CASES = [
     (lambda: multi_head(rope=RopeOptions(rotary_dim=5)), ConfigError, "rotary_dim: .*even number up to d=3"),
     (lambda: multi_head(rope=RopeOptions()), ConfigError, "rope: expected an even d_k.*got d_k=3"),
     (lambda: multi_head(rope=True), ConfigError, "rope: expected RopeOptions.*got True"),
+    # extra keys: what is said about tokens is checked against T_k tokens
+    (lambda: multi_head(extra_k=W), DTypeError, "extra_v: expected a float array; got None"),
+    (lambda: multi_head(extra_v=W), DTypeError, "extra_k: expected a float array; got None"),
+    (lambda: multi_head(extra_k=W[:2, :9], extra_v=W[:2]), ShapeError, r"extra_k: expected \(E, H_kv\*d_k=12\) to match w_k; got \(2, 9\)"),
+    (lambda: multi_head(extra_k=W[0], extra_v=W[:1]), ShapeError, r"extra_k: expected \(E, H_kv\*d_k=12\) to match w_k; got \(12,\)"),
+    (lambda: multi_head(extra_k=W[:2], extra_v=W[:1]), ShapeError, r"extra_v: expected \(E=2, H_kv\*d_v=12\) to match w_v and extra_k; got \(1, 12\)"),
+    (lambda: multi_head(extra_k=W[:1] > 0, extra_v=W[:1]), DTypeError, "extra_k: expected a float array"),
+    (lambda: extra(mask=np.ones((5, 6), bool)), MaskError, r"mask: expected .*T_q=5, T_k=5\).*got \(5, 6\)"),
+    (lambda: extra(mask=np.ones((5, 5))), MaskError, "mask: expected a bool array"),
+    (lambda: extra(bias=np.ones((5, 6))), ShapeError, r"bias: expected .*T_q=5, T_k=5\).*got \(5, 6\)"),
+    (lambda: extra(dropout_mask=np.ones((5, 5))), ShapeError, r"dropout_mask: expected .*T_q=5, T_k\+E=6\).*got \(5, 5\)"),
+    (lambda: extra(dropout_mask=np.ones((5, 6), int)), DTypeError, "dropout_mask: .*int64"),
+    (lambda: extra(is_causal=1), ConfigError, "is_causal: expected True or False; got 1"),
+    (lambda: extra(window=3), ConfigError, r"window: expected \(left, right\).*got 3"),
+    (lambda: extra(q_offset=np.zeros(3, int)), ShapeError, r"q_offset: .*\(B=2,\).*got \(3,\)"),
+    (lambda: extra(attn_mask=None), ConfigError, "attn_mask: there is no such argument here"),
+    (lambda: multi_head(add_bias_kv=True), ConfigError, "add_bias_kv: .*write add_bias_kv=, when a MultiHeadAttention is made"),
+    (lambda: layer(add_zero_attn=1), ConfigError, "add_zero_attn: expected True or False; got 1"),
+    (lambda: layer(add_bias_kv=None), ConfigError, "add_bias_kv: expected True or False; got None"),
     (
         lambda: multi_head(rope=RopeOptions(rotary_dim=2), q_offset=np.zeros(3, int)),
         ShapeError,

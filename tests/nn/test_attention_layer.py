@@ -6,7 +6,11 @@ from mha_numpy.checking import gradcheck
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.nn import Layer, MultiHeadAttention
 from tests.compare import GRADIENT_ERRORS, assert_close
+from tests.gradients import assert_layer_gradients, randomize
 from tests.sweeps import sweep
+
+LEARNED, ZEROS = {"add_bias_kv": True}, {"add_zero_attn": True}
+EXTRA_KEYS = [{}, LEARNED, ZEROS, LEARNED | ZEROS]
 
 
 def with_biases(layer, rng):
@@ -82,18 +86,38 @@ class TestMultiHeadAttention:
         layer.backward(d_out)
         assert_close(layer.grads["w_q"], once["w_q"])
 
+    @pytest.mark.parametrize("extra", EXTRA_KEYS)
     @pytest.mark.parametrize("rope", [None, RopeOptions()])
-    def test_decoding_equals_the_full_forward(self, rng, rope):
-        layer = with_biases(MultiHeadAttention(8, 4, 1, rope=rope, rng=0), rng)
+    def test_decoding_equals_the_full_forward(self, rng, rope, extra):
+        layer = with_biases(MultiHeadAttention(8, 4, 1, rope=rope, rng=0, **extra), rng)
         x = rng.normal(size=(2, 6, 8))
         expected, weights = layer(x, is_causal=True, return_weights=True)
         kv_cache = KVCache()
         for t in range(6):
             out, new = layer(x[:, t : t + 1], kv_cache=kv_cache, return_weights=True)
             assert_close(out[:, 0], expected[:, t])
-            assert_close(new[:, :, 0], weights[:, :, t, : t + 1])
+            seen = [*range(t + 1), *range(6, 6 + len(extra))]
+            assert_close(new[:, :, 0], weights[:, :, t, seen])
         with pytest.raises(MhaError, match="without kv_cache"):
             layer.backward(out)
+
+    @pytest.mark.parametrize("extra", EXTRA_KEYS)
+    def test_gradients_with_extra_keys(self, rng, extra):
+        layer = MultiHeadAttention(8, 4, 2, value_dim=3, dropout_p=0.3, rng=0, **extra)
+        randomize(layer, rng)
+        inputs = {name: rng.normal(size=(2, 5, 8)) for name in ("query", "key", "value")}
+        assert_layer_gradients(layer, inputs, is_causal=True)
+        assert ("extra_k" in layer.params) == ("add_bias_kv" in extra)
+        layer(**inputs)
+        assert layer.weights.shape == (2, 4, 5, 5 + len(extra))
+
+    def test_a_key_of_zeros_learns_nothing_and_leaves_the_learned_one_first(self, rng):
+        layer = MultiHeadAttention(8, 2, add_bias_kv=True, add_zero_attn=True, rng=0)
+        layer.params["extra_k"][:] = 1e3 * layer.params["w_q"].sum(axis=0)
+        _, weights = layer(np.ones((1, 3, 8)), return_weights=True)
+        assert_close(weights[..., 3], np.ones((1, 2, 3)))  # after 3 tokens, before the zeros
+        layer.backward(rng.normal(size=(1, 3, 8)))
+        assert layer.grads["extra_v"].shape == (1, 8)
 
     def test_dropout(self, rng):
         x = rng.normal(size=(2, 5, 8))
@@ -139,6 +163,10 @@ class TestMultiHeadAttention:
             assert 0.98 * bound < np.abs(w).max() <= bound
             assert abs(w.mean()) < 0.05 * bound
         assert (layer.params["b_q"] == 0).all()
+        other = MultiHeadAttention(1024, 4, 2, value_dim=100, add_bias_kv=True, rng=1)
+        for name, width in (("extra_k", 512), ("extra_v", 200)):
+            assert other.params[name].shape == (1, width)
+            assert 0.9 < other.params[name].std() * np.sqrt(width) < 1.1
         assert np.array_equal(
             MultiHeadAttention(64, 4, 2, rng=1).params["w_q"], layer.params["w_q"]
         )
@@ -154,6 +182,9 @@ class TestMultiHeadAttention:
             == "MultiHeadAttention(embed_dim=8, num_heads=2, 288 parameters)"
         )
         assert "num_kv_heads=1 (multi-query)" in repr(MultiHeadAttention(8, 2, 1))
+        extra = MultiHeadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)
+        assert "num_heads=2, add_bias_kv=True, add_zero_attn=True, " in repr(extra)
+        assert extra.num_parameters == 288 + 2 * 8
         text = repr(MultiHeadAttention(8, 1, head_dim=4, kdim=3, bias=False, dropout_p=0.1,
                                        backend="loops"))  # fmt: skip
         assert text == (

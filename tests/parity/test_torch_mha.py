@@ -33,6 +33,8 @@ class Config(NamedTuple):
     per_head: bool = False  # attn_mask is (B * H, T_q, T_k) instead of (T_q, T_k)
     is_causal: bool = False
     blind: bool = False  # one sequence is padding alone
+    bias_kv: bool = False  # add_bias_kv
+    zero_attn: bool = False  # add_zero_attn
 
 
 class Drawn(NamedTuple):
@@ -66,6 +68,29 @@ CONFIGS = {
     "cross, added numbers": Config("cross", attn_mask="float"),
     "cross, added numbers for each head": Config("memory", attn_mask="float", per_head=True),
     "three inputs of one width": Config("equal widths", attn_mask="bool"),
+    "learned key, self": Config("self", bias_kv=True),
+    "learned key, without biases": Config("self", has_bias=False, bias_kv=True),
+    "learned key, causal": Config("self", is_causal=True, bias_kv=True),
+    "learned key, causal and padding": Config("self", is_causal=True, padding=True, bias_kv=True),
+    "learned key, cross": Config("cross", bias_kv=True),
+    "learned key, one memory": Config("memory", padding=True, bias_kv=True),
+    "learned key, all tokens hidden": Config("cross", padding=True, blind=True, bias_kv=True),
+    "learned key, mask": Config("cross", attn_mask="bool", bias_kv=True),
+    "learned key, mask for each head and padding": Config(
+        "cross", attn_mask="bool", per_head=True, padding=True, bias_kv=True
+    ),
+    "learned key, added numbers": Config("cross", attn_mask="float", bias_kv=True),
+    "learned key, added numbers for each head": Config(
+        "self", attn_mask="float", per_head=True, bias_kv=True
+    ),
+    "key of zeros, self": Config("self", zero_attn=True),
+    "key of zeros, causal": Config("cross", is_causal=True, zero_attn=True),
+    "key of zeros, added numbers": Config("cross", attn_mask="float", zero_attn=True),
+    "both, self": Config("self", bias_kv=True, zero_attn=True),
+    "both, mask and padding": Config(
+        "cross", attn_mask="bool", padding=True, bias_kv=True, zero_attn=True
+    ),
+    "both, added numbers": Config("cross", attn_mask="float", bias_kv=True, zero_attn=True),
 }
 
 
@@ -114,7 +139,7 @@ def torch_module(config):
     widths = {"cross": (kdim, vdim), "memory": (kdim, kdim)}.get(config.kind, (D, D))
     module = torch.nn.MultiheadAttention(
         D, H, bias=config.has_bias, kdim=widths[0], vdim=widths[1], batch_first=True,
-        dtype=torch.float64,
+        dtype=torch.float64, add_bias_kv=config.bias_kv, add_zero_attn=config.zero_attn,
     )  # fmt: skip
     for name, param in module.named_parameters():
         if name.endswith("bias"):
@@ -122,13 +147,16 @@ def torch_module(config):
     return module
 
 
-def our_layout(module, of):
-    """Return `of` each of the module's params under our names, (inputs, outputs)."""
+def our_layer(module, of=lambda param: param.detach()):
+    """Return a layer like the module, with `of` each of its params."""
+    layer = MultiHeadAttention(
+        D, H, kdim=module.kdim, vdim=module.vdim, bias=module.in_proj_bias is not None,
+        add_bias_kv=module.bias_k is not None, add_zero_attn=module.add_zero_attn,
+        rng=0,
+    )  # fmt: skip
     layout = "torch-separate" if module.in_proj_weight is None else "torch"
-    has_bias = module.in_proj_bias is not None
-    layer = MultiHeadAttention(D, H, kdim=module.kdim, vdim=module.vdim, bias=has_bias)
     arrays = {name: of(param).numpy() for name, param in module.named_parameters()}
-    return from_layout(layer, arrays, layout).params
+    return from_layout(layer, arrays, layout)
 
 
 def theirs(config, need_weights):
@@ -138,7 +166,9 @@ def theirs(config, need_weights):
     query = inputs["query"]
     key = inputs.get("key", query)
     value = inputs.get("value", key)
-    attn_mask, is_causal = their_mask(drawn, config), config.is_causal
+    attn_mask = their_mask(drawn, config)
+    # without weights the hint lets it drop the mask, and then causality hides the extra keys too
+    is_causal = config.is_causal and not (config.bias_kv or config.zero_attn)
     with sdpa_kernel(SDPBackend.MATH):
         out, weights = module(
             query, key, value, attn_mask=attn_mask, is_causal=is_causal,
@@ -150,7 +180,7 @@ def theirs(config, need_weights):
     if need_weights:
         found["weights"] = weights.detach()
     found |= {f"d_{name}": x.grad for name, x in inputs.items()}
-    found |= {f"d_{name}": g for name, g in our_layout(module, lambda p: p.grad).items()}
+    found |= {f"d_{name}": g for name, g in our_layer(module, lambda p: p.grad).named_params()}
     if drawn.bias is not None:
         found["d_bias"] = attn_mask.grad.reshape(drawn.bias.shape)
     return found
@@ -183,22 +213,26 @@ def our_options(drawn, config):
 def run_core(config):
     """Return output, weights and all gradients of core."""
     drawn = draw(config)
-    params = our_layout(torch_module(config), lambda p: p.detach())
+    params = our_layer(torch_module(config)).params
+    extra = {}
+    for name in ("extra_k", "extra_v") if config.bias_kv or config.zero_attn else ():
+        learned = params[name] if config.bias_kv else np.zeros((0, D))
+        extra[name] = np.concatenate([learned, np.zeros((int(config.zero_attn), D))])
     out, cache = multi_head_attention_forward(
-        *drawn.inputs.values(), num_heads=H, **our_options(drawn, config),
+        *drawn.inputs.values(), num_heads=H, **our_options(drawn, config), **extra,
         params=MultiHeadParams(**{name: params.get(name) for name in MultiHeadParams._fields}),
     )  # fmt: skip
     grads = multi_head_attention_backward(drawn.d_out, cache)
     found = {"out": out, "weights": cache.attention.weights, "d_bias": grads.d_bias}
     found |= {"d_query": grads.d_x_q, "d_key": grads.d_x_k, "d_value": grads.d_x_v}
+    if config.bias_kv:  # a row of zeros comes after it, if at all
+        found |= {"d_extra_k": grads.d_extra_k[:1], "d_extra_v": grads.d_extra_v[:1]}
     return found | {f"d_{name}": gradient for name, gradient in grads.d_params._asdict().items()}
 
 
 def run_layer(config):
     """Return output, weights and all gradients of the layer; it has none of the bias."""
-    drawn, module = draw(config), torch_module(config)
-    layer = MultiHeadAttention(D, H, kdim=module.kdim, vdim=module.vdim, bias=config.has_bias)
-    layer.params = our_layout(module, lambda p: p.detach())
+    drawn, layer = draw(config), our_layer(torch_module(config))
     out, weights = layer(*drawn.inputs.values(), **our_options(drawn, config), return_weights=True)
     d_inputs = layer.backward(drawn.d_out)
     found = {"out": out, "weights": weights}

@@ -85,6 +85,26 @@ def test_each_option_alone(rng, option):
     assert_equations_hold(trace_layer(rng, **OPTIONS[option](rng)))
 
 
+def extra_keys(rng, E=2):
+    return {
+        "extra_k": rng.normal(size=(E, H_KV * D_K)), "extra_v": rng.normal(size=(E, H_KV * D_V)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("option", [*OPTIONS, "one number as bias", "a mask of each query"])
+def test_each_option_with_extra_keys(rng, option):
+    more = {"one number as bias": {"bias": np.array(0.5)},
+            "a mask of each query": {"mask": rng.random((T_Q, 1)) < 0.5}}  # fmt: skip
+    options = more[option] if option in more else OPTIONS[option](rng)
+    if option == "dropout":
+        options["dropout_mask"] = (rng.random((B, H, T_Q, T_K + 2)) > 0.3) / 0.7
+    t = trace_layer(rng, **options, **extra_keys(rng))
+    assert_equations_hold(t)
+    names = [s.name for s in t]
+    assert len(names) == len(set(names))
+    assert (t.sizes["T_kv"], t.sizes["T_k"], t.sizes["E"]) == (T_K, T_K + 2, 2)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_options_together_at_every_rank(seed):
     inputs, options = attention_configuration(seed)
@@ -118,13 +138,17 @@ def test_self_and_cross_with_and_without_biases(rng, given, biases):
 def test_rope(rng, interleaved, rotary_dim):
     rope = RopeOptions(interleaved=interleaved, rotary_dim=rotary_dim)
     assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B)))
+    extra = extra_keys(rng)
+    assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B), **extra))
 
 
+@pytest.mark.parametrize("E", [0, 2])
 @pytest.mark.parametrize("rope", [None, RopeOptions()])
 @pytest.mark.parametrize("biases", ["", "qkvo"])
-def test_decoding(rng, biases, rope):
+def test_decoding(rng, biases, rope, E):
     params, kv_cache = some_params(rng, biases, kdim=D, vdim=D), KVCache()
     options = {"params": params, "num_heads": H, "num_kv_heads": H_KV, "rope": rope}
+    options |= extra_keys(rng, E) if E else {}
     for T in (3, 1):  # a prompt, then one token
         x = rng.normal(size=(B, T, D))
         with trace() as t:

@@ -296,6 +296,21 @@ def test_decoding(rng):
     )
 
 
+def test_extra_keys(rng):
+    arrays = some_params(rng) | {
+        "x_q": rng.normal(size=(B, T_Q, D)), "x_k": rng.normal(size=(B, T_K, KDIM)),
+        "x_v": rng.normal(size=(B, T_K, VDIM)), "d_out": rng.normal(size=(B, T_Q, D_OUT)),
+    }  # fmt: skip
+    extra = {f"extra_{x}": rng.normal(size=(2, H_KV * d)) for x, d in (("k", D_K), ("v", D_V))}
+    t = run_multi_head(arrays, extra)
+    for name, index, words in (
+        ("k_extra", (1, 0, 1, 3), "came from extra_k[1,3]"),
+        ("d_k_tokens", (1, 0, 4, 2), "came from d_k[1,0,4,2]"),
+        ("d_v_extra", (1, 0, 1, 0), "came from d_v[1,0,6,0]"),
+    ):
+        assert words in t.explain(name, index).replace(", unchanged", "")
+
+
 class TestWhatIsNotOnRecord:
     def words(self, axes, equation, **operands):
         with trace() as t:

@@ -49,6 +49,19 @@ def test_there_and_back_is_exact(layout):
     assert not any(np.shares_memory(a, p) for a in arrays.values() for _, p in layer.named_params())
 
 
+@pytest.mark.parametrize("layout", ["torch", "torch-separate"])
+def test_a_learned_key(layout):
+    layer, other = (make(layout, rng, add_bias_kv=True) for rng in (1, 2))
+    arrays = to_layout(layer, layout)
+    assert arrays["bias_k"].shape == arrays["bias_v"].shape == (1, 1, 12)
+    assert (arrays["bias_v"][0] == layer.params["extra_v"]).all()
+    assert bytes_of(from_layout(other, arrays, layout)) == bytes_of(layer)
+    with pytest.raises(ConfigError, match="missing bias_k, .*with add_bias_kv=False$"):
+        from_layout(other, to_layout(make(layout), layout), layout)
+    with pytest.raises(ConfigError, match="'keras' has no place for extra_k, extra_v$"):
+        to_layout(layer, "keras")
+
+
 @pytest.mark.parametrize("layout", ["torch", "torch-separate", "torch-encoder-layer",
                                     "torch-decoder-layer", "keras", "flax", "gpt2-attention",
                                     "bert", "gpt2"])  # fmt: skip
@@ -136,7 +149,10 @@ WRONG = {
     "no dict": ("torch", None, "^arrays: expected a dict from names to arrays; got None$"),
     "a learned key": (
         "torch", changed("torch", bias_k=np.zeros((1, 1, 12)), bias_v=np.zeros((1, 1, 12))),
-        r"got extra bias_k, bias_v; layers here have no learned extra key \(add_bias_kv\)",
+        "got extra bias_k, bias_v; make the layer with add_bias_kv=True$",
+    ),
+    "another layout of PyTorch": (
+        "torch-separate", changed("torch"), "; these are the names of layout 'torch'$",
     ),
     "another layout": (
         "torch", to_layout(make("gpt2-attention"), "gpt2-attention"),

@@ -1,0 +1,119 @@
+"""Extra keys: E keys and values that belong to no token; forward and backward.
+
+They come after the keys of the tokens. Every query sees them, whatever mask, causality and window
+hide; no bias is added to their scores; and as they have no position, RoPE does not rotate them.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checks import check_broadcast
+from mha_numpy.core.attention_inputs import check_attention_inputs
+from mha_numpy.core.attention_types import AttentionInputs, AttentionOptions
+from mha_numpy.core.recording import (
+    record_cells_of_tokens,
+    record_cells_of_tokens_backward,
+    record_extra_heads,
+    record_extra_heads_backward,
+)
+from mha_numpy.core.shapes import merge_heads, split_heads, sum_to_shape
+from mha_numpy.core.steps import is_watched
+from mha_numpy.dtypes import Array, as_float_array
+
+OF_TOKENS = ("mask", "bias", "is_causal", "q_offset", "window")  # options that speak of T_k tokens
+
+
+def append_heads_forward(name: str, heads: Array, extra: Array) -> Array:
+    """Append to the keys or values of the tokens: (B, H_kv, T_k, d) -> (B, H_kv, T_k + E, d)."""
+    # 1. split the extra ones into heads, the same for each of B sequences
+    extra_heads = split_heads(extra[None], heads.shape[1]).repeat(len(heads), axis=0)
+    # 2. append
+    appended = np.concatenate([heads, extra_heads], axis=2)
+    if is_watched():
+        record_extra_heads(name, extra, extra_heads, appended)
+    return appended
+
+
+def append_heads_backward(name: str, d_appended: Array, T_k: int) -> tuple[Array, Array]:
+    """Split the gradient: that of the tokens' heads, and (E, H_kv*d) of the extra ones."""
+    # 2. appended = concatenate([heads, extra_heads])
+    d_heads, d_extra_heads = np.split(d_appended, [T_k], axis=2)
+    # 1. extra_heads = split_heads(extra), in each sequence: the gradients add up
+    d_extra = merge_heads(d_extra_heads).sum(axis=0)
+    if is_watched():
+        record_extra_heads_backward(name, d_heads, d_extra_heads, d_extra)
+    return d_heads, d_extra
+
+
+def append_columns(cells: Array, T_k: int, E: int, filling: float) -> Array:
+    """Fill E more columns of an array that broadcasts to (..., T_k)."""
+    wider = np.full((*cells.shape[:-1], T_k + E), filling, cells.dtype)
+    wider[..., :T_k] = cells
+    return wider
+
+
+class ExtraKeysCache(NamedTuple):
+    """What `append_extra_keys_backward` needs."""
+
+    tokens: AttentionInputs  # attention to the tokens alone
+
+
+class ExtraKeysGrads(NamedTuple):
+    """Gradients, in the order of the inputs."""
+
+    d_k: Array  # (B, H_kv, T_k, d_k)
+    d_v: Array  # (B, H_kv, T_k, d_v)
+    d_extra_k: Array  # (E, H_kv*d_k)
+    d_extra_v: Array  # (E, H_kv*d_v)
+    d_bias: Array | None  # like bias, as it was given
+
+
+def append_extra_keys_forward(
+    q: Array, k: Array, v: Array, extra_k: Array, extra_v: Array, options: AttentionOptions
+) -> tuple[Array, Array, AttentionOptions, ExtraKeysCache]:
+    """Return k, v and options of attention to T_k tokens and E extra keys."""
+    rest: Any = dict(options)
+    tokens = check_attention_inputs(
+        q, k, v, **{name: rest.pop(name) for name in OF_TOKENS if name in rest}
+    )
+    (*rows, T_k), E = tokens.cells_shape, len(extra_k)
+    if rest.get("dropout_mask") is not None:
+        dropout_mask = as_float_array("dropout_mask", rest["dropout_mask"])
+        check_broadcast("dropout_mask", dropout_mask, (*rows, T_k + E), "B H T_q T_k+E")
+
+    # 1. append to keys and values
+    k = append_heads_forward("k", k, extra_k)
+    v = append_heads_forward("v", v, extra_v)
+
+    # 2. let every query see the extra keys
+    visible = tokens.visible
+    if visible is not None:
+        rest["mask"] = append_columns(visible, T_k, E, filling=True)
+
+    # 3. add nothing to their scores
+    if tokens.bias is not None:
+        bias = tokens.bias.astype(tokens.dtype, copy=False)
+        rest["bias"] = append_columns(bias, T_k, E, filling=0)
+    if is_watched():
+        record_cells_of_tokens(tokens, visible, rest.get("mask"), rest.get("bias"))
+    return k, v, rest, ExtraKeysCache(tokens)
+
+
+def append_extra_keys_backward(
+    d_k: Array, d_v: Array, d_bias: Array | None, cache: ExtraKeysCache
+) -> ExtraKeysGrads:
+    """Pull the gradients back to the tokens, the extra keys and the bias."""
+    tokens = cache.tokens
+    T_k = tokens.k.shape[2]
+
+    # 3. bias = append_columns(bias, 0)
+    if d_bias is not None and tokens.bias is not None:
+        d_bias = sum_to_shape(d_bias[..., :T_k], tokens.bias.shape)
+        if is_watched():
+            record_cells_of_tokens_backward(tokens, d_bias)
+
+    # 1. k, v = append_heads(k, extra_k), append_heads(v, extra_v)
+    d_k, d_extra_k = append_heads_backward("k", d_k, T_k)
+    d_v, d_extra_v = append_heads_backward("v", d_v, T_k)
+    return ExtraKeysGrads(d_k, d_v, d_extra_k, d_extra_v, d_bias)
