@@ -49,7 +49,11 @@ def test_by_hand():
         (4, 2, []),
     ],
 )
-@pytest.mark.parametrize("options", [{}, {"bias": False, "rope": RopeOptions()}], ids=["", "rope"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"bias": False, "rope": RopeOptions()}, {"add_bias_kv": True, "add_zero_attn": True}],
+    ids=["", "rope", "extra keys"],
+)
 def test_as_with_gates_of_0(rng, num_heads, num_kv_heads, cut, options):
     layer = make_layer(rng, num_heads, num_kv_heads, **options)
     smaller = prune_heads(layer, cut)
