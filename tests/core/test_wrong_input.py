@@ -277,7 +277,6 @@ CASES = [
     (lambda: layer()(None), DTypeError, "query: .*got None"),
     (lambda: layer()(X, X[:1]), ShapeError, r"key: expected \(B=2, T_k, kdim=12\)"),
     (lambda: layer()(X, X, X[:, :4]), ShapeError, r"value: expected \(B=2, T_k=5, vdim=12\)"),
-    (lambda: layer()(X, X, kv_cache=mha.KVCache()), ConfigError, "kv_cache: "),
     (lambda: layer().backward(X), MhaError, "backward: expected a forward before it"),
     (lambda: layer().astype(int), DTypeError, "dtype: "),
 ]  # fmt: skip

@@ -19,7 +19,7 @@ def test_the_page_can_compute_all_but_what_is_given():
     arrays = describe_training()["trace"]["arrays"]
     given = {array["name"] for array in arrays if "tree" not in array}
     params = {"places", "w_q", "w_k", "w_v", "w_o"}
-    assert given == params | {"x_v", "expected", "scale", "share", "d_loss"}
+    assert given == params | {"x_v", "targets", "scale", "share", "d_loss"}
 
 
 def test_its_random_params_begin_as_those_of_the_layer():

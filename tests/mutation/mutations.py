@@ -186,9 +186,9 @@ MUTATIONS = [
     Mutation("forward's backend whatever backward asks for", "attention.py",
              {"inputs.backend if backend is None else check_backend(backend)": "inputs.backend"}),
     # layers
-    Mutation("residual: nothing flows past", "residual.py", {"return add(d_sum, d_x, backend=self.backend), *d_others": "return d_x, *d_others"}, "nn"),
-    Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.layer(x, *others, **options))": "added = self.layer(x, *others, **options)",
-             "return self.norm(add(x, added, backend=self.backend))": "return self.norm(self.dropout(add(x, added, backend=self.backend)))"}, "nn"),
+    Mutation("residual: nothing flows past", "residual.py", {"return d_skip, *d_others": "return d_x, *d_others"}, "nn"),
+    Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.layer(inner, *others, **options))": "added = self.layer(inner, *others, **options)",
+             "total = add(x, added, backend=self.backend)": "total = self.dropout(add(x, added, backend=self.backend))"}, "nn"),
     Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "nn"),
     Mutation("memory's mask forgotten", "blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "nn"),
     Mutation("gradients replaced, not added", "layer.py", {"self.grads[name] + gradient if name in self.grads else gradient": "gradient"}, "nn"),
