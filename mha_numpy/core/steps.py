@@ -24,7 +24,7 @@ class Watcher(Protocol):
         """Return the whole name of an array that was noted, "" of any other."""
 
 
-_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 def step(name: str, array: Array, axes: str, equation: str = "") -> Array:
@@ -54,7 +54,7 @@ def step(name: str, array: Array, axes: str, equation: str = "") -> Array:
     >>> step("scores", np.zeros((2, 3)), "T_q T_k", "scale * q @ k.swapaxes(-1, -2)").shape
     (2, 3)
     """
-    watcher = _watcher.get()
+    watcher = WATCHER.get()
     if watcher is not None:
         watcher.record(name, np.asarray(array), axes, equation)
     return array
@@ -75,19 +75,14 @@ def constant(name: str, value: Any, axes: str = "") -> None:
     >>> constant("w_q", np.zeros((4, 6)), "D H*d_k")
     >>> constant("scale", 0.5)
     """
-    watcher = _watcher.get()
+    watcher = WATCHER.get()
     if watcher is not None:
         watcher.record_constant(name, np.asarray(value), axes)
 
 
-def watcher() -> Watcher | None:
-    """Return what is called at every step, if anything is."""
-    return _watcher.get()
-
-
 def is_watched() -> bool:
     """Return whether a recorder is active: names and equations are made for it alone."""
-    return _watcher.get() is not None
+    return WATCHER.get() is not None
 
 
 def record_sum(name: str, total: Array, axes: str, *parts: Array | None) -> Array:
@@ -95,7 +90,7 @@ def record_sum(name: str, total: Array, axes: str, *parts: Array | None) -> Arra
 
     A part that is not on record is noted as an input: ``sum_part_1``, for that of "sum".
     """
-    watcher = _watcher.get()
+    watcher = WATCHER.get()
     if watcher is not None:
         names = []
         for i, part in enumerate(part for part in parts if part is not None):
@@ -112,7 +107,7 @@ def renamed(**names: str) -> Iterator[None]:
 
     For what a composite calls: its own names are taken.
     """
-    watcher = _watcher.get()
+    watcher = WATCHER.get()
     with watching(None if watcher is None else _Renaming(watcher, names)):
         yield
 
@@ -175,8 +170,8 @@ def watching(watcher: Watcher | None) -> Iterator[None]:
 
     Each thread has its own.
     """
-    token = _watcher.set(watcher)
+    token = WATCHER.set(watcher)
     try:
         yield
     finally:
-        _watcher.reset(token)
+        WATCHER.reset(token)

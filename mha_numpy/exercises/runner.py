@@ -159,7 +159,7 @@ def _is_ours(code: CodeType) -> bool:
 
 def _is_between(file: str) -> bool:
     """Return whether a file only passes calls on, such as contextlib's."""
-    return file in PASSING or not file.startswith(INSIDE) and INSTALLED.match(file) is not None
+    return file in PASSING or (not file.startswith(INSIDE) and INSTALLED.match(file) is not None)
 
 
 def _public_name(code: CodeType) -> str:

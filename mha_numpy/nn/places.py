@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mha_numpy.core.steps import Scope, Watcher, watcher, watching
+from mha_numpy.core.steps import WATCHER, Scope, Watcher, watching
 
 
 class Place(Scope):
@@ -31,7 +31,7 @@ def placed(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def run(layer: Any, *inputs: Any, **options: Any) -> Any:
-        active = watcher()
+        active = WATCHER.get()
         if active is None:
             return method(layer, *inputs, **options)
         if not isinstance(active, Place) or id(layer) not in active.places:
