@@ -217,7 +217,7 @@ def test_it_refuses_what_it_cannot_show(bert, monkeypatch):
         head_report(Linear(3, 3), TOKENS)
     with pytest.raises(ConfigError, match="^model: expected a Bert.*got AttentionOnlyLM"):
         head_report(AttentionOnlyLM(10, 8, is_causal=False), TOKENS)
-    with pytest.raises(ConfigError, match="2 to 64 tokens in each; got 1 in text 0.*longer"):
+    with pytest.raises(ConfigError, match="2 to 8 tokens in each; got 1 in text 0.*longer"):
         head_report(lm, Tokens(IDS[:1, :1], IDS[:1, :1] > 0, [["a"]]))
     with pytest.raises(ConfigError, match="2 to 16 tokens in each; got 17 in text 0.*shorter"):
         head_report(bert, Tokens(long, long > 0, [["a"] * 17]))
