@@ -20,8 +20,11 @@ class Watcher(Protocol):
     def record_constant(self, name: str, array: Array, axes: str) -> object:
         """Note a value that equations name and no step computes."""
 
-    def name_of(self, array: Array) -> str:
-        """Return the whole name of an array that was noted, "" of any other."""
+    def name_of(self, array: Array, place: str = "") -> str:
+        """Return the whole name of an array that was noted, "" of any other.
+
+        Of several names that which it has in `place`, if it has one there.
+        """
 
 
 WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
@@ -131,9 +134,9 @@ class _Renaming:
         """Hand on a constant."""
         return self.watcher.record_constant(self._in(name), array, self._in(axes))
 
-    def name_of(self, array: Array) -> str:
+    def name_of(self, array: Array, place: str = "") -> str:
         """Hand on the question."""
-        return self.watcher.name_of(array)
+        return self.watcher.name_of(array, place)
 
 
 class Scope:
@@ -159,9 +162,9 @@ class Scope:
         """Hand on a constant."""
         return self.watcher.record_constant(self.prefix + name, array, axes)
 
-    def name_of(self, array: Array) -> str:
+    def name_of(self, array: Array, place: str = "") -> str:
         """Hand on the question."""
-        return self.watcher.name_of(array)
+        return self.watcher.name_of(array, (self.prefix + place).removesuffix("."))
 
 
 @contextmanager

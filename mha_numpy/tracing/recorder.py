@@ -93,9 +93,14 @@ class Trace:
         """Note a value that equations name and no step computes."""
         self.constants.append(Step(len(self.steps) + 1, name, axes, "", array, "constant"))
 
-    def name_of(self, array: Array) -> str:
-        """Return the name under which an array was recorded last, "" if it was not."""
-        return next((step.name for step in reversed(self.steps) if step.array is array), "")
+    def name_of(self, array: Array, place: str | None = None) -> str:
+        """Return the name under which an array was recorded last, "" if it was not.
+
+        Its first name in one place of a model comes before all others, if a place is given.
+        """
+        names = [step.name for step in self.steps if step.array is array]
+        of_place = (name for name in names if name.rpartition(".")[0] == place)
+        return next(of_place, names[-1] if names else "")
 
     def _computed_elsewhere(self, array: Array, place: str) -> str:
         """Return the equation of an input that another place of the model computed, "" if none did.

@@ -201,6 +201,11 @@ def test_one_place_of_a_model_is_a_trace(rng):
     for step in part:
         if step.equation:
             assert_close(part.evaluate(step), step.array, name=step.name)
+    assert {s.name: s.equation for s in part if "sum" in s.name or "skip" in s.name} == {
+        "skip": "", "sum": "skip + out", "d_sum": "", "d_skip": "",
+    }  # fmt: skip
+    d_skip = next(s for s in t if s.name == "blocks.1.attention.d_skip")
+    assert d_skip.equation == "d_sum + norm.d_x"
     whole = t.explain("blocks.1.attention.scores", (0, 1, 2, 3))
     assert whole == (
         "blocks.1.attention.scores[0,1,2,3] came from blocks.1.attention.q[0,1,2,:] "
