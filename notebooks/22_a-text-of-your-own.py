@@ -13,8 +13,8 @@ from mha_numpy.train import load_trained
 model, task = (loaded := load_trained("text")).model, loaded.task
 
 
-def write(model, beginning, steps=160, **options):
-    ids = generate(model, task.encode(beginning)[None], steps, **options)
+def write(model, beginning, steps=160, rng=0, **options):
+    ids = generate(model, task.encode(beginning)[None], steps, rng=rng, **options)
     return task.decode(ids[0]).replace("\n", "↵")
 
 
@@ -261,7 +261,7 @@ from mha_numpy.exercises import check, hint
 my_text = inspect.getsource(inspect.getmodule(attention_forward))  # or open(...).read()
 own = train_recipe("text", text=my_text, backend="numpy", steps=40, progress=False)
 beginning = own.task.encode(my_text[:20])[None]
-print(own.task.decode(generate(own.model, beginning, 240, temperature=0.7)[0]))
+print(own.task.decode(generate(own.model, beginning, 240, temperature=0.7, rng=0)[0]))
 
 # %% [markdown]
 # After so few steps it writes lines, blanks and pieces of words. Before you call a model good, compare its held-out loss

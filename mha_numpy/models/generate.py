@@ -23,7 +23,7 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    rng: int | np.random.Generator = 0,
+    rng: int | np.random.Generator | None = None,
 ) -> Array:
     """Continue a text: draw each next token from the probabilities of the model.
 
@@ -43,8 +43,8 @@ def generate(
         Draw from the k likeliest tokens alone.
     top_p : float, optional
         Draw from the likeliest tokens alone that together have at least this probability.
-    rng : int or numpy Generator
-        Draws.
+    rng : int or numpy Generator, optional
+        Draws; the same seed draws the same. Default: fresh randomness.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def choose(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    rng: int | np.random.Generator = 0,
+    rng: int | np.random.Generator | None = None,
 ) -> Array:
     """Choose a token for each row of logits, as `generate` explains.
 

@@ -95,7 +95,7 @@ def fit(
     schedule: Schedule = constant,
     max_norm: float | None = None,
     label_smoothing: float = 0.0,
-    rng: int | np.random.Generator = 0,
+    rng: int | np.random.Generator | None = None,
     measure: Callable[[Any, int], Mapping[str, float]] | None = None,
     measure_every: int = 100,
     stop: Callable[[History], bool] | None = None,
@@ -121,8 +121,8 @@ def fit(
         Clip gradients that are longer, as `clip_gradients` does.
     label_smoothing : float
         As `cross_entropy_forward` explains it.
-    rng : int or numpy Generator
-        Draws the batches.
+    rng : int or numpy Generator, optional
+        Draws the batches; the same seed draws the same. Default: fresh randomness.
     measure : function of model and step that returns numbers by name, optional
         It runs before the first step, after every `measure_every` steps, and at the end, with the
         model in `eval` mode. What it draws must come from a generator of its own.
@@ -166,7 +166,7 @@ def fit(
     ...     ids = rng.integers(8, size=(16, 1)) + np.arange(5)
     ...     return Batch((ids[:, :-1] % 8,), ids[:, 1:] % 8)
     >>> model = AttentionOnlyLM(vocab_size=8, max_tokens=4, embed_dim=16, num_layers=1, rng=0)
-    >>> history = fit(model, count_up, steps=60, optimizer=AdamW(model, 1e-2))
+    >>> history = fit(model, count_up, steps=60, optimizer=AdamW(model, 1e-2), rng=0)
     >>> history.losses[0] > 2, history.losses[-1] < 0.1
     (True, True)
     """

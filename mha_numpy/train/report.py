@@ -29,7 +29,7 @@ def sections(trained: Trained, seconds: float) -> Iterator[Table | str]:
         yield _head_scores(heads)
     if trained.name == "text":
         ids = trained.task.held_out[None, :BEGINNING]
-        written = generate(trained.model, ids, SAMPLE, temperature=0.8)
+        written = generate(trained.model, ids, SAMPLE, temperature=0.8, rng=0)
         yield f"it writes, at temperature 0.8:\n{trained.task.decode(written[0])}"
 
 

@@ -148,7 +148,7 @@ def test_what_is_ruled_out_is_not_chosen_even_by_rounding():
 @pytest.mark.parametrize("temperature", [1e-320, 1e-50, 1e300])
 def test_any_temperature_is_a_temperature(temperature, dtype):
     logits = np.tile(np.array([1, 3, 2], dtype), (100, 1))
-    chosen = set(choose(logits, temperature=temperature))
+    chosen = set(choose(logits, temperature=temperature, rng=0))
     assert chosen == ({1} if temperature < 1 else {0, 1, 2})
 
 
@@ -160,6 +160,15 @@ def test_a_model_whose_params_are_not_finite_writes_nothing():
         model.unembedding.params["w"][0, 3] = np.nan
         with pytest.raises(ConfigError, match="^logits: expected finite .*; got nan in row 0"):
             write(model)
+
+
+def test_draws_are_fresh_unless_there_is_a_seed():
+    even = np.zeros((1, 50))
+    assert len({int(choose(even)[0]) for _ in range(20)}) > 5
+    assert len({int(choose(even, rng=3)[0]) for _ in range(20)}) == 1
+    model, rng = language_model(), np.random.default_rng(0)
+    texts = {generate(model, np.array([[1]]), 5, rng=rng).tobytes() for _ in range(20)}
+    assert len(texts) > 10
 
 
 def test_impossible_inputs_are_named():
