@@ -11,6 +11,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 PATIENCE = 1.0  # seconds without a bar
+SILENCE = 30.0  # seconds without a line, where there is no terminal to draw a bar
 WAITED = 0.5  # seconds without a word on what takes long
 QUIET = ContextVar("QUIET", default=False)  # whether `busy` says nothing, beside a bar or for JSON
 
@@ -21,7 +22,7 @@ def progress(
     """Yield the items; after a second, show on stderr how many are done and what is left.
 
     `note` is called after each item, for a few words beside the bar. Where stderr is not a
-    terminal nothing is shown.
+    terminal, as in a notebook or a log, a line comes every half a minute.
 
     Examples
     --------
@@ -29,11 +30,15 @@ def progress(
     6
     """
     items = iter(items)
-    start = time.monotonic()
+    start = told = time.monotonic()
     for done, item in enumerate(items, start=1):
         yield item
-        if time.monotonic() - start > PATIENCE and sys.stderr.isatty():
+        now = time.monotonic()
+        if now - start > PATIENCE and sys.stderr.isatty():
             yield from _with_bar(items, total, label, note, done)
+        elif now - told > SILENCE:
+            print(f"{label}: {done} of {total}, {note()}".rstrip(", "), file=sys.stderr, flush=True)
+            told = now
 
 
 def _with_bar(

@@ -36,3 +36,11 @@ def test_what_is_soon_done_is_not_shown(monkeypatch):
     with progress.busy("searching"):
         pass
     assert sys.stderr.getvalue() == ""
+
+
+def test_a_log_gets_a_line_now_and_then(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    for _ in progress.progress(range(4), 4, "training", lambda: "loss 2.5"):
+        time.sleep(0.03)
+    assert sys.stderr.getvalue() == "training: 2 of 4, loss 2.5\ntraining: 4 of 4, loss 2.5\n"

@@ -9,9 +9,10 @@ from mha_numpy.nn.layer import Layer
 from mha_numpy.nn.linear import Linear
 from mha_numpy.nn.norm import LayerNorm, RMSNorm
 from mha_numpy.nn.residual import Residual
+from mha_numpy.nn.sequential import Activation, Sequential
 
 __all__ = [
-    "DecoderBlock", "Dropout", "Embedding", "EncoderBlock", "EncoderDecoderBlock", "FeedForward",
-    "Layer", "LayerNorm", "LearnedPositions", "Linear", "MultiHeadAttention", "RMSNorm",
-    "Residual", "TransformerBlock", "Unembedding",
+    "Activation", "DecoderBlock", "Dropout", "Embedding", "EncoderBlock", "EncoderDecoderBlock",
+    "FeedForward", "Layer", "LayerNorm", "LearnedPositions", "Linear", "MultiHeadAttention",
+    "RMSNorm", "Residual", "Sequential", "TransformerBlock", "Unembedding",
 ]  # fmt: skip

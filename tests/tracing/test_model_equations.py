@@ -15,6 +15,7 @@ from mha_numpy.models import (
     Translator,
 )
 from mha_numpy.nn import (
+    Activation,
     DecoderBlock,
     Dropout,
     Embedding,
@@ -28,6 +29,7 @@ from mha_numpy.nn import (
     MultiHeadAttention,
     Residual,
     RMSNorm,
+    Sequential,
     Unembedding,
 )
 from mha_numpy.tracing import trace
@@ -60,6 +62,9 @@ LAYERS = {  # layer, and what its forward takes
         f"feed-forward, {name}": lambda name=name: (FeedForward(D, activation=name), (x(),), {})
         for name in ("relu", "gelu", "gelu_tanh", "swiglu")
     },
+    "layers one after the other": lambda: (
+        Sequential(Linear(D, 5), Activation("gelu"), Linear(5, D)), (x(),), {},
+    ),
     "attention": lambda: (MultiHeadAttention(D, H), (x(),), {"mask": MASK[:, None, None]}),
     "attention with dropout": lambda: (MultiHeadAttention(D, H, dropout_p=0.3, rng=0), (x(),), {}),
     "cross-attention": lambda: (MultiHeadAttention(D, H), (x(), x(S)), {"bias": np.ones((T, S))}),
