@@ -28,7 +28,7 @@ function openTraining({ trace: given, bounds }, seed = 0) {
   const trace = openTrace(given);
   const named = (name) => trace.arrays[trace.byName.get(name)];
   const params = Object.keys(bounds).map(named);
-  const [digits, expected, answer, weights] = ["x_v", "expected", "out", "weights"].map(named);
+  const [digits, targets, answer, weights] = ["x_v", "targets", "out", "weights"].map(named);
   const [sequences, tokens, values] = digits.shape;
   let random, memories, step;
 
@@ -46,10 +46,10 @@ function openTraining({ trace: given, bounds }, seed = 0) {
 
   function show(batch) {
     digits.numbers.fill(0);
-    expected.numbers.fill(0);
+    targets.numbers.fill(0);
     batch.forEach((sequence, b) => sequence.forEach((digit, t) => {
       digits.numbers[(b * tokens + t) * values + digit] = 1;
-      expected.numbers[(b * tokens + tokens - 1 - t) * values + digit] = 1;
+      targets.numbers[b * tokens + tokens - 1 - t] = digit;
     }));
     trace.compute();
   }
@@ -61,7 +61,7 @@ function openTraining({ trace: given, bounds }, seed = 0) {
   function learn(learningRate) {
     show(Array.from({ length: sequences }, drawDigits));
     const rows = Array.from({ length: sequences * tokens }, (_, row) => row);
-    const right = rows.filter((row) => rowOf(expected, row)[likeliest(rowOf(answer, row))]);
+    const right = rows.filter((row) => likeliest(rowOf(answer, row)) === targets.numbers[row]);
     const loss = trace.loss();
     step += 1;
     params.forEach((param, i) =>
