@@ -1,5 +1,6 @@
 """diagnose: every mistake is rejected and named, two of them together, and nothing is guessed."""
 
+from importlib import import_module
 from itertools import combinations
 
 import numpy as np
@@ -57,7 +58,8 @@ def test_each_single_mistake_is_rejected_and_named_and_some_pairs_are(piece):
 
 @pytest.mark.slow
 @each_piece
-def test_two_mistakes_are_named_or_a_single_one_that_gives_the_same(piece):
+def test_two_mistakes_are_named_or_a_single_one_that_gives_the_same(piece, monkeypatch):
+    monkeypatch.setattr(import_module("mha_numpy.mistakes.diagnose"), "BUDGET", 60.0)  # seconds
     pairs = list(combinations(fingerprints(piece), 2))
     tried = named = 0
     for i in np.random.default_rng(0).permutation(len(pairs))[:25]:
