@@ -147,6 +147,22 @@ class Layer(metaclass=LayerType):
                 return object.__getattribute__(self, name)
             raise missing_attribute(self, name)
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set an attribute, unless it would hide what every layer has."""
+            if name in RESERVED:
+                kind = "()" * callable(getattr(Layer, name))
+                own = "blocks" if name in ("layers", "children") else f"{name}_"
+                raise ConfigError(
+                    f"{name}: expected another name for an attribute; {name}{kind} is a "
+                    f"{'method' if kind else 'property'} of every layer; write self.{own}"
+                )
+            if name in ("params", "grads") and not isinstance(value, dict):
+                raise ConfigError(
+                    f"{name}: expected a dict from names to arrays; got {describe(value)}; "
+                    f"write self.{name}['w'] = array"
+                )
+            object.__setattr__(self, name, value)
+
     def __repr__(self) -> str:
         """Show what the layer was made with, its number of parameters, and a line for each part."""
         count = self.num_parameters
@@ -310,3 +326,10 @@ class Layer(metaclass=LayerType):
         if name not in self.params:
             raise ConfigError(f"{name}: expected one of {list(self.params)}")
         self.grads[name] = self.grads[name] + gradient if name in self.grads else gradient
+
+
+RESERVED = {  # names that an attribute of a layer cannot have; a layer may get another forward
+    name
+    for name, value in vars(Layer).items()
+    if name[0] != "_" and (callable(value) or isinstance(value, property))
+} - {"forward", "backward"}

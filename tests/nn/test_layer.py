@@ -1,4 +1,4 @@
-"""How a layer shows itself."""
+"""How a layer shows itself, and what its attributes are."""
 
 import copy
 import pickle
@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+from mha_numpy.errors import ConfigError
 from mha_numpy.models import TransformerLM
 from mha_numpy.nn import (
     Dropout,
@@ -96,3 +97,28 @@ def test_a_copy_is_a_layer_like_it(again):
     model, ids = make_model(), np.array([[1, 2, 3]])
     np.testing.assert_array_equal(again(model)(ids), model(ids))
     assert repr(again(model)) == repr(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("layers", [Dropout()], r"layers: expected another name for an attribute; layers\(\) is "
+         "a method of every layer; write self.blocks"),
+        ("children", {}, "children: .*; write self.blocks"),
+        ("train", True, r"train: .*; train\(\) is a method of every layer; write self.train_"),
+        ("save", "file.npz", "save: .*; write self.save_"),
+        ("num_parameters", 3, "num_parameters: .*; num_parameters is a property of every layer"),
+        ("params", [np.ones(2)], "params: expected a dict from names to arrays; got .*; write "
+         r"self.params\['w'\] = array"),
+        ("grads", None, "grads: expected a dict .*; got None"),
+    ],
+)  # fmt: skip
+def test_an_attribute_that_would_hide_what_every_layer_has(name, value, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        setattr(Twice(np.ones(2), Dropout(), Dropout()), name, value)
+
+
+def test_one_layer_may_have_another_forward():
+    layer = Linear(2, 2, bias=False)
+    layer.forward = lambda x: x + 1
+    assert layer(1) == 2
