@@ -29,6 +29,7 @@ ADVICE = {
     "past_key_value": "kv_cache=KVCache(), of a layer",
     "device": "nothing: NumPy computes on the CPU",
     "dtype": "layer.astype(dtype), once the layer is made",
+    "weight_decay": "AdamW(...), which has it",
 }
 OUR_NAMES = {  # ours: what others call it
     "embed_dim": "d_model hidden_size embedding_dim n_embd output_dim normalized_shape",
@@ -46,6 +47,9 @@ OUR_NAMES = {  # ours: what others call it
     "eps": "epsilon layer_norm_eps",
     "rng": "seed random_state generator",
     "is_causal": "use_causal_mask",
+    "layer": "params",
+    "learning_rate": "lr",
+    "betas": "beta_1 beta_2 beta1 beta2 b1 b2",
 }
 RENAMED = {theirs: ours for ours, names in OUR_NAMES.items() for theirs in names.split()}
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from mha_numpy.calls import Explained, find_misfit
 from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, MhaError, describe
-from mha_numpy.nn.calls import LayerType, find_misfit
 from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 from mha_numpy.nn.places import placed
@@ -69,6 +69,16 @@ def check_layer(name: str, value: Any) -> None:
 def _place_and_text(child: tuple[str, "Layer"]) -> tuple[str, str]:
     """Return the name of the list that holds a child, or its own; and the child's text."""
     return child[0].partition(".")[0], repr(child[1])
+
+
+class LayerType(Explained):
+    """The type of all classes of layers: a layer keeps its arguments for its `repr`."""
+
+    def __call__(cls, *given: Any, **options: Any) -> Any:
+        """Make a layer."""
+        layer = super().__call__(*given, **options)
+        layer._made_with = given, options
+        return layer
 
 
 class Layer(metaclass=LayerType):

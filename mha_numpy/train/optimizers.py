@@ -1,17 +1,20 @@
 """Optimizers: how a gradient moves a param."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy.calls import Explained
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ShapeError, TrainingError
 from mha_numpy.nn import Layer
+from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.layer import check_layer
 from mha_numpy.train.finite import ADVICE, is_finite
+from mha_numpy.train.foreign import ATTRIBUTES
 from mha_numpy.train.options import ParamGroup, check_options, options_by_name
 
 
@@ -206,7 +209,7 @@ def _as_like_arrays(**arrays: Array) -> list[Array]:
     return found
 
 
-class Optimizer:
+class Optimizer(metaclass=Explained):
     """Moves all params of a layer; keeps for each what its rule remembers.
 
     Parameters
@@ -245,6 +248,12 @@ class Optimizer:
         options = {**self.options, **({"groups": list(self.groups)} if self.groups else {})}
         told = "".join(f", {name}={value!r}" for name, value in options.items())
         return f"{type(self).__name__}({type(self.layer).__name__}{told})"
+
+    if not TYPE_CHECKING:  # or a type checker would believe that optimizers have every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error of an attribute that is not there."""
+            raise missing_attribute(self, name, ATTRIBUTES)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -1,10 +1,14 @@
+import copy
+import re
+
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, ShapeError, TrainingError
+from mha_numpy.errors import ConfigError, MhaError, ShapeError, TrainingError
 from mha_numpy.nn import FeedForward, LayerNorm
 from mha_numpy.train import SGD, Adam, AdamW, ParamGroup, clip_gradients, warm_up_cosine
 from mha_numpy.train.finite import is_finite
+from mha_numpy.train.foreign import ATTRIBUTES
 
 
 @pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])
@@ -85,6 +89,43 @@ def test_numbers_whose_squares_overflow_are_finite(dtype):
     for odd in (np.nan, np.inf, -np.inf):
         large[1, 1] = odd
         assert not is_finite([np.ones(2), (large,)])
+
+
+NO_SUCH = "there is no such argument here"  # each line of the table has it as %
+CALLS = [
+    (lambda: Adam(LayerNorm(2), lr=1e-3), "lr: %; write learning_rate="),
+    (lambda: SGD(LayerNorm(2), lr=1e-3), "lr: %; write learning_rate="),
+    (lambda: Adam(params=LayerNorm(2)), "params: %; write layer="),
+    (lambda: Adam(LayerNorm(2), beta_1=0.9), "beta_1: %; write betas="),
+    (lambda: Adam(LayerNorm(2), weight_decay=0.1), "weight_decay: %; write AdamW(...), which has it"),
+    (lambda: SGD(LayerNorm(2), 0.1, momentun=0.9), "momentun: %; did you mean 'momentum'?"),
+    (lambda: SGD(LayerNorm(2)),
+     "learning_rate: expected a value; got none; write SGD(layer, learning_rate)"),
+    (lambda: SGD(LayerNorm(2), 0.1, 0.9), "SGD: expected at most 2 arguments without a name "
+     "(layer, learning_rate); got 3; write momentum=, nesterov=, groups="),
+    (lambda: ParamGroup("*", lr=0.0), "lr: %; write learning_rate="),
+    (lambda: ParamGroup("*", weight_deca=0.0), "weight_deca: %; did you mean 'weight_decay'?"),
+    (lambda: ParamGroup(), "names: expected a value; got none; write ParamGroup(names)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), CALLS, ids=[message[:40] for _, message in CALLS])
+def test_a_call_that_does_not_fit(call, message):
+    with pytest.raises(ConfigError) as error:
+        call()
+    assert str(error.value) == message.replace("%", NO_SUCH)
+
+
+@pytest.mark.parametrize("name", [*ATTRIBUTES, "stepp"])
+def test_an_attribute_that_other_libraries_have(name):
+    optimizer = Adam(LayerNorm(2))
+    message = rf"^{name}: an Adam has no such attribute; (write .*|did you mean 'step'\?)$"
+    with pytest.raises(AttributeError, match=message) as error:
+        getattr(optimizer, name)
+    assert isinstance(error.value, MhaError)
+    for ours in re.findall(r"optimizer\.(\w+)", str(error.value)):
+        assert hasattr(optimizer, ours)
+    assert copy.deepcopy(optimizer).t == 0
 
 
 IMPOSSIBLE = {

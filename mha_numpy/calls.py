@@ -8,17 +8,16 @@ from mha_numpy.core.foreign import RENAMED, UnknownArgumentError
 from mha_numpy.errors import ConfigError
 
 
-class LayerType(type):
-    """The type of all classes of layers: it explains arguments that do not fit the constructor.
+class Explained(type):
+    """The type of classes that explain arguments which do not fit their constructor.
 
-    Signatures are read only after an error, so a call that fits costs no time. The layer keeps its
-    arguments for its `repr`.
+    Signatures are read only after an error, so a call that fits costs no time.
     """
 
     def __call__(cls, *given: Any, **options: Any) -> Any:
-        """Make a layer."""
+        """Make an object."""
         try:
-            layer = super().__call__(*given, **options)
+            return super().__call__(*given, **options)
         except UnknownArgumentError as error:  # of a part to which options are passed on
             name, known = error.args
             if name in options:
@@ -28,8 +27,6 @@ class LayerType(type):
             if misfit := find_misfit(cls.__name__, cls, given, options):
                 raise misfit from None
             raise
-        layer._made_with = given, options
-        return layer
 
     @property
     def __signature__(cls) -> inspect.Signature:
