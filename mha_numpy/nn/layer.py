@@ -74,7 +74,7 @@ def _place_and_text(child: tuple[str, "Layer"]) -> tuple[str, str]:
 class LayerType(Explained):
     """The type of all classes of layers: a layer keeps its arguments for its `repr`."""
 
-    def __call__(cls, *given: Any, **options: Any) -> Any:
+    def __call__(cls, *given: Any, **options: Any) -> Any:  # noqa: N805
         """Make a layer."""
         layer = super().__call__(*given, **options)
         layer._made_with = given, options

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from mha_numpy.calls import explained
 from mha_numpy.checks import check_choice
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, describe
@@ -24,6 +25,7 @@ from mha_numpy.weights.layouts import LAYOUTS
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 
+@explained
 def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> AnyLayer:
     """Give a layer the params of another library's, all of them or none.
 
@@ -111,6 +113,7 @@ def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict
     return found
 
 
+@explained
 def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str, Array]:
     """Return a layer's params as another library stores them.
 
