@@ -15,6 +15,7 @@ from mha_numpy.errors import ConfigError, MhaError, describe
 from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 from mha_numpy.nn.places import placed
+from mha_numpy.nn.uses import counted
 
 
 class NoDraws(np.random.Generator):
@@ -105,6 +106,8 @@ class Layer(metaclass=LayerType):
         "backward",
     )  # the methods that record under the layer's name in a model
     at_its_place = ""  # the child that records under this layer's name, too
+    is_alike_in_each_use = False  # so that backward may use the cache of any forward
+    uses = 0  # forwards in a row; negative once a backward has followed them
     runs = 0  # of forward, without those that a backward followed, while a recorder is active
 
     def __init_subclass__(cls) -> None:
@@ -112,6 +115,8 @@ class Layer(metaclass=LayerType):
         for name in cls.passes:
             if name in vars(cls):
                 setattr(cls, name, placed(vars(cls)[name]))
+        for name in {"forward", "backward"} & vars(cls).keys():
+            setattr(cls, name, counted(vars(cls)[name]))
 
     def __init__(self) -> None:
         self.params: dict[str, Array] = {}
@@ -325,7 +330,7 @@ class Layer(metaclass=LayerType):
     def forget(self) -> Self:
         """Forget gradients and caches, which belong to other params."""
         for layer in self.layers():
-            layer._cache = None
+            layer._cache, layer.uses = None, 0
         self.zero_grads()
         return self
 

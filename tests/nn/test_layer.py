@@ -2,11 +2,12 @@
 
 import copy
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.models import TransformerLM
 from mha_numpy.nn import (
     Dropout,
@@ -19,6 +20,7 @@ from mha_numpy.nn import (
     Residual,
     Unembedding,
 )
+from mha_numpy.tracing import trace
 
 MODEL = """
 TransformerLM(vocab_size=50, max_tokens=16, embed_dim=8, num_layers=3, 3,504 parameters)
@@ -122,3 +124,63 @@ def test_one_layer_may_have_another_forward():
     layer = Linear(2, 2, bias=False)
     layer.forward = lambda x: x + 1
     assert layer(1) == 2
+
+
+class Doubled(Linear):
+    """A layer that uses its base's forward and backward."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+    def backward(self, d_out):
+        return super().backward(2 * d_out)
+
+
+ORDERS = {  # f = forward, b = backward, ! = an error, because only the last forward's cache is kept
+    "one use after the other": "fb fb",
+    "several backwards of one forward": "f bbb",
+    "forwards without backward": "fff b f b",
+    "two uses": "ff b! f bb",
+    "two uses, four backwards": "ff b!!! f b",
+    "two uses after one": "f b ff b!",
+}
+
+
+@pytest.mark.parametrize("is_traced", [False, True])
+@pytest.mark.parametrize("make", [Linear, Doubled])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_one_forward_for_each_backward(order, make, is_traced):
+    layer, x = make(3, 3), np.ones((2, 3))
+    with trace() if is_traced else nullcontext():
+        for run in order.replace(" ", ""):
+            if run == "!":
+                with pytest.raises(MhaError, match="^backward: expected one .* this .*; it ran for"):
+                    layer.backward(x)
+            else:
+                (layer if run == "f" else layer.backward)(x)
+
+
+def test_a_layer_in_two_places_is_an_error_and_no_wrong_gradient():
+    class Stack(Layer):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [Linear(3, 3)] * 2
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+        def backward(self, d_out):
+            for block in reversed(self.blocks):
+                d_out = block.backward(d_out)
+            return d_out
+
+    stack, x = Stack(), np.ones((2, 3))
+    with pytest.raises(MhaError) as error:
+        stack.backward(stack(x))
+    assert str(error.value) == (
+        "backward: expected one forward and one backward for each use of this Linear; it ran "
+        "forward 2 times and keeps only the last; make a layer for each use, or run forward "
+        "again before each backward"
+    )
