@@ -15,6 +15,7 @@ from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.layer import check_layer
 from mha_numpy.train.finite import ADVICE, is_finite
 from mha_numpy.train.foreign import ATTRIBUTES
+from mha_numpy.train.movable import movable_params
 from mha_numpy.train.options import ParamGroup, check_options, options_by_name
 
 
@@ -236,7 +237,7 @@ class Optimizer(metaclass=Explained):
         check_layer("layer", layer)
         check_number("learning_rate", learning_rate, positive=True)
         options = check_options({"learning_rate": learning_rate, **options})
-        self._own_options = options_by_name(groups, dict(layer.named_params()), options)
+        self._own_options = options_by_name(groups, movable_params(layer), options)
         self.layer = layer
         self.groups = tuple(groups)
         self._option_names = tuple(options)
@@ -332,7 +333,8 @@ class SGD(Optimizer):
     Raises
     ------
     ConfigError
-        An argument has an impossible value; the message names it.
+        An argument has an impossible value, or a param is not an array of float32 or float64
+        with memory of its own; the message names it.
 
     Examples
     --------
@@ -387,7 +389,8 @@ class Adam(Optimizer):
     Raises
     ------
     ConfigError
-        An argument has an impossible value; the message names it.
+        An argument has an impossible value, or a param is not an array of float32 or float64
+        with memory of its own; the message names it.
 
     Examples
     --------
@@ -443,7 +446,8 @@ class AdamW(Adam):
     Raises
     ------
     ConfigError
-        An argument has an impossible value; the message names it.
+        An argument has an impossible value, or a param is not an array of float32 or float64
+        with memory of its own; the message names it.
 
     Examples
     --------

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError, MhaError, ShapeError, TrainingError
-from mha_numpy.nn import FeedForward, LayerNorm
+from mha_numpy.nn import Dropout, Embedding, FeedForward, Layer, LayerNorm, Linear
 from mha_numpy.train import SGD, Adam, AdamW, ParamGroup, clip_gradients, warm_up_cosine
 from mha_numpy.train.finite import is_finite
 from mha_numpy.train.foreign import ATTRIBUTES
@@ -154,6 +154,49 @@ IMPOSSIBLE = {
     ),
     "scale": lambda: SGD(LayerNorm(2), 0.1).step(np.nan),
 }
+
+
+class Own(Layer):
+    """Somebody's own layer, with these params and parts."""
+
+    def __init__(self, params, *parts):
+        super().__init__()
+        self.params, self.parts = params, parts
+
+
+def tied_by_hand(flip=False):
+    token, head = Embedding(5, 3), Linear(3, 5)
+    head.params["w"] = token.params["table"].T[:: -1 if flip else 1]
+    return Own({}, token, head)
+
+
+BUFFER = np.zeros((4, 6))
+UNFIT = [
+    (lambda: Own({"n": np.arange(3)}), "n: expected a float32 or float64 array, which can move in "
+     "small steps; got an array (3,) of int64; write params['n'].astype(float)"),
+    (lambda: Own({}, Own({"w": [1.0, 2.0]})), "parts.0.w: expected a float32 or float64 array, "
+     "which can move in small steps; got [1.0, 2.0]; write np.array(params['w'], float)"),
+    (lambda: LayerNorm(2).astype(np.float16), "gain: expected a float32 or float64 array, which "
+     "can move in small steps; got an array (2,) of float16; write layer.astype(np.float32)"),
+    (lambda: Dropout(0.1), "layer: expected one with params; got a Dropout without any"),
+    (tied_by_hand, "parts.1.w: expected memory of its own; got some of parts.0.table; write "
+     "Unembedding(embedding) for a table that two layers use, and .copy() otherwise"),
+    (lambda: tied_by_hand(flip=True), "parts.1.w: expected memory of its own; got some of "),
+    (lambda: Own({"a": BUFFER[:3], "b": BUFFER[3:], "c": BUFFER[2:]}), "c: expected memory of its"),
+    (lambda: Own({"a": BUFFER[:3, :2], "b": BUFFER[:3, 2:], "c": BUFFER[3:]}), None),
+    (lambda: Own({"a": np.zeros(0), "b": np.zeros(0), "c": np.zeros(())}), None),
+    (lambda: Own({}, *[Embedding(5, 3)] * 2), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), UNFIT)
+def test_params_that_cannot_move(make, message):
+    layer = make()
+    if message is None:
+        SGD(layer, 0.1).step()
+        return
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        Adam(layer)
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
