@@ -53,6 +53,12 @@ class Twice(Layer):
         self.times = times
 
 
+class Sized(Layer):
+    def __init__(self, first, *sizes, width=1, **others):
+        super().__init__()
+        self.width = width
+
+
 @pytest.mark.parametrize(
     ("layer", "text"),
     [
@@ -76,6 +82,10 @@ class Twice(Layer):
         (Twice(np.ones((2, 3)), Dropout(), Dropout(), times=3, name="x"),
          "Twice(table=an array (2, 3) of float64, times=3, name='x', 6 parameters)\n"
          "  first: Dropout()\n  second: Dropout()"),
+        (Sized(3, 4, 5, width=2, name="x"), "Sized(first=3, sizes=(4, 5), width=2, name='x')"),
+        (Sized(3), "Sized(first=3)"),
+        (Sized("ab " * 99, words=["ab", "c"]),
+         "Sized(first='" + 18 * "ab " + "ab..., words=['ab', 'c'])"),
         (Layer(), "Layer()"),
         (make_model(), MODEL[1:]),
     ],
@@ -136,6 +146,41 @@ class Doubled(Linear):
         return super().backward(2 * d_out)
 
 
+class Around(Layer):
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = parts
+
+
+A, B = Linear(2, 2), Dropout()
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        ([A, B], "parts.0 parts.1"),
+        ({"a": A, "b": B}, "parts.a parts.b"),
+        ([[A, 3], (B,)], "parts.0.0 parts.1.0"),
+        ({"a": [None, {7: A}]}, "parts.a.1.7"),
+        (["text", {"a": 3}, np.ones(2)], ""),
+    ],
+)
+def test_children_in_lists_and_dicts(parts, names):
+    layer = Around(parts)
+    assert list(layer.children()) == names.split()
+    assert [name for name, _ in layer.named_layers()] == ["", *names.split()]
+
+
+def test_cycles_end():
+    inner, parts = Around(A), {"a": B}
+    outer = Around([inner, parts])
+    inner.outer, parts["again"] = outer, parts
+    names = ["", "parts.0", "parts.0.parts", "parts.1.a"]
+    assert [name for name, _ in outer.named_layers()] == names
+    assert repr(outer).count("Linear(") == 1
+    assert "outer: ..." in repr(outer)
+
+
 ORDERS = {  # f = forward, b = backward, ! = an error, because only the last forward's cache is kept
     "one use after the other": "fb fb",
     "several backwards of one forward": "f bbb",
@@ -154,7 +199,9 @@ def test_one_forward_for_each_backward(order, make, is_traced):
     with trace() if is_traced else nullcontext():
         for run in order.replace(" ", ""):
             if run == "!":
-                with pytest.raises(MhaError, match="^backward: expected one .* this .*; it ran for"):
+                with pytest.raises(
+                    MhaError, match="^backward: expected one .* this .*; it ran for"
+                ):
                     layer.backward(x)
             else:
                 (layer if run == "f" else layer.backward)(x)
