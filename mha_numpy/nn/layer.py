@@ -145,11 +145,13 @@ class Layer(metaclass=LayerType):
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """Compute the output and keep what `backward` needs."""
-        raise NotImplementedError
+        raise MhaError(f"forward: a {type(self).__name__} has none; write def forward(self, x)")
 
     def backward(self, d_out: Array) -> Any:
         """Add to `grads` and return the gradients of the inputs."""
-        raise NotImplementedError
+        raise MhaError(
+            f"backward: a {type(self).__name__} has none; write def backward(self, d_out)"
+        )
 
     @property
     def forward_cache(self) -> Any:

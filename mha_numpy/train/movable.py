@@ -1,12 +1,12 @@
-"""Params that an optimizer can move: floats in memory of their own."""
+"""Params that an optimizer can move, in memory of their own, and gradients that fit them."""
 
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, describe
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ConfigError, ShapeError, describe
 from mha_numpy.nn import Layer
 
 
@@ -44,6 +44,31 @@ def movable_params(layer: Layer) -> dict[str, Array]:
                 "Unembedding(embedding) for a table that two layers use, and .copy() otherwise"
             )
     return params
+
+
+def fitting_grads(layer: Layer) -> dict[str, Array]:
+    """Return a layer's gradients by the dotted names of its params.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        One is not a float array of its param's shape.
+
+    Examples
+    --------
+    >>> from mha_numpy.nn import Linear
+    >>> fitting_grads(Linear(3, 4))["b"]  # zeros where none came
+    array([0., 0., 0., 0.])
+    """
+    params = dict(layer.named_params())
+    grads = {name: as_float_array(name, gradient) for name, gradient in layer.named_grads()}
+    for name, gradient in grads.items():
+        shape = np.shape(params[name])
+        if gradient.shape != shape:
+            raise ShapeError(
+                f"{name}: expected a gradient {shape} like the param; got {gradient.shape}"
+            )
+    return grads
 
 
 def _advice(param: Any) -> str:

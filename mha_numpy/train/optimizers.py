@@ -15,7 +15,7 @@ from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.layer import check_layer
 from mha_numpy.train.finite import ADVICE, is_finite
 from mha_numpy.train.foreign import ATTRIBUTES
-from mha_numpy.train.movable import movable_params
+from mha_numpy.train.movable import fitting_grads, movable_params
 from mha_numpy.train.options import ParamGroup, check_options, options_by_name
 
 
@@ -286,21 +286,16 @@ class Optimizer(metaclass=Explained):
         ------
         TrainingError
             A param, or what is remembered of it, would no longer be finite; nothing has changed.
-        ConfigError, ShapeError
-            `scale` is not a number >= 0, or a gradient does not have the shape of its param.
+        ConfigError, ShapeError, DTypeError
+            `scale` is not a number >= 0, or a gradient is not a float array like its param.
         """
         scale, shared = check_number("scale", scale, least=0), check_options(self.options)
-        grads, moved = dict(self.layer.named_grads()), []
+        grads, moved = fitting_grads(self.layer), []
         for name, param in self.layer.named_params():
-            gradient, shape = grads[name], param.shape
-            if gradient.shape != shape:
-                raise ShapeError(
-                    f"{name}: expected a gradient {shape} like the param; got {gradient.shape}"
-                )
             options = {**shared, **self._own_options.get(name, {})}
             options["learning_rate"] *= scale
             with np.errstate(all="ignore"):  # an overflow is reported below
-                new, *rest = self.rule(param, gradient, self.remembered(name, param), **options)
+                new, *rest = self.rule(param, grads[name], self.remembered(name, param), **options)
                 new = new.astype(param.dtype, copy=False)
             if not is_finite([new, rest]):
                 place = "what the optimizer remembers" if is_finite(new) else "the param"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking import gradcheck
-from mha_numpy.errors import ConfigError, MhaError
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.models import (
     GPT2,
     AttentionOnlyLM,
@@ -199,3 +199,43 @@ def test_an_attribute_that_is_not_there(use, message):
 def test_a_property_that_fails_says_why():
     with pytest.raises(AttributeError, match="'dict' object has no attribute 'shape'"):
         _ = Own(np.ones(1)).broken
+
+
+class Returns(Layer):
+    def __init__(self, d_x):
+        super().__init__()
+        self.d_x = d_x
+
+    def forward(self, x):
+        return x
+
+    def backward(self, d_out):
+        return self.d_x
+
+
+def through(layer):
+    residual = Residual(layer, LayerNorm(8))
+    return residual.backward(residual(X))
+
+
+FAILURES = [
+    (lambda: Residual(None, LayerNorm(8)), ConfigError, "layer: expected a Layer, .*; got None"),
+    (lambda: Residual(Linear(8, 8), np.tanh), ConfigError, "norm: expected a Layer, .*'tanh'"),
+    (lambda: through(Linear(8, 1)), ShapeError,
+     r"layer: expected an output like x \(2, 5, 8\); got \(2, 5, 1\)$"),
+    (lambda: through(Returns(None)), MhaError,
+     "layer: expected backward of a Returns to return the gradient of x; got None"),
+    (lambda: through(Returns((None, X))), MhaError, "layer: .*; got None"),
+    (lambda: Layer()(X), MhaError, r"forward: a Layer has none; write def forward\(self, x\)"),
+    (lambda: Layer().backward(X), MhaError,
+     r"backward: a Layer has none; write def backward\(self, d_out\)"),
+    (lambda: from_layout({"w": X}, Linear(3, 4), "torch"), ConfigError,
+     "layer: expected a Layer, .*; got {"),
+    (lambda: to_layout("torch", Linear(3, 4)), ConfigError, "layer: .*; got 'torch'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "error", "message"), FAILURES)
+def test_what_does_not_fit_together(run, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        run()

@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, MhaError, ShapeError, TrainingError
+from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError, TrainingError
 from mha_numpy.nn import Dropout, Embedding, FeedForward, Layer, LayerNorm, Linear
 from mha_numpy.train import SGD, Adam, AdamW, ParamGroup, clip_gradients, warm_up_cosine
 from mha_numpy.train.finite import is_finite
@@ -80,6 +80,12 @@ def test_clipping_shortens_all_gradients_by_one_factor():
         layer.grads = {"gain": np.array([3, 4], np.asarray(large).dtype) * large}
         assert clip_gradients(layer, 1.0) == pytest.approx(5 * large)
         np.testing.assert_allclose(layer.grads["gain"], [0.6, 0.8], rtol=1e-6)
+    layer.grads = {"gain": np.ones(3)}
+    with pytest.raises(ShapeError, match=r"^gain: expected a gradient \(2,\) like the param; got"):
+        clip_gradients(layer, 1.0)
+    layer.grads = {"gain": [1.0, "a"]}
+    with pytest.raises(DTypeError, match="^gain: expected a float array"):
+        clip_gradients(layer, 1.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
