@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.calls import explained
 from mha_numpy.checking.analytic import analytic_gradients, run_twice
 from mha_numpy.checking.derivatives import (
     Pair,
@@ -31,6 +32,7 @@ TOLERANCES = {"central": (1e-5, 1e-8), "complex step": (1e-9, 1e-12)}
 TINY = float(np.finfo(float).tiny)
 
 
+@explained
 def gradcheck(
     forward: Callable[..., Any],
     backward: Callable[..., Any] | Inputs,

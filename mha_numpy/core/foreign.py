@@ -29,6 +29,9 @@ ADVICE = {
     "past_key_value": "kv_cache=KVCache(), of a layer",
     "device": "nothing: NumPy computes on the CPU",
     "dtype": "layer.astype(dtype), once the layer is made",
+    "weight_decay": "AdamW(...), which has it",
+    "do_sample": "temperature=0 for the likeliest token",
+    "batch_size": "draw_batch=, a function that returns a Batch with as many rows as you like",
 }
 OUR_NAMES = {  # ours: what others call it
     "embed_dim": "d_model hidden_size embedding_dim n_embd output_dim normalized_shape",
@@ -46,8 +49,29 @@ OUR_NAMES = {  # ours: what others call it
     "eps": "epsilon layer_norm_eps",
     "rng": "seed random_state generator",
     "is_causal": "use_causal_mask",
+    "steps": "epochs num_epochs num_steps max_steps max_new_tokens",
+    "top_k": "k",
+    "top_p": "p",
+    "ids": "input_ids prompt",
+    "beams": "num_beams",
+    "source": "pretrained_model_name_or_path model_id",
+    "dtype": "torch_dtype",
+    "path": "file filename",
+    "arrays": "state_dict weights",
+    "h": "eps epsilon",
+    "tolerances": "atol rtol",
+    "max_norm": "grad_clip max_grad_norm clipnorm",
+    "schedule": "scheduler lr_scheduler",
+    "measure": "callback callbacks",
+    "layer": "params",
+    "learning_rate": "lr",
+    "betas": "beta_1 beta_2 beta1 beta2 b1 b2",
 }
-RENAMED = {theirs: ours for ours, names in OUR_NAMES.items() for theirs in names.split()}
+
+
+def our_name(theirs: str, known: Iterable[str]) -> str | None:
+    """Return what an argument of another library is called here, among these names."""
+    return next((ours for ours in known if theirs in OUR_NAMES.get(ours, "").split()), None)
 
 
 class UnknownArgumentError(ConfigError):
@@ -65,8 +89,8 @@ class UnknownArgumentError(ConfigError):
 
     def __str__(self) -> str:
         name, known = self.args
-        if RENAMED.get(name) in known:
-            advice = f"write {RENAMED[name]}="
+        if ours := our_name(name, known):
+            advice = f"write {ours}="
         else:
             advice = f"write {ADVICE[name]}" if name in ADVICE else did_you_mean(name, known)
         return f"{name}: there is no such argument here{'; ' * bool(advice)}{advice}"

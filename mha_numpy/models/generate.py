@@ -5,6 +5,7 @@ from itertools import chain
 
 import numpy as np
 
+from mha_numpy.calls import explained
 from mha_numpy.checks import check_count, check_number, check_shape, check_type
 from mha_numpy.core import KVCache, softmax_forward
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
@@ -15,6 +16,7 @@ from mha_numpy.nn import Layer
 from mha_numpy.nn.layer import make_rng
 
 
+@explained
 def generate(
     model: TransformerLM,
     ids: Array,
@@ -98,6 +100,7 @@ def generate(
     return ids
 
 
+@explained
 def choose(
     logits: Array,
     *,
@@ -173,6 +176,7 @@ def _check_scores(name: str, logits: Array) -> None:
         )
 
 
+@explained
 def translate(
     model: Translator, source: Array, *, max_tokens: int | None = None, beams: int = 1
 ) -> Array:

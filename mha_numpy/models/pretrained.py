@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from mha_numpy.calls import explained
 from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, FileError, one_line
@@ -37,6 +38,7 @@ FILES = ["config.json", "tokenizer.json", "model.safetensors", "model-*.safetens
          "model.safetensors.index.json"]  # fmt: skip
 
 
+@explained
 def from_pretrained(
     source: PathLike, *, dtype: npt.DTypeLike = np.float32, backend: str = "numpy"
 ) -> Any:

@@ -130,6 +130,8 @@ class LearnedPositions(Layer):
     (2, 5, 4)
     """
 
+    is_alike_in_each_use = True  # backward needs shape and offset, no numbers
+
     def __init__(
         self,
         max_tokens: int,

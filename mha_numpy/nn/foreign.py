@@ -1,5 +1,6 @@
 """Attributes that layers of other libraries have, and what to write here instead."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mha_numpy.errors import MissingAttributeError, did_you_mean
@@ -62,12 +63,14 @@ ATTRIBUTES = {
 }
 
 
-def missing_attribute(layer: Any, name: str) -> MissingAttributeError:
-    """Return the error of an attribute that a layer does not have; it says what there is."""
-    kind = type(layer).__name__
-    article = "an" if kind[0] in "AEIOU" else "a"
-    known = [known for known in dir(layer) if known[0] != "_" != name[0]]
-    advice = f"write {ATTRIBUTES[name]}" if name in ATTRIBUTES else did_you_mean(name, known)
+def missing_attribute(
+    owner: Any, name: str, advice: Mapping[str, str] = ATTRIBUTES
+) -> MissingAttributeError:
+    """Return the error of an attribute that is not there; it says what there is."""
+    kind = type(owner).__name__
+    article = "an" if kind[0] in "AEIOU" or kind == "SGD" else "a"
+    known = [known for known in dir(owner) if known[0] != "_" != name[0]]
+    write = f"write {advice[name]}" if name in advice else did_you_mean(name, known)
     return MissingAttributeError(
-        f"{name}: {article} {kind} has no such attribute{'; ' * bool(advice)}{advice}", name=name
+        f"{name}: {article} {kind} has no such attribute{'; ' * bool(write)}{write}", name=name
     )

@@ -4,17 +4,19 @@ import inspect
 import math
 from collections.abc import Iterator
 from itertools import groupby
+from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from mha_numpy.calls import Explained, find_misfit
 from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, MhaError, describe
-from mha_numpy.nn.calls import LayerType, find_misfit
 from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 from mha_numpy.nn.places import placed
+from mha_numpy.nn.uses import counted
 
 
 class NoDraws(np.random.Generator):
@@ -71,12 +73,40 @@ def _place_and_text(child: tuple[str, "Layer"]) -> tuple[str, str]:
     return child[0].partition(".")[0], repr(child[1])
 
 
+def _layers_in(
+    name: str, value: Any, around: tuple[int, ...] = ()
+) -> Iterator[tuple[str, "Layer"]]:
+    """Yield (dotted name, layer) for a layer, or for those in a list, tuple or dict."""
+    if isinstance(value, Layer):
+        yield name, value
+    elif isinstance(value, (list, tuple, dict)) and id(value) not in around:
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(part, (Layer, list, tuple, dict)):
+                yield from _layers_in(f"{name}.{key}", part, (*around, id(value)))
+
+
+def _in_short(value: Any) -> str:
+    """Return a value's text in one line of up to 60 characters; of an array shape and dtype."""
+    text = describe(value) if isinstance(value, np.ndarray) else " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class LayerType(Explained):
+    """The type of all classes of layers: a layer keeps its arguments for its `repr`."""
+
+    def __call__(cls, *given: Any, **options: Any) -> Any:  # noqa: N805
+        """Make a layer."""
+        layer = super().__call__(*given, **options)
+        layer._made_with = given, options
+        return layer
+
+
 class Layer(metaclass=LayerType):
     """Base of all layers.
 
     A subclass fills `params` in its constructor, and in `forward` keeps what its `backward`
     needs. `backward` adds to `grads` and returns the gradients of the inputs: nothing is learned
-    there. An attribute that is a Layer, or a list of them, is a child.
+    there. An attribute that is a Layer is a child, and so is each Layer in lists and dicts.
 
     Examples
     --------
@@ -95,6 +125,8 @@ class Layer(metaclass=LayerType):
         "backward",
     )  # the methods that record under the layer's name in a model
     at_its_place = ""  # the child that records under this layer's name, too
+    is_alike_in_each_use = False  # so that backward may use the cache of any forward
+    uses = 0  # forwards in a row; negative once a backward has followed them
     runs = 0  # of forward, without those that a backward followed, while a recorder is active
 
     def __init_subclass__(cls) -> None:
@@ -102,6 +134,8 @@ class Layer(metaclass=LayerType):
         for name in cls.passes:
             if name in vars(cls):
                 setattr(cls, name, placed(vars(cls)[name]))
+        for name in {"forward", "backward"} & vars(cls).keys():
+            setattr(cls, name, counted(vars(cls)[name]))
 
     def __init__(self) -> None:
         self.params: dict[str, Array] = {}
@@ -111,11 +145,13 @@ class Layer(metaclass=LayerType):
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """Compute the output and keep what `backward` needs."""
-        raise NotImplementedError
+        raise MhaError(f"forward: a {type(self).__name__} has none; write def forward(self, x)")
 
     def backward(self, d_out: Array) -> Any:
         """Add to `grads` and return the gradients of the inputs."""
-        raise NotImplementedError
+        raise MhaError(
+            f"backward: a {type(self).__name__} has none; write def backward(self, d_out)"
+        )
 
     @property
     def forward_cache(self) -> Any:
@@ -147,6 +183,23 @@ class Layer(metaclass=LayerType):
                 return object.__getattribute__(self, name)
             raise missing_attribute(self, name)
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set an attribute, unless it would hide what every layer has."""
+            if name in RESERVED:
+                kind = "()" * callable(getattr(Layer, name))
+                own = "blocks" if name in ("layers", "children") else f"{name}_"
+                raise ConfigError(
+                    f"{name}: expected another name for an attribute; {name}{kind} is a "
+                    f"{'method' if kind else 'property'} of every layer; write self.{own}"
+                )
+            if name in ("params", "grads") and not isinstance(value, dict):
+                raise ConfigError(
+                    f"{name}: expected a dict from names to arrays; got {describe(value)}; "
+                    f"write self.{name}['w'] = array"
+                )
+            object.__setattr__(self, name, value)
+
+    @recursive_repr("...")
     def __repr__(self) -> str:
         """Show what the layer was made with, its number of parameters, and a line for each part."""
         count = self.num_parameters
@@ -159,38 +212,49 @@ class Layer(metaclass=LayerType):
 
     def _shown_options(self) -> list[str]:
         """Return "name=value" for each argument of the constructor that is not the default."""
-        parameters = inspect.signature(type(self)).parameters
-        defaults = {name: parameter.default for name, parameter in parameters.items()}
+        signature = inspect.signature(type(self))
         given, options = vars(self).get("_made_with", ((), {}))
-        made_with = defaults | dict(zip(defaults, given, strict=False)) | options
-        now = {name: vars(self).get(name, value) for name, value in made_with.items()}
+        made_with: dict[str, Any] = {}
+        for name, value in signature.bind_partial(*given, **options).arguments.items():
+            is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+            made_with |= value if is_rest else {name: value}
+        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+        now = {
+            name: vars(self).get(name, value) for name, value in {**defaults, **made_with}.items()
+        }
         return [
-            f"{name}={describe(value) if isinstance(value, np.ndarray) else repr(value)}"
+            f"{name}={_in_short(value)}"
             for name, value in now.items()
-            if name != "rng" and not isinstance(value, Layer)
+            if name != "rng" and value is not inspect.Parameter.empty
+            if not any(_layers_in(name, value))
             if repr(value) != repr(defaults.get(name))
         ]
 
     def children(self) -> dict[str, "Layer"]:
-        """Return the child layers by the name of their attribute; "blocks.0" in a list."""
+        """Return the child layers by name: "norm", "blocks.0" in a list, "parts.a" in a dict."""
         found: dict[str, Layer] = {}
         for name, value in vars(self).items():
-            if isinstance(value, Layer):
-                found[name] = value
-            elif isinstance(value, (list, tuple)):
-                parts = enumerate(value)
-                found |= {f"{name}.{i}": part for i, part in parts if isinstance(part, Layer)}
+            if name not in OWN:
+                found |= _layers_in(name, value)
         return found
 
     def named_layers(self) -> Iterator[tuple[str, "Layer"]]:
-        """Yield (dotted name, layer) for this layer, whose name is "", and for all below it."""
-        yield "", self
-        seen = {id(self)}
-        for name, child in self.children().items():
-            for inner, layer in child.named_layers():
-                if id(layer) not in seen:  # a layer that two share has the name of its first place
-                    seen.add(id(layer))
-                    yield f"{name}.{inner}" if inner else name, layer
+        """Yield (dotted name, layer) for this layer, whose name is "", and for all below it.
+
+        A layer that two share has the name of its first place.
+        """
+        seen: set[int] = set()
+        left: list[tuple[str, Layer]] = [("", self)]
+        while left:
+            name, layer = left.pop()
+            if id(layer) not in seen:
+                seen.add(id(layer))
+                yield name, layer
+                below = [
+                    (f"{name}.{part}" if name else part, child)
+                    for part, child in layer.children().items()
+                ]
+                left += reversed(below)
 
     def layers(self) -> Iterator["Layer"]:
         """Yield this layer and all below it."""
@@ -299,7 +363,7 @@ class Layer(metaclass=LayerType):
     def forget(self) -> Self:
         """Forget gradients and caches, which belong to other params."""
         for layer in self.layers():
-            layer._cache = None
+            layer._cache, layer.uses = None, 0
         self.zero_grads()
         return self
 
@@ -310,3 +374,11 @@ class Layer(metaclass=LayerType):
         if name not in self.params:
             raise ConfigError(f"{name}: expected one of {list(self.params)}")
         self.grads[name] = self.grads[name] + gradient if name in self.grads else gradient
+
+
+RESERVED = {  # names that an attribute of a layer cannot have; a layer may get another forward
+    name
+    for name, value in vars(Layer).items()
+    if name[0] != "_" and (callable(value) or isinstance(value, property))
+} - {"forward", "backward"}
+OWN = {*vars(Layer()), "_made_with"}  # attributes of every layer: no children are there

@@ -8,8 +8,9 @@ from mha_numpy.blocks.arrays import add, axes_of
 from mha_numpy.checks import check_flag
 from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import MhaError, ShapeError
 from mha_numpy.nn.dropout import Dropout
-from mha_numpy.nn.layer import Layer
+from mha_numpy.nn.layer import Layer, check_layer
 
 
 class Residual(Layer):
@@ -26,6 +27,11 @@ class Residual(Layer):
         Share of the layer's output that is dropped while training.
     rng : int or numpy Generator, optional
         Draws what is dropped: the same seed drops the same. Default: fresh randomness.
+
+    Raises
+    ------
+    ConfigError
+        `layer` or `norm` is not a Layer, or an option has an impossible value.
 
     Notes
     -----
@@ -52,6 +58,8 @@ class Residual(Layer):
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
+        check_layer("layer", layer)
+        check_layer("norm", norm)
         self.norm, self.backend = norm, norm.backend
         self.layer: Any = layer
         self.dropout = Dropout(dropout_p, rng=rng)
@@ -63,6 +71,8 @@ class Residual(Layer):
         step("skip", x, axes_of(x))
         inner = self.norm(x) if self.norm_first else x
         added = self.dropout(self.layer(inner, *others, **options))
+        if added.shape != x.shape:
+            raise ShapeError(f"layer: expected an output like x {x.shape}; got {added.shape}")
         total = add(x, added, backend=self.backend)
         record_sum("sum", total, axes_of(total), x, added)
         return total if self.norm_first else self.norm(total)
@@ -74,6 +84,11 @@ class Residual(Layer):
         step("d_sum", d_sum, axes_of(d_sum))
         d_layer = self.layer.backward(self.dropout.backward(d_sum))
         d_x, *d_others = d_layer if isinstance(d_layer, tuple) else (d_layer,)
+        if d_x is None:
+            raise MhaError(
+                f"layer: expected backward of a {type(self.layer).__name__} to return the gradient "
+                "of x; got None"
+            )
         if self.norm_first:
             d_x = self.norm.backward(d_x)
         d_skip = add(d_sum, d_x, backend=self.backend)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.calls import explained
 from mha_numpy.checks import check_count, check_integer, check_type
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, FileError, describe
@@ -20,6 +21,7 @@ FORMAT = "mha_numpy checkpoint 2"
 LONGEST_HISTORY = 2**28  # bytes, of some millions of steps
 
 
+@explained
 def save_checkpoint(
     path: PathLike, optimizer: Optimizer, rng: np.random.Generator, history: History
 ) -> None:
@@ -78,6 +80,7 @@ def save_checkpoint(
     write_arrays(path, {"state": np.frombuffer(text.encode(), np.uint8), **arrays})
 
 
+@explained
 def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generator) -> History:
     """Read what `save_checkpoint` wrote into the model, its optimizer and all generators.
 

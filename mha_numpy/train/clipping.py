@@ -9,6 +9,7 @@ from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.nn import Layer
 from mha_numpy.nn.layer import check_layer
+from mha_numpy.train.movable import fitting_grads
 
 
 def gradient_norm(layer: Layer) -> float:
@@ -21,6 +22,8 @@ def gradient_norm(layer: Layer) -> float:
     ------
     ConfigError
         `layer` is not a Layer.
+    ShapeError, DTypeError
+        A gradient is not a float array like its param.
 
     Examples
     --------
@@ -31,7 +34,7 @@ def gradient_norm(layer: Layer) -> float:
     5.0
     """
     check_layer("layer", layer)
-    grads = [gradient for _, gradient in layer.named_grads()]
+    grads = list(fitting_grads(layer).values())
     total = sum(_sum_of_squares(gradient, layer.backend) for gradient in grads)
     if total < math.inf or not all(np.isfinite(gradient).all() for gradient in grads):
         return math.sqrt(total)
@@ -67,6 +70,8 @@ def clip_gradients(layer: Layer, max_norm: float) -> float:
     ------
     ConfigError
         `layer` is not a Layer, or `max_norm` not a number > 0.
+    ShapeError, DTypeError
+        A gradient is not a float array like its param.
 
     Notes
     -----

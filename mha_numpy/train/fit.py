@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.blocks import cross_entropy_backward, cross_entropy_forward
+from mha_numpy.calls import explained
 from mha_numpy.checks import check_count, check_flag, check_function, check_number
 from mha_numpy.errors import ConfigError, FileError, TrainingError, describe
 from mha_numpy.nn import Layer
@@ -33,6 +34,7 @@ from mha_numpy.train.optimizers import Optimizer
 from mha_numpy.train.schedules import Schedule, constant
 
 
+@explained
 def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0.0) -> float:
     """Run a model forward and backward: return its loss and leave the gradients in its layers.
 
@@ -86,6 +88,7 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
     return float(loss)
 
 
+@explained
 def fit(
     model: Layer,
     draw_batch: Callable[[np.random.Generator], Batch],

@@ -1,17 +1,21 @@
 """Optimizers: how a gradient moves a param."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy.calls import Explained
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ShapeError, TrainingError
 from mha_numpy.nn import Layer
+from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.layer import check_layer
 from mha_numpy.train.finite import ADVICE, is_finite
+from mha_numpy.train.foreign import ATTRIBUTES
+from mha_numpy.train.movable import fitting_grads, movable_params
 from mha_numpy.train.options import ParamGroup, check_options, options_by_name
 
 
@@ -206,7 +210,7 @@ def _as_like_arrays(**arrays: Array) -> list[Array]:
     return found
 
 
-class Optimizer:
+class Optimizer(metaclass=Explained):
     """Moves all params of a layer; keeps for each what its rule remembers.
 
     Parameters
@@ -233,7 +237,7 @@ class Optimizer:
         check_layer("layer", layer)
         check_number("learning_rate", learning_rate, positive=True)
         options = check_options({"learning_rate": learning_rate, **options})
-        self._own_options = options_by_name(groups, dict(layer.named_params()), options)
+        self._own_options = options_by_name(groups, movable_params(layer), options)
         self.layer = layer
         self.groups = tuple(groups)
         self._option_names = tuple(options)
@@ -245,6 +249,12 @@ class Optimizer:
         options = {**self.options, **({"groups": list(self.groups)} if self.groups else {})}
         told = "".join(f", {name}={value!r}" for name, value in options.items())
         return f"{type(self).__name__}({type(self.layer).__name__}{told})"
+
+    if not TYPE_CHECKING:  # or a type checker would believe that optimizers have every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error of an attribute that is not there."""
+            raise missing_attribute(self, name, ATTRIBUTES)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -276,21 +286,16 @@ class Optimizer:
         ------
         TrainingError
             A param, or what is remembered of it, would no longer be finite; nothing has changed.
-        ConfigError, ShapeError
-            `scale` is not a number >= 0, or a gradient does not have the shape of its param.
+        ConfigError, ShapeError, DTypeError
+            `scale` is not a number >= 0, or a gradient is not a float array like its param.
         """
         scale, shared = check_number("scale", scale, least=0), check_options(self.options)
-        grads, moved = dict(self.layer.named_grads()), []
+        grads, moved = fitting_grads(self.layer), []
         for name, param in self.layer.named_params():
-            gradient, shape = grads[name], param.shape
-            if gradient.shape != shape:
-                raise ShapeError(
-                    f"{name}: expected a gradient {shape} like the param; got {gradient.shape}"
-                )
             options = {**shared, **self._own_options.get(name, {})}
             options["learning_rate"] *= scale
             with np.errstate(all="ignore"):  # an overflow is reported below
-                new, *rest = self.rule(param, gradient, self.remembered(name, param), **options)
+                new, *rest = self.rule(param, grads[name], self.remembered(name, param), **options)
                 new = new.astype(param.dtype, copy=False)
             if not is_finite([new, rest]):
                 place = "what the optimizer remembers" if is_finite(new) else "the param"
@@ -323,7 +328,8 @@ class SGD(Optimizer):
     Raises
     ------
     ConfigError
-        An argument has an impossible value; the message names it.
+        An argument has an impossible value, or a param is not an array of float32 or float64
+        with memory of its own; the message names it.
 
     Examples
     --------
@@ -378,7 +384,8 @@ class Adam(Optimizer):
     Raises
     ------
     ConfigError
-        An argument has an impossible value; the message names it.
+        An argument has an impossible value, or a param is not an array of float32 or float64
+        with memory of its own; the message names it.
 
     Examples
     --------
@@ -434,7 +441,8 @@ class AdamW(Adam):
     Raises
     ------
     ConfigError
-        An argument has an impossible value; the message names it.
+        An argument has an impossible value, or a param is not an array of float32 or float64
+        with memory of its own; the message names it.
 
     Examples
     --------

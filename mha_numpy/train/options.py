@@ -6,8 +6,10 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from mha_numpy.calls import Explained
 from mha_numpy.checks import check_flag, check_number, check_share
 from mha_numpy.core.backends import check_backend
+from mha_numpy.core.foreign import refuse
 from mha_numpy.errors import ConfigError, describe
 
 
@@ -34,19 +36,16 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def check_options(options: Mapping[str, Any], *, known: Iterable[str] = OPTIONS) -> dict[str, Any]:
+def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as their checks do, or raise a ConfigError that names one."""
-    if unknown := [name for name in options if name not in known]:
-        raise ConfigError(
-            f"groups: expected options of the optimizer, {', '.join(known)}; got {unknown[0]!r}"
-        )
+    refuse((name for name in options if name not in OPTIONS), OPTIONS)
     options = {name: OPTIONS[name](name, value) for name, value in options.items()}
     if options.get("nesterov") and options.get("momentum") == 0:
         raise ConfigError("nesterov: expected momentum > 0 with it; got momentum=0; write 0.9")
     return options
 
 
-class ParamGroup:
+class ParamGroup(metaclass=Explained):
     """Params, chosen by their names, for which an optimizer has other options.
 
     Parameters
@@ -113,7 +112,12 @@ def options_by_name(
         )
     left, found = list(names), dict[str, dict[str, Any]]()
     for group in groups:
-        check_options({**options, **group.options}, known=options)
+        if unknown := [name for name in group.options if name not in options]:
+            raise ConfigError(
+                "groups: expected options of the optimizer, "
+                f"{', '.join(options)}; got {unknown[0]!r}"
+            )
+        check_options({**options, **group.options})
         patterns = group.names.split()
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in left):

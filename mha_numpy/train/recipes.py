@@ -10,6 +10,7 @@ import numpy as np
 
 from mha_numpy.analysis.patterns import pattern_score, token_patterns
 from mha_numpy.blocks import cross_entropy_forward
+from mha_numpy.calls import explained
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError, describe
@@ -147,6 +148,7 @@ def find_recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
+@explained
 def train_recipe(
     name: str,
     *,

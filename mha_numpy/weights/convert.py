@@ -5,10 +5,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from mha_numpy.calls import explained
 from mha_numpy.checks import check_choice
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn import Layer, MultiHeadAttention
+from mha_numpy.nn.layer import check_layer
 from mha_numpy.nn.params_file import in_dtype, mismatch
 from mha_numpy.weights.layout import (
     Layout,
@@ -24,6 +26,7 @@ from mha_numpy.weights.layouts import LAYOUTS
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 
+@explained
 def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> AnyLayer:
     """Give a layer the params of another library's, all of them or none.
 
@@ -111,6 +114,7 @@ def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict
     return found
 
 
+@explained
 def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str, Array]:
     """Return a layer's params as another library stores them.
 
@@ -147,6 +151,7 @@ def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str
 
 def _layout_of(layer: Layer, layout: str) -> Layout:
     """Return the table, if it is one for this layer."""
+    check_layer("layer", layer)
     table = LAYOUTS[check_choice("layout", layout, LAYOUTS)]
     if missing := left_out(dict(layer.named_params()), table):
         raise ConfigError(

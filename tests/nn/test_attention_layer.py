@@ -226,9 +226,3 @@ class TestLayer:
         assert not block.stack[0].training
         block.astype(np.float32)
         assert {a.dtype for _, a in block.named_params()} == {np.dtype(np.float32)}
-
-    def test_the_base_has_no_forward(self):
-        with pytest.raises(NotImplementedError):
-            Layer()(1)
-        with pytest.raises(NotImplementedError):
-            Layer().backward(np.ones(1))

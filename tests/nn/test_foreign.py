@@ -7,8 +7,20 @@ import re
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, MhaError
-from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, Llama, TransformerLM, Translator
+from mha_numpy.checking import gradcheck
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.models import (
+    GPT2,
+    AttentionOnlyLM,
+    Bert,
+    Llama,
+    TransformerLM,
+    Translator,
+    choose,
+    from_pretrained,
+    generate,
+    translate,
+)
 from mha_numpy.nn import (
     DecoderBlock,
     Dropout,
@@ -20,8 +32,17 @@ from mha_numpy.nn import (
     Residual,
 )
 from mha_numpy.nn.foreign import ATTRIBUTES
+from mha_numpy.train import (
+    fit,
+    load_checkpoint,
+    loss_and_gradients,
+    save_checkpoint,
+    train_recipe,
+)
+from mha_numpy.weights import from_layout, to_layout
 
 X, IDS = np.ones((2, 5, 8)), np.ones((2, 5), int)
+LM = AttentionOnlyLM(vocab_size=7, max_tokens=8)
 SMALL = {"embed_dim": 4, "num_heads": 2, "num_layers": 1}
 
 
@@ -89,6 +110,32 @@ CALLS = [
     (lambda: Linear(3, 4)(X, X), "layer: expected at most 1 argument without a name (x); got 2"),
     (lambda: Linear(3, 4, inputs=3),
      "inputs: expected one value; got two, one of them without a name"),
+    # functions explain their calls as well
+    (lambda: generate(LM, IDS, max_new_tokens=3), "max_new_tokens: %; write steps="),
+    (lambda: generate(LM, IDS, 3, do_sample=False),
+     "do_sample: %; write temperature=0 for the likeliest token"),
+    (lambda: generate(LM, IDS, 3, 0.5), "generate: expected at most 3 arguments without a name "
+     "(model, ids, steps); got 4; write temperature=, top_k=, top_p=, rng="),
+    (lambda: generate(LM, IDS),
+     "steps: expected a value; got none; write generate(model, ids, steps)"),
+    (lambda: choose(X[0], k=3), "k: %; write top_k="),
+    (lambda: choose(X[0], p=0.9), "p: %; write top_p="),
+    (lambda: translate(LM, IDS, num_beams=2), "num_beams: %; write beams="),
+    (lambda: from_pretrained("minilm", torch_dtype=np.float64), "torch_dtype: %; write dtype="),
+    (lambda: fit(LM, None, epochs=3, optimizer=None), "epochs: %; write steps="),
+    (lambda: fit(LM, None, steps=3), "optimizer: expected a value; got none; write "
+     "fit(model, draw_batch, steps=..., optimizer=...)"),
+    (lambda: loss_and_gradients(LM, None, smoothing=0.1),
+     "smoothing: %; did you mean 'label_smoothing'?"),
+    (lambda: save_checkpoint("a.npz", None), "rng: expected a value; got none; write "
+     "save_checkpoint(path, optimizer, rng, history)"),
+    (lambda: load_checkpoint("a.npz"), "optimizer: expected a value; got none; write "
+     "load_checkpoint(path, optimizer, rng)"),
+    (lambda: train_recipe("text", epochs=3), "epochs: %; write steps="),
+    (lambda: gradcheck(LM, [IDS], eps=1e-3), "eps: %; write h="),
+    (lambda: from_layout(Linear(3, 4), state_dict={}), "state_dict: %; write arrays="),
+    (lambda: to_layout(Linear(3, 4)),
+     "layout: expected a value; got none; write to_layout(layer, layout)"),
 ]  # fmt: skip
 
 
@@ -103,6 +150,13 @@ def test_a_call_that_does_not_fit(call, message):
 def test_a_type_error_of_a_layer_s_own_code_stays_as_it_is():
     with pytest.raises(TypeError, match="did not contain a loop"):
         Own(np.ones(1))(X)
+
+
+@pytest.mark.parametrize("function", [fit, generate, choose, from_pretrained, gradcheck])
+def test_functions_that_explain_their_calls_stay_what_they_are(function):
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert ">>>" in function.__doc__
+    assert "options" not in inspect.signature(function).parameters
 
 
 def test_signatures_are_those_of_the_constructors():
@@ -145,3 +199,43 @@ def test_an_attribute_that_is_not_there(use, message):
 def test_a_property_that_fails_says_why():
     with pytest.raises(AttributeError, match="'dict' object has no attribute 'shape'"):
         _ = Own(np.ones(1)).broken
+
+
+class Returns(Layer):
+    def __init__(self, d_x):
+        super().__init__()
+        self.d_x = d_x
+
+    def forward(self, x):
+        return x
+
+    def backward(self, d_out):
+        return self.d_x
+
+
+def through(layer):
+    residual = Residual(layer, LayerNorm(8))
+    return residual.backward(residual(X))
+
+
+FAILURES = [
+    (lambda: Residual(None, LayerNorm(8)), ConfigError, "layer: expected a Layer, .*; got None"),
+    (lambda: Residual(Linear(8, 8), np.tanh), ConfigError, "norm: expected a Layer, .*'tanh'"),
+    (lambda: through(Linear(8, 1)), ShapeError,
+     r"layer: expected an output like x \(2, 5, 8\); got \(2, 5, 1\)$"),
+    (lambda: through(Returns(None)), MhaError,
+     "layer: expected backward of a Returns to return the gradient of x; got None"),
+    (lambda: through(Returns((None, X))), MhaError, "layer: .*; got None"),
+    (lambda: Layer()(X), MhaError, r"forward: a Layer has none; write def forward\(self, x\)"),
+    (lambda: Layer().backward(X), MhaError,
+     r"backward: a Layer has none; write def backward\(self, d_out\)"),
+    (lambda: from_layout({"w": X}, Linear(3, 4), "torch"), ConfigError,
+     "layer: expected a Layer, .*; got {"),
+    (lambda: to_layout("torch", Linear(3, 4)), ConfigError, "layer: .*; got 'torch'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "error", "message"), FAILURES)
+def test_what_does_not_fit_together(run, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        run()

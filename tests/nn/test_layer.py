@@ -1,11 +1,13 @@
-"""How a layer shows itself."""
+"""How a layer shows itself, and what its attributes are."""
 
 import copy
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
+from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.models import TransformerLM
 from mha_numpy.nn import (
     Dropout,
@@ -18,6 +20,7 @@ from mha_numpy.nn import (
     Residual,
     Unembedding,
 )
+from mha_numpy.tracing import trace
 
 MODEL = """
 TransformerLM(vocab_size=50, max_tokens=16, embed_dim=8, num_layers=3, 3,504 parameters)
@@ -50,6 +53,12 @@ class Twice(Layer):
         self.times = times
 
 
+class Sized(Layer):
+    def __init__(self, first, *sizes, width=1, **others):
+        super().__init__()
+        self.width = width
+
+
 @pytest.mark.parametrize(
     ("layer", "text"),
     [
@@ -73,6 +82,10 @@ class Twice(Layer):
         (Twice(np.ones((2, 3)), Dropout(), Dropout(), times=3, name="x"),
          "Twice(table=an array (2, 3) of float64, times=3, name='x', 6 parameters)\n"
          "  first: Dropout()\n  second: Dropout()"),
+        (Sized(3, 4, 5, width=2, name="x"), "Sized(first=3, sizes=(4, 5), width=2, name='x')"),
+        (Sized(3), "Sized(first=3)"),
+        (Sized("ab " * 99, words=["ab", "c"]),
+         "Sized(first='" + 18 * "ab " + "ab..., words=['ab', 'c'])"),
         (Layer(), "Layer()"),
         (make_model(), MODEL[1:]),
     ],
@@ -96,3 +109,125 @@ def test_a_copy_is_a_layer_like_it(again):
     model, ids = make_model(), np.array([[1, 2, 3]])
     np.testing.assert_array_equal(again(model)(ids), model(ids))
     assert repr(again(model)) == repr(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("layers", [Dropout()], r"layers: expected another name for an attribute; layers\(\) is "
+         "a method of every layer; write self.blocks"),
+        ("children", {}, "children: .*; write self.blocks"),
+        ("train", True, r"train: .*; train\(\) is a method of every layer; write self.train_"),
+        ("save", "file.npz", "save: .*; write self.save_"),
+        ("num_parameters", 3, "num_parameters: .*; num_parameters is a property of every layer"),
+        ("params", [np.ones(2)], "params: expected a dict from names to arrays; got .*; write "
+         r"self.params\['w'\] = array"),
+        ("grads", None, "grads: expected a dict .*; got None"),
+    ],
+)  # fmt: skip
+def test_an_attribute_that_would_hide_what_every_layer_has(name, value, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        setattr(Twice(np.ones(2), Dropout(), Dropout()), name, value)
+
+
+def test_one_layer_may_have_another_forward():
+    layer = Linear(2, 2, bias=False)
+    layer.forward = lambda x: x + 1
+    assert layer(1) == 2
+
+
+class Doubled(Linear):
+    """A layer that uses its base's forward and backward."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+    def backward(self, d_out):
+        return super().backward(2 * d_out)
+
+
+class Around(Layer):
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = parts
+
+
+A, B = Linear(2, 2), Dropout()
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        ([A, B], "parts.0 parts.1"),
+        ({"a": A, "b": B}, "parts.a parts.b"),
+        ([[A, 3], (B,)], "parts.0.0 parts.1.0"),
+        ({"a": [None, {7: A}]}, "parts.a.1.7"),
+        (["text", {"a": 3}, np.ones(2)], ""),
+    ],
+)
+def test_children_in_lists_and_dicts(parts, names):
+    layer = Around(parts)
+    assert list(layer.children()) == names.split()
+    assert [name for name, _ in layer.named_layers()] == ["", *names.split()]
+
+
+def test_cycles_end():
+    inner, parts = Around(A), {"a": B}
+    outer = Around([inner, parts])
+    inner.outer, parts["again"] = outer, parts
+    names = ["", "parts.0", "parts.0.parts", "parts.1.a"]
+    assert [name for name, _ in outer.named_layers()] == names
+    assert repr(outer).count("Linear(") == 1
+    assert "outer: ..." in repr(outer)
+
+
+ORDERS = {  # f = forward, b = backward, ! = an error, because only the last forward's cache is kept
+    "one use after the other": "fb fb",
+    "several backwards of one forward": "f bbb",
+    "forwards without backward": "fff b f b",
+    "two uses": "ff b! f bb",
+    "two uses, four backwards": "ff b!!! f b",
+    "two uses after one": "f b ff b!",
+}
+
+
+@pytest.mark.parametrize("is_traced", [False, True])
+@pytest.mark.parametrize("make", [Linear, Doubled])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_one_forward_for_each_backward(order, make, is_traced):
+    layer, x = make(3, 3), np.ones((2, 3))
+    with trace() if is_traced else nullcontext():
+        for run in order.replace(" ", ""):
+            if run == "!":
+                with pytest.raises(
+                    MhaError, match="^backward: expected one .* this .*; it ran for"
+                ):
+                    layer.backward(x)
+            else:
+                (layer if run == "f" else layer.backward)(x)
+
+
+def test_a_layer_in_two_places_is_an_error_and_no_wrong_gradient():
+    class Stack(Layer):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [Linear(3, 3)] * 2
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+        def backward(self, d_out):
+            for block in reversed(self.blocks):
+                d_out = block.backward(d_out)
+            return d_out
+
+    stack, x = Stack(), np.ones((2, 3))
+    with pytest.raises(MhaError) as error:
+        stack.backward(stack(x))
+    assert str(error.value) == (
+        "backward: expected one forward and one backward for each use of this Linear; it ran "
+        "forward 2 times and keeps only the last; make a layer for each use, or run forward "
+        "again before each backward"
+    )

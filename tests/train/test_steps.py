@@ -1,10 +1,14 @@
+import copy
+import re
+
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, ShapeError, TrainingError
-from mha_numpy.nn import FeedForward, LayerNorm
+from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError, TrainingError
+from mha_numpy.nn import Dropout, Embedding, FeedForward, Layer, LayerNorm, Linear
 from mha_numpy.train import SGD, Adam, AdamW, ParamGroup, clip_gradients, warm_up_cosine
 from mha_numpy.train.finite import is_finite
+from mha_numpy.train.foreign import ATTRIBUTES
 
 
 @pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])
@@ -76,6 +80,12 @@ def test_clipping_shortens_all_gradients_by_one_factor():
         layer.grads = {"gain": np.array([3, 4], np.asarray(large).dtype) * large}
         assert clip_gradients(layer, 1.0) == pytest.approx(5 * large)
         np.testing.assert_allclose(layer.grads["gain"], [0.6, 0.8], rtol=1e-6)
+    layer.grads = {"gain": np.ones(3)}
+    with pytest.raises(ShapeError, match=r"^gain: expected a gradient \(2,\) like the param; got"):
+        clip_gradients(layer, 1.0)
+    layer.grads = {"gain": [1.0, "a"]}
+    with pytest.raises(DTypeError, match="^gain: expected a float array"):
+        clip_gradients(layer, 1.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
@@ -85,6 +95,44 @@ def test_numbers_whose_squares_overflow_are_finite(dtype):
     for odd in (np.nan, np.inf, -np.inf):
         large[1, 1] = odd
         assert not is_finite([np.ones(2), (large,)])
+
+
+NO_SUCH = "there is no such argument here"  # each line of the table has it as %
+CALLS = [
+    (lambda: Adam(LayerNorm(2), lr=1e-3), "lr: %; write learning_rate="),
+    (lambda: SGD(LayerNorm(2), lr=1e-3), "lr: %; write learning_rate="),
+    (lambda: Adam(params=LayerNorm(2)), "params: %; write layer="),
+    (lambda: Adam(LayerNorm(2), beta_1=0.9), "beta_1: %; write betas="),
+    (lambda: Adam(LayerNorm(2), weight_decay=0.1),
+     "weight_decay: %; write AdamW(...), which has it"),
+    (lambda: SGD(LayerNorm(2), 0.1, momentun=0.9), "momentun: %; did you mean 'momentum'?"),
+    (lambda: SGD(LayerNorm(2)),
+     "learning_rate: expected a value; got none; write SGD(layer, learning_rate)"),
+    (lambda: SGD(LayerNorm(2), 0.1, 0.9), "SGD: expected at most 2 arguments without a name "
+     "(layer, learning_rate); got 3; write momentum=, nesterov=, groups="),
+    (lambda: ParamGroup("*", lr=0.0), "lr: %; write learning_rate="),
+    (lambda: ParamGroup("*", weight_deca=0.0), "weight_deca: %; did you mean 'weight_decay'?"),
+    (lambda: ParamGroup(), "names: expected a value; got none; write ParamGroup(names)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), CALLS, ids=[message[:40] for _, message in CALLS])
+def test_a_call_that_does_not_fit(call, message):
+    with pytest.raises(ConfigError) as error:
+        call()
+    assert str(error.value) == message.replace("%", NO_SUCH)
+
+
+@pytest.mark.parametrize("name", [*ATTRIBUTES, "stepp"])
+def test_an_attribute_that_other_libraries_have(name):
+    optimizer = Adam(LayerNorm(2))
+    message = rf"^{name}: an Adam has no such attribute; (write .*|did you mean 'step'\?)$"
+    with pytest.raises(AttributeError, match=message) as error:
+        getattr(optimizer, name)
+    assert isinstance(error.value, MhaError)
+    for ours in re.findall(r"optimizer\.(\w+)", str(error.value)):
+        assert hasattr(optimizer, ours)
+    assert copy.deepcopy(optimizer).t == 0
 
 
 IMPOSSIBLE = {
@@ -112,6 +160,49 @@ IMPOSSIBLE = {
     ),
     "scale": lambda: SGD(LayerNorm(2), 0.1).step(np.nan),
 }
+
+
+class Own(Layer):
+    """Somebody's own layer, with these params and parts."""
+
+    def __init__(self, params, *parts):
+        super().__init__()
+        self.params, self.parts = params, parts
+
+
+def tied_by_hand(flip=False):
+    token, head = Embedding(5, 3), Linear(3, 5)
+    head.params["w"] = token.params["table"].T[:: -1 if flip else 1]
+    return Own({}, token, head)
+
+
+BUFFER = np.zeros((4, 6))
+UNFIT = [
+    (lambda: Own({"n": np.arange(3)}), "n: expected a float32 or float64 array, which can move in "
+     "small steps; got an array (3,) of int64; write params['n'].astype(float)"),
+    (lambda: Own({}, Own({"w": [1.0, 2.0]})), "parts.0.w: expected a float32 or float64 array, "
+     "which can move in small steps; got [1.0, 2.0]; write np.array(params['w'], float)"),
+    (lambda: LayerNorm(2).astype(np.float16), "gain: expected a float32 or float64 array, which "
+     "can move in small steps; got an array (2,) of float16; write layer.astype(np.float32)"),
+    (lambda: Dropout(0.1), "layer: expected one with params; got a Dropout without any"),
+    (tied_by_hand, "parts.1.w: expected memory of its own; got some of parts.0.table; write "
+     "Unembedding(embedding) for a table that two layers use, and .copy() otherwise"),
+    (lambda: tied_by_hand(flip=True), "parts.1.w: expected memory of its own; got some of "),
+    (lambda: Own({"a": BUFFER[:3], "b": BUFFER[3:], "c": BUFFER[2:]}), "c: expected memory of its"),
+    (lambda: Own({"a": BUFFER[:3, :2], "b": BUFFER[:3, 2:], "c": BUFFER[3:]}), None),
+    (lambda: Own({"a": np.zeros(0), "b": np.zeros(0), "c": np.zeros(())}), None),
+    (lambda: Own({}, *[Embedding(5, 3)] * 2), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), UNFIT)
+def test_params_that_cannot_move(make, message):
+    layer = make()
+    if message is None:
+        SGD(layer, 0.1).step()
+        return
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        Adam(layer)
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)

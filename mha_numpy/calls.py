@@ -1,24 +1,42 @@
 """Calls that do not fit a signature: Python's TypeError in words that say what to write."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from mha_numpy.core.foreign import RENAMED, UnknownArgumentError
+from mha_numpy.core.foreign import UnknownArgumentError, our_name
 from mha_numpy.errors import ConfigError
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class LayerType(type):
-    """The type of all classes of layers: it explains arguments that do not fit the constructor.
 
-    Signatures are read only after an error, so a call that fits costs no time. The layer keeps its
-    arguments for its `repr`.
+def explained(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that explains arguments which do not fit it."""
+
+    @functools.wraps(function)
+    def call(*given: P.args, **options: P.kwargs) -> R:
+        try:
+            return function(*given, **options)
+        except TypeError:
+            if misfit := find_misfit(function.__name__, function, given, options):
+                raise misfit from None
+            raise
+
+    return call
+
+
+class Explained(type):
+    """The type of classes that explain arguments which do not fit their constructor.
+
+    Signatures are read only after an error, so a call that fits costs no time.
     """
 
     def __call__(cls, *given: Any, **options: Any) -> Any:
-        """Make a layer."""
+        """Make an object."""
         try:
-            layer = super().__call__(*given, **options)
+            return super().__call__(*given, **options)
         except UnknownArgumentError as error:  # of a part to which options are passed on
             name, known = error.args
             if name in options:
@@ -28,8 +46,6 @@ class LayerType(type):
             if misfit := find_misfit(cls.__name__, cls, given, options):
                 raise misfit from None
             raise
-        layer._made_with = given, options
-        return layer
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -79,7 +95,7 @@ def find_misfit(
     for name in needed:
         if name not in (*places[: len(given)], *options):
             for theirs in options:
-                if RENAMED.get(theirs) == name:
+                if our_name(theirs, [name]):
                     return UnknownArgumentError(theirs, needed)
             call = ", ".join(name if name in places else f"{name}=..." for name in needed)
             return ConfigError(f"{name}: expected a value; got none; write {called}({call})")
