@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +16,18 @@ from mha_numpy.nn.calls import LayerType, find_misfit
 from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 from mha_numpy.nn.places import placed
+
+
+@contextmanager
+def in_eval_mode(layer: "Layer") -> Iterator[None]:
+    """Switch dropout off inside the block; then each layer is in the mode that it was in."""
+    modes = [(part, part.training) for part in layer.layers()]
+    layer.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 class NoDraws(np.random.Generator):
