@@ -36,6 +36,12 @@ class MissingAttributeError(MhaError, AttributeError):
     """A layer or an optimizer has no attribute of this name."""
 
 
+class MissingStepError(MhaError, KeyError):
+    """A trace has no step of this name."""
+
+    __str__ = Exception.__str__  # that of KeyError adds quotes
+
+
 class FileError(MhaError, OSError):
     """A file cannot be read or written, or holds something else than what is asked for."""
 
@@ -63,7 +69,7 @@ def describe(value: object) -> str:
     return " ".join(repr(value).split())[:80]
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean 'walk'?" for the known name that is spelled most like `name`, if any."""
-    close = get_close_matches(name, known, n=1, cutoff=0.4)
-    return f"did you mean {close[0]!r}?" if close else ""
+def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
+    """Return "did you mean 'walk'?" for the known names spelled most like `name`, if any."""
+    close = get_close_matches(name, known, n=most, cutoff=0.4)
+    return f"did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -10,6 +10,7 @@ from mha_numpy.analysis.layers import attention_layers
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.nn import Layer, MultiHeadAttention
+from mha_numpy.nn.layer import in_eval_mode
 
 
 def gate_gradients(model: Layer, run: Callable[[], Any]) -> dict[str, Array]:
@@ -45,17 +46,16 @@ def gate_gradients(model: Layer, run: Callable[[], Any]) -> dict[str, Array]:
     >>> found[""].shape  # the layer itself has no name
     (3, 2)
     """
-    was_training = model.training
     with ExitStack() as gates:
         found = {
             name: gates.enter_context(_gated_by_sequence(layer))
             for name, layer in attention_layers(model).items()
         }
-        model.eval()
         try:
-            run()
+            with in_eval_mode(model):
+                run()
         finally:
-            model.train(was_training).zero_grads()
+            model.zero_grads()
     for name, gradients in found.items():
         if not gradients:
             raise ConfigError(

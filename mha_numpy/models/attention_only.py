@@ -62,6 +62,8 @@ class AttentionOnlyLM(Layer):
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
         self.max_tokens = check_count("max_tokens", max_tokens)
+        self.vocab_size, self.embed_dim = vocab_size, embed_dim
+        self.num_heads, self.num_layers = num_heads, num_layers
         self.is_causal = check_flag("is_causal", is_causal)
         self.embedding = Embedding(vocab_size, embed_dim, std=1.0, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)

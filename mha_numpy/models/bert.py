@@ -7,9 +7,9 @@ import numpy as np
 from mha_numpy.checks import check_count, check_ids
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import is_watched, record_sum, step
-from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, describe
-from mha_numpy.models.inputs import as_cells
+from mha_numpy.dtypes import Array, as_integer_array
+from mha_numpy.errors import ConfigError, MaskError, ShapeError, describe
+from mha_numpy.models.inputs import as_cells, check_mask
 from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
 from mha_numpy.nn.blocks import make_norm
 from mha_numpy.nn.layer import make_rng
@@ -78,6 +78,8 @@ class Bert(Layer):
         rng = make_rng(rng)
         self.backend = check_backend(backend)
         self.max_tokens = check_count("max_tokens", max_tokens)
+        self.vocab_size, self.embed_dim = vocab_size, embed_dim
+        self.num_heads, self.num_layers = num_heads, num_layers
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
@@ -109,6 +111,9 @@ class Bert(Layer):
         mask = as_cells(mask, ids.shape)
         if segments is None:
             segments = step("segments", np.zeros_like(ids), "B T", "0 * ids")
+        segments = as_integer_array("segments", segments, "an integer array (B, T)")
+        if segments.shape != ids.shape:
+            raise ShapeError(f"segments: expected {ids.shape}, as ids; got {segments.shape}")
         of_token, of_segment = self.embedding(ids), self.segments(segments)
         x = record_sum("embedded", of_token + of_segment, "B T D", of_token, of_segment)
         x = self.dropout(self.norm(self.positions(x)))
@@ -157,9 +162,23 @@ class SentenceBert(Layer):
     def forward(
         self, ids: Array, *, mask: Array | None = None, segments: Array | None = None
     ) -> Array:
-        """Return a vector for each text: (B, T) -> (B, D)."""
+        """Return a vector for each text: (B, T) -> (B, D).
+
+        Parameters
+        ----------
+        ids : (B, T) int array
+        mask : (B, T) bool array, optional
+            True = a token, False = padding. Each text has at least one token.
+        segments : (B, T) int array, optional
+            As for `Bert`.
+        """
+        shape = check_ids("ids", ids, self.bert.max_tokens).shape
+        counted = np.ones(shape, bool) if mask is None else check_mask(mask, shape)
+        if not counted.any(axis=1).all():
+            first = int(np.flatnonzero(~counted.any(axis=1))[0])
+            name, error = ("ids", ShapeError) if mask is None else ("mask", MaskError)
+            raise error(f"{name}: expected a token in each text; got none in text {first}")
         hidden = self.bert(ids, mask=mask, segments=segments)  # (B, T, D)
-        counted = np.ones(hidden.shape[:2], bool) if mask is None else mask
         share = (counted / counted.sum(axis=1, keepdims=True)).astype(hidden.dtype)  # (B, T)
 
         # 1. the mean of the tokens

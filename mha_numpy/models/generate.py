@@ -1,7 +1,9 @@
 """Writing with a trained model: one token after the other."""
 
 import inspect
+from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from mha_numpy.errors import ConfigError, ShapeError, describe
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import END, START, Translator, padding_of
 from mha_numpy.nn import Layer
-from mha_numpy.nn.layer import make_rng
+from mha_numpy.nn.layer import in_eval_mode, make_rng
 
 
 @explained
@@ -25,6 +27,7 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    stop: int | Sequence[int] | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> Array:
     """Continue a text: draw each next token from the probabilities of the model.
@@ -45,13 +48,16 @@ def generate(
         Draw from the k likeliest tokens alone.
     top_p : float, optional
         Draw from the likeliest tokens alone that together have at least this probability.
+    stop : int or list of int, optional
+        Tokens that end a text. What follows in its row is the same token again, and writing ends
+        when every row has one.
     rng : int or numpy Generator, optional
         Draws; the same seed draws the same. Default: fresh randomness.
 
     Returns
     -------
     (B, T + steps) int array
-        The beginnings and what was written.
+        The beginnings and what was written; fewer steps if `stop` ended all rows.
 
     Raises
     ------
@@ -61,7 +67,8 @@ def generate(
 
     Notes
     -----
-    A KV cache holds what was computed for earlier tokens, so that a step costs one token. When
+    The model writes in eval mode, without dropout; afterwards each layer is in the mode that it was
+    in. A KV cache holds what was computed for earlier tokens, so that a step costs one token. When
     the model's positions are used up, it goes on from the last tokens of the text, half as many as
     there are positions. Sources:
     top-k: Fan et al. 2018; top-p: Holtzman et al. 2020, *The curious case of neural text
@@ -86,18 +93,34 @@ def generate(
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ShapeError(f"ids: expected (B, T) with T >= 1; got {ids.shape}")
     check_count("steps", steps, least=0)
+    stops = _check_stop(stop)
     rng = make_rng(rng)
     kv_caches: list[KVCache] = []
     kept = model.max_tokens  # of a text that is too long
-    for _ in range(steps):
-        if not kv_caches or kv_caches[0].length == model.max_tokens:
-            kv_caches = model.new_kv_caches()
-            new = ids[:, -kept:]
-            kept = (model.max_tokens + 1) // 2
-        logits = model(new, kv_caches=kv_caches)[:, -1]  # (B, V)
-        new = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, rng=rng)[:, None]
-        ids = np.concatenate([ids, new], axis=1)
+    has_ended = np.zeros((len(ids), 1), bool)
+    with in_eval_mode(model):
+        for _ in range(steps):
+            if not kv_caches or kv_caches[0].length == model.max_tokens:
+                kv_caches = model.new_kv_caches()
+                new = ids[:, -kept:]
+                kept = (model.max_tokens + 1) // 2
+            logits = model(new, kv_caches=kv_caches)[:, -1]  # (B, V)
+            chosen = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, rng=rng)
+            new = np.where(has_ended, ids[:, -1:], chosen[:, None])  # (B, 1)
+            ids = np.concatenate([ids, new], axis=1)
+            has_ended |= np.isin(new, stops)
+            if stops.size and has_ended.all():
+                break
     return ids
+
+
+def _check_stop(stop: Any) -> Array:
+    """Return the tokens that end a text; none for None."""
+    expected = "a token or a list of tokens"
+    stops = as_integer_array("stop", np.zeros(0, int) if stop is None else stop, expected)
+    if stops.ndim > 1:
+        raise ConfigError(f"stop: expected {expected}; got {describe(stop)}")
+    return stops
 
 
 @explained
@@ -204,9 +227,10 @@ def translate(
 
     Notes
     -----
-    The search compares sums of log-probabilities; a target that has ended takes no further part in
-    the search. A KV cache follows each beam, so that a step costs one token. Source: Sutskever et
-    al. 2014, *Sequence to sequence learning*, section 3.2.
+    The model writes in eval mode, without dropout; afterwards each layer is in the mode that it was
+    in. The search compares sums of log-probabilities; a target that has ended takes no further part
+    in the search. A KV cache follows each beam, so that a step costs one token. Source: Sutskever
+    et al. 2014, *Sequence to sequence learning*, section 3.2.
 
     Examples
     --------
@@ -221,7 +245,12 @@ def translate(
     check_count("beams", beams)
     limit = model.max_tokens
     longest = limit if max_tokens is None else min(check_count("max_tokens", max_tokens), limit)
+    with in_eval_mode(model):
+        return _search(model, source, longest, beams)
 
+
+def _search(model: Translator, source: Array, longest: int, beams: int) -> Array:
+    """Return the likeliest target that a beam search meets."""
     memory, mask, kv_caches = model.encode(source), padding_of(source), model.new_kv_caches()
     written = np.full((1, 1), START)  # (beams, 1 + steps)
     sums = np.zeros(1)  # of log-probabilities, for each beam

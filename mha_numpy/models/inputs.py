@@ -27,37 +27,52 @@ def as_cells(mask: Array | None, shape: tuple[int, ...]) -> Array | None:
     """
     if mask is None or np.ndim(mask) == 4:
         return mask
-    mask = np.asarray(mask)
-    if mask.dtype != bool or mask.shape != shape:
-        raise MaskError(
-            f"mask: expected bool (B, T) = {shape}, True = a token, or (B, H, T_q, T_k), "
-            f"True = may attend; got {describe(mask)}"
-        )
+    mask = check_mask(mask, shape, ", or (B, H, T_q, T_k), True = may attend")
     step("mask", mask, "B T_k")
     return step("key_mask", mask[:, None, None], "B 1 1 T_k", "mask[:, None, None, :]")
 
 
-def check_kv_caches(kv_caches: Any, count: int) -> Sequence[Any]:
-    """Return one KV cache (or what a block has) for each block; None for each if there are none.
+def check_mask(mask: Any, shape: tuple[int, ...], otherwise: str = "") -> Array:
+    """Return a mask of tokens, bool (B, T); or raise a MaskError that says what else is allowed."""
+    found = np.asarray(mask)
+    if found.dtype != bool or found.shape != shape:
+        raise MaskError(
+            f"mask: expected bool (B, T) = {shape}, True = a token{otherwise}; got {describe(mask)}"
+        )
+    return found
+
+
+def check_kv_caches(kv_caches: Any, count: int, *, are_pairs: bool = False) -> Sequence[Any]:
+    """Return one KV cache (or a pair) for each block; None for each if there are none.
 
     Raises
     ------
     ConfigError
-        They are not one for each block, or of another kind.
+        They are not one for each block, of another kind, or do not belong together.
     """
     if kv_caches is None:
         return [None] * count
+    expected = "kv_caches: expected"
     is_list = isinstance(kv_caches, (list, tuple))
     got = len(kv_caches) if is_list else describe(kv_caches)
     if got != count:
         raise ConfigError(
-            f"kv_caches: expected one for each of the {count} blocks, as model.new_kv_caches() "
-            f"makes them; got {got}"
+            f"{expected} one for each of the {count} blocks, as model.new_kv_caches() makes them; "
+            f"got {got}"
         )
-    for each in kv_caches:
-        parts = each if isinstance(each, tuple) else (each,)
-        if not all(isinstance(part, KVCache) for part in parts):
+    n = 2 if are_pairs else 1
+    blocks = [each if are_pairs else (each,) for each in kv_caches]
+    for each, block in zip(kv_caches, blocks, strict=True):
+        is_whole = isinstance(block, tuple) and len(block) == n
+        if not is_whole or not all(isinstance(part, KVCache) for part in block):
+            raise ConfigError(f"{expected} those of model.new_kv_caches(); got {describe(each)}")
+    if len({id(part) for block in blocks for part in block}) < n * count:
+        raise ConfigError(f"{expected} a separate one for each block; got the same one twice")
+    for parts in zip(*blocks, strict=True):  # those that do the same in each block
+        sizes = {tuple(array.shape for array in part.held if array.size): part for part in parts}
+        if len(sizes) > 1:
             raise ConfigError(
-                f"kv_caches: expected those of model.new_kv_caches(); got {describe(each)}"
+                f"{expected} equally many tokens, of the same sizes, in each block; "
+                f"got {', '.join(map(repr, sizes.values()))}"
             )
     return list(kv_caches)

@@ -67,6 +67,8 @@ class TransformerLM(Layer):
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
         self.max_tokens = check_count("max_tokens", max_tokens)
+        self.vocab_size, self.embed_dim = vocab_size, embed_dim
+        self.num_heads, self.num_layers = num_heads, num_layers
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.positions = None
         if block_options.get("rope") is None:

@@ -43,7 +43,8 @@ class Translator(Layer):
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
-        More options of the blocks, such as `norm`, `activation`, `dropout_p`.
+        More options of the blocks, such as `norm`, `activation`, `dropout_p`. With `rope` there
+        are no learned positions: queries and keys of self-attention are rotated instead.
 
     Notes
     -----
@@ -81,13 +82,18 @@ class Translator(Layer):
         def norm() -> Layer:
             return make_norm(embed_dim, backend, **block_options)
 
+        def positions() -> LearnedPositions | None:
+            if block_options.get("rope") is not None:
+                return None
+            return LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
+
         self.max_tokens = check_count("max_tokens", max_tokens)
+        self.source_vocab_size, self.target_vocab_size = source_vocab_size, target_vocab_size
+        self.embed_dim, self.num_heads, self.num_layers = embed_dim, num_heads, num_layers
         self.source_embedding = Embedding(
             source_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
         )
-        self.source_positions = LearnedPositions(
-            max_tokens, embed_dim, std=1.0, backend=backend, rng=rng
-        )
+        self.source_positions = positions()
         self.encoder = [
             EncoderBlock(embed_dim, num_heads, hidden_dim, **shared) for _ in range(num_layers)
         ]
@@ -95,9 +101,7 @@ class Translator(Layer):
         self.target_embedding = Embedding(
             target_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
         )
-        self.target_positions = LearnedPositions(
-            max_tokens, embed_dim, std=1.0, backend=backend, rng=rng
-        )
+        self.target_positions = positions()
         self.decoder = [
             EncoderDecoderBlock(embed_dim, num_heads, hidden_dim, **shared)
             for _ in range(num_layers)
@@ -110,7 +114,9 @@ class Translator(Layer):
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""
         source = step("source", check_ids("source", source, self.max_tokens), "B T_k")
-        x = self.source_positions(step("embedded", self.source_embedding(source), "B T_k D"))
+        x = step("embedded", self.source_embedding(source), "B T_k D")
+        if self.source_positions is not None:
+            x = self.source_positions(x)
         mask = step("source_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         for block in self.encoder:
             x = block(x, mask=mask)
@@ -129,11 +135,12 @@ class Translator(Layer):
         With `kv_caches`, a pair for each block, `target` holds only new tokens, and the memory's
         keys and values are computed once; without backward.
         """
-        caches = check_kv_caches(kv_caches, len(self.decoder))
+        caches = check_kv_caches(kv_caches, len(self.decoder), are_pairs=True)
         past = caches[0][0].length if kv_caches else 0
         target = check_ids("target", target, self.max_tokens, offset=past)
-        embedded = step("target_embedded", self.target_embedding(target), "B T_q D")
-        x = self.target_positions(embedded, offset=past)
+        x = step("target_embedded", self.target_embedding(target), "B T_q D")
+        if self.target_positions is not None:
+            x = self.target_positions(x, offset=past)
         for block, caches_of_block in zip(self.decoder, caches, strict=True):
             own, of_memory = caches_of_block or (None, None)
             x = block(x, memory, memory_mask=memory_mask, kv_cache=own, memory_kv_cache=of_memory)
@@ -173,11 +180,15 @@ class Translator(Layer):
             d_reads.append(d_read)
         # all blocks read the same memory
         d_memory = record_sum("d_memory", sum(d_reads[1:], d_reads[0]), "B T_k D", *d_reads)
-        self.target_embedding.backward(self.target_positions.backward(d_x))
+        if self.target_positions is not None:
+            d_x = self.target_positions.backward(d_x)
+        self.target_embedding.backward(d_x)
         d_x = self.encoder_norm.backward(d_memory)
         for encoder in reversed(self.encoder):
             d_x = encoder.backward(d_x)
-        self.source_embedding.backward(self.source_positions.backward(d_x))
+        if self.source_positions is not None:
+            d_x = self.source_positions.backward(d_x)
+        self.source_embedding.backward(d_x)
 
 
 def padding_of(source: Array) -> Array:

@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +18,18 @@ from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
 from mha_numpy.nn.places import placed
 from mha_numpy.nn.uses import counted
+
+
+@contextmanager
+def in_eval_mode(layer: "Layer") -> Iterator[None]:
+    """Switch dropout off inside the block; then each layer is in the mode that it was in."""
+    modes = [(part, part.training) for part in layer.layers()]
+    layer.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 class NoDraws(np.random.Generator):

@@ -31,8 +31,8 @@ def parse(equation: str) -> ast.expr | None:
 
 
 def _index_by_brackets(name: re.Match[str]) -> str:
-    """Write blocks.0.out as Python does: blocks[0].out."""
-    return re.sub(r"\.(\d+)", r"[\1]", name[0])
+    """Write blocks.0_2.out so that Python reads it: blocks['0_2'].out."""
+    return re.sub(r"\.(\d\w*)", r"['\1']", name[0])
 
 
 def with_whole_names(tree: ast.expr, place: str, known: Container[str]) -> ast.expr:
@@ -66,13 +66,13 @@ class _PutWholeNames(ast.NodeTransformer):
 
 
 def _dotted(node: ast.AST) -> str:
-    """Return blocks.0.out for ``blocks[0].out``; "" for what is no name."""
+    """Return blocks.0.out for ``blocks['0'].out``; "" for what is no name."""
     match node:
         case ast.Name(id=name):
             return name
         case (
             ast.Attribute(value=value, attr=last)
-            | ast.Subscript(value=value, slice=ast.Constant(value=int(last)))
+            | ast.Subscript(value=value, slice=ast.Constant(value=str(last)))
         ):
             first = _dotted(value)
             return f"{first}.{last}" if first else ""

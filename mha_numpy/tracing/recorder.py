@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from mha_numpy.checks import check_shape
 from mha_numpy.core.steps import watching
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
+from mha_numpy.errors import ConfigError, MissingStepError, describe, did_you_mean
 from mha_numpy.tables import Table
 from mha_numpy.tracing.equations import (
     evaluate,
@@ -45,6 +45,12 @@ class Trace:
 
     def __getitem__(self, name: str) -> Array:
         return self._last(name).array
+
+    def __contains__(self, wanted: object) -> bool:
+        """Whether a step is on record: itself, or one of that name, with or without its place."""
+        if isinstance(wanted, str):
+            return any(_is_called(step, wanted) for step in self.steps)
+        return any(step is wanted for step in self.steps)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -90,8 +96,8 @@ class Trace:
         self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
 
     def record_constant(self, name: str, array: Array, axes: str) -> None:
-        """Note a value that equations name and no step computes."""
-        self.constants.append(Step(len(self.steps) + 1, name, axes, "", array, "constant"))
+        """Note a copy of a value that equations name and no step computes, as params may change."""
+        self.constants.append(Step(len(self.steps) + 1, name, axes, "", array.copy(), "constant"))
 
     def name_of(self, array: Array, place: str | None = None) -> str:
         """Return the name under which an array was recorded last, "" if it was not.
@@ -127,7 +133,7 @@ class Trace:
 
         Raises
         ------
-        KeyError
+        MissingStepError
             Nothing was recorded there.
 
         Examples
@@ -143,13 +149,14 @@ class Trace:
             if step.place == place:
                 found._take(step, is_from_elsewhere=self._is_from_elsewhere(step))
         if not found.steps:
-            places = list(dict.fromkeys(step.place for step in self.steps))
-            raise KeyError(f"nothing was recorded at {place!r}; there are {places}")
+            places = {step.place for step in self.steps}
+            advice = _nearest(place, places, "{step.place for step in t} has the places")
+            raise MissingStepError(f"nothing was recorded at {place!r}; {advice}")
         return found
 
     def _take(self, step: Step, *, is_from_elsewhere: bool) -> None:
         """Note a step of a model's place under its name there."""
-        own: dict[str, Any] = {"name": step.name.rpartition(".")[2], "number": len(self.steps) + 1}
+        own: dict[str, Any] = {"name": _own_name(step), "number": len(self.steps) + 1}
         if step.is_constant:
             self.constants.append(replace(step, **own))
         elif is_from_elsewhere:
@@ -181,8 +188,8 @@ class Trace:
 
         Raises
         ------
-        KeyError
-            No step has that name.
+        MissingStepError
+            No step has that name, or several places have one.
         ConfigError
             The step is an input, or its equation names what is not on record.
 
@@ -237,8 +244,8 @@ class Trace:
 
         Raises
         ------
-        KeyError
-            No step has that name.
+        MissingStepError
+            No step has that name, or several places have one.
         ConfigError
             `index` is not one of the array's cells.
 
@@ -288,6 +295,10 @@ class Trace:
         """
         return json.dumps([step.as_dict(values=values) for step in self.steps], indent=1)
 
+    def __repr__(self) -> str:
+        ends = f": {self.steps[0].name} ... {self.steps[-1].name}" if self.steps else ""
+        return f"Trace({len(self)} steps{ends})"
+
     def __str__(self) -> str:
         return self.table().to_text()
 
@@ -296,14 +307,23 @@ class Trace:
 
     def _last(self, name: str) -> Step:
         """Return the last step of a name, which may lack the place if there is one such place."""
-        names = {s.name for s in self.steps}
-        found = {name} & names or {whole for whole in names if whole.endswith(f".{name}")}
-        if len(found) == 1:
-            return next(step for step in reversed(self.steps) if step.name in found)
-        if found:
-            wholes = list(dict.fromkeys(s.name for s in self.steps if s.name in found))
-            raise KeyError(f"{len(found)} steps are named {name!r}; write one of {wholes}")
-        raise KeyError(f"no step is named {name!r}; there are {[s.name for s in self.steps]}")
+        if not isinstance(name, str):
+            raise MissingStepError(
+                f"name: expected that of a step, such as 'scores'; got {describe(name)}"
+            )
+        found = [step for step in self.steps if _is_called(step, name)]
+        whole = [step for step in found if step.name == name]
+        wholes = list(dict.fromkeys(step.name for step in whole or found))
+        if len(wholes) == 1:
+            return (whole or found)[-1]
+        if wholes:
+            raise MissingStepError(
+                f"{len(wholes)} steps are named {name!r}; write one of {', '.join(wholes[:3])}"
+                + ", ..." * (len(wholes) > 3)
+            )
+        known = {each for step in self.steps for each in (step.name, _own_name(step))}
+        advice = _nearest(name, known, "[step.name for step in t] has the names")
+        raise MissingStepError(f"no step is named {name!r}; {advice}")
 
     def known_before(self, step: Step) -> dict[str, Step]:
         """Return what an equation may name: by each name the last step, or constant, before it.
@@ -347,6 +367,21 @@ class Trace:
         return "new" if equation else "input"
 
 
+def _own_name(step: Step) -> str:
+    """Return a step's name without its place."""
+    return step.name.rpartition(".")[2]
+
+
+def _is_called(step: Step, name: str) -> bool:
+    """Return whether a step has this name, of which the place may be left out."""
+    return step.name == name or step.name.endswith(f".{name}")
+
+
+def _nearest(name: object, known: Iterable[str], otherwise: str) -> str:
+    """Return advice about a misspelt name."""
+    return did_you_mean(str(name), sorted(known), most=3) or otherwise
+
+
 def _by_number(step: Step) -> int:
     """Return the place of a step in the trace."""
     return step.number
@@ -386,7 +421,8 @@ def trace() -> Iterator[Trace]:
     Yields
     ------
     Trace
-        Filled as the computation goes. It keeps the arrays themselves.
+        Filled as the computation goes. Its steps keep the computation's own arrays, so what you
+        change in place changes there, too; of params and numbers it keeps copies.
 
     Notes
     -----

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import MaskError, ShapeError
+from mha_numpy.errors import ConfigError, MaskError, ShapeError
 from mha_numpy.models import Bert, SentenceBert
 from tests.compare import assert_close
 from tests.gradients import assert_layer_gradients, randomize
@@ -54,3 +54,22 @@ def test_what_is_not_a_mask_or_ids_is_refused(rng):
         model(IDS, mask=MASK[:1])
     with pytest.raises(ShapeError, match=r"^ids: expected \(B, T\); got \(5,\)"):
         model(IDS[0])
+    for segments in (SEGMENTS[0], SEGMENTS[:1], SEGMENTS[:, :1]):
+        with pytest.raises(ShapeError, match=r"^segments: expected \(2, 5\), as ids; got "):
+            model(IDS, segments=segments)
+    with pytest.raises(ConfigError, match="^segments: expected an integer array"):
+        model(IDS, segments=MASK)
+
+
+@pytest.mark.parametrize(
+    ("ids", "mask", "error", "message"),
+    [
+        (IDS, MASK[:, None, None], MaskError, r"mask: expected bool \(B, T\) = \(2, 5\), .*; got "),
+        (IDS, 1 * MASK, MaskError, r"mask: expected bool \(B, T\) = \(2, 5\), .* of int64"),
+        (IDS, MASK & [[True], [False]], MaskError, "mask: expected a token .*; got none in text 1"),
+        (IDS[:, :0], None, ShapeError, "ids: expected a token in each text; got none in text 0"),
+    ],
+)
+def test_a_sentence_has_a_mask_of_its_tokens(ids, mask, error, message, rng):
+    with pytest.raises(error, match=f"^{message}"):
+        SentenceBert(make_bert(rng))(ids, mask=mask)

@@ -107,6 +107,8 @@ def test_each_row_is_drawn_by_itself():
         ({"top_k": 0}, "top_k: expected an integer >= 1"),
         ({"top_p": 0}, "top_p: expected 0 < p <= 1; got 0"),
         ({"top_p": 1.5}, "top_p: expected 0 < p <= 1; got 1.5"),
+        ({"stop": "."}, "stop: expected a token or a list of tokens; got '.'"),
+        ({"stop": [[1]]}, r"stop: expected a token or a list of tokens; got \[\[1\]\]"),
     ],
 )
 def test_impossible_options_are_named(options, message):
@@ -126,6 +128,40 @@ def test_logits_that_say_nothing_are_named(options):
             ConfigError, match=f"^logits: expected finite .*; got {got}.* in row 1$"
         ):
             choose(np.array([[0.0, 1, 2], row]), **options)
+
+
+def test_nothing_is_dropped_while_writing_and_each_layer_keeps_its_mode():
+    options = {"embed_dim": 8, "num_heads": 2, "num_layers": 2, "dropout_p": 0.5, "rng": 0}
+    for model, write in {
+        TransformerLM(V, N, **options): lambda model: generate(model, np.array([[1]]), 20, rng=0),
+        Translator(V, V, N, **options): lambda model: translate(model, SOURCE, beams=2),
+    }.items():
+        randomize(model, np.random.default_rng(1)).eval()
+        expected = write(model)
+        for part in list(model.layers())[::2]:
+            part.training = True
+        modes = [part.training for part in model.layers()]
+        assert np.array_equal(write(model), expected)
+        model.unembedding.params["w"][0, 3] = np.nan
+        with pytest.raises(ConfigError, match="^logits: "):
+            write(model)
+        assert [part.training for part in model.layers()] == modes
+        assert set(modes) == {True, False}
+
+
+@pytest.mark.parametrize("stop", [3, [3], [3, 0], np.array([1, 3, 5])])
+def test_a_row_ends_with_a_stop_token(stop):
+    model, ids = language_model(), np.random.default_rng(0).integers(V, size=(5, 2))
+    ids[0] = 3  # in a beginning it ends nothing
+    whole = generate(model, ids, 40, rng=3)
+    found = generate(model, ids, 40, rng=3, stop=stop)
+    lengths = []
+    for row, full in zip(found, whole, strict=True):
+        length = int(np.flatnonzero(np.isin(full[2:], stop))[0]) + 3
+        assert np.array_equal(row[:length], full[:length])
+        assert (row[length:] == full[length - 1]).all()
+        lengths.append(length)
+    assert found.shape[1] == max(lengths) > min(lengths)
 
 
 class AlmostOne(np.random.Generator):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mha_numpy.core import KVCache
-from mha_numpy.errors import ConfigError, MaskError
+from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.errors import ConfigError, MaskError, ShapeError
 from mha_numpy.models import GPT2, AttentionOnlyLM, Llama, TransformerLM, Translator
 from tests.compare import assert_close
 from tests.gradients import assert_layer_gradients, randomize
@@ -97,7 +97,48 @@ def test_decoding_equals_the_full_forward(name, rng):
     assert_close(np.concatenate(parts, axis=1), model(IDS))
 
 
-@pytest.mark.parametrize("options", [{}, {"norm_first": False, "num_kv_heads": 1}])
+def filled(*shapes):
+    """Return a KV cache for each shape of keys and values."""
+    kv_caches = [KVCache() for _ in shapes]
+    for kv_cache, shape in zip(kv_caches, shapes, strict=True):
+        kv_cache.append(np.ones(shape), np.ones(shape))
+    return kv_caches
+
+
+@pytest.mark.parametrize(
+    ("kv_caches", "got"),
+    [
+        ([KVCache()] * 2, "the same one twice"),
+        (filled((2, 2, 1, 4), (2, 2, 2, 4)), "KVCache.k .2, 2, 1, 4.*, KVCache.k .2, 2, 2, 4.*"),
+        (filled((2, 2, 1, 4), (2, 2, 1, 5)), "KVCache.k .2, 2, 1, 4.*, KVCache.k .2, 2, 1, 5.*"),
+        ([*filled((2, 2, 1, 4)), KVCache()], "KVCache.k .2, 2, 1, 4.*, KVCache.empty."),
+        ([(KVCache(), KVCache()), (KVCache(), KVCache())], ".KVCache.empty., KVCache.empty.."),
+    ],
+)
+def test_kv_caches_that_do_not_belong_together(kv_caches, got, rng):
+    model, ids = TransformerLM(V, N, embed_dim=8, num_heads=2, num_layers=2), IDS[:, :1]
+    with pytest.raises(ConfigError, match=f"^kv_caches: expected .*; got {got}"):
+        model(ids, kv_caches=kv_caches)
+    model = translator(rng)
+    memory, mask = model.encode(SOURCE), SOURCE[:, None, None] > 0
+    with pytest.raises(ConfigError, match="^kv_caches: expected .*; got "):
+        model.decode(memory, mask, TARGET[:, :1], kv_caches=[KVCache() for _ in model.decoder])
+    shared = model.new_kv_caches()[:1] * len(model.decoder)
+    with pytest.raises(ConfigError, match="^kv_caches: expected .*; got "):
+        model.decode(memory, mask, TARGET[:, :1], kv_caches=shared)
+
+
+def test_kv_caches_of_a_wider_model_are_refused_and_stay_as_they_were():
+    model = TransformerLM(V, N, embed_dim=8, num_heads=2, num_layers=2)
+    kv_caches = filled((2, 2, 1, 5), (2, 2, 1, 5))
+    with pytest.raises(ShapeError, match="^k: expected .* to match the KV cache"):
+        model(IDS[:, :1], kv_caches=kv_caches)
+    assert {kv_cache.length for kv_cache in kv_caches} == {1}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"norm_first": False, "num_kv_heads": 1}, {"rope": RopeOptions()}]
+)
 def test_a_translator_computes_the_memory_once(options, rng):
     model, kv_caches = translator(rng, **options), None
     memory, mask, kv_caches = model.encode(SOURCE), SOURCE[:, None, None] > 0, model.new_kv_caches()

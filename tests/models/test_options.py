@@ -106,6 +106,21 @@ def test_impossible_options_are_refused_before_a_forward(model, options, message
         make(model, **options)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_says_its_sizes(model):
+    made = make(model)
+    sizes = {name: size for name, size in SIZES.items() if name != "rng"} | {"max_tokens": N}
+    V_names = ("source_vocab_size", "target_vocab_size") if model is Translator else ("vocab_size",)
+    for name, size in {**sizes, **dict.fromkeys(V_names, V)}.items():
+        assert vars(made)[name] == size
+
+
+def test_rotated_positions_are_instead_of_learned_ones():
+    for model in (Translator, TransformerLM):
+        assert any("positions" in name for name, _ in make(model).named_params())
+        assert not any("positions" in name for name, _ in make(model, rope=ROPE).named_params())
+
+
 def test_bert_is_post_norm():
     with pytest.raises(ConfigError, match="^norm_first: expected none, as Bert is post-norm; got"):
         make(Bert, norm_first=True)

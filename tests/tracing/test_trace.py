@@ -1,5 +1,6 @@
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from mha_numpy import (
 )
 from mha_numpy.core import RopeOptions, step
 from mha_numpy.core.multihead import multi_head_attention_backward, multi_head_attention_forward
-from mha_numpy.errors import ShapeError
-from mha_numpy.tracing import trace
+from mha_numpy.errors import MhaError, ShapeError
+from mha_numpy.tracing import Trace, trace
 from tests.compare import assert_close
 from tests.core.configurations import attention_configuration
 from tests.core.test_gradients import multi_head_configuration
@@ -295,8 +296,29 @@ class TestReports:
 
     def test_lookup(self, recorded):
         assert recorded["scores"].shape == (3, 3)
-        with pytest.raises(KeyError, match="no step is named 'score'"):
-            recorded["score"]
+        assert "scores" in recorded
+        assert recorded.steps[3] in recorded
+        for other in ("score", 3, replace(recorded.steps[3])):
+            assert other not in recorded
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("score", "no step is named 'score'; did you mean 'scores' or 'd_scores'?"),
+            ("Q7", "no step is named 'Q7'; [step.name for step in t] has the names"),
+            (3, "name: expected that of a step, such as 'scores'; got 3"),
+        ],
+    )
+    def test_a_misspelt_name_is_told_the_nearest(self, recorded, name, message):
+        for look in (recorded.__getitem__, recorded.evaluate, lambda n: recorded.explain(n, (0,))):
+            with pytest.raises(MhaError) as error:
+                look(name)
+            assert str(error.value) == message
+            assert isinstance(error.value, KeyError)
+
+    def test_repr_is_one_line(self, recorded):
+        assert repr(recorded) == f"Trace({len(recorded)} steps: q ... d_k)"
+        assert repr(Trace()) == "Trace(0 steps)"
 
     def test_halves(self, recorded):
         forward, backward = (recorded.table(backward=b).rows for b in (False, True))

@@ -14,6 +14,7 @@ from mha_numpy.draw.stepper.heads.words import OTHERS, PATTERNS
 from mha_numpy.errors import ConfigError
 from mha_numpy.models import Bert
 from mha_numpy.models.text import BLANKS, Tokens
+from mha_numpy.nn.layer import in_eval_mode
 
 SCRIPTS = (
     "view/element.js", "view/paint.js", "heads/grid.js", "heads/matrix.js", "heads/curve.js",
@@ -82,14 +83,13 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     tokens, labels = _read_texts(model, texts)
     heads = [layer.num_heads for layer in attention_layers(model).values()]
     _check_sizes(model, sum(heads), tokens)
-    was_training = model.training
-    model.eval()
     try:
-        described = describe_texts(model, tokens, labels)
-        measure = measure_by(model, tokens)
-        worth = describe_worth(measure, tokens.mask)
+        with in_eval_mode(model):
+            described = describe_texts(model, tokens, labels)
+            measure = measure_by(model, tokens)
+            worth = describe_worth(measure, tokens.mask)
     finally:
-        model.train(was_training).zero_grads()
+        model.zero_grads()
     names = _names_of(texts, labels)
     title = f'{sum(heads)} heads on "{names[0]}"'
     if len(names) > 1:
