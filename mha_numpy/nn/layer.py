@@ -386,7 +386,8 @@ class Layer(metaclass=LayerType):
             return
         if name not in self.params:
             raise ConfigError(f"{name}: expected one of {list(self.params)}")
-        self.grads[name] = self.grads[name] + gradient if name in self.grads else gradient
+        stored = self.grads.get(name)
+        self.grads[name] = np.array(gradient) if stored is None else stored + gradient
 
 
 RESERVED = {  # names that an attribute of a layer cannot have; a layer may get another forward

@@ -231,3 +231,10 @@ def test_a_layer_in_two_places_is_an_error_and_no_wrong_gradient():
         "forward 2 times and keeps only the last; make a layer for each use, or run forward "
         "again before each backward"
     )
+
+
+def test_a_stored_gradient_is_a_copy():
+    layer, gradient = Linear(2, 3), np.ones(3)
+    layer.accumulate("b", gradient)
+    gradient[:] = 7
+    np.testing.assert_array_equal(layer.grads["b"], np.ones(3))
