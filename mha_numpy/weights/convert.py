@@ -9,6 +9,7 @@ from mha_numpy.checks import check_choice
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.nn import Layer, MultiHeadAttention
+from mha_numpy.nn.layer import check_layer
 from mha_numpy.nn.params_file import in_dtype, mismatch
 from mha_numpy.weights.layout import (
     Layout,
@@ -171,6 +172,7 @@ def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str
 
 def _layout_of(layer: Layer, layout: str) -> Layout:
     """Return the table, if it is one for this layer."""
+    check_layer("layer", layer)
     table = LAYOUTS[check_choice("layout", layout, LAYOUTS)]
     params = dict(layer.named_params())
     if missing := left_out(params, table):

@@ -225,6 +225,8 @@ def test_a_number_that_the_layers_dtype_cannot_hold_changes_nothing():
 
 
 def test_a_layout_of_another_kind_of_layer_is_refused():
+    with pytest.raises(ConfigError, match="^layer: expected a Layer, .*; got {}$"):
+        from_layout({}, make("torch"), "torch")
     with pytest.raises(ConfigError, match="^layout: expected one that holds all params of this "
                        "EncoderBlock; 'torch' has no place for attention.norm.gain, "):  # fmt: skip
         to_layout(make("torch-encoder-layer"), "torch")
