@@ -232,7 +232,7 @@ def test_what_is_no_source_is_refused(source):
 
 def test_a_file_and_what_no_hub_has_are_no_folder(tmp_path):
     make_folder(tmp_path)
-    names = ["./missing", "/no/such", "a/b/c", "my model", "a..b", "C:\\model", "-x", "/" + "x" * 300]
+    names = ["./missing", "/no/such", "a/b/c", "my model", "a..b", "C:\\model", "/" + "x" * 300]
     for source, got in [
         *((name, "none of these") for name in names),
         (tmp_path / "model.safetensors", "a file; write its folder"),
