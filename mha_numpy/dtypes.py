@@ -56,6 +56,8 @@ def as_float_array(name: str, value: Any) -> Array:
     if kind == "f" or (kind == "c" and _complex_allowed.get()):
         return array
     advice = _ADVICE.get(kind, "pass a NumPy array of float32 or float64")
+    if kind in "iu" and not hasattr(value, "astype"):
+        advice = "write np.array({name}, float)"
     advice = advice.format(name=name)
     raise DTypeError(f"{name}: expected a float array; got {describe(value)}; {advice}")
 

@@ -234,7 +234,9 @@ def _check_targets(
     counted = np.ones(targets.shape, bool)
     if ignore_index is not None:
         counted = targets != check_integer("ignore_index", ignore_index)
-    advice = "; where nothing is asked, pass ignore_index=" if ignore_index is None else ""
+    advice = "; where nothing is asked, " + (
+        "pass ignore_index=" if ignore_index is None else f"write {ignore_index}, the ignore_index"
+    )
     return check_ids("targets", np.where(counted, targets, 0), V, advice), counted
 
 

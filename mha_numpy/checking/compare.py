@@ -35,7 +35,7 @@ class ComparedArray:
         return not self.trouble
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Report):
     """All arrays of one result; true if each is as expected.
 

@@ -46,14 +46,14 @@ class Report:
     def __bool__(self) -> bool:
         return self.passed
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.table().to_text()
 
     def _repr_html_(self) -> str:
         return self.table().to_html()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GradcheckReport(Report):
     """The check of a whole set of gradients; true if all passed.
 

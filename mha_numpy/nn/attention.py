@@ -17,7 +17,7 @@ from mha_numpy.core.backends import check_backend
 from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.nn.dropout import check_dropout_p, draw_dropout_mask
 from mha_numpy.nn.layer import Layer, make_rng
 
@@ -261,7 +261,9 @@ class MultiHeadAttention(Layer):
     @property
     def weights(self) -> Array:
         """The weights of the last forward, before dropout: (B, H, T_q, T_k); read-only."""
-        weights = self.forward_cache.attention.weights[...]
+        if self._cache is None:
+            raise MhaError("weights: expected a forward before them, without kv_cache")
+        weights = self._cache.attention.weights[...]
         weights.flags.writeable = False
         return weights
 

@@ -343,7 +343,7 @@ class Layer(metaclass=LayerType):
     def load(self, path: PathLike) -> Self:
         """Read all params from a file that `save` wrote, into this layer's dtypes.
 
-        Gradients and caches are forgotten.
+        Of a checkpoint of `fit` only the params are read. Gradients and caches are forgotten.
 
         Parameters
         ----------

@@ -14,6 +14,7 @@ from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, FileError, describe, one_line
 
 PathLike = str | os.PathLike[str]
+PARAMS = "params/"  # where a checkpoint has the params
 
 
 def as_path(name: str, value: Any) -> Path:
@@ -53,9 +54,12 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
         ) from reason
 
 
-def read_arrays(path: PathLike, expected: Mapping[str, Array], *, more: int) -> dict[str, Array]:
+def read_arrays(
+    path: PathLike, expected: Mapping[str, Array], *, more: int, folder: str = ""
+) -> dict[str, Array]:
     """Read all arrays of a .npz file, whose checksums must be right; nothing in it is run.
 
+    Where the file has a folder of this name, such as "params/", only the arrays in it are read.
     Nothing is unpacked that would be larger than the arrays expected, in any float dtype, and
     `more` bytes.
     """
@@ -63,11 +67,15 @@ def read_arrays(path: PathLike, expected: Mapping[str, Array], *, more: int) -> 
     most = more + sum(array.size * np.dtype(np.longdouble).itemsize for array in expected.values())
     try:
         with zipfile.ZipFile(path) as file:
-            if sum(part.file_size for part in file.infolist()) > most:
+            parts = file.infolist()
+            parts = [part for part in parts if part.filename.startswith(folder)] or parts
+            if sum(part.file_size for part in parts) > most:
                 raise ValueError(f"it unpacks to more than {most:,} bytes")
             return {
-                name.removesuffix(".npy"): np.load(io.BytesIO(file.read(name)), allow_pickle=False)
-                for name in file.namelist()
+                part.filename.removeprefix(folder).removesuffix(".npy"): np.load(
+                    io.BytesIO(file.read(part)), allow_pickle=False
+                )
+                for part in parts
             }
     except OSError as reason:
         raise FileError(f"{path}: expected a file; got {reason.strerror or reason}") from reason
@@ -125,7 +133,7 @@ def save_params(
 def load_params(path: PathLike, params: Iterable[tuple[str, Array]]) -> None:
     """Read named params into their own arrays and dtypes, all of them or none."""
     expected = dict(params)
-    found = read_arrays(path, expected, more=2**20)
+    found = read_arrays(path, expected, more=2**20, folder=PARAMS)
     check_arrays(path, found, expected)
     try:
         for name, array in expected.items():

@@ -12,7 +12,7 @@ from mha_numpy.checks import check_count, check_integer, check_type
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, FileError, describe
 from mha_numpy.nn import Layer
-from mha_numpy.nn.params_file import PathLike, check_arrays, read_arrays, write_arrays
+from mha_numpy.nn.params_file import PARAMS, PathLike, check_arrays, read_arrays, write_arrays
 from mha_numpy.train.finite import check_finite, is_finite
 from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import Optimizer
@@ -74,7 +74,7 @@ def save_checkpoint(
         text = _to_json(state)
     except (AttributeError, TypeError, ValueError) as reason:
         raise ConfigError(
-            f"history: expected lists of numbers; got {describe(history)}"
+            f"history: expected lists of numbers; got {describe(vars(history))}"
         ) from reason
     _check_history(json.loads(text)["history"])
     write_arrays(path, {"state": np.frombuffer(text.encode(), np.uint8), **arrays})
@@ -128,7 +128,7 @@ def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generat
         raise FileError(f"{path}: expected finite numbers; got nan or inf in {ruined[0]}")
 
     for name, param in model.named_params():
-        param[...] = found[f"params/{name}"]
+        param[...] = found[PARAMS + name]
         count = len(optimizer.remembered(name, param))
         optimizer.memory[name] = tuple(found[f"memory/{name}/{i}"] for i in range(count))
     optimizer.t = state["t"]
@@ -164,7 +164,7 @@ def set_states(generators: list[np.random.Generator], states: list[Any]) -> None
 def _arrays_of(optimizer: Optimizer) -> dict[str, Array]:
     """Return all params, and what the optimizer remembers of each, by their names in the file."""
     params = dict(optimizer.layer.named_params())
-    arrays = {f"params/{name}": param for name, param in params.items()}
+    arrays = {PARAMS + name: param for name, param in params.items()}
     for name, param in params.items():
         for i, remembered in enumerate(optimizer.remembered(name, param)):
             arrays[f"memory/{name}/{i}"] = np.asarray(remembered)

@@ -150,7 +150,7 @@ def fit(
     ------
     TrainingError
         A loss or gradient is not finite, or a param or what the optimizer remembers would no longer
-        be. The message names the step, and the layer or param where it began, or the schedule;
+        be. The message names the step, and what is to blame: batch, layer, param or schedule;
         params and optimizer are those before this step.
     FileError
         The checkpoint cannot be read or written, or is of another model. The file and the model
@@ -218,6 +218,7 @@ def fit(
             norm = gradient_norm(model) if max_norm is None else clip_gradients(model, max_norm)
             if not math.isfinite(loss + norm):
                 set_states(generators, states)
+                _check_inputs(step, batch)
                 raise TrainingError(_not_finite(step, loss, norm, where_it_began(model, run)))
             try:
                 optimizer.step(factor)
@@ -318,6 +319,16 @@ def _as_numbers(measured: Any) -> dict[str, float]:
     if wrong := [name for name in numbers if not isinstance(name, str) or name == "step"]:
         raise ConfigError(f"measure: expected names other than 'step'; got {describe(wrong[0])}")
     return numbers
+
+
+def _check_inputs(step: int, batch: Batch) -> None:
+    """Raise a TrainingError where the batch is to blame; a bias may well be -inf."""
+    for i, array in enumerate(map(np.asarray, batch.inputs)):
+        if array.dtype.kind == "f" and not (array < np.inf).all():
+            raise TrainingError(
+                f"step {step}: expected finite numbers in the batch; "
+                f"got NaN or inf in inputs[{i}], {describe(array)}"
+            )
 
 
 def _not_finite(step: int, loss: float, norm: float, origin: str) -> str:

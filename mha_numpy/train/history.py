@@ -16,11 +16,22 @@ class History:
     >>> history = History(measures=[{"step": 0, "right": 0.25}, {"step": 100, "right": 0.75}])
     >>> history.curve("right")
     (array([  0, 100]), array([0.25, 0.75]))
+    >>> History([4.17, 1.02], [0.5, 0.5])
+    History(2 steps, loss 4.17 -> 1.02)
     """
 
     losses: list[float] = field(default_factory=list)  # of step 1, 2, ..., in nats
     norms: list[float] = field(default_factory=list)  # of the gradient, before clipping
     measures: list[dict[str, float]] = field(default_factory=list)  # each with its "step"
+
+    def __repr__(self) -> str:
+        parts = [f"{self.step} step{'s' * (self.step != 1)}"]
+        if self.losses:
+            ends = dict.fromkeys(f"{loss:.2f}" for loss in (self.losses[0], self.losses[-1]))
+            parts.append(f"loss {' -> '.join(ends)}")
+        if self.measures:
+            parts.append(f"{len(self.measures)} measure{'s' * (len(self.measures) != 1)}")
+        return f"History({', '.join(parts)})"
 
     @property
     def step(self) -> int:

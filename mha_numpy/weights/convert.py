@@ -35,10 +35,11 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
     layer : Layer
         Of the same sizes and options. Its dtypes stay; gradients and caches are forgotten.
     arrays : dict from their names to arrays
-        From PyTorch ``{name: p.detach().numpy() for name, p in layer.named_parameters()}``; from
-        Keras ``{w.path.split("/", 1)[1]: w.numpy() for w in layer.weights}``.
+        From PyTorch ``layer.state_dict()``; from Keras
+        ``{w.path.split("/", 1)[1]: w.numpy() for w in layer.weights}``.
     layout : str
-        A name in `LAYOUTS`: "torch", "torch-separate", "torch-encoder-layer",
+        A name in `LAYOUTS`: "torch" or "torch-separate" for nn.MultiheadAttention, "torch-layer"
+        for Linear, LayerNorm, RMSNorm and Embedding, "torch-encoder-layer",
         "torch-decoder-layer", "keras", "flax", "gpt2-attention", "bert", "gpt2", "llama".
 
     Returns
@@ -55,6 +56,11 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
     -----
     What another library stores is ``stored(concatenate(ours, axis=-1))``, row by row of a table
     (``weights/layouts.py``): transposed, side by side or cut into heads, never anything else.
+
+    PyTorch's encoder and decoder layers are post-norm with ReLU unless you say otherwise, and a
+    block here is pre-norm with GELU: write
+    ``EncoderBlock(D, H, F, norm_first=False, activation="relu")``. Where the scores use the
+    embedding's table (``tied=True``), `arrays` may contain it a second time, as lm_head.weight.
 
     Examples
     --------
@@ -85,7 +91,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
 def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict[str, Array]:
     """Raise a ConfigError unless names, shapes and kinds of arrays are those of a layer's layout.
 
-    Neither the arrays' numbers nor the layer's are looked at.
+    The layer's numbers are not looked at, and of the arrays' only those of a table that is there
+    twice.
 
     Parameters
     ----------
@@ -105,13 +112,30 @@ def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict
         str(name): as_array(f"arrays[{name!r}]", array, "a float array", ConfigError)
         for name, array in arrays.items()
     }
-    found = plain_names(named, table)
+    found = _without_copy(plain_names(named, table), table, params)
     if wrong := mismatch(found, expected):
         raise ConfigError(
             f"arrays: expected {len(expected)} with the names and shapes of layout {layout!r}; "
             f"got {wrong}{_hint(found, table, params)}"
         )
     return found
+
+
+def _without_copy(
+    found: dict[str, Array], table: Layout, params: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Leave out the embedding's table where it is there again, for scores that use it."""
+    theirs = {row.ours: row.theirs for row in table.rows}
+    scores, tokens = (theirs.get(name, "") for name in ("unembedding.w", "embedding.table"))
+    if scores not in found or "unembedding.w" in params:
+        return found
+    held = found.get(tokens.removeprefix(table.prefix), found[scores])
+    if not np.array_equal(held, found[scores]):
+        raise ConfigError(
+            f"{scores}: expected the numbers of {tokens}, as tie_word_embeddings (here tied=True) "
+            "says; got others"
+        )
+    return {name: array for name, array in found.items() if name != scores}
 
 
 @explained
@@ -153,10 +177,13 @@ def _layout_of(layer: Layer, layout: str) -> Layout:
     """Return the table, if it is one for this layer."""
     check_layer("layer", layer)
     table = LAYOUTS[check_choice("layout", layout, LAYOUTS)]
-    if missing := left_out(dict(layer.named_params()), table):
+    params = dict(layer.named_params())
+    if missing := left_out(params, table):
+        fitting = (name for name, other in LAYOUTS.items() if not left_out(params, other))
+        advice = next((f"; write {name!r}" for name in fitting), "")
         raise ConfigError(
             f"layout: expected one that holds all params of this {type(layer).__name__}; "
-            f"{layout!r} has no place for {', '.join(missing[:3])}"
+            f"{layout!r} has no place for {', '.join(missing[:3])}{advice}"
         )
     return table
 

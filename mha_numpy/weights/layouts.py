@@ -49,6 +49,14 @@ TORCH_EXTRA_KEYS = (  # add_bias_kv=True
     Row("bias_v", "extra_v", "1 1 H_kv*d_v"),
 )
 
+TORCH_LAYER = (  # of a Linear, a norm or an Embedding: those rows whose params there are
+    Row("weight", "w", "transposed"),
+    Row("weight", "gain"),
+    Row("weight", "table"),
+    Row("bias", "b"),
+    Row("bias", "bias"),
+)
+
 TORCH_ENCODER_LAYER = (
     *under("self_attn.", "attention.layer.", TORCH_ATTENTION),
     *linear("linear1", "feed_forward.layer.", "in"),
@@ -106,6 +114,7 @@ LLAMA_LAYER = (
 LAYOUTS = {
     "torch": Layout((*TORCH_ATTENTION, *TORCH_EXTRA_KEYS)),
     "torch-separate": Layout((*TORCH_ATTENTION_SEPARATE, *TORCH_EXTRA_KEYS)),
+    "torch-layer": Layout(TORCH_LAYER),
     "torch-encoder-layer": Layout(TORCH_ENCODER_LAYER),
     "torch-decoder-layer": Layout(TORCH_DECODER_LAYER),
     "keras": Layout(by_head("/", "attention_output")),

@@ -63,7 +63,7 @@ CASES = [
     (lambda: loss(logits=LOGITS.swapaxes(1, 2)), ShapeError, r"targets: expected \(2, 6\)"),
     (lambda: loss(targets=TARGETS.astype(float)), ConfigError, "targets: expected an integer array, an id for each token; got .*float64"),
     (lambda: loss(targets=TARGETS - 101), ConfigError, "targets: expected 0 <= id < V=6; got -100; where nothing is asked, pass ignore_index="),
-    (lambda: loss(targets=TARGETS + 5, ignore_index=0), ConfigError, "targets: expected 0 <= id < V=6; got 6$"),
+    (lambda: loss(targets=TARGETS + 5, ignore_index=0), ConfigError, "targets: expected 0 <= id < V=6; got 6; where nothing is asked, write 0, the ignore_index$"),
     (lambda: loss(logits=np.float64(1)), ShapeError, r"logits: expected \(..., V\) with V >= 1; got \(\)"),
     (lambda: loss(logits=LOGITS[..., :0]), ShapeError, r"logits: expected \(..., V\) with V >= 1"),
     (lambda: loss(ignore_index=0.5), ConfigError, "ignore_index: expected an integer; got 0.5"),

@@ -15,7 +15,7 @@ from mha_numpy import (
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
-from mha_numpy.checking import gradcheck
+from mha_numpy.checking import compare, gradcheck
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from mha_numpy.nn import FeedForward
 from tests.sweeps import sweep
@@ -477,3 +477,11 @@ class TestReport:
         wrong = lambda d, s: 0 * s  # noqa: E731
         assert gradcheck(forward, wrong, inputs, d_out=np.ones((3, 4)))
         assert not gradcheck(forward, wrong, inputs)
+
+
+def test_a_report_shows_its_table(inputs):
+    for report in (
+        gradcheck(attention_forward, attention_backward, inputs),
+        compare(np.ones(2), np.zeros(2)),
+    ):
+        assert repr(report) == str(report) == report.table().to_text()

@@ -57,6 +57,7 @@ CASES = [
     (lambda: attention(q=None), DTypeError, "q: expected a float array; got None"),
     (lambda: attention(q="query"), DTypeError, "q: expected a float array; got 'query'"),
     (lambda: attention(k=K.astype(int)), DTypeError, r"k: .*int64; write k.astype\(np.float64\)"),
+    (lambda: attention(k=K.astype(int).tolist()), DTypeError, r"k: .*; write np.array\(k, float\)"),
     (lambda: attention(v=V.astype(np.uint8)), DTypeError, "v: .*uint8"),
     (lambda: attention(v=V > 0), DTypeError, "v: .*bool; a bool array is a mask"),
     (lambda: attention(q=Q + 0j), DTypeError, "q: .*complex128; .*q.real"),

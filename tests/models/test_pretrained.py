@@ -230,6 +230,19 @@ def test_what_is_no_source_is_refused(source):
         from_pretrained(source)
 
 
+def test_a_file_and_what_no_hub_has_are_no_folder(tmp_path):
+    make_folder(tmp_path)
+    names = ["./missing", "/no/such", "a/b/c", "my model", "a..b", "C:\\model", "/" + "x" * 300]
+    for source, got in [
+        *((name, "none of these") for name in names),
+        (tmp_path / "model.safetensors", "a file; write its folder"),
+    ]:
+        with pytest.raises(
+            FileError, match=f": expected a folder with config.json, .*; got {got}$"
+        ):
+            from_pretrained(source)
+
+
 def test_an_unknown_backend_is_no_fault_of_the_files(tmp_path):
     make_folder(tmp_path)
     with pytest.raises(ConfigError, match=r"^backend: expected one of "):

@@ -141,6 +141,10 @@ class TestMultiHeadAttention:
         with pytest.raises(ValueError, match="read-only"):
             weights[:] = 0
 
+    def test_weights_before_forward(self):
+        with pytest.raises(MhaError, match="^weights: expected a forward before them, without kv_"):
+            _ = MultiHeadAttention(4, 2).weights
+
     def test_astype_forgets_the_forward_before(self, rng):
         layer = MultiHeadAttention(8, 2)
         layer(rng.normal(size=(2, 5, 8)))

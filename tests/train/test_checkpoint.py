@@ -258,3 +258,21 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
         with pytest.raises(ConfigError, match=f"^{history}"):
             save_checkpoint(tmp_path / "run.npz", optimizer, rng, expected)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_layer_loads_the_params_of_a_checkpoint(dtype, tmp_path):
+    path, model, other = tmp_path / "run.npz", make_model().astype(dtype), make_model(rng=5)
+    train(model, checkpoint=path)
+    assert bytes_of(other.astype(dtype).load(path)) == bytes_of(model)
+    before = bytes_of(layer := Linear(2, 3))
+    with pytest.raises(FileError, match=r"run.npz: .*; got missing w, b; extra embedding.table, "):
+        layer.load(path)
+    assert bytes_of(layer) == before
+
+
+def test_a_history_is_one_line():
+    history = History([4.172, 2.0, 1.0249], [1.0] * 3, [{"step": 0, "right": 0.25}] * 11)
+    assert repr(history) == "History(3 steps, loss 4.17 -> 1.02, 11 measures)"
+    assert repr(History()) == "History(0 steps)"
+    assert repr(History([2.5], [1.0])) == "History(1 step, loss 2.50)"

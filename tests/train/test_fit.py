@@ -120,6 +120,20 @@ def test_a_gradient_that_is_not_finite_names_step_and_layer():
         train(WithOdd(Odd()))
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_a_batch_that_is_not_finite_is_to_blame(odd):
+    model = Linear(3, V, rng=0)
+    x = np.ones((2, 4, 3))
+    x[1, 2, 0] = odd
+    batch = Batch((x,), np.zeros((2, 4), int))
+    with pytest.raises(TrainingError) as error:
+        fit(model, lambda rng: batch, steps=1, optimizer=SGD(model, 0.1), progress=False)
+    assert str(error.value) == (
+        "step 1: expected finite numbers in the batch; got NaN or inf in inputs[0], "
+        "an array (2, 4, 3) of float64"
+    )
+
+
 def test_a_param_that_is_not_finite_is_named():
     model = make_model()
 
@@ -288,6 +302,9 @@ def test_impossible_arguments_are_named():
         "measure: expected a dict of numbers by their names; got 0.5": {"measure": lambda *_: 0.5},
         "batch: expected the inputs that TransformerLM takes; got 2": {
             "draw_batch": lambda rng: Batch((1, 2), 3)
+        },
+        "targets: expected .*; got -1; where nothing is asked, write -100, the ignore_index$": {
+            "draw_batch": lambda rng: Batch(count_up(rng).inputs, count_up(rng).targets * 0 - 1)
         },
         "checkpoint: expected an existing folder; got nowhere": {"checkpoint": "nowhere/run.npz"},
     }.items():

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.models import GPT2, Bert, Llama
-from mha_numpy.nn import EncoderBlock, EncoderDecoderBlock, MultiHeadAttention
+from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, Llama
+from mha_numpy.nn import (
+    Embedding,
+    EncoderBlock,
+    EncoderDecoderBlock,
+    LayerNorm,
+    LearnedPositions,
+    Linear,
+    MultiHeadAttention,
+    RMSNorm,
+)
 from mha_numpy.weights import LAYOUTS, from_layout, to_layout
 from tests.gradients import randomize
 
@@ -19,6 +28,7 @@ def make(layout, rng=0, **options):
         "torch-separate": lambda: MultiHeadAttention(12, 6, kdim=5, vdim=7, **options),
         "torch-encoder-layer": lambda: EncoderBlock(12, 6, 20, **options),
         "torch-decoder-layer": lambda: EncoderDecoderBlock(12, 6, 20, **options),
+        "torch-layer": lambda: LayerNorm(12, **options),
         "keras": lambda: MultiHeadAttention(
             12, 6, 3, head_dim=5, value_dim=4, kdim=7, vdim=8, **options
         ),
@@ -49,6 +59,39 @@ def test_there_and_back_is_exact(layout):
     assert not any(np.shares_memory(a, p) for a in arrays.values() for _, p in layer.named_params())
 
 
+@pytest.mark.parametrize(
+    ("layer", "shapes"),
+    [
+        (Linear(3, 4), {"weight": (4, 3), "bias": (4,)}),
+        (Linear(3, 4, bias=False), {"weight": (4, 3)}),
+        (LayerNorm(3), {"weight": (3,), "bias": (3,)}),
+        (RMSNorm(3), {"weight": (3,)}),
+        (Embedding(5, 3), {"weight": (5, 3)}),
+        (LearnedPositions(5, 3), {"weight": (5, 3)}),
+    ],
+)
+def test_single_layers_of_pytorch(layer, shapes):
+    arrays = to_layout(randomize(layer, np.random.default_rng(0)), "torch-layer")
+    assert {name: array.shape for name, array in arrays.items()} == shapes
+    before = bytes_of(layer)
+    randomize(layer, np.random.default_rng(1))
+    assert bytes_of(from_layout(layer, arrays, "torch-layer")) == before
+
+
+@pytest.mark.parametrize("layout", ["gpt2", "llama"])
+def test_scores_by_the_embedding_may_be_there_again(layout):
+    layer, other = make(layout, 1, tied=True), make(layout, 2, tied=True)
+    arrays = to_layout(layer, layout)
+    (table,) = (array for name, array in arrays.items() if "wte" in name or "embed" in name)
+    again = {**arrays, "lm_head.weight": table}
+    assert bytes_of(from_layout(other, again, layout)) == bytes_of(layer)
+    again["lm_head.weight"] = table + 1
+    with pytest.raises(
+        ConfigError, match="^lm_head.weight: expected the numbers of .*; got others"
+    ):
+        from_layout(other, again, layout)
+
+
 @pytest.mark.parametrize("layout", ["torch", "torch-separate"])
 def test_a_learned_key(layout):
     layer, other = (make(layout, rng, add_bias_kv=True) for rng in (1, 2))
@@ -58,7 +101,7 @@ def test_a_learned_key(layout):
     assert bytes_of(from_layout(other, arrays, layout)) == bytes_of(layer)
     with pytest.raises(ConfigError, match="missing bias_k, .*with add_bias_kv=False$"):
         from_layout(other, to_layout(make(layout), layout), layout)
-    with pytest.raises(ConfigError, match="'keras' has no place for extra_k, extra_v$"):
+    with pytest.raises(ConfigError, match="has no place for extra_k, extra_v; write 'torch'$"):
         to_layout(layer, "keras")
 
 
@@ -182,6 +225,16 @@ def test_a_number_that_the_layers_dtype_cannot_hold_changes_nothing():
 
 
 def test_a_layout_of_another_kind_of_layer_is_refused():
+    with pytest.raises(ConfigError, match="^layer: expected a Layer, .*; got {}$"):
+        from_layout({}, make("torch"), "torch")
     with pytest.raises(ConfigError, match="^layout: expected one that holds all params of this "
                        "EncoderBlock; 'torch' has no place for attention.norm.gain, "):  # fmt: skip
         to_layout(make("torch-encoder-layer"), "torch")
+    for layer, layout, advice in (
+        (make("torch-encoder-layer"), "torch", "; write 'torch-encoder-layer'$"),
+        (Linear(3, 4), "torch-separate", "no place for w, b; write 'torch-layer'$"),
+        (make("llama"), "gpt2", "; write 'llama'$"),
+        (AttentionOnlyLM(3, 4), "gpt2", r"attentions.0.w_v$"),
+    ):
+        with pytest.raises(ConfigError, match=advice):
+            from_layout(layer, {}, layout)
