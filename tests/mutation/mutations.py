@@ -191,7 +191,7 @@ MUTATIONS = [
              "total = add(x, added, backend=self.backend)": "total = self.dropout(add(x, added, backend=self.backend))"}, "nn"),
     Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "nn"),
     Mutation("memory's mask forgotten", "blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "nn"),
-    Mutation("gradients replaced, not added", "layer.py", {"self.grads[name] + gradient if name in self.grads else gradient": "gradient"}, "nn"),
+    Mutation("gradients replaced, not added", "layer.py", {"np.array(gradient) if stored is None else stored + gradient": "np.array(gradient)"}, "nn"),
     # what stands around attention
     Mutation("centred over tokens", "layer_norm.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "blocks"),
     Mutation("variance divided by D - 1", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
