@@ -40,7 +40,7 @@ SPARE = 32 * 2**20  # bytes that are kept to tell that memory has run out
 LONGEST = 240  # characters of an error's message: all of what NumPy says, but for few
 OURS = Path(__file__).parents[1]
 INSIDE = f"{OURS}{os.sep}"  # how the files of this package begin
-PASSING = {f"{OURS / 'nn' / file}" for file in ("calls.py", "places.py")}  # on calls of layers
+PASSING = {f"{OURS / file}" for file in ("calls.py", "nn/places.py", "nn/uses.py")}  # on a call
 # rooms of this package that compute no answer
 HELPERS = ("checking", "checks", "draw", "dtypes", "errors", "exercises", "progress", "tables")
 HELPING = (__file__, *(f"{INSIDE}{name}{end}" for name in HELPERS for end in (os.sep, ".py")))
@@ -133,12 +133,10 @@ def _noting(called: list[str]) -> Iterator[None]:
         code = frame.f_code
         if event != "call" or not _is_ours(code) or code.co_filename.startswith(HELPING):
             return
-        if code.co_filename in PASSING:
-            return
-        if code.co_name == "<module>":  # an import
+        if code.co_name == "<module>" or _is_between(code):  # an import; a call that is passed on
             return
         caller = frame.f_back  # None where numba calls
-        while caller and _is_between(caller.f_code.co_filename):
+        while caller and _is_between(caller.f_code):
             caller = caller.f_back
         is_from_outside = not (called if caller is None else _is_ours(caller.f_code))
         if is_from_outside and (name := _public_name(code)) not in called:
@@ -157,9 +155,12 @@ def _is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(INSIDE) and code.co_filename != __file__
 
 
-def _is_between(file: str) -> bool:
-    """Return whether a file only passes calls on, such as contextlib's."""
-    return file in PASSING or (not file.startswith(INSIDE) and INSTALLED.match(file) is not None)
+def _is_between(code: CodeType) -> bool:
+    """Return whether code only passes calls on, such as contextlib's."""
+    file = code.co_filename
+    if file.startswith(INSIDE):
+        return file in PASSING or code.co_qualname == "LayerType.__call__"
+    return INSTALLED.match(file) is not None
 
 
 def _public_name(code: CodeType) -> str:

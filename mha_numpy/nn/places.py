@@ -16,13 +16,17 @@ class Place(Scope):
         Of the whole model.
     places : mapping of ints to strings
         The name of each of the model's layers, by its ``id``.
+    layer : Layer, optional
+        The one that runs.
     name : str
         Of the layer that runs.
     """
 
-    def __init__(self, recorder: Watcher, places: Mapping[int, str], name: str = "") -> None:
+    def __init__(
+        self, recorder: Watcher, places: Mapping[int, str], layer: Any = None, name: str = ""
+    ) -> None:
         super().__init__(recorder, name)
-        self.recorder, self.places = recorder, places
+        self.recorder, self.places, self.layer = recorder, places, layer
 
 
 def placed(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,8 +40,10 @@ def placed(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(layer, *inputs, **options)
         if not isinstance(active, Place) or id(layer) not in active.places:
             active = _begin(layer, active, is_backward=is_backward)
+        elif active.layer is layer:  # by super(), or one of its methods from another
+            return method(layer, *inputs, **options)
         name = _name_of_run(layer, active.places[id(layer)], is_backward=is_backward)
-        with watching(Place(active.recorder, active.places, name)):
+        with watching(Place(active.recorder, active.places, layer, name)):
             return method(layer, *inputs, **options)
 
     return run

@@ -200,6 +200,20 @@ def test_a_block_that_runs_twice_has_two_names(rng):
     assert_whole(t, [IDS])
 
 
+def test_a_layer_that_is_another_and_more_runs_once(rng):
+    class Doubled(Linear):
+        def forward(self, x):
+            return super().forward(2 * x)
+
+        def backward(self, d_out):
+            return 2 * super().backward(d_out)
+
+    model = Sequential(Doubled(D, D), Linear(D, D))
+    with trace() as t:
+        model.backward(model(x()))
+    assert {s.place for s in t} == {"", "parts.0", "parts.1"}
+
+
 def test_one_place_of_a_model_is_a_trace(rng):
     model = TransformerLM(V, N, **SMALL)
     with trace() as t:
