@@ -38,6 +38,8 @@ from mha_numpy.train.schedules import Schedule, constant
 def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0.0) -> float:
     """Run a model forward and backward: return its loss and leave the gradients in its layers.
 
+    Gradients that were there before are forgotten, so those of several batches do not add up.
+
     Parameters
     ----------
     model : Layer
