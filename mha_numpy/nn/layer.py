@@ -133,10 +133,8 @@ class Layer(metaclass=LayerType):
     """
 
     backend = "numpy"  # what computes; a layer that has the choice sets its own
-    passes: tuple[str, ...] = (
-        "forward",
-        "backward",
-    )  # the methods that record under the layer's name in a model
+    # the methods that record under the layer's name in a model
+    passes: tuple[str, ...] = ("forward", "backward")
     at_its_place = ""  # the child that records under this layer's name, too
     is_alike_in_each_use = False  # so that backward may use the cache of any forward
     uses = 0  # forwards in a row; negative once a backward has followed them
