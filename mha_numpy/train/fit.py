@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,14 @@ from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import Optimizer
 from mha_numpy.train.schedules import Schedule, constant
 
+# forward of outputs and targets that returns (loss, cache), and backward of (d_loss, cache)
+Loss = tuple[Callable[..., Any], Callable[..., Any]]
+
 
 @explained
-def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0.0) -> float:
+def loss_and_gradients(
+    model: Layer, batch: Batch, *, label_smoothing: float = 0.0, loss: Loss | None = None
+) -> float:
     """Run a model forward and backward: return its loss and leave the gradients in its layers.
 
     Gradients that were there before are forgotten, so those of several batches do not add up.
@@ -47,16 +53,21 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
     batch : Batch
     label_smoothing : float
         As `cross_entropy_forward` explains it.
+    loss : pair of functions, optional
+        Another loss than cross-entropy, ``(forward, backward)``: ``forward(out, targets)`` returns
+        the loss and a cache, ``backward(d_loss, cache)`` the gradient of `out`, alone or first in
+        a tuple.
 
     Returns
     -------
     float
-        The mean over all tokens whose target is not IGNORED, in nats.
+        The mean over all tokens whose target is not IGNORED, in nats; or what `loss` returns.
 
     Raises
     ------
     ConfigError, DTypeError, ShapeError
-        `batch` is not a Batch, or its arrays are not what the model and the loss take.
+        `batch` is not a Batch, its arrays are not what the model and the loss take, or `loss` is
+        no such pair.
 
     Examples
     --------
@@ -65,9 +76,21 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
     >>> ids = np.array([[1, 2, 3, 4]])
     >>> round(loss_and_gradients(model, Batch((ids,), ids)), 1)  # to guess would cost log(8) = 2.1
     3.0
+
+    Half the squared difference, summed, for a layer that predicts numbers:
+
+    >>> from mha_numpy.nn import Linear
+    >>> def forward(out, targets):
+    ...     return ((out - targets) ** 2).sum() / 2, out - targets
+    >>> def backward(d_loss, difference):
+    ...     return d_loss * difference
+    >>> batch = Batch((np.ones((4, 3)),), np.zeros((4, 2)))
+    >>> loss_and_gradients(Linear(3, 2, rng=0), batch, loss=(forward, backward)) > 0
+    True
     """
     check_layer("model", model)
     check_batch("batch", batch)
+    loss_forward, loss_backward = _loss_of(model, label_smoothing, loss)
     try:
         inspect.signature(model.forward).bind(*batch.inputs)
     except TypeError as reason:
@@ -78,16 +101,33 @@ def loss_and_gradients(model: Layer, batch: Batch, *, label_smoothing: float = 0
 
     # 1. forward
     model.zero_grads()
-    logits = model(*batch.inputs)
-    loss, cache = cross_entropy_forward(
-        logits, batch.targets, ignore_index=IGNORED, label_smoothing=label_smoothing,
-        backend=model.backend,
-    )  # fmt: skip
+    out = model(*batch.inputs)
+    value, cache = loss_forward(out, batch.targets)
 
     # 2. backward
-    d_logits = cross_entropy_backward(np.ones_like(loss), cache).d_logits
-    model.backward(d_logits)
-    return float(loss)
+    d_out = loss_backward(np.ones_like(value), cache)
+    model.backward(d_out[0] if isinstance(d_out, tuple) else d_out)
+    return float(value)
+
+
+def _loss_of(model: Layer, label_smoothing: float, loss: Loss | None) -> Loss:
+    """Return the pair of functions of a loss: cross-entropy, where no other is given."""
+    if loss is None:
+        forward = partial(
+            cross_entropy_forward,
+            ignore_index=IGNORED, label_smoothing=label_smoothing, backend=model.backend,
+        )  # fmt: skip
+        return forward, cross_entropy_backward
+    is_pair = isinstance(loss, (tuple, list)) and len(loss) == 2
+    if not is_pair or not all(map(callable, loss)):
+        raise ConfigError(
+            f"loss: expected a pair of functions, (forward, backward); got {describe(loss)}"
+        )
+    if label_smoothing:
+        raise ConfigError(
+            f"label_smoothing: expected 0 with a loss of your own; got {label_smoothing}"
+        )
+    return loss
 
 
 @explained
@@ -100,6 +140,7 @@ def fit(
     schedule: Schedule = constant,
     max_norm: float | None = None,
     label_smoothing: float = 0.0,
+    loss: Loss | None = None,
     rng: int | np.random.Generator | None = None,
     measure: Callable[[Any, int], Mapping[str, float]] | None = None,
     measure_every: int = 100,
@@ -126,6 +167,8 @@ def fit(
         Clip gradients that are longer, as `clip_gradients` does.
     label_smoothing : float
         As `cross_entropy_forward` explains it.
+    loss : pair of functions, optional
+        Another loss than cross-entropy, as `loss_and_gradients` explains it.
     rng : int or numpy Generator, optional
         Draws the batches; the same seed draws the same. Default: fresh randomness.
     measure : function of model and step that returns numbers by name, optional
@@ -184,6 +227,7 @@ def fit(
             "optimizer: expected one of this model, such as AdamW(model, 1e-3); "
             f"got {describe(optimizer)}{other}"
         )
+    _loss_of(model, label_smoothing, loss)
     check_function("schedule", schedule, "step")
     if max_norm is not None:
         check_number("max_norm", max_norm, positive=True)
@@ -213,20 +257,20 @@ def fit(
         states = states_of(generators)  # to run the same again
 
         def run() -> float:
-            return loss_and_gradients(model, batch, label_smoothing=label_smoothing)
+            return loss_and_gradients(model, batch, label_smoothing=label_smoothing, loss=loss)
 
         with np.errstate(all="ignore"):  # what is not finite is told below
-            loss = run()
+            value = run()
             norm = gradient_norm(model) if max_norm is None else clip_gradients(model, max_norm)
-            if not math.isfinite(loss + norm):
+            if not math.isfinite(value + norm):
                 set_states(generators, states)
                 _check_inputs(step, batch)
-                raise TrainingError(_not_finite(step, loss, norm, where_it_began(model, run)))
+                raise TrainingError(_not_finite(step, value, norm, where_it_began(model, run)))
             try:
                 optimizer.step(factor)
             except TrainingError as reason:
                 raise TrainingError(f"step {step}: {reason}") from reason
-        history.losses.append(loss)
+        history.losses.append(value)
         history.norms.append(norm)
         return np.size(batch.targets)
 

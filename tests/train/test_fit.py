@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from mha_numpy.errors import MhaError, TrainingError
+from mha_numpy.errors import ConfigError, MhaError, TrainingError
 from mha_numpy.nn import Dropout, Embedding, Layer, Linear
 from mha_numpy.train import IGNORED, SGD, AdamW, Batch, fit, loss_and_gradients
 from tests.train.models import T, V, bytes_of, count_up, make_model, train
@@ -311,3 +311,33 @@ def test_impossible_arguments_are_named():
         options = {"optimizer": SGD(model, 0.1), "draw_batch": count_up, "steps": 1, **arguments}
         with pytest.raises(MhaError, match=f"^{expected}"):
             fit(model, progress=False, **options)
+
+
+def half_squared_error(out, targets):
+    return ((out - targets) ** 2).sum() / 2, out - targets
+
+
+def test_another_loss_finds_the_least_squares(rng):
+    x, w = rng.normal(size=(50, 3)), rng.normal(size=(3, 2))
+    y = x @ w + 0.1 * rng.normal(size=(50, 2))
+    for backward in (lambda d, difference: d * difference, lambda d, difference: (d * difference,)):
+        layer = Linear(3, 2, bias=False, rng=0)
+        history = fit(
+            layer, lambda _: Batch((x,), y), steps=300, optimizer=SGD(layer, 0.01),
+            loss=(half_squared_error, backward), progress=False,
+        )  # fmt: skip
+        expected, rest, *_ = np.linalg.lstsq(x, y, rcond=None)
+        np.testing.assert_allclose(layer.params["w"], expected, atol=1e-8)
+        assert history.losses[-1] == pytest.approx(rest.sum() / 2)
+
+
+@pytest.mark.parametrize("loss", ["mse", half_squared_error, (half_squared_error,), (1, 2)])
+def test_what_is_no_loss(loss):
+    model = make_model()
+    with pytest.raises(ConfigError, match=r"^loss: expected a pair of functions, \(forward, backw"):
+        fit(model, count_up, steps=1, optimizer=SGD(model, 0.1), loss=loss)
+    pair = (half_squared_error, lambda d, cache: d * cache)
+    with pytest.raises(ConfigError, match="^label_smoothing: expected 0 with a loss of your own"):
+        loss_and_gradients(
+            model, count_up(np.random.default_rng(0)), label_smoothing=0.1, loss=pair
+        )
