@@ -5,7 +5,7 @@ import pytest
 
 from mha_numpy.checking import gradcheck
 from mha_numpy.errors import ConfigError
-from mha_numpy.models import GPT2, Bert, TransformerLM, Translator
+from mha_numpy.models import GPT2, Bert, TransformerLM
 from mha_numpy.nn import EncoderDecoderBlock, FeedForward, LayerNorm, MultiHeadAttention, Residual
 
 IDS = np.array([[3, 0, 2], [2, 2, 1]])
@@ -46,10 +46,8 @@ def test_inputs_and_params_by_both_methods(rng, spelled):
 @pytest.mark.parametrize(
     ("layer", "inputs"),
     [
-        (TransformerLM(5, 3, dropout_p=0.3, **SIZES), {"ids": IDS}),
         (GPT2(5, 3, **SIZES).astype(np.float32), [IDS]),
-        (Bert(5, 3, num_layers=1, **SIZES), {"ids": IDS, "mask": IDS > 0}),
-        (Translator(5, 5, 3, **SIZES), {"source": IDS, "target": IDS}),
+        (Bert(5, 3, num_layers=1, dropout_p=0.3, **SIZES), {"ids": IDS, "mask": IDS > 0}),
         (EncoderDecoderBlock(4, 2, rng=0), {"x": np.eye(4)[None], "memory": np.eye(4)[None]}),
     ],
     ids=lambda case: type(case).__name__,
@@ -72,8 +70,6 @@ def test_a_wrong_backward_fails_deep_in_a_model():
     model.blocks[1].feed_forward.layer = Halved("w_in")
     report = gradcheck(model, {"ids": IDS}, **DIRECTIONS)
     assert failed(report) == {"params.blocks.1.feed_forward.layer.w_in"}
-    model.blocks[1].feed_forward.layer = Halved("x")
-    assert "params.embedding.table" in failed(gradcheck(model, {"ids": IDS}, **DIRECTIONS))
 
 
 def test_the_layer_is_left_alone(rng):

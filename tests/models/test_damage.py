@@ -13,7 +13,7 @@ pytest.importorskip("resource")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc for the memory in use")
-@pytest.mark.parametrize("cases", [150, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [50, pytest.param(5000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["config", "tensors"])
 def test_damaged_files_load_rightly_or_give_one_error(what, cases):
     command = [sys.executable, "-m", "tests.models.damage", what, str(cases)]
