@@ -36,7 +36,7 @@ def test_the_gradients_of_a_step_are_those_of_the_layers(page, seed):
     given = {
         s.name: s.array.ravel().tolist()
         for s in (*step.trace.constants, *step.trace.steps)
-        if s.name in ("x_v", "expected", "places", "w_q", "w_k", "w_v", "w_o")
+        if s.name in ("x_v", "targets", "places", "w_q", "w_k", "w_v", "w_o")
     }
     loss, gradients = page.evaluate(
         """(given) => {
