@@ -272,7 +272,7 @@ def fit(
                 raise TrainingError(f"step {step}: {reason}") from reason
         history.losses.append(value)
         history.norms.append(norm)
-        return np.size(batch.targets)
+        return np.asarray(batch.targets).size
 
     def measure_now() -> None:
         """Measure, unless this step has been measured."""
@@ -369,11 +369,13 @@ def _as_numbers(measured: Any) -> dict[str, float]:
 
 def _check_inputs(step: int, batch: Batch) -> None:
     """Raise a TrainingError where the batch is to blame; a bias may well be -inf."""
-    for i, array in enumerate(map(np.asarray, batch.inputs)):
+    named = {f"inputs[{i}]": array for i, array in enumerate(batch.inputs)}
+    for name, array in {**named, "targets": batch.targets}.items():
+        array = np.asarray(array)
         if array.dtype.kind == "f" and not (array < np.inf).all():
             raise TrainingError(
                 f"step {step}: expected finite numbers in the batch; "
-                f"got NaN or inf in inputs[{i}], {describe(array)}"
+                f"got NaN or inf in {name}, {describe(array)}"
             )
 
 

@@ -341,3 +341,34 @@ def test_what_is_no_loss(loss):
         loss_and_gradients(
             model, count_up(np.random.default_rng(0)), label_smoothing=0.1, loss=pair
         )
+
+
+def test_targets_that_are_not_finite_are_to_blame():
+    layer = Linear(3, 2, rng=0)
+    with pytest.raises(TrainingError, match="step 1: .* got NaN or inf in targets, "):
+        fit(
+            layer, lambda _: Batch((np.ones((4, 3)),), np.full((4, 2), np.nan)), steps=1,
+            optimizer=SGD(layer, 0.1), loss=(half_squared_error, lambda d, cache: d * cache),
+        )  # fmt: skip
+
+
+def test_targets_may_be_tensors():
+    class Tensor:
+        """An array as other libraries have it: its size is a method."""
+
+        def __init__(self, array):
+            self.array = array
+
+        def __array__(self, dtype=None, copy=None):
+            return self.array
+
+        def size(self):
+            return self.array.shape
+
+    model = make_model()
+    batch = count_up(np.random.default_rng(0))
+    history = fit(
+        model, lambda _: batch._replace(targets=Tensor(batch.targets)), steps=2,
+        optimizer=SGD(model, 0.1), progress=False,
+    )  # fmt: skip
+    assert len(history.losses) == 2
