@@ -101,7 +101,9 @@ class TransformerLM(Layer):
         mask : (B, T) bool array, optional
             True = a token, False = padding, which no query sees. One that broadcasts to
             (B, H, T, T) says for each query and key whether it may attend, as for several
-            documents in one sequence. No token sees what comes after it, whatever the mask says.
+            documents in one sequence; learned positions count on from one to the next, while with
+            `rope` each document is scored as if alone. No token sees what comes after it, whatever
+            the mask says.
         kv_caches : list of KVCache, optional
             One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
             of `mask` counts all tokens so far. Without backward.
