@@ -1,6 +1,6 @@
 """Every error that the package raises on purpose."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 
@@ -51,7 +51,7 @@ class TrainingError(MhaError, ArithmeticError):
 
 
 def one_line(value: object) -> str:
-    """Return text, such as somebody else's error, so that it fits into an error here."""
+    """Return text, such as the error of another library, so that it fits into one of ours."""
     return " ".join(str(value).split())[:200]
 
 
@@ -73,3 +73,9 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
     """Return "did you mean 'walk'?" for the known names spelled most like `name`, if any."""
     close = get_close_matches(name, known, n=most, cutoff=0.4)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def what_to_write(name: str, advice: Mapping[str, str], known: Iterable[str]) -> str:
+    """Return "; write ..." for a name with advice, else "; did you mean ...?", else ""."""
+    text = f"write {advice[name]}" if name in advice else did_you_mean(name, known)
+    return f"; {text}" if text else ""

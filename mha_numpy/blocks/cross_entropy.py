@@ -247,16 +247,15 @@ def _record(
     axes, tokens = axes_of(logits, "V"), axes_of(logits, "")
     step("logits", logits, axes)
     constant("targets", targets, tokens)
-    at_target = "1.0 * (targets[..., None] == np.arange(V))"
+    at_target = "(targets[..., None] == np.arange(V))"
+    expected = f"1.0 * {at_target}"
     if label_smoothing:
         constant("label_smoothing", label_smoothing)
-        at_target = (
-            f"(1 - label_smoothing) * {at_target[6:]} + label_smoothing / {logits.shape[-1]}"
-        )
+        expected = f"(1 - label_smoothing) * {at_target} + label_smoothing / {logits.shape[-1]}"
     if not counted.all():
         constant("counted", counted, tokens)
-        at_target = f"np.where(counted[..., None], {at_target}, 0)"
-    step("expected", steps.expected, axes, at_target)
+        expected = f"np.where(counted[..., None], {expected}, 0)"
+    step("expected", steps.expected, axes, expected)
     shifted = "(logits - logits.max(axis=-1, keepdims=True))"
     log_of_sum = f"np.log(np.exp({shifted}).sum(axis=-1, keepdims=True))"
     step("log_probs", steps.log_probs, axes, f"{shifted} - {log_of_sum}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mha_numpy.errors import ConfigError, did_you_mean
+from mha_numpy.errors import ConfigError, what_to_write
 
 RETURN_WEIGHTS = "return_weights=True, of a layer or scaled_dot_product_attention"
 ADVICE = {
@@ -89,11 +89,9 @@ class UnknownArgumentError(ConfigError):
 
     def __str__(self) -> str:
         name, known = self.args
-        if ours := our_name(name, known):
-            advice = f"write {ours}="
-        else:
-            advice = f"write {ADVICE[name]}" if name in ADVICE else did_you_mean(name, known)
-        return f"{name}: there is no such argument here{'; ' * bool(advice)}{advice}"
+        ours = our_name(name, known)
+        write = f"; write {ours}=" if ours else what_to_write(name, ADVICE, known)
+        return f"{name}: there is no such argument here{write}"
 
 
 def refuse(foreign: Iterable[str], known: Iterable[str]) -> None:

@@ -66,7 +66,7 @@ def one_of(choices: Mapping[Any, Any]) -> Callable[[str, Any], Any]:
 
 
 def only(expected: bool) -> Callable[[str, Any], Any]:
-    """Read a flag of which one value alone can be computed here."""
+    """Read a flag of which only one value can be computed here."""
 
     def read(name: str, value: Any) -> None:
         if check_flag(name, value) != expected:

@@ -164,8 +164,7 @@ class Translator(Layer):
         -------
         (B, T_q, V) array
         """
-        source = check_ids("source", source, self.max_tokens)
-        target = check_ids("target", target, self.max_tokens)
+        target = check_ids("target", target, self.max_tokens)  # before the source is read
         memory = self.encode(source)
         memory_mask = step("memory_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         return self.decode(memory, memory_mask, target)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mha_numpy.errors import MissingAttributeError, did_you_mean
+from mha_numpy.errors import MissingAttributeError, what_to_write
 
 PARAMS = "layer.named_params(), pairs of a dotted name and an array"
 PARAM = "layer.params[name]; list(layer.params) has the names"
@@ -70,9 +70,9 @@ def missing_attribute(
     kind = type(owner).__name__
     article = "an" if kind[0] in "AEIOU" or kind == "SGD" else "a"
     known = [known for known in dir(owner) if known[0] != "_" != name[0]]
-    write = f"write {advice[name]}" if name in advice else did_you_mean(name, known)
+    write = what_to_write(name, advice, known)
     return MissingAttributeError(
-        f"{name}: {article} {kind} has no such attribute{'; ' * bool(write)}{write}", name=name
+        f"{name}: {article} {kind} has no such attribute{write}", name=name
     )
 
 
@@ -99,7 +99,5 @@ LAYERS = {  # of PyTorch and Keras
 
 def missing_layer(name: str, known: Iterable[str]) -> MissingAttributeError:
     """Return the error of a layer that there is not; it says what there is."""
-    write = f"write {LAYERS[name]}" if name in LAYERS else did_you_mean(name, known)
-    return MissingAttributeError(
-        f"{name}: mha_numpy.nn has no such layer{'; ' * bool(write)}{write}", name=name
-    )
+    write = what_to_write(name, LAYERS, known)
+    return MissingAttributeError(f"{name}: mha_numpy.nn has no such layer{write}", name=name)

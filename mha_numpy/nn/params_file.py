@@ -38,7 +38,6 @@ def write_arrays(path: PathLike, arrays: Mapping[str, Array], *, compressed: boo
     part = path.parent / (path.name + ".part")
     save = np.savez_compressed if compressed else np.savez
     try:
-        part = path.with_name(path.name + ".part")
         try:
             with part.open("wb") as file:
                 save(file, **arrays)  # type: ignore[arg-type]
