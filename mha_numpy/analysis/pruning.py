@@ -75,7 +75,7 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
     rows = np.repeat(stays, layer.value_dim)
 
     pruned = copy.copy(layer)
-    pruned._cache, pruned.grads = None, {}
+    pruned._cache, pruned.grads, pruned.uses = None, {}, {}
     pruned.d_bias = pruned.d_head_gate = None
     pruned.num_heads, pruned.num_kv_heads = int(stays.sum()), int(group_stays.sum())
     pruned.params = {

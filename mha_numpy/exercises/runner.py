@@ -40,7 +40,7 @@ SPARE = 32 * 2**20  # bytes that are kept to tell that memory has run out
 LONGEST = 240  # characters of an error's message: all of what NumPy says, but for few
 OURS = Path(__file__).parents[1]
 INSIDE = f"{OURS}{os.sep}"  # how the files of this package begin
-PASSING = {f"{OURS / file}" for file in ("calls.py", "nn/places.py", "nn/uses.py")}  # on a call
+PASSING = {f"{OURS / file}" for file in ("calls.py", "nn/runs.py")}  # on a call
 # rooms of this package that compute no answer
 HELPERS = ("checking", "checks", "draw", "dtypes", "errors", "exercises", "progress", "tables")
 HELPING = (__file__, *(f"{INSIDE}{name}{end}" for name in HELPERS for end in (os.sep, ".py")))

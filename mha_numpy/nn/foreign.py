@@ -59,7 +59,9 @@ ATTRIBUTES = {
     "generate": "generate(model, ids, steps) of mha_numpy.models",
     "save_pretrained": "layer.save(path)",
     # a constructor that does not begin as it has to
-    **dict.fromkeys(("params", "grads"), "super().__init__() first in the constructor"),
+    **dict.fromkeys(
+        ("params", "grads", "training", "uses"), "super().__init__() first in the constructor"
+    ),
 }
 
 

@@ -16,8 +16,7 @@ from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, MhaError, describe
 from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.params_file import PathLike, load_params, save_params
-from mha_numpy.nn.places import placed
-from mha_numpy.nn.uses import counted
+from mha_numpy.nn.runs import tracked
 
 
 @contextmanager
@@ -137,21 +136,19 @@ class Layer(metaclass=LayerType):
     passes: tuple[str, ...] = ("forward", "backward")
     at_its_place = ""  # the child that records under this layer's name, too
     is_alike_in_each_use = False  # so that backward may use the cache of any forward
-    uses = 0  # forwards in a row; negative once a backward has followed them
     runs = 0  # of forward, without those that a backward followed, while a recorder is active
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name in cls.passes:
             if name in vars(cls):
-                setattr(cls, name, placed(vars(cls)[name]))
-        for name in {"forward", "backward"} & vars(cls).keys():
-            setattr(cls, name, counted(vars(cls)[name]))
+                setattr(cls, name, tracked(vars(cls)[name]))
 
     def __init__(self) -> None:
         self.params: dict[str, Array] = {}
         self.grads: dict[str, Array] = {}
         self.training = True
+        self.uses: dict[bool, int] = {}  # forwards in a row, by mode
         self._cache: Any = None  # what the last forward left for backward
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
@@ -374,7 +371,7 @@ class Layer(metaclass=LayerType):
     def forget(self) -> Self:
         """Forget gradients and caches, which belong to other params."""
         for layer in self.layers():
-            layer._cache, layer.uses = None, 0
+            layer._cache, layer.uses = None, {}
         self.zero_grads()
         return self
 

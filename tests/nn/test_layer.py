@@ -18,6 +18,7 @@ from mha_numpy.nn import (
     Linear,
     MultiHeadAttention,
     Residual,
+    Sequential,
     Unembedding,
 )
 from mha_numpy.tracing import trace
@@ -181,13 +182,22 @@ def test_cycles_end():
     assert "outer: ..." in repr(outer)
 
 
-ORDERS = {  # f = forward, b = backward, ! = an error, because only the last forward's cache is kept
+ORDERS = {  # f = forward, b = backward, e = eval(), t = train()
+    # ! = an error, because only the last forward's cache is kept; ? = one, as that ran in eval mode
     "one use after the other": "fb fb",
     "several backwards of one forward": "f bbb",
     "forwards without backward": "fff b f b",
     "two uses": "ff b! f bb",
     "two uses, four backwards": "ff b!!! f b",
     "two uses after one": "f b ff b!",
+    "validation before backward": "f eff t?? f b",
+    "validation after backward": "f b eff t? f b",
+    "backward in eval mode": "e f b f bb",
+    "two uses in eval mode": "e ff b!",
+    "switched to eval mode for backward": "f e b",
+    "one use in each mode": "f e f bb",
+    "two uses with validation between": "f eff t f b!",
+    "one use after validation": "efff t f bb",
 }
 
 
@@ -198,10 +208,11 @@ def test_one_forward_for_each_backward(order, make, is_traced):
     layer, x = make(3, 3), np.ones((2, 3))
     with trace() if is_traced else nullcontext():
         for run in order.replace(" ", ""):
-            if run == "!":
-                with pytest.raises(
-                    MhaError, match="^backward: expected one .* this .*; it ran for"
-                ):
+            if run in "et":
+                layer.train(run == "t")
+            elif run in "!?":
+                cause = "forward 2 times and" if run == "!" else "in eval mode and replaced"
+                with pytest.raises(MhaError, match=f"^backward: expected .*; it ran {cause}"):
                     layer.backward(x)
             else:
                 (layer if run == "f" else layer.backward)(x)
@@ -230,6 +241,19 @@ def test_a_layer_in_two_places_is_an_error_and_no_wrong_gradient():
         "backward: expected one forward and one backward for each use of this Linear; it ran "
         "forward 2 times and keeps only the last; make a layer for each use, or run forward "
         "again before each backward"
+    )
+
+
+def test_validation_between_forward_and_backward_is_an_error_and_no_wrong_gradient():
+    model = Sequential(Linear(3, 3), Linear(3, 2))
+    model(np.ones((2, 3)))
+    model.eval()(np.zeros((2, 3)))
+    with pytest.raises(MhaError) as error:
+        model.train().backward(np.ones((2, 2)))
+    assert str(error.value) == (
+        "backward: expected the last forward of this Sequential in training mode, as it is in now; "
+        "it ran in eval mode and replaced what an earlier one had kept; run forward again, or "
+        "validate after backward"
     )
 
 
