@@ -51,6 +51,11 @@ def as_float_array(name: str, value: Any) -> Array:
         raise DTypeError(
             f"{name}: expected a plain array; got a masked one; pass .data and mask=~{name}.mask"
         )
+    if type(value) is tuple and name.startswith("d_"):  # NumPy would stack what is alike
+        raise DTypeError(
+            f"{name}: expected a float array; got a tuple of {len(value)}, a gradient for each "
+            "input; pass one of them, such as the first, which for attention is d_query"
+        )
     array = as_array(name, value, "a float array", DTypeError)
     kind = array.dtype.kind
     if kind == "f" or (kind == "c" and _complex_allowed.get()):

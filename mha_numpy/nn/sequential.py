@@ -1,5 +1,8 @@
 """Layers one after the other, and an activation to put between them."""
 
+from collections.abc import Iterator
+from typing import overload
+
 from mha_numpy.blocks.arrays import axes_of
 from mha_numpy.blocks.feed_forward import ACTIVATIONS
 from mha_numpy.checks import check_choice
@@ -54,7 +57,8 @@ class Sequential(Layer):
     Parameters
     ----------
     *parts : Layer
-        At least one. Each takes one array and returns one.
+        At least one. Each takes one array and returns one. ``layer[0]`` is the first, and
+        ``layer[1:]`` a Sequential of the others, with the same params.
 
     Raises
     ------
@@ -68,6 +72,8 @@ class Sequential(Layer):
     >>> layer = Sequential(Linear(3, 8), Activation("relu"), Linear(8, 2))
     >>> layer(np.ones((5, 3))).shape, layer.num_parameters
     ((5, 2), 50)
+    >>> len(layer), layer[-1], layer[:2](np.ones((5, 3))).shape
+    (3, Linear(inputs=8, outputs=2, 18 parameters), (5, 8))
     """
 
     def __init__(self, *parts: Layer) -> None:
@@ -77,6 +83,19 @@ class Sequential(Layer):
         for i, part in enumerate(parts):
             check_layer(f"parts[{i}]", part)
         self.parts, self.backend = list(parts), parts[0].backend
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.parts)
+
+    @overload
+    def __getitem__(self, which: int) -> Layer: ...
+    @overload
+    def __getitem__(self, which: slice) -> "Sequential": ...
+    def __getitem__(self, which: int | slice) -> Layer:
+        return Sequential(*self.parts[which]) if isinstance(which, slice) else self.parts[which]
 
     def forward(self, x: Array) -> Array:
         """Run one part after the other."""
@@ -90,4 +109,6 @@ class Sequential(Layer):
         step("d_out", d_x, axes_of(d_x))
         for part in reversed(self.parts):
             d_x = part.backward(d_x)
+            if isinstance(d_x, tuple):  # a gradient for each input: the part was passed only x
+                d_x = d_x[0]
         return d_x

@@ -9,7 +9,7 @@ import pytest
 
 from mha_numpy import nn
 from mha_numpy.checking import gradcheck
-from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError
 from mha_numpy.models import (
     GPT2,
     AttentionOnlyLM,
@@ -23,6 +23,7 @@ from mha_numpy.models import (
     translate,
 )
 from mha_numpy.nn import (
+    Activation,
     DecoderBlock,
     Dropout,
     Embedding,
@@ -234,6 +235,43 @@ FAILURES = [
      "layer: expected a Layer, .*; got {"),
     (lambda: to_layout("torch", Linear(3, 4)), ConfigError, "layer: .*; got 'torch'"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("others", [(), (X, X)], ids=["of one input", "of three inputs"])
+@pytest.mark.parametrize("layer", [Linear(8, 8), LayerNorm(8), Activation(), Dropout(0.5)])
+def test_the_gradients_of_all_inputs_handed_to_one_layer(layer, others):
+    attention = MultiHeadAttention(8, 2)
+    attention(layer(X), *others)
+    with pytest.raises(DTypeError) as error:
+        layer.backward(attention.backward(X))
+    assert str(error.value) == (
+        "d_out: expected a float array; got a tuple of 3, a gradient for each input; pass one of "
+        "them, such as the first, which for attention is d_query"
+    )
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (Residual(Linear(8, 8), LayerNorm(8)), "dropout_p"),
+        (Residual(MultiHeadAttention(8, 2), LayerNorm(8)), "head_gate"),
+        (DecoderBlock(8, 2), "dropout_p"),
+        (TransformerLM(7, 6, dropout_p=0.1), "dropout_p"),
+        (Bert(7, 6, **SMALL), "dropout_p"),
+        (Translator(7, 7, 6), "dropout_p"),
+    ],
+)
+def test_an_option_that_only_parts_have_is_not_set_in_vain(layer, name):
+    kind = type(layer).__name__
+    with pytest.raises(ConfigError) as error:
+        setattr(layer, name, 0.3)
+    assert str(error.value) == (
+        f"{name}: expected to be set on the parts of a {kind} that have it, as it has none itself; "
+        f"write part.{name} = ... for each such part in layer.layers()"
+    )
+    for part in layer.layers():
+        if hasattr(part, name):
+            setattr(part, name, 0.3)
 
 
 @pytest.mark.parametrize(("run", "error", "message"), FAILURES)
