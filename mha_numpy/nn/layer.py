@@ -192,7 +192,18 @@ class Layer(metaclass=LayerType):
             raise missing_attribute(self, name)
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Set an attribute, unless it would hide what every layer has."""
+            """Set an attribute, unless it would hide what every layer has, or change nothing."""
+            if (
+                name in HELD_BY_PARTS
+                and name not in vars(self)
+                and "_made_with" in vars(self)  # its constructor may set what it likes
+                and any(name in vars(part) for part in self.layers())
+            ):
+                raise ConfigError(
+                    f"{name}: expected to be set on the parts of a {type(self).__name__} that have "
+                    f"it, as it has none itself; write part.{name} = ... for each such part in "
+                    "layer.layers()"
+                )
             if name in RESERVED:
                 kind = "()" * callable(getattr(Layer, name))
                 own = "blocks" if name in ("layers", "children") else f"{name}_"
@@ -390,4 +401,5 @@ RESERVED = {  # names that an attribute of a layer cannot have; a layer may get 
     for name, value in vars(Layer).items()
     if name[0] != "_" and (callable(value) or isinstance(value, property))
 } - {"forward", "backward"}
+HELD_BY_PARTS = ("dropout_p", "head_gate")  # read by Dropout and attention, not by those around
 OWN = {*vars(Layer()), "_made_with"}  # attributes of every layer: no children are there
