@@ -55,6 +55,7 @@ from mha_numpy.errors import (
     ShapeError,
     TrainingError,
 )
+from mha_numpy.names import explain_missing
 from mha_numpy.nn import MultiHeadAttention
 from mha_numpy.tracing import trace
 
@@ -70,3 +71,5 @@ __all__ = [
     "rope_backward", "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions",
     "softmax_backward", "softmax_forward", "split_heads", "trace", "window_mask",
 ]  # fmt: skip
+
+explain_missing(__name__)

@@ -33,7 +33,7 @@ class SandboxError(MhaError, RuntimeError):
 
 
 class MissingAttributeError(MhaError, AttributeError):
-    """A layer or an optimizer has no attribute of this name."""
+    """A layer, an optimizer or a package has no attribute of this name."""
 
 
 class MissingStepError(MhaError, KeyError):

@@ -21,6 +21,7 @@ from mha_numpy.core.scaled_dot_product import scaled_dot_product_attention
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.core.softmax import SoftmaxCache, SoftmaxGrads, softmax_backward, softmax_forward
 from mha_numpy.core.steps import constant, step
+from mha_numpy.names import explain_missing
 
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "KVCache",
@@ -33,3 +34,5 @@ __all__ = [
     "scaled_dot_product_attention", "sinusoidal_positions", "softmax_backward",
     "softmax_forward", "split_heads", "step", "window_mask",
 ]  # fmt: skip
+
+explain_missing(__name__)

@@ -9,9 +9,12 @@ from mha_numpy.models.llama import Llama
 from mha_numpy.models.pretrained import from_pretrained, minilm_or_random
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import Translator
+from mha_numpy.names import explain_missing
 
 __all__ = [
     "GPT2", "AttentionOnlyLM", "Bert", "Llama", "SentenceBert", "TransformerLM", "Translator",
     "choose", "from_pretrained", "generate", "induction_by_hand", "minilm_or_random",
     "translate",
 ]  # fmt: skip
+
+explain_missing(__name__)

@@ -1,6 +1,6 @@
 """Attributes that layers of other libraries have, and what to write here instead."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mha_numpy.errors import MissingAttributeError, what_to_write
@@ -76,30 +76,3 @@ def missing_attribute(
     return MissingAttributeError(
         f"{name}: {article} {kind} has no such attribute{write}", name=name
     )
-
-
-LOSS = "cross_entropy_forward and cross_entropy_backward of mha_numpy.blocks; fit does it for you"
-LAYERS = {  # of PyTorch and Keras
-    "Module": "Layer, whose subclass has forward and backward",
-    "Model": "Layer, whose subclass has forward and backward",
-    "ModuleList": "a list: self.blocks = [...]",
-    "ModuleDict": "a dict: self.parts = {...}",
-    "Parameter": SET_PARAM,
-    "MultiheadAttention": "MultiHeadAttention(embed_dim, num_heads)",
-    "Dense": "Linear(inputs, outputs)",
-    "LayerNormalization": "LayerNorm(embed_dim)",
-    "ReLU": "Activation('relu')",
-    "GELU": "Activation('gelu')",
-    "Softmax": "softmax_forward and softmax_backward of mha_numpy",
-    "CrossEntropyLoss": LOSS,
-    "TransformerEncoderLayer": "EncoderBlock(embed_dim, num_heads, hidden_dim)",
-    "TransformerDecoderLayer": "EncoderDecoderBlock(embed_dim, num_heads, hidden_dim)",
-    "Transformer": "Translator of mha_numpy.models",
-    "functional": "mha_numpy.blocks and mha_numpy.core, whose functions come in pairs",
-}
-
-
-def missing_layer(name: str, known: Iterable[str]) -> MissingAttributeError:
-    """Return the error of a layer that there is not; it says what there is."""
-    write = what_to_write(name, LAYERS, known)
-    return MissingAttributeError(f"{name}: mha_numpy.nn has no such layer{write}", name=name)

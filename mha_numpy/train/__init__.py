@@ -1,5 +1,6 @@
 """Training: batches, optimizers, schedules, `fit`, which uses them, and four recipes."""
 
+from mha_numpy.names import explain_missing
 from mha_numpy.train.batch import IGNORED, Batch
 from mha_numpy.train.checkpoint import load_checkpoint, save_checkpoint
 from mha_numpy.train.clipping import clip_gradients, gradient_norm
@@ -23,3 +24,5 @@ __all__ = [
     "load_checkpoint", "load_trained", "loss_and_gradients", "save_checkpoint", "sgd_step",
     "share_right", "train_recipe", "warm_up_cosine",
 ]  # fmt: skip
+
+explain_missing(__name__)

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-from mha_numpy import nn
 from mha_numpy.checking import gradcheck
 from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError
 from mha_numpy.models import (
@@ -278,19 +277,3 @@ def test_an_option_that_only_parts_have_is_not_set_in_vain(layer, name):
 def test_what_does_not_fit_together(run, error, message):
     with pytest.raises(error, match=f"^{message}"):
         run()
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("Module", "write Layer, whose subclass has forward and backward"),
-        ("GELU", "write Activation('gelu')"),
-        ("Linaer", "did you mean 'Linear'?"),
-        ("TransformerEncoderLayer", "write EncoderBlock(embed_dim, num_heads, hidden_dim)"),
-    ],
-)
-def test_a_layer_that_other_libraries_have(name, advice):
-    with pytest.raises(AttributeError) as error:
-        getattr(nn, name)
-    assert str(error.value) == f"{name}: mha_numpy.nn has no such layer; {advice}"
-    assert not hasattr(nn, name)
