@@ -102,8 +102,7 @@ class Bert(Layer):
         ----------
         ids : (B, T) int array
         mask : (B, T) bool array, optional
-            True = a token, False = padding, which no query sees. One that broadcasts to
-            (B, H, T, T) says for each query and key whether it may attend.
+            As for `TransformerLM`; here a token also sees what comes after it.
         segments : (B, T) int array, optional
             Which text each token is of; default all of text 0.
         """
