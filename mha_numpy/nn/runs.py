@@ -45,8 +45,7 @@ def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(layer, *inputs, **options)
         uses = layer.uses
         if is_backward:
-            mode = next(reversed(uses), layer.training)
-            _check_backward(layer, uses, mode)
+            mode = _check_mode_and_uses(layer)
         active = WATCHER.get()
         if active is None:
             out = method(layer, *inputs, **options)
@@ -62,14 +61,15 @@ def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _check_backward(layer: Any, uses: Mapping[bool, int], mode: bool) -> None:
-    """Raise an error unless the last forward, which ran in this mode, is what backward is for."""
-    kind = type(layer).__name__
+def _check_mode_and_uses(layer: Any) -> bool:
+    """Return the mode of the last forward, if it is the one that a backward now is for."""
+    uses, kind = layer.uses, type(layer).__name__
+    mode: bool = next(reversed(uses), layer.training)
     if layer.training and not mode:
         raise MhaError(
             f"backward: expected the last forward of this {kind} in training mode, as it is in "
-            "now; it ran in eval mode and replaced what an earlier one had kept; run forward "
-            "again, or validate after backward"
+            "now; it ran in eval mode, and only what the last one left is kept; run forward again, "
+            "or validate after backward"
         )
     if uses.get(mode, 0) < -1 and not layer.is_alike_in_each_use:
         raise MhaError(
@@ -77,6 +77,7 @@ def _check_backward(layer: Any, uses: Mapping[bool, int], mode: bool) -> None:
             f"forward {-uses[mode]} times and keeps only the last; make a layer for each use, or "
             "run forward again before each backward"
         )
+    return mode
 
 
 def _place_of(layer: Any, active: Watcher, *, is_backward: bool) -> Place:

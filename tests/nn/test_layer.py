@@ -197,6 +197,7 @@ ORDERS = {  # f = forward, b = backward, e = eval(), t = train()
     "switched to eval mode for backward": "f e b",
     "one use in each mode": "f e f bb",
     "two uses with validation between": "f eff t f b!",
+    "training mode for backward": "e f t ? f b",
     "one use after validation": "efff t f bb",
 }
 
@@ -211,7 +212,7 @@ def test_one_forward_for_each_backward(order, make, is_traced):
             if run in "et":
                 layer.train(run == "t")
             elif run in "!?":
-                cause = "forward 2 times and" if run == "!" else "in eval mode and replaced"
+                cause = "forward 2 times and" if run == "!" else "in eval mode, and only"
                 with pytest.raises(MhaError, match=f"^backward: expected .*; it ran {cause}"):
                     layer.backward(x)
             else:
@@ -252,7 +253,7 @@ def test_validation_between_forward_and_backward_is_an_error_and_no_wrong_gradie
         model.train().backward(np.ones((2, 2)))
     assert str(error.value) == (
         "backward: expected the last forward of this Sequential in training mode, as it is in now; "
-        "it ran in eval mode and replaced what an earlier one had kept; run forward again, or "
+        "it ran in eval mode, and only what the last one left is kept; run forward again, or "
         "validate after backward"
     )
 
