@@ -147,14 +147,14 @@ def load_checkpoint(
 
 def options_of(optimizer: Optimizer) -> dict[str, str]:
     """Return the kind and the options of every layer and of the optimizer, as text by name."""
-    options = {**optimizer.options, "groups": list(optimizer.groups)}
-    shown = [f"{name}={value!r}" for name, value in options.items()]
+    own = {**optimizer.options, "groups": list(optimizer.groups)}
     parts: list[tuple[str, object, list[str]]] = [
         (f"model.{place}".rstrip("."), layer, layer.shown_options())
         for place, layer in optimizer.layer.named_layers()
     ]
+    parts += [("optimizer", optimizer, [f"{name}={value!r}" for name, value in own.items()])]
     found = {}
-    for place, part, shown in [*parts, ("optimizer", optimizer, shown)]:
+    for place, part, shown in parts:
         found[place] = type(part).__name__
         for name, _, value in (option.partition("=") for option in shown):
             if name != "backend":
