@@ -91,8 +91,8 @@ def sgd_step(
     [0.825]
     """
     param, gradient, velocity = _as_like_arrays(param=param, gradient=gradient, velocity=velocity)
-    check_options({"learning_rate": learning_rate, "momentum": momentum, "nesterov": nesterov})
-    return sgd_equations(param, gradient, velocity, learning_rate, momentum, nesterov)
+    options = {"learning_rate": learning_rate, "momentum": momentum, "nesterov": nesterov}
+    return sgd_equations(param, gradient, velocity, **check_options(options))
 
 
 def adam_equations(
@@ -192,12 +192,10 @@ def adam_step(
     param, gradient, mean, square = _as_like_arrays(
         param=param, gradient=gradient, mean=mean, square=square
     )
-    t = check_count("t", t)
     options = {"learning_rate": learning_rate, "betas": betas, "eps": eps}
-    check_options({**options, "weight_decay": weight_decay, "backend": backend})
-    return adam_equations(
-        param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay, backend
-    )
+    options |= {"weight_decay": weight_decay, "backend": backend}
+    t, checked = check_count("t", t), check_options(options)
+    return adam_equations(param, gradient, mean, square, t, **checked)
 
 
 def _as_like_arrays(**arrays: Array) -> list[Array]:

@@ -6,7 +6,16 @@ import pytest
 
 from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError, TrainingError
 from mha_numpy.nn import Dropout, Embedding, FeedForward, Layer, LayerNorm, Linear, Sequential
-from mha_numpy.train import SGD, Adam, AdamW, ParamGroup, clip_gradients, warm_up_cosine
+from mha_numpy.train import (
+    SGD,
+    Adam,
+    AdamW,
+    ParamGroup,
+    adam_step,
+    clip_gradients,
+    sgd_step,
+    warm_up_cosine,
+)
 from mha_numpy.train.finite import is_finite
 from mha_numpy.train.foreign import ATTRIBUTES
 
@@ -250,3 +259,12 @@ def test_params_that_cannot_move(make, message):
 def test_an_impossible_value_is_named(name):
     with pytest.raises(ConfigError, match=f"^{name}{'' if ':' in name else ': expected'}"):
         IMPOSSIBLE[name]()
+
+
+def test_an_option_of_numpy_leaves_the_dtype():
+    one = np.ones(2, np.float32)
+    made = [
+        *sgd_step(one, one, one, learning_rate=np.float64(0.1), momentum=np.float64(0.5)),
+        *adam_step(one, one, one, one, 1, learning_rate=np.float64(0.1), eps=np.float64(1e-8)),
+    ]
+    assert {array.dtype for array in made} == {np.dtype(np.float32)}
