@@ -129,7 +129,16 @@ def check_positions(name: str, T: int, offset: int, N: int, limit: str) -> None:
         )
 
 
-def check_ids(name: str, ids: Any, max_tokens: int, *, offset: int = 0) -> Array:
+def check_ids(name: str, ids: Any, V: int, advice: str = "") -> Array:
+    """Return ids as integers between 0 and V - 1, or raise a ConfigError that names one."""
+    ids = as_integer_array(name, ids, "an integer array")
+    wrong = ids[(ids < 0) | (ids >= V)]
+    if wrong.size:
+        raise ConfigError(f"{name}: expected 0 <= id < V={V}; got {wrong[0]}{advice}")
+    return ids
+
+
+def check_tokens(name: str, ids: Any, max_tokens: int, *, offset: int = 0) -> Array:
     """Return a model's tokens as an integer array (B, T), T up to `max_tokens`; or raise an error.
 
     `offset` is the position of the first one: the number of tokens that a KV cache holds.

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
-from mha_numpy.blocks.embedding import check_ids
-from mha_numpy.checks import check_choice, check_integer, check_number, check_type
+from mha_numpy.checks import check_choice, check_ids, check_integer, check_number, check_type
 from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
 from mha_numpy.dtypes import Array, as_integer_array

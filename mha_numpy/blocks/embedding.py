@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.blocks.arrays import as_computed, as_gradient, axes_of
-from mha_numpy.checks import check_shape, check_type
+from mha_numpy.checks import check_ids, check_shape, check_type
 from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.core.steps import constant, is_watched, step
-from mha_numpy.dtypes import Array, as_integer_array
-from mha_numpy.errors import ConfigError
+from mha_numpy.dtypes import Array
 
 
 def embedding_steps(ids: Array, table: Array) -> Array:
@@ -136,12 +135,3 @@ def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
         one_hot = f"(np.arange(V)[:, None] == ids.reshape(1, {ids.size}))"
         step("d_table", d_table, "V D", f"{one_hot} @ {rows}")
     return EmbeddingGrads(d_table.astype(dtype, copy=False))
-
-
-def check_ids(name: str, ids: Any, V: int, advice: str = "") -> Array:
-    """Return ids as integers between 0 and V - 1, or raise a ConfigError that names one."""
-    ids = as_integer_array(name, ids, "an integer array")
-    wrong = ids[(ids < 0) | (ids >= V)]
-    if wrong.size:
-        raise ConfigError(f"{name}: expected 0 <= id < V={V}; got {wrong[0]}{advice}")
-    return ids

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag, check_ids
+from mha_numpy.checks import check_count, check_flag, check_tokens
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import record_sum, step
@@ -84,7 +84,7 @@ class AttentionOnlyLM(Layer):
             )
         caches = check_kv_caches(kv_caches, len(self.attentions))
         past = caches[0].length if kv_caches else 0
-        ids = check_ids("ids", ids, self.max_tokens, offset=past)
+        ids = check_tokens("ids", ids, self.max_tokens, offset=past)
         x = step("x_0", self.embedding(ids), "B T D")
         for i, attention in enumerate(self.attentions):
             placed = self.positions(x, offset=past)

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_ids
+from mha_numpy.checks import check_count, check_ids, check_tokens
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import is_watched, record_sum, step
-from mha_numpy.dtypes import Array, as_integer_array
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MaskError, ShapeError, describe
 from mha_numpy.models.inputs import as_cells, check_mask
 from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
@@ -79,7 +79,7 @@ class Bert(Layer):
         self.backend = check_backend(backend)
         self.max_tokens = check_count("max_tokens", max_tokens)
         self.vocab_size, self.embed_dim = vocab_size, embed_dim
-        self.num_heads, self.num_layers = num_heads, num_layers
+        self.num_heads, self.num_layers, self.num_segments = num_heads, num_layers, num_segments
         self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
         self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
         self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
@@ -106,11 +106,11 @@ class Bert(Layer):
         segments : (B, T) int array, optional
             Which text each token is of; default all of text 0.
         """
-        ids = step("ids", check_ids("ids", ids, self.max_tokens), "B T")
+        ids = step("ids", check_tokens("ids", ids, self.max_tokens), "B T")
         mask = as_cells(mask, ids.shape)
         if segments is None:
             segments = step("segments", np.zeros_like(ids), "B T", "0 * ids")
-        segments = as_integer_array("segments", segments, "an integer array (B, T)")
+        segments = check_ids("segments", segments, self.num_segments)
         if segments.shape != ids.shape:
             raise ShapeError(f"segments: expected {ids.shape}, as ids; got {segments.shape}")
         of_token, of_segment = self.embedding(ids), self.segments(segments)
@@ -171,7 +171,7 @@ class SentenceBert(Layer):
         segments : (B, T) int array, optional
             As for `Bert`.
         """
-        shape = check_ids("ids", ids, self.bert.max_tokens).shape
+        shape = check_tokens("ids", ids, self.bert.max_tokens).shape
         counted = np.ones(shape, bool) if mask is None else check_mask(mask, shape)
         if not counted.any(axis=1).all():
             first = int(np.flatnonzero(~counted.any(axis=1))[0])

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag, check_ids
+from mha_numpy.checks import check_count, check_flag, check_tokens
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import step
@@ -114,7 +114,7 @@ class TransformerLM(Layer):
         """
         caches = check_kv_caches(kv_caches, len(self.blocks))
         past = caches[0].length if kv_caches else 0
-        ids = check_ids("ids", ids, self.max_tokens, offset=past)
+        ids = check_tokens("ids", ids, self.max_tokens, offset=past)
         mask = as_cells(mask, (ids.shape[0], past + ids.shape[1]))
         x = step("embedded", self.embedding(ids), "B T D")
         if self.positions is not None:

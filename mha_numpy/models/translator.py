@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_ids
+from mha_numpy.checks import check_count, check_ids, check_tokens
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
 from mha_numpy.core.steps import record_sum, step
-from mha_numpy.dtypes import Array
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ShapeError
 from mha_numpy.models.inputs import check_kv_caches
 from mha_numpy.nn import (
     Embedding,
@@ -113,7 +114,8 @@ class Translator(Layer):
 
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""
-        source = step("source", check_ids("source", source, self.max_tokens), "B T_k")
+        source = check_tokens("source", source, self.max_tokens)
+        source = step("source", check_ids("source", source, self.source_vocab_size), "B T_k")
         x = step("embedded", self.source_embedding(source), "B T_k D")
         if self.source_positions is not None:
             x = self.source_positions(x)
@@ -137,7 +139,13 @@ class Translator(Layer):
         """
         caches = check_kv_caches(kv_caches, len(self.decoder), are_pairs=True)
         past = caches[0][0].length if kv_caches else 0
-        target = check_ids("target", target, self.max_tokens, offset=past)
+        target = self._check_target(target, past)
+        memory = as_float_array("memory", memory)
+        if target.shape[:1] != memory.shape[:1]:
+            raise ShapeError(
+                "target: expected (B, T_q), as many sequences as in the source, whose memory is "
+                f"{memory.shape}; got {target.shape}"
+            )
         x = step("target_embedded", self.target_embedding(target), "B T_q D")
         if self.target_positions is not None:
             x = self.target_positions(x, offset=past)
@@ -145,6 +153,11 @@ class Translator(Layer):
             own, of_memory = caches_of_block or (None, None)
             x = block(x, memory, memory_mask=memory_mask, kv_cache=own, memory_kv_cache=of_memory)
         return step("logits", self.unembedding(self.decoder_norm(x)), "B T_q V")
+
+    def _check_target(self, target: Any, past: int = 0) -> Array:
+        """Return the target's ids (B, T_q), of tokens that come after `past` others."""
+        target = check_tokens("target", target, self.max_tokens, offset=past)
+        return check_ids("target", target, self.target_vocab_size)
 
     def new_kv_caches(self) -> list[tuple[KVCache, KVCache]]:
         """Return two empty KV caches for each block: of the target, and of the memory."""
@@ -164,7 +177,7 @@ class Translator(Layer):
         -------
         (B, T_q, V) array
         """
-        target = check_ids("target", target, self.max_tokens)  # before the source is read
+        target = self._check_target(target)  # before the source is read
         memory = self.encode(source)
         memory_mask = step("memory_mask", padding_of(source), "B 1 1 T_k", IS_WORD)
         return self.decode(memory, memory_mask, target)

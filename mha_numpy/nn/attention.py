@@ -267,7 +267,8 @@ class MultiHeadAttention(Layer):
         weights.flags.writeable = False
         return weights
 
-    def _shown_options(self) -> list[str]:
+    def shown_options(self) -> list[str]:
+        """Return "name=value" for each option that is not the default, and what heads share."""
         kind = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
         shown = [
             f"embed_dim={self.embed_dim}",

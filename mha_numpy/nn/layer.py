@@ -222,14 +222,14 @@ class Layer(metaclass=LayerType):
     def __repr__(self) -> str:
         """Show what the layer was made with, its number of parameters, and a line for each part."""
         count = self.num_parameters
-        shown = [*self._shown_options(), *([f"{count:,} parameters"] if count else [])]
+        shown = [*self.shown_options(), *([f"{count:,} parameters"] if count else [])]
         lines = [f"{type(self).__name__}({', '.join(shown)})"]
         for (_, part), alike in groupby(self.children().items(), _place_and_text):
             first, *others = (name for name, _ in alike)
             lines.append(f"{first}{f' ... {others[-1]}' if others else ''}: {part}")
         return "\n".join(lines).replace("\n", "\n  ")
 
-    def _shown_options(self) -> list[str]:
+    def shown_options(self) -> list[str]:
         """Return "name=value" for each argument of the constructor that is not the default."""
         signature = inspect.signature(type(self))
         given, options = vars(self).get("_made_with", ((), {}))

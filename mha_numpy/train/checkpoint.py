@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -10,14 +11,14 @@ import numpy as np
 from mha_numpy.calls import explained
 from mha_numpy.checks import check_count, check_integer, check_type
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError, FileError, describe
+from mha_numpy.errors import ConfigError, FileError, describe, one_line
 from mha_numpy.nn import Layer
 from mha_numpy.nn.params_file import PARAMS, PathLike, check_arrays, read_arrays, write_arrays
 from mha_numpy.train.finite import check_finite, is_finite
 from mha_numpy.train.history import History
 from mha_numpy.train.optimizers import Optimizer
 
-FORMAT = "mha_numpy checkpoint 2"
+FORMAT = "mha_numpy checkpoint 3"
 LONGEST_HISTORY = 2**28  # bytes, of some millions of steps
 
 
@@ -25,7 +26,7 @@ LONGEST_HISTORY = 2**28  # bytes, of some millions of steps
 def save_checkpoint(
     path: PathLike, optimizer: Optimizer, rng: np.random.Generator, history: History
 ) -> None:
-    """Write params, the optimizer's options and memory, history, and the state of all generators.
+    """Write params, memory, history, the state of all generators, and all options to compare.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def save_checkpoint(
     check_finite(arrays.items(), "in a checkpoint")
     state = {
         "format": FORMAT,
-        "optimizer": described(optimizer),
+        "options": options_of(optimizer),
         "t": optimizer.t,
         "generators": states_of(generators_of(optimizer.layer, rng)),
         "history": vars(history),
@@ -81,16 +82,20 @@ def save_checkpoint(
 
 
 @explained
-def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generator) -> History:
+def load_checkpoint(
+    path: PathLike, optimizer: Optimizer, rng: np.random.Generator, *, steps: int | None = None
+) -> History:
     """Read what `save_checkpoint` wrote into the model, its optimizer and all generators.
 
     Parameters
     ----------
     path : str or path
     optimizer : Optimizer
-        Of the same kind and options, for a model of the same shapes and dtypes.
+        Of the same kind and options, for a model of the same options, shapes and dtypes.
     rng : numpy Generator
         Of the same kind.
+    steps : int, optional
+        Of the whole training: the most that the file may have taken.
 
     Returns
     -------
@@ -99,16 +104,17 @@ def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generat
     Raises
     ------
     FileError
-        There is no such file, it is damaged or no checkpoint, or it is of another model or
-        another optimizer; nothing has changed then.
+        There is no such file, it is damaged or no checkpoint, it is of another model or another
+        optimizer, or it has more steps; nothing has changed then.
     ConfigError
         An argument is of another type.
 
     Notes
     -----
-    The optimizer's options are compared, not taken over: what it remembers (a mean that `betas`
-    has weighted) means something else with others, and a run that goes on with another learning
-    rate is not the run that never stopped. The backend may differ; then the last digits do too.
+    The options of the layers and of the optimizer are compared, not taken over: params mean
+    something else with another activation, and what the optimizer remembers (a mean that `betas`
+    has weighted) with other options; a run that goes on with another learning rate is not the run
+    that never stopped. The backend may differ; then the last digits do too.
     """
     check_type("optimizer", optimizer, Optimizer, "mha_numpy.train")
     check_type("rng", rng, np.random.Generator, "np.random.default_rng")
@@ -117,10 +123,13 @@ def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generat
     generators = generators_of(model, rng)
     try:
         state = _state_of(found)
-        _check_optimizer(described(optimizer), state["optimizer"])
+        _check_options(options_of(optimizer), state["options"])
         check_count("t", state["t"], least=0)
         _check_generators(generators, state["generators"])
         _check_history(state["history"])
+        if steps is not None and len(state["history"]["losses"]) > steps:
+            taken = len(state["history"]["losses"])
+            raise ConfigError(f"steps: expected at least the {taken} of the file; got {steps}")
     except (ConfigError, RecursionError) as reason:  # JSON may be nested deeper than Python goes
         raise FileError(f"{path}: {reason}") from reason
     check_arrays(path, found, _arrays_of(optimizer), same_dtype=True)
@@ -136,11 +145,21 @@ def load_checkpoint(path: PathLike, optimizer: Optimizer, rng: np.random.Generat
     return History(**state["history"])
 
 
-def described(optimizer: Optimizer) -> list[str]:
-    """Return the kind of an optimizer and all that its steps depend on, as text."""
-    options = {**optimizer.options, "groups": list(optimizer.groups)}
-    options.pop("backend", None)
-    return [type(optimizer).__name__, *(f"{name}={value!r}" for name, value in options.items())]
+def options_of(optimizer: Optimizer) -> dict[str, str]:
+    """Return the kind and the options of every layer and of the optimizer, as text by name."""
+    own = {**optimizer.options, "groups": list(optimizer.groups)}
+    parts: list[tuple[str, object, list[str]]] = [
+        (f"model.{place}".rstrip("."), layer, layer.shown_options())
+        for place, layer in optimizer.layer.named_layers()
+    ]
+    parts += [("optimizer", optimizer, [f"{name}={value!r}" for name, value in own.items()])]
+    found = {}
+    for place, part, shown in parts:
+        found[place] = type(part).__name__
+        for name, _, value in (option.partition("=") for option in shown):
+            if name != "backend":
+                found[f"{place}.{name}"] = re.sub("at 0x[0-9a-f]+", "", value)  # another each run
+    return found
 
 
 def generators_of(model: Layer, rng: np.random.Generator) -> list[np.random.Generator]:
@@ -187,7 +206,7 @@ def _state_of(found: dict[str, Array]) -> dict[str, Any]:
         is_known = False
     if not is_known:
         raise ConfigError(f"expected a checkpoint ({FORMAT}); got {got}")
-    _check_names("state", state, ["format", "optimizer", "t", "generators", "history"])
+    _check_names("state", state, ["format", "options", "t", "generators", "history"])
     return state
 
 
@@ -198,16 +217,18 @@ def _check_names(what: str, found: Any, expected: list[str]) -> None:
         raise ConfigError(f"{what}: expected {', '.join(expected)}; got {describe(got)}")
 
 
-def _check_optimizer(ours: list[str], theirs: Any) -> None:
-    """Raise a ConfigError that shows what is not the same."""
-    if theirs != ours:
-        known = theirs if isinstance(theirs, list) else [theirs]
-        expected = [part for part in ours if part not in known] or ours
-        got = [part for part in known if part not in ours] or known
-        raise ConfigError(
-            f"optimizer: expected {describe(expected)}; got {describe(got)}; "
-            "go on with the optimizer that the file is of, or begin a new file"
-        )
+def _check_options(ours: dict[str, str], theirs: Any) -> None:
+    """Raise a ConfigError that names the first one that is not the same."""
+    if not isinstance(theirs, dict):
+        raise ConfigError(f"options: expected a dict; got {describe(theirs)}")
+    for name in {**ours, **theirs}:
+        absent = "the default" if name.rpartition(".")[0] in ours else "nothing"  # of a list
+        expected, got = ours.get(name, absent), theirs.get(name, absent)
+        if got != expected:
+            raise ConfigError(
+                f"{one_line(name)}: expected {one_line(expected)}; got {one_line(got)}; "
+                "go on with the model and optimizer that the file is of, or begin a new file"
+            )
 
 
 def _check_generators(ours: list[np.random.Generator], theirs: Any) -> None:

@@ -3,6 +3,7 @@
 import inspect
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -179,12 +180,13 @@ def fit(
         It runs before each step; True ends the training.
     checkpoint : str or path, optional
         A .npz file. If it is there, the training goes on from it, to the same params, byte for
-        byte, as one that never stopped; the other arguments must be the same, and of those of the
-        optimizer this is checked. It is written after every `checkpoint_every` steps and at the
-        end.
+        byte, as one that never stopped; with all `steps` in it, there is nothing left to train.
+        The other arguments must be the same; for the options of model and optimizer this is
+        checked. It is written after every `checkpoint_every` steps and at the end.
     checkpoint_every : int
     progress : bool
-        Whether a terminal shows a bar with loss, tokens per second and time left.
+        Whether a terminal shows a bar with loss, tokens per second and time left, and a line
+        where a checkpoint has left nothing to train.
 
     Returns
     -------
@@ -198,8 +200,8 @@ def fit(
         be. The message names the step, and what is to blame: batch, layer, param or schedule;
         params and optimizer are those before this step.
     FileError
-        The checkpoint cannot be read or written, or is of another model. The file and the model
-        stay as they were.
+        The checkpoint cannot be read or written, is of another model, or has more steps. The file
+        and the model stay as they were.
     KeyboardInterrupt
         Ctrl-C came. The step is finished and, with `checkpoint`, a checkpoint written first; a
         second Ctrl-C does not wait.
@@ -246,12 +248,18 @@ def fit(
         if not checkpoint.parent.is_dir():
             raise FileError(f"checkpoint: expected an existing folder; got {checkpoint.parent}")
         if checkpoint.exists():
-            history = load_checkpoint(checkpoint, optimizer, rng)
+            history = load_checkpoint(checkpoint, optimizer, rng, steps=steps)
+            if progress and history.step == steps:
+                print(f"training: {checkpoint} has all {steps} steps already", file=sys.stderr)
     check_finite(model.named_params(), "before training")
+    largest = (1.0, "")  # factor of the schedule, and what an error says of it
 
     def take_step(step: int) -> int:
         """Move the params once; return the number of tokens."""
+        nonlocal largest
         factor = _factor(schedule, step)
+        if factor > largest[0]:
+            largest = factor, f"; the largest factor so far was schedule({step}) = {factor:g}"
         batch = draw_batch(rng)
         check_batch("draw_batch", batch)
         states = states_of(generators)  # to run the same again
@@ -265,11 +273,12 @@ def fit(
             if not math.isfinite(value + norm):
                 set_states(generators, states)
                 _check_inputs(step, batch)
-                raise TrainingError(_not_finite(step, value, norm, where_it_began(model, run)))
+                origin = where_it_began(model, run)
+                raise TrainingError(_not_finite(step, value, norm, origin) + largest[1])
             try:
                 optimizer.step(factor)
             except TrainingError as reason:
-                raise TrainingError(f"step {step}: {reason}") from reason
+                raise TrainingError(f"step {step}: {reason}{largest[1]}") from reason
         history.losses.append(value)
         history.norms.append(norm)
         return np.asarray(batch.targets).size

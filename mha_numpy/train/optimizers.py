@@ -9,11 +9,12 @@ from mha_numpy.calls import Explained
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array, as_float_array
-from mha_numpy.errors import ShapeError, TrainingError
+from mha_numpy.errors import ConfigError, ShapeError, TrainingError
 from mha_numpy.nn import Layer
 from mha_numpy.nn.foreign import missing_attribute
 from mha_numpy.nn.layer import check_layer
-from mha_numpy.train.finite import ADVICE, is_finite
+from mha_numpy.nn.params_file import mismatch
+from mha_numpy.train.finite import ADVICE, check_finite, is_finite
 from mha_numpy.train.foreign import ATTRIBUTES
 from mha_numpy.train.movable import fitting_grads, movable_params
 from mha_numpy.train.options import ParamGroup, check_options, options_by_name
@@ -90,8 +91,8 @@ def sgd_step(
     [0.825]
     """
     param, gradient, velocity = _as_like_arrays(param=param, gradient=gradient, velocity=velocity)
-    check_options({"learning_rate": learning_rate, "momentum": momentum, "nesterov": nesterov})
-    return sgd_equations(param, gradient, velocity, learning_rate, momentum, nesterov)
+    options = {"learning_rate": learning_rate, "momentum": momentum, "nesterov": nesterov}
+    return sgd_equations(param, gradient, velocity, **check_options(options))
 
 
 def adam_equations(
@@ -191,12 +192,10 @@ def adam_step(
     param, gradient, mean, square = _as_like_arrays(
         param=param, gradient=gradient, mean=mean, square=square
     )
-    t = check_count("t", t)
     options = {"learning_rate": learning_rate, "betas": betas, "eps": eps}
-    check_options({**options, "weight_decay": weight_decay, "backend": backend})
-    return adam_equations(
-        param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay, backend
-    )
+    options |= {"weight_decay": weight_decay, "backend": backend}
+    t, checked = check_count("t", t), check_options(options)
+    return adam_equations(param, gradient, mean, square, t, **checked)
 
 
 def _as_like_arrays(**arrays: Array) -> list[Array]:
@@ -222,6 +221,11 @@ class Optimizer(metaclass=Explained):
         Params that take other options; each belongs to the first group that matches its name.
     **options
         What else the rule takes. Each option is an attribute.
+
+    Notes
+    -----
+    No other attributes can be set, or a misspelt `learning_rate` would go unnoticed. A subclass
+    that needs some sets them before it calls this constructor.
     """
 
     learning_rate: float
@@ -237,7 +241,8 @@ class Optimizer(metaclass=Explained):
         check_layer("layer", layer)
         check_number("learning_rate", learning_rate, positive=True)
         options = check_options({"learning_rate": learning_rate, **options})
-        self._own_options = options_by_name(groups, movable_params(layer), options)
+        self._params = movable_params(layer)
+        options_by_name(groups, self._params, options)
         self.layer = layer
         self.groups = tuple(groups)
         self._option_names = tuple(options)
@@ -256,6 +261,12 @@ class Optimizer(metaclass=Explained):
             """Raise the error of an attribute that is not there."""
             raise missing_attribute(self, name, ATTRIBUTES)
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set an attribute, once all are made only one that is there."""
+            if "memory" in vars(self):
+                getattr(self, name)
+            object.__setattr__(self, name, value)
+
     @property
     def options(self) -> dict[str, Any]:
         """All options of the rule, by name."""
@@ -263,7 +274,8 @@ class Optimizer(metaclass=Explained):
 
     def options_of(self, name: str) -> dict[str, Any]:
         """Return the options for one param, by its dotted name: those of its group come first."""
-        return {**self.options, **self._own_options.get(name, {})}
+        shared = self.options
+        return {**shared, **options_by_name(self.groups, self._params, shared).get(name, {})}
 
     def start(self, param: Array) -> tuple[Array, ...]:
         """Return what is remembered of a param before the first step."""
@@ -279,25 +291,42 @@ class Optimizer(metaclass=Explained):
         """Return the param after step t + 1, then what is remembered of it."""
         raise NotImplementedError
 
+    def _current_params(self) -> dict[str, Array]:
+        """Return the layer's params, or raise an error where they are not those of before."""
+        params = dict(self.layer.named_params())
+        if [*map(id, params.values())] != [*map(id, self._params.values())]:
+            params = movable_params(self.layer)
+            if wrong := mismatch(params, self._params):
+                raise ConfigError(
+                    "layer: expected the params that it had when the optimizer was made; "
+                    f"got {wrong}; make a new {type(self).__name__} once you have replaced a layer"
+                )
+            self._params = params
+        return params
+
     def step(self, scale: float = 1.0) -> None:
         """Move every param once, in its own array, by `scale` times its learning rate.
 
         Raises
         ------
         TrainingError
-            A param, or what is remembered of it, would no longer be finite; nothing has changed.
+            A gradient is not finite, or a param, or what is remembered of it, would no longer be;
+            nothing has changed.
         ConfigError, ShapeError, DTypeError
-            `scale` is not a number >= 0, or a gradient is not a float array like its param.
+            `scale` is not a number >= 0, a layer was replaced after the optimizer was made, or a
+            gradient is not a float array like its param.
         """
         scale, shared = check_number("scale", scale, least=0), check_options(self.options)
-        grads, moved = fitting_grads(self.layer), []
-        for name, param in self.layer.named_params():
-            options = {**shared, **self._own_options.get(name, {})}
+        params, moved = self._current_params(), []
+        own, grads = options_by_name(self.groups, params, shared), fitting_grads(self.layer)
+        for name, param in params.items():
+            options = {**shared, **own.get(name, {})}
             options["learning_rate"] *= scale
             with np.errstate(all="ignore"):  # an overflow is reported below
                 new, *rest = self.rule(param, grads[name], self.remembered(name, param), **options)
                 new = new.astype(param.dtype, copy=False)
             if not is_finite([new, rest]):
+                check_finite([(name, grads[name])], "in the gradient, before the step")
                 place = "what the optimizer remembers" if is_finite(new) else "the param"
                 raise TrainingError(
                     f"{name}: expected finite numbers after the step; got nan or inf in {place}; "

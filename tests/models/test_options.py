@@ -165,9 +165,22 @@ def test_a_longer_sequence_is_refused_while_decoding(model, options):
     [
         (np.ones((2, 3)), ConfigError, r"expected an integer array \(B, T\); got .* of float64"),
         (np.ones(3, int), ShapeError, r"expected \(B, T\); got \(3,\)"),
+        (np.full((2, 3), V), ConfigError, f"expected 0 <= id < V={V}; got {V}"),
     ],
 )
 def test_ids_are_checked_first(model, ids, error, message):
     for given, wrong in calls(model, ids, np.ones((2, 3), int)):
         with pytest.raises(error, match=f"^{wrong}: {message}"):
             make(model)(*given)
+
+
+def test_sources_and_targets_are_as_many():
+    made, one, two = make(Translator), np.ones((1, 3), int), np.ones((2, 3), int)
+    for source, target in ((one, two), (two, one)):
+        with pytest.raises(ShapeError, match=r"^target: expected \(B, T_q\), as many .*; got \("):
+            made(source, target)
+
+
+def test_segments_are_named():
+    with pytest.raises(ConfigError, match="^segments: expected 0 <= id < V=2; got 2"):
+        make(Bert)(np.ones((1, 3), int), segments=np.full((1, 3), 2))

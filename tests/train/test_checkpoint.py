@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError, FileError
-from mha_numpy.nn import Linear
+from mha_numpy.nn import Layer, Linear, MultiHeadAttention
 from mha_numpy.train import (
     SGD,
+    Adam,
     AdamW,
     History,
     ParamGroup,
@@ -88,6 +89,35 @@ def test_groups_and_momentum_go_on(tmp_path):
     assert run(6, tmp_path / "run.npz") == run(6, None)
 
 
+class Keeps(Layer):
+    """A layer with an option whose text is a place in memory."""
+
+    def __init__(self, kept, backend):
+        super().__init__()
+        self.kept, self.backend, self.params["w"] = kept, backend, np.zeros(2)
+
+
+def test_a_place_in_memory_and_the_backend_may_differ(tmp_path):
+    path, rng, one, two = tmp_path / "run.npz", np.random.default_rng(0), object(), object()
+    save_checkpoint(path, Adam(Keeps(one, "numpy")), rng, History([2.5], [0.5]))
+    other = Adam(Keeps(two, "loops"), backend="loops")
+    assert load_checkpoint(path, other, rng).losses == [2.5]
+
+
+def test_a_finished_run_says_so_and_a_longer_one_is_refused(written, capsys):
+    train(make_model(), steps=14, checkpoint=written)
+    file, model = written.read_bytes(), make_model()
+    before = bytes_of(model)
+    with pytest.raises(FileError, match=r"run.npz: steps: expected at least the 14 of .*; got 13"):
+        train(model, steps=13, checkpoint=written)
+    assert bytes_of(model) == before
+    assert written.read_bytes() == file
+    assert capsys.readouterr().err == ""
+    history = train(model, steps=14, checkpoint=written, progress=True)
+    assert (history.step, written.read_bytes()) == (14, file)
+    assert capsys.readouterr().err == f"training: {written} has all 14 steps already\n"
+
+
 # NumPy 1 does not close what it could not write, and Python says so
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_full_disk_loses_nothing(written):
@@ -140,7 +170,7 @@ STATES = {
     "t: expected an integer; got 'many'": lambda s: s.update(t="many"),
     "state: expected format, .*, history; got": lambda s: s.pop("t"),
     "state: expected .*, t, generators, history; got": lambda s: s.pop("history"),
-    r"expected a checkpoint \(.* 2\); got 'mha_numpy checkpoint 1'": lambda s: s.update(
+    r"expected a checkpoint \(.* 3\); got 'mha_numpy checkpoint 1'": lambda s: s.update(
         format="mha_numpy checkpoint 1"
     ),
     "history: expected losses, norms, measures; got 3": lambda s: s.update(history=3),
@@ -159,10 +189,30 @@ STATES = {
     "generators: expected a state of PCG64; got": lambda s: s["generators"][1]["state"].update(
         state=-1
     ),
-    r"optimizer: expected \['AdamW'\]; got \['Adam'\]": lambda s: s["optimizer"].__setitem__(
-        0, "Adam"
+    "options: expected a dict; got 3": lambda s: s.update(options=3),
+    "optimizer: expected AdamW; got Adam;": lambda s: s["options"].update(optimizer="Adam"),
+    "model.blocks.1: expected DecoderBlock; got nothing;": lambda s: s["options"].pop(
+        "model.blocks.1"
+    ),
+    "model.tied: expected the default; got True;": lambda s: s["options"].update(
+        {"model.tied": "True"}
     ),
 }
+
+
+def with_other_heads():
+    """Return the model with as many params, of the same shapes."""
+    model = make_model()
+    model.blocks[1].attention.layer = MultiHeadAttention(6, 3, dropout_p=0.2, rng=0)
+    return model
+
+
+def with_other_params():
+    """Return the model with one param less and one more."""
+    model = make_model()
+    model.norm.params["more"] = model.norm.params.pop("bias")
+    return model
+
 
 WRONG = {
     **{name: (with_state(change), make_model, AdamW, name) for name, change in STATES.items()},
@@ -171,12 +221,12 @@ WRONG = {
     ),
     "of another learning rate": (
         lambda path: None, make_model, lambda model, rate: AdamW(model, 2 * rate),
-        r"optimizer: expected \['learning_rate=0.02'\]; got \['learning_rate=0.01'\]",
+        "optimizer.learning_rate: expected 0.02; got 0.01;",
     ),
     "of other groups": (
         lambda path: None, make_model,
         lambda model, rate: AdamW(model, rate, groups=[ParamGroup("*.gain", weight_decay=0.0)]),
-        r'optimizer: expected \["groups=\[ParamGroup\(.*got \[\'groups=\[\]\'\]',
+        r"optimizer.groups: expected \[ParamGroup\(.*; got \[\];",
     ),
     "truncated": (
         lambda path: path.write_bytes(path.read_bytes()[:-500]),
@@ -188,7 +238,16 @@ WRONG = {
     ),
     "of another model": (
         lambda path: None,
-        lambda: make_model(activation="swiglu", bias=False), AdamW, ".*w_gate, .*; extra params/",
+        lambda: make_model(activation="relu"), AdamW,
+        "model.activation: expected 'relu'; got the default;",
+    ),
+    "of a layer with other options": (
+        lambda path: None, with_other_heads, AdamW,
+        "model.blocks.1.attention.layer.num_heads: expected 3; got 2;",
+    ),
+    "of other params": (
+        lambda path: None, with_other_params, AdamW,
+        "missing params/norm.more, .*; extra params/norm.b",
     ),
     "of another dtype": (
         lambda path: None,
@@ -196,7 +255,7 @@ WRONG = {
         r"params/embedding.table \(7, 6\) of float64 for \(7, 6\) of float32",
     ),
     "of another optimizer": (
-        lambda path: None, make_model, SGD, r"optimizer: expected \['SGD', .*got \['AdamW', ",
+        lambda path: None, make_model, SGD, "optimizer: expected SGD; got AdamW;",
     ),
     "of other generators": (
         lambda path: None, lambda: make_model(rng=np.random.Generator(np.random.MT19937(1))), AdamW,

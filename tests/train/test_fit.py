@@ -224,6 +224,17 @@ def ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize(("dtype", "factor", "failing"), [("f8", 1e300, 3), ("f4", 1e42, 2)])
+def test_a_factor_that_is_far_too_large_is_named(dtype, factor, failing):
+    model = make_model().astype(dtype)
+    expected = re.escape(f"; the largest factor so far was schedule(2) = {factor:g}")
+    with pytest.raises(TrainingError, match=f"^step {failing}: .*{expected}$"):
+        fit(
+            model, count_up, steps=5, optimizer=SGD(model, 0.1), rng=0, progress=False,
+            schedule=lambda step: factor if step == 2 else 2.0,
+        )  # fmt: skip
+
+
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_for_the_step_and_leaves_a_checkpoint(tmp_path):
     whole, model, path = make_model(), make_model(), tmp_path / "run.npz"

@@ -5,8 +5,17 @@ import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError, TrainingError
-from mha_numpy.nn import Dropout, Embedding, FeedForward, Layer, LayerNorm, Linear
-from mha_numpy.train import SGD, Adam, AdamW, ParamGroup, clip_gradients, warm_up_cosine
+from mha_numpy.nn import Dropout, Embedding, FeedForward, Layer, LayerNorm, Linear, Sequential
+from mha_numpy.train import (
+    SGD,
+    Adam,
+    AdamW,
+    ParamGroup,
+    adam_step,
+    clip_gradients,
+    sgd_step,
+    warm_up_cosine,
+)
 from mha_numpy.train.finite import is_finite
 from mha_numpy.train.foreign import ATTRIBUTES
 
@@ -31,12 +40,13 @@ def test_all_params_move_or_none(optimizer):
     optimizer.step()
     before = {name: (param.copy(), optimizer.memory[name]) for name, param in layer.params.items()}
     for bad, error, expected in (
-        (np.array([np.nan, 1]), TrainingError, "finite numbers after the step; got .* the param;"),
+        (np.array([np.nan, 1]), TrainingError, "finite numbers in the gradient, before the step;"),
+        (np.array([1e308, 1]), TrainingError, "finite numbers after the step; got nan or inf in "),
         (np.ones(3), ShapeError, r"a gradient \(2,\) like the param; got \(3,\)"),
     ):
         layer.grads = {"gain": np.ones(2), "bias": bad}
         with pytest.raises(error, match=f"^bias: expected {expected}"):
-            optimizer.step()
+            optimizer.step(scale=100.0)
     assert optimizer.t == 1
     for name, (param, memory) in before.items():
         np.testing.assert_array_equal(layer.params[name], param)
@@ -60,6 +70,44 @@ def test_a_param_has_the_options_of_the_first_group_that_matches():
     assert repr(SGD(layer, 1)) == (
         "SGD(FeedForward, learning_rate=1.0, momentum=0.0, nesterov=False)"
     )  # fmt: skip
+
+
+def test_options_and_groups_can_be_set():
+    layer = LayerNorm(2)
+    optimizer = SGD(layer, 0.1)
+    optimizer.learning_rate, optimizer.groups = 0.5, [ParamGroup("bias", learning_rate=2.0)]
+    layer.grads = {"gain": np.ones(2), "bias": np.ones(2)}
+    optimizer.step()
+    np.testing.assert_array_equal(layer.params["gain"], [0.5, 0.5])
+    np.testing.assert_array_equal(layer.params["bias"], [-2.0, -2.0])
+    optimizer.groups = [ParamGroup("gian", learning_rate=2.0)]
+    with pytest.raises(ConfigError, match="^groups: expected 'gian' to match"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("part", [Linear(2, 4), LayerNorm(2), FeedForward(2)])
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_layer_that_was_replaced_is_named(part, steps):
+    model = Sequential(Linear(2, 3), Linear(3, 2))
+    optimizer = Adam(model)
+    for _ in range(steps):
+        optimizer.step()
+    model.parts = [part, *model.parts[1:]]
+    with pytest.raises(ConfigError, match=r"^layer: expected the params .*; make a new Adam once"):
+        optimizer.step()
+    assert optimizer.t == steps
+
+
+def test_a_param_that_was_replaced_is_checked():
+    layer = LayerNorm(2)
+    optimizer = SGD(layer, 0.1)
+    layer.params["gain"] = np.array([2.0, 2.0])
+    layer.grads = {"gain": np.ones(2), "bias": np.ones(2)}
+    optimizer.step()
+    np.testing.assert_array_equal(layer.params["gain"], [1.9, 1.9])
+    layer.params["gain"] = np.array([2, 2])
+    with pytest.raises(ConfigError, match="^gain: expected a float32 or float64 array"):
+        optimizer.step()
 
 
 def test_a_rise_and_half_a_cosine():
@@ -129,6 +177,8 @@ def test_an_attribute_that_other_libraries_have(name):
     message = rf"^{name}: an Adam has no such attribute; (write .*|did you mean 'step'\?)$"
     with pytest.raises(AttributeError, match=message) as error:
         getattr(optimizer, name)
+    with pytest.raises(AttributeError, match=message):
+        setattr(optimizer, name, 1e-4)
     assert isinstance(error.value, MhaError)
     for ours in re.findall(r"optimizer\.(\w+)", str(error.value)):
         assert hasattr(optimizer, ours)
@@ -209,3 +259,12 @@ def test_params_that_cannot_move(make, message):
 def test_an_impossible_value_is_named(name):
     with pytest.raises(ConfigError, match=f"^{name}{'' if ':' in name else ': expected'}"):
         IMPOSSIBLE[name]()
+
+
+def test_an_option_of_numpy_leaves_the_dtype():
+    one = np.ones(2, np.float32)
+    made = [
+        *sgd_step(one, one, one, learning_rate=np.float64(0.1), momentum=np.float64(0.5)),
+        *adam_step(one, one, one, one, 1, learning_rate=np.float64(0.1), eps=np.float64(1e-8)),
+    ]
+    assert {array.dtype for array in made} == {np.dtype(np.float32)}
