@@ -17,9 +17,9 @@ from reference import FIRST, write_reference
 from sphinx.cmd.build import build_main
 from tasks import write_tasks
 
-from mha_numpy.draw import training_page
-from mha_numpy.walk import walk
-from mha_numpy.walk.page import page_of
+from mha_numpy.show.page import training_page
+from mha_numpy.show.walk import walk
+from mha_numpy.show.walk.page import page_of
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

@@ -8,14 +8,15 @@ from types import ModuleType
 
 FIRST = {  # packages in the order in which they are best read, with modules that come first there
     "core": ("softmax", "linear", "shapes", "attention", "multihead", "masks"),
-    "blocks": ("layer_norm", "rms_norm"), "nn": ("layer", "attention"), "models": (), "train": (),
-    "weights": (), "checking": (), "tracing": (), "analysis": (), "draw": (), "walk": (),
-    "cost": (), "exercises": (), "mistakes": (), "classroom": (), "bench": (), "lab": (),
+    "layers": ("layer", "attention", "layer_norm", "rms_norm"), "models": (), "models.train": (),
+    "models.weights": (), "models.analysis": (), "models.cost": (), "checking": (),
+    "checking.tracing": (), "show.pictures": (), "show.page": (), "show.walk": (), "show.lab": (),
+    "teach.exercises": (), "teach.diagnosis": (), "teach.classroom": (), "bench": (),
 }  # fmt: skip
 STEPS = r"\w+_steps(_backward)?"  # what functions of equations alone are called
 INDEX = """# Reference
 
-Each package has a page. [The core](core.md) and [blocks](blocks.md) show their equations as they
+Each package has a page. [The core](core.md) and [layers](layers.md) show their equations as they
 stand in their files, forward beside backward. Below them are the functions that check their
 arguments and call them.
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mha_numpy.exercises import EXERCISES
+from mha_numpy.teach.exercises import EXERCISES
 
 TOP = """# All tasks
 

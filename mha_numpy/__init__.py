@@ -18,6 +18,7 @@ one. `trace` records every step; `gradcheck` and `compare` check gradients and a
 """
 
 from mha_numpy.checking import compare, gradcheck
+from mha_numpy.checking.tracing import trace
 from mha_numpy.core import (
     KVCache,
     MultiHeadParams,
@@ -55,9 +56,8 @@ from mha_numpy.errors import (
     ShapeError,
     TrainingError,
 )
+from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.names import explain_missing
-from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.tracing import trace
 
 __version__ = "0.1.0"
 

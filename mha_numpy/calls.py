@@ -5,8 +5,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from mha_numpy.core.foreign import UnknownArgumentError, our_name
 from mha_numpy.errors import ConfigError
+from mha_numpy.foreign import UnknownArgumentError, our_name
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,8 +14,8 @@ from time import perf_counter, strftime
 from typing import Any
 
 from mha_numpy.checks import check_absent, check_count
+from mha_numpy.cli_parser import make_parser
 from mha_numpy.errors import BackendError, ConfigError, MhaError
-from mha_numpy.options import make_parser
 from mha_numpy.tables import show
 
 
@@ -60,11 +60,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _walk(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.walk.walk` and print what it saw."""
-    from mha_numpy.walk import walk
-    from mha_numpy.walk.files import FILES, save
-    from mha_numpy.walk.page import check_page, write_page
-    from mha_numpy.walk.report import WIDTH, sections
+    """Run `mha_numpy.show.walk.walk` and print what it saw."""
+    from mha_numpy.show.walk import walk
+    from mha_numpy.show.walk.files import FILES, save
+    from mha_numpy.show.walk.page import check_page, write_page
+    from mha_numpy.show.walk.report import WIDTH, sections
 
     html = options.html or (Path("page.html") if options.open else None)
     if options.save:
@@ -98,13 +98,13 @@ def _tell_of_page(path: Path, *, is_wanted: bool) -> None:
 
 
 def _heads(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.draw.head_report` on a pretrained model and write the page."""
-    from mha_numpy.walk.page import check_page, save_page
+    """Run `head_report` on a pretrained model and write the page."""
+    from mha_numpy.show.walk.page import check_page, save_page
 
     check_page(options.out, force=options.force, option="out")
-    from mha_numpy.draw import head_report  # matplotlib takes a second
     from mha_numpy.models import from_pretrained
     from mha_numpy.models.pretrained import PACKAGES
+    from mha_numpy.show.page import head_report  # matplotlib takes a second
 
     model = from_pretrained(options.model)
     note = f"The params are those in {options.model}."
@@ -116,9 +116,9 @@ def _heads(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.train.train_recipe` and print what was measured."""
-    from mha_numpy.train import train_recipe
-    from mha_numpy.train.report import FILES, save, sections
+    """Run `mha_numpy.models.train.train_recipe` and print what was measured."""
+    from mha_numpy.models.train import train_recipe
+    from mha_numpy.show.training import FILES, save, sections
 
     if options.save:
         check_absent(options.save, FILES, force=options.force)
@@ -194,9 +194,9 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
 
 
 def _cost(options: argparse.Namespace) -> int:
-    """Print what `mha_numpy.cost` counts."""
-    from mha_numpy.cost import find_configuration
-    from mha_numpy.cost.report import overview, sections
+    """Print what `mha_numpy.models.cost` counts."""
+    from mha_numpy.models.cost import find_configuration
+    from mha_numpy.models.cost.report import overview, sections
 
     if options.model is None:
         show(overview())
@@ -209,8 +209,8 @@ def _cost(options: argparse.Namespace) -> int:
 
 
 def _lab(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.lab.copy_notebooks` and `mha_numpy.lab.open_lab`."""
-    from mha_numpy.lab import check_installed, copy_notebooks, notebook_name, open_lab
+    """Run `mha_numpy.show.lab.copy_notebooks` and `mha_numpy.show.lab.open_lab`."""
+    from mha_numpy.show.lab import check_installed, copy_notebooks, notebook_name, open_lab
 
     name = notebook_name(options.open)
     switches = {"--no-browser": options.no_browser, "--allow-root": options.allow_root}
@@ -232,9 +232,9 @@ def _lab(options: argparse.Namespace) -> int:
 
 
 def _exercises(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.exercises.start`, or list the exercises."""
-    from mha_numpy.exercises import start
-    from mha_numpy.exercises.report import overview
+    """Run `mha_numpy.teach.exercises.start`, or list the exercises."""
+    from mha_numpy.teach.exercises import start
+    from mha_numpy.teach.exercises.report import overview
 
     match options.words:
         case ["start", folder]:
@@ -257,10 +257,10 @@ def _exercises(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.exercises.judge_file` for one exercise, or for all in a folder."""
-    from mha_numpy.exercises import Limits
-    from mha_numpy.exercises.report import check_files
-    from mha_numpy.exercises.watch import Watch
+    """Run `mha_numpy.teach.exercises.judge_file` for one exercise, or for all in a folder."""
+    from mha_numpy.teach.exercises import Limits
+    from mha_numpy.teach.exercises.report import check_files
+    from mha_numpy.teach.exercises.watch import Watch
 
     limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
     if options.json and options.watch:
@@ -279,8 +279,8 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _hint(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.exercises.hint_in` and print the hint."""
-    from mha_numpy.exercises import hint_in
+    """Run `mha_numpy.teach.exercises.hint_in` and print the hint."""
+    from mha_numpy.teach.exercises import hint_in
 
     hint, picture = hint_in(options.folder, options.id, options.number, force=options.force)
     for section in hint.sections:
@@ -291,9 +291,9 @@ def _hint(options: argparse.Namespace) -> int:
 
 
 def _assignment(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.classroom.make_assignment` and say what to hand out."""
-    from mha_numpy.classroom import make_assignment
-    from mha_numpy.classroom.exports import EXPORTS
+    """Run `mha_numpy.teach.classroom.make_assignment` and say what to hand out."""
+    from mha_numpy.teach.classroom import make_assignment
+    from mha_numpy.teach.classroom.exports import EXPORTS
 
     assignment, handouts = make_assignment(
         options.name, options.out, roster=options.roster, secret_file=options.secret_file,
@@ -312,10 +312,10 @@ def _assignment(options: argparse.Namespace) -> int:
 
 
 def _mistakes(options: argparse.Namespace) -> int:
-    """Print the bank, run `mha_numpy.mistakes.find_confusion`, or make the table of the search."""
-    from mha_numpy.mistakes import PIECES, find_confusion, find_piece, search
-    from mha_numpy.mistakes.held_out import hold_out
-    from mha_numpy.mistakes.report import (
+    """Print the bank, run `find_confusion`, or make the table of the search."""
+    from mha_numpy.teach.diagnosis import PIECES, find_confusion, find_piece, search
+    from mha_numpy.teach.diagnosis.held_out import hold_out
+    from mha_numpy.teach.diagnosis.report import (
         bank_table,
         confusion_sections,
         held_out_sections,
@@ -344,8 +344,8 @@ def _mistakes(options: argparse.Namespace) -> int:
 
 
 def _audit_tests(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.exercises.audit_tests` and print what slips through."""
-    from mha_numpy.exercises import audit_tests
+    """Run `mha_numpy.teach.exercises.audit_tests` and print what slips through."""
+    from mha_numpy.teach.exercises import audit_tests
 
     audit = audit_tests(options.file, seconds=options.seconds)
     for section in audit.sections:
@@ -354,9 +354,9 @@ def _audit_tests(options: argparse.Namespace) -> int:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    """Run `mha_numpy.classroom.grade` and say where the results are."""
-    from mha_numpy.classroom import grade
-    from mha_numpy.exercises import Limits
+    """Run `mha_numpy.teach.classroom.grade` and say where the results are."""
+    from mha_numpy.teach.classroom import grade
+    from mha_numpy.teach.exercises import Limits
 
     limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
     with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):

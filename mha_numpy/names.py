@@ -8,10 +8,8 @@ from typing import Never
 
 from mha_numpy.errors import MissingAttributeError, what_to_write
 
-PACKAGES = ["mha_numpy"] + [
-    f"mha_numpy.{each}"
-    for each in ("core", "blocks", "nn", "models", "train", "weights", "checking", "analysis")
-]
+ROOMS = "core layers models models.train models.weights models.analysis checking"
+PACKAGES = ["mha_numpy", *(f"mha_numpy.{room}" for room in ROOMS.split())]
 LAYER = "Layer, whose subclass has forward and backward"
 PRETRAINED = "from_pretrained(source)"
 LLAMA = "Llama(vocab_size, max_tokens), or from_pretrained(source)"
@@ -33,7 +31,7 @@ NAMES = {  # of PyTorch, Keras and Hugging Face
     "TransformerEncoderLayer": "EncoderBlock(embed_dim, num_heads, hidden_dim)",
     "TransformerDecoderLayer": "EncoderDecoderBlock(embed_dim, num_heads, hidden_dim)",
     "Transformer": "Translator(source_vocab_size, target_vocab_size, max_tokens)",
-    "functional": "mha_numpy.blocks and mha_numpy.core, whose functions come in pairs",
+    "functional": "mha_numpy.layers and mha_numpy.core, whose functions come in pairs",
     "dot_product_attention": "scaled_dot_product_attention(q, k, v)",
     "GPT2LMHeadModel": "GPT2(vocab_size, max_tokens), or from_pretrained(source)",
     "LlamaForCausalLM": LLAMA,
@@ -42,8 +40,8 @@ NAMES = {  # of PyTorch, Keras and Hugging Face
     "SentenceTransformer": "SentenceBert(bert), or from_pretrained(source)",
     "AutoModel": PRETRAINED,
     "AutoModelForCausalLM": PRETRAINED,
-    "optim": "mha_numpy.train, which has SGD, Adam and AdamW",
-    "optimizers": "mha_numpy.train, which has SGD, Adam and AdamW",
+    "optim": "mha_numpy.models.train, which has SGD, Adam and AdamW",
+    "optimizers": "mha_numpy.models.train, which has SGD, Adam and AdamW",
     "Trainer": "fit(model, draw_batch, steps=..., optimizer=...)",
     "DataLoader": "Batch(inputs, targets), which the draw_batch of fit returns",
     "CosineAnnealingLR": SCHEDULE,

@@ -7,10 +7,10 @@
 # %%
 import numpy as np
 
-from mha_numpy.draw import bar_chart, weights_by_head
 from mha_numpy.models import AttentionOnlyLM, translate
-from mha_numpy.train import load_trained
-from mha_numpy.train.tasks import GERMAN, english, german
+from mha_numpy.models.train import load_trained
+from mha_numpy.models.train.tasks import GERMAN, english, german
+from mha_numpy.show.pictures import bar_chart, weights_by_head
 
 trained = load_trained("numbers")
 model, task = trained.model, trained.task
@@ -84,7 +84,7 @@ weights_by_head(looks(245), written, read, note="Trained params.", **names)
 # > **Predict first.** What does the model write without head 0? And without both heads?
 
 # %%
-from mha_numpy.analysis import cut_heads
+from mha_numpy.models.analysis import cut_heads
 
 layer = model.decoder[0].cross_attention.layer
 cuts = {"whole": [], "without head 0": [0], "without head 1": [1], "without both": [0, 1]}
@@ -219,7 +219,7 @@ def my_strongest_keys(weights):
 
 
 # %% tags=["check"]
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 check("strongest-keys", my_strongest_keys)
 

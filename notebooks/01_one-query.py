@@ -9,9 +9,9 @@
 import numpy as np
 
 from mha_numpy import attention_forward
-from mha_numpy.draw import line_chart, matrices
-from mha_numpy.train import load_trained
-from mha_numpy.walk import tokenize
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import line_chart, matrices
+from mha_numpy.show.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)
 trained = load_trained("numbers")
@@ -232,7 +232,7 @@ def my_one_query(q, k, v):
 
 
 # %% tags=["check"]
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 check("one-query", my_one_query)
 

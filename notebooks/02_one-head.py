@@ -10,8 +10,8 @@ import numpy as np
 
 from mha_numpy import attention_forward, compare, trace
 from mha_numpy.core import step
-from mha_numpy.draw import matrices, weights_by_head
-from mha_numpy.walk import tokenize
+from mha_numpy.show.pictures import matrices, weights_by_head
+from mha_numpy.show.walk import tokenize
 
 np.set_printoptions(precision=3, suppress=True)
 features = ["nature", "finance", "open", "noun", "article"]
@@ -252,7 +252,7 @@ def my_attention(q, k, v):
 
 
 # %% tags=["check"]
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 check("attention", my_attention)
 

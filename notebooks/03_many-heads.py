@@ -11,9 +11,9 @@
 import numpy as np
 
 from mha_numpy import attention_forward, merge_heads, split_heads
-from mha_numpy.draw import matrices, weights_by_head
-from mha_numpy.exercises import check, hint
-from mha_numpy.train import load_trained, share_right
+from mha_numpy.models.train import load_trained, share_right
+from mha_numpy.show.pictures import matrices, weights_by_head
+from mha_numpy.teach.exercises import check, hint
 
 # %% [markdown]
 # ## Four heads are given one row
@@ -166,7 +166,8 @@ matrices({"x @ w_q": wide[0], "head 0's": halves[0][0], "head 1's": halves[1][0]
 
 # %%
 from mha_numpy import MultiHeadParams, compare, multi_head_attention_forward, trace
-from mha_numpy.draw import shape_film, stepper
+from mha_numpy.show.page import stepper
+from mha_numpy.show.pictures import shape_film
 
 params = MultiHeadParams(w_q, None, w_k, None, w_v, None, w_o, None)  # None: no biases here
 with trace() as t:
@@ -200,7 +201,7 @@ stepper(t)
 # the right shape, too. Let us number the cells of three tokens, and look.
 
 # %%
-from mha_numpy.draw import origin_film
+from mha_numpy.show.pictures import origin_film
 
 numbered = np.arange(T * D, dtype=float).reshape(B, T, D)
 stages = {

@@ -11,9 +11,9 @@
 import numpy as np
 
 from mha_numpy import gradcheck, merge_heads, softmax_forward, split_heads
-from mha_numpy.draw import line_chart, matrices, training_page, weights_by_head
-from mha_numpy.exercises import check, hint
-from mha_numpy.train import RECIPES, loss_and_gradients
+from mha_numpy.models.train import RECIPES, loss_and_gradients
+from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
+from mha_numpy.teach.exercises import check, hint
 
 # %% [markdown]
 # ## Forty small steps
@@ -58,6 +58,8 @@ line_chart(np.arange(40), {"loss": losses}, title="The loss", x_label="steps", y
 # random params.
 
 # %%
+from mha_numpy.show.page import training_page
+
 training_page()
 
 # %% [markdown]

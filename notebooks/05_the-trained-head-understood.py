@@ -8,9 +8,9 @@
 import numpy as np
 
 from mha_numpy import trace
-from mha_numpy.analysis import cut_heads
-from mha_numpy.draw import line_chart, matrices, weights_by_head
-from mha_numpy.train import load_trained, loss_and_gradients, share_right
+from mha_numpy.models.analysis import cut_heads
+from mha_numpy.models.train import load_trained, loss_and_gradients, share_right
+from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
 
 trained = load_trained("reverse")
 model, head = trained.model, trained.model.attentions[0]
@@ -212,7 +212,7 @@ def my_attention(q, k, v):
 
 
 # %% tags=["check"]
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 check("museum-softmax-axis", my_attention)
 

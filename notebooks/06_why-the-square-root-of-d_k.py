@@ -11,13 +11,13 @@
 # %%
 import numpy as np
 
-from mha_numpy.draw import line_chart, matrices
-from mha_numpy.exercises import check, hint
 from mha_numpy.models import AttentionOnlyLM
-from mha_numpy.train import AdamW, fit
+from mha_numpy.models.train import AdamW, fit
 
 # %%
-from mha_numpy.train.tasks import Reverse
+from mha_numpy.models.train.tasks import Reverse
+from mha_numpy.show.pictures import line_chart, matrices
+from mha_numpy.teach.exercises import check, hint
 
 rules = {
     "no scale": lambda d_k: 1.0,
@@ -288,7 +288,7 @@ chart(agree, "A query and a key that agree", "mean of q · k / sqrt(d_k)", log_y
 # %%
 from mha_numpy import attention_backward, attention_forward, trace
 from mha_numpy.core import step
-from mha_numpy.draw import backward_film
+from mha_numpy.show.pictures import backward_film
 
 q, k, v, d_out = (np.random.default_rng(T).normal(size=(T, 4)) for T in (5, 7, 7, 5))
 with trace() as right:

@@ -8,9 +8,9 @@
 import numpy as np
 
 from mha_numpy import softmax_forward, trace
-from mha_numpy.draw import line_chart, matrices
-from mha_numpy.exercises import check, hint
-from mha_numpy.train import load_trained
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import line_chart, matrices
+from mha_numpy.teach.exercises import check, hint
 
 
 # %%

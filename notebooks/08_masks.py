@@ -11,12 +11,12 @@
 import numpy as np
 
 from mha_numpy import MaskError, attention_backward, attention_forward, causal_mask
-from mha_numpy.draw import line_chart, matrices
-from mha_numpy.exercises import check, hint
 
 # %%
 from mha_numpy.models import AttentionOnlyLM
-from mha_numpy.train import AdamW, Batch, fit
+from mha_numpy.models.train import AdamW, Batch, fit
+from mha_numpy.show.pictures import line_chart, matrices
+from mha_numpy.teach.exercises import check, hint
 
 rng = np.random.default_rng(0)
 

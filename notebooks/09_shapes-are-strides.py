@@ -9,9 +9,9 @@
 import numpy as np
 
 from mha_numpy import attention_forward, gradcheck, merge_heads, split_heads, trace
-from mha_numpy.draw import matrices, origin_film
-from mha_numpy.exercises import check, hint
-from mha_numpy.train import load_trained
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import matrices, origin_film
+from mha_numpy.teach.exercises import check, hint
 
 # %%
 model = load_trained("induction").model

@@ -11,9 +11,9 @@
 import numpy as np
 
 from mha_numpy import compare, merge_heads, multi_head_attention_forward, split_heads, trace
-from mha_numpy.draw import line_chart, matrices, weights_by_head
-from mha_numpy.exercises import check, hint
-from mha_numpy.train import load_trained, share_right
+from mha_numpy.models.train import load_trained, share_right
+from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
+from mha_numpy.teach.exercises import check, hint
 
 # %% [markdown]
 # ## Heads of a trained model
@@ -38,7 +38,7 @@ weights_by_head(np.concatenate([first, second]), letters, head_names=names, note
 # > **Predict first.** One head is cut, then all of one layer. When does the model stop copying?
 
 # %%
-from mha_numpy.analysis import cut_heads, mean_heads
+from mha_numpy.models.analysis import cut_heads, mean_heads
 
 (ids,), targets = trained.task.draw_batch(np.random.default_rng(1), 64)
 
@@ -145,9 +145,9 @@ compare({"gate": out - without_1, "pruned": pruned}, {"gate": shares[:, 1], "pru
 # > **Predict first.** Head 0.0 is the one without which all is lost. Will it have by far the largest importance?
 
 # %%
-from mha_numpy.analysis import head_importance
-from mha_numpy.blocks import cross_entropy_forward
-from mha_numpy.train import IGNORED, Batch, loss_and_gradients
+from mha_numpy.layers import cross_entropy_forward
+from mha_numpy.models.analysis import head_importance
+from mha_numpy.models.train import IGNORED, Batch, loss_and_gradients
 
 
 def loss_with(layer, gate):
@@ -289,7 +289,7 @@ check("head-importance", my_head_importance)
 # - One head did a job alone, four heads shared another. So "this head can be cut" does not say "this job is not needed".
 # - Only the weights mix tokens; all projections mix features; heads meet in $w_o$ alone.
 #
-# **In the code:** `head_gate` in `mha_numpy/core/attention.py`; `cuts.py`, `importance.py` and `pruning.py` in `mha_numpy/analysis`.
+# **In the code:** `head_gate` in `mha_numpy/core/attention.py`; `cuts.py`, `importance.py` and `pruning.py` in `mha_numpy/models/analysis`.
 #
 # **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Voita et al. 2019, *Analyzing
 # Multi-Head Self-Attention*; Clark et al. 2019, *What Does BERT Look At?*; Behnke and Heafield 2020, *Losing Heads in

@@ -8,8 +8,9 @@
 import numpy as np
 
 from mha_numpy import attention_backward, attention_forward, compare, trace
-from mha_numpy.draw import backward_film, matrices, stepper
-from mha_numpy.exercises import check, hint
+from mha_numpy.show.page import stepper
+from mha_numpy.show.pictures import backward_film, matrices
+from mha_numpy.teach.exercises import check, hint
 
 # %%
 rng = np.random.default_rng(8)

@@ -8,8 +8,8 @@
 import numpy as np
 
 from mha_numpy import attention_backward, attention_forward, gradcheck
-from mha_numpy.draw import line_chart, matrices
-from mha_numpy.exercises import check, hint
+from mha_numpy.show.pictures import line_chart, matrices
+from mha_numpy.teach.exercises import check, hint
 
 
 # %%

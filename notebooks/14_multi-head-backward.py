@@ -9,8 +9,8 @@
 import numpy as np
 
 from mha_numpy import MultiHeadAttention, compare, gradcheck, linear_backward, linear_forward
-from mha_numpy.draw import backward_film, matrices
-from mha_numpy.exercises import check, hint
+from mha_numpy.show.pictures import backward_film, matrices
+from mha_numpy.teach.exercises import check, hint
 
 layer = MultiHeadAttention(8, 2, rng=3)  # random params
 z, d_z = np.random.default_rng(0).normal(size=(2, 7, 4, 8))

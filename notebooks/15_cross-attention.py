@@ -8,12 +8,11 @@
 # %%
 import numpy as np
 
-from mha_numpy.draw import matrices, shape_film, weights_by_head
-from mha_numpy.exercises import check, hint
-
 # %%
-from mha_numpy.train import load_trained
-from mha_numpy.train.tasks import GERMAN
+from mha_numpy.models.train import load_trained
+from mha_numpy.models.train.tasks import GERMAN
+from mha_numpy.show.pictures import matrices, shape_film, weights_by_head
+from mha_numpy.teach.exercises import check, hint
 
 trained = load_trained("numbers")
 (source, target), answers = trained.task.batch_of([345])

@@ -9,15 +9,15 @@
 # %%
 import numpy as np
 
-from mha_numpy.draw import bar_chart, matrices, shape_film, sharing_map, weights_by_head
-from mha_numpy.exercises import check, hint
+from mha_numpy.show.pictures import bar_chart, matrices, shape_film, sharing_map, weights_by_head
+from mha_numpy.teach.exercises import check, hint
 
 rng = np.random.default_rng(10)
 
 # %%
 from dataclasses import replace
 
-from mha_numpy.cost import CONFIGURATIONS, count_parameters, kv_cache_bytes
+from mha_numpy.models.cost import CONFIGURATIONS, count_parameters, kv_cache_bytes
 
 llama = CONFIGURATIONS["llama-3-70b"]
 shared_by = {"one head each": 64, "8 heads share, as it is": 8, "all 64 share": 1}
@@ -150,7 +150,7 @@ shape_film(t)
 
 # %%
 from mha_numpy import attention_backward
-from mha_numpy.draw import backward_film
+from mha_numpy.show.pictures import backward_film
 
 ones, upstream = np.ones((1, 4, 1, 1)), np.array([1.0, 10, 100, 1000]).reshape(1, 4, 1, 1)
 _, small = attention_forward(ones, ones[:, :2], ones[:, :2])
@@ -222,7 +222,7 @@ bar_chart(billions, title="Llama 3 70B: all params", unit="billions")
 
 
 # %%
-from mha_numpy.train import load_trained, share_right
+from mha_numpy.models.train import load_trained, share_right
 
 
 def share_keys(attention, H_kv):

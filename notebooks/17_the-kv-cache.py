@@ -9,15 +9,15 @@
 import numpy as np
 
 from mha_numpy import KVCache
-from mha_numpy.draw import bar_chart, line_chart, matrices
-from mha_numpy.exercises import check, hint
+from mha_numpy.show.pictures import bar_chart, line_chart, matrices
+from mha_numpy.teach.exercises import check, hint
 
 rng = np.random.default_rng(0)
 
 # %%
 from time import perf_counter
 
-from mha_numpy.train import load_trained
+from mha_numpy.models.train import load_trained
 
 trained = load_trained("text")
 model, ids = trained.model, trained.task.draw_held_out(rng, 4)[0][0]  # (4, 64)
@@ -125,7 +125,7 @@ matrices({name: cache.weights[0, :, 0] for name, cache in last.items()}, row_lab
 # %%
 from dataclasses import replace
 
-from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
+from mha_numpy.models.cost import CONFIGURATIONS, count_flops, count_parameters, kv_cache_bytes
 
 llama = CONFIGURATIONS["llama-3-70b"]
 variants = {f"H_kv = {n}": replace(llama, num_kv_heads=n) for n in (64, 8, 1)}
@@ -140,7 +140,7 @@ bar_chart(gib, title="Llama 3 70B: KV cache of 8192 tokens", unit="GiB")
 #
 # </details>
 #
-# Now the models that `mha_numpy.cost` knows. BERT is not among them: it reads all of its tokens at
+# Now the models that `mha_numpy.models.cost` knows. BERT is not among them: it reads all of its tokens at
 # once and never writes, so it has no KV cache.
 
 # %%
@@ -248,7 +248,7 @@ check("decode-step", my_decode_step)
 # - It takes 2 L B H_kv T d numbers, more than the params if sequences are long or many.
 # - H_kv is a fact of each checkpoint, not of a family: look it up.
 #
-# **In the code:** `decode.py` and `kv_cache.py` in `mha_numpy/core`; `mha_numpy/cost/`.
+# **In the code:** `decode.py` and `kv_cache.py` in `mha_numpy/core`; `mha_numpy/models/cost/`.
 #
 # **Reference:** Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*, section
 # 2.4; the sources of every model's sizes: `CONFIGURATIONS[name].source`.

@@ -7,9 +7,9 @@
 # %%
 import numpy as np
 
-from mha_numpy.draw import line_chart, matrices, weights_by_head
-from mha_numpy.exercises import check, hint
-from mha_numpy.train import load_trained
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
+from mha_numpy.teach.exercises import check, hint
 
 # %%
 model = load_trained("reverse").model
@@ -49,7 +49,7 @@ draw_reversal("Trained, then its positions were set to zero.")
 
 # %%
 from mha_numpy import MultiHeadAttention, sinusoidal_positions
-from mha_numpy.walk import embed, tokenize
+from mha_numpy.show.walk import embed, tokenize
 
 sentence, D = tokenize("dog bites man"), 8
 x = embed(sentence, D) - sinusoidal_positions(3, D)

@@ -10,8 +10,8 @@
 import numpy as np
 
 from mha_numpy import rope_forward, sinusoidal_positions
-from mha_numpy.draw import arrows, line_chart, matrices
-from mha_numpy.exercises import check, hint
+from mha_numpy.show.pictures import arrows, line_chart, matrices
+from mha_numpy.teach.exercises import check, hint
 
 # %%
 rng, D = np.random.default_rng(0), 8

@@ -8,10 +8,10 @@
 # %%
 import numpy as np
 
-from mha_numpy.analysis import cut_heads, mean_heads
 from mha_numpy.core import softmax_forward
-from mha_numpy.draw import matrices
-from mha_numpy.train import load_trained
+from mha_numpy.models.analysis import cut_heads, mean_heads
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import matrices
 
 model = load_trained("induction").model
 letters = np.array(list("abcdefghijklmnopqrstuvwxyzABCDEF"))
@@ -46,8 +46,8 @@ matrices({"p(right letter), trained": both}, **names)
 # is a surprise, and all the others can be known. Only these are *asked*: the loss counts no other place.
 
 # %%
-from mha_numpy.train import IGNORED
-from mha_numpy.train.tasks import Induction
+from mha_numpy.models.train import IGNORED
+from mha_numpy.models.train.tasks import Induction
 
 V, T = 16, 24
 task = Induction(V, T)
@@ -80,10 +80,10 @@ print("say: ", " ".join(np.where(asked[0], letters[targets[0] % V], ".")))
 # of the present one. They are measured every 10 steps.
 
 # %%
-from mha_numpy.analysis import head_patterns
-from mha_numpy.draw import line_chart, weights_by_head
 from mha_numpy.models import AttentionOnlyLM
-from mha_numpy.train import AdamW, fit, warm_up_cosine
+from mha_numpy.models.analysis import head_patterns
+from mha_numpy.models.train import AdamW, fit, warm_up_cosine
+from mha_numpy.show.pictures import line_chart, weights_by_head
 
 
 def measure(model, step):
@@ -264,8 +264,8 @@ weights_by_head(np.stack(found), list("abcdabc"), head_names=names, note=note)
 # </details>
 
 # %%
-from mha_numpy.analysis import weights_times_norm
-from mha_numpy.exercises import check, hint
+from mha_numpy.models.analysis import weights_times_norm
+from mha_numpy.teach.exercises import check, hint
 
 layer = model.attentions[0]
 display(weights_by_head(layer.weights[0, [0, 3]], list("abcdabc"), head_names=["0.0", "0.3"]))
@@ -316,7 +316,7 @@ check("adam-step", my_adam_step)
 #   cuts did nothing. A cut without harm does not show that a head does nothing.
 # - Draw weights times the norm of values beside weights: weights show where a head reads, and not why.
 #
-# **In the code:** `mha_numpy/train` (recipes and tasks), `mha_numpy/analysis` (scores and cuts),
+# **In the code:** `mha_numpy/models/train` (recipes and tasks), `mha_numpy/models/analysis` (scores and cuts),
 # `mha_numpy/models/by_hand.py`.
 #
 # **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*; Olsson et al. 2022,

@@ -8,8 +8,8 @@
 import numpy as np
 
 from mha_numpy.models import translate
-from mha_numpy.train import load_trained
-from mha_numpy.train.tasks import ENGLISH, GERMAN, Numbers, english, german
+from mha_numpy.models.train import load_trained
+from mha_numpy.models.train.tasks import ENGLISH, GERMAN, Numbers, english, german
 
 grown, task = load_trained("numbers"), Numbers()
 your_number = "two hundred forty-five"
@@ -54,7 +54,7 @@ for n in (45, 17, 245, 90_021):
 
 # %%
 from mha_numpy import causal_mask
-from mha_numpy.draw import matrices, weights_by_head
+from mha_numpy.show.pictures import matrices, weights_by_head
 
 (source, target), _ = task.batch_of([245])
 grown.model(source, target)
@@ -91,8 +91,8 @@ matrices({"source: what may be seen": source != 0}, row_labels=["45", "245"])
 # </details>
 
 # %%
-from mha_numpy.draw import line_chart
-from mha_numpy.train import train_recipe
+from mha_numpy.models.train import train_recipe
+from mha_numpy.show.pictures import line_chart
 
 young = train_recipe("numbers", backend="numpy", steps=100, measure_every=50, progress=False)
 print("after 100 steps: ", say(young.model, your_number))
@@ -147,7 +147,7 @@ weights_by_head(means, words, english(245), head_names=list(ages), note=note)
 # crossing: those where the step that writes the units has more weight on the units than on the tens.
 
 # %%
-from mha_numpy.train import IGNORED
+from mha_numpy.models.train import IGNORED
 
 numbers = task.draw_held_out(np.random.default_rng(1), 2000)
 (source, target), targets = task.batch_of(numbers)
@@ -243,8 +243,8 @@ matrices({"right to the end": shares}, row_labels=rows, column_labels=["greedy",
 # </details>
 
 # %%
-from mha_numpy.analysis import cut_heads
-from mha_numpy.exercises import check, hint
+from mha_numpy.models.analysis import cut_heads
+from mha_numpy.teach.exercises import check, hint
 
 layers = {"encoder": encoder, "decoder": decoder}
 layers["cross"] = grown.model.decoder[0].cross_attention.layer
@@ -298,7 +298,7 @@ check("cross-entropy-backward", my_cross_entropy_backward)
 # - Beams find what the model finds likely, and this need not be right.
 #
 # **In the code:** `mha_numpy/models/translator.py`, `translate` in `mha_numpy/models/generate.py`,
-# `mha_numpy/train/tasks/numbers.py`.
+# `mha_numpy/models/train/tasks/numbers.py`.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3; Bahdanau et al. 2015, *Neural Machine
 # Translation by Jointly Learning to Align and Translate*; Sutskever et al. 2014, *Sequence to Sequence Learning with

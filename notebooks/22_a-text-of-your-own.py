@@ -8,7 +8,7 @@
 import numpy as np
 
 from mha_numpy.models import generate
-from mha_numpy.train import load_trained
+from mha_numpy.models.train import load_trained
 
 model, task = (loaded := load_trained("text")).model, loaded.task
 
@@ -48,7 +48,7 @@ print(task.decode(task.held_out[:200]))
 # takes two lines. (The counts begin at 1/10, so that a pair that was never seen is not impossible.)
 
 # %%
-from mha_numpy.draw import bar_chart, line_chart, matrices, weights_by_head
+from mha_numpy.show.pictures import bar_chart, line_chart, matrices, weights_by_head
 
 counts = np.full((V, V), 0.1)
 np.add.at(counts, (task.trained_on[:-1], task.trained_on[1:]), 1)
@@ -91,7 +91,7 @@ bar_chart(losses, title="Loss on what is held out", unit="nats for each characte
 # params, in some 8 seconds, and draw the loss beside that of the pairs.
 
 # %%
-from mha_numpy.train import train_recipe
+from mha_numpy.models.train import train_recipe
 
 young = train_recipe("text", backend="numpy", steps=60, measure_every=60, progress=False)
 print(f"{young.model.num_parameters:,} params")
@@ -105,7 +105,7 @@ line_chart(np.arange(3, 61, 3), lines, title=title, x_label="steps", y_label="na
 # character. `mha-numpy train text` trained for longer, and these are the params that are shipped.
 
 # %%
-from mha_numpy.blocks import cross_entropy_forward
+from mha_numpy.layers import cross_entropy_forward
 
 (held_out,), targets = task.draw_held_out(np.random.default_rng(1), 64)
 (seen,), seen_targets = task.draw_batch(np.random.default_rng(1), 64)
@@ -218,7 +218,7 @@ weights_by_head(layers[1].weights, labels, visible=causal_mask(len(phrase)), hea
 # how much on what followed an earlier copy, and by how much the loss rises if the head is cut by its mean.
 
 # %%
-from mha_numpy.analysis import ablation_scores, attention_layers, head_patterns, mean_heads
+from mha_numpy.models.analysis import ablation_scores, attention_layers, head_patterns, mean_heads
 
 whole = loss_of(model, held_out, targets)
 layers = attention_layers(model)
@@ -256,7 +256,7 @@ matrices(columns, row_labels=names, shared=False)
 import inspect
 
 from mha_numpy import attention_forward
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 my_text = inspect.getsource(inspect.getmodule(attention_forward))  # or open(...).read()
 own = train_recipe("text", text=my_text, backend="numpy", steps=40, progress=False)
@@ -306,7 +306,7 @@ check("train-steps", my_train_steps)
 # - Measure what heads do on held-out text, and say on which text and in which seed.
 #
 # **In the code:** `mha_numpy/models/transformer_lm.py`, `generate` and `choose` in `mha_numpy/models/generate.py`,
-# `mha_numpy/train/tasks/text.py`.
+# `mha_numpy/models/train/tasks/text.py`.
 #
 # **Reference:** Shannon 1948, *A Mathematical Theory of Communication*, section 3, for texts written by counts;
 # Radford et al. 2019, *Language Models are Unsupervised Multitask Learners*; Fan et al. 2018, *Hierarchical Neural

@@ -8,9 +8,9 @@
 # %%
 import numpy as np
 
-from mha_numpy.analysis import attention_layers
-from mha_numpy.draw import matrices, weights_by_head
 from mha_numpy.models import minilm_or_random
+from mha_numpy.models.analysis import attention_layers
+from mha_numpy.show.pictures import matrices, weights_by_head
 
 model, note = minilm_or_random()
 layers = list(attention_layers(model).values())
@@ -55,7 +55,7 @@ weights_by_head(shown, names, head_names=titles, note=note)
 # </details>
 
 # %%
-from mha_numpy.analysis import head_patterns, mean_distance, mean_entropy
+from mha_numpy.models.analysis import head_patterns, mean_distance, mean_entropy
 
 ids = model.tokenizer(tired).ids
 ends = np.array([[name in (".", "[SEP]") for name in names]])
@@ -111,7 +111,7 @@ print("weight on the full stop and on [SEP], all heads:", end.round(2))
 # </details>
 
 # %%
-from mha_numpy.analysis import weights_times_norm
+from mha_numpy.models.analysis import weights_times_norm
 
 taken = np.stack([weights_times_norm(layer)[0] for layer in layers])
 shares = taken / taken.sum(axis=-1, keepdims=True)
@@ -260,7 +260,7 @@ def my_weights_times_norm(weights, v, w_o):
 
 
 # %% tags=["check"]
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 check("weights-times-norm", my_weights_times_norm)
 
@@ -277,7 +277,7 @@ check("weights-times-norm", my_weights_times_norm)
 #   animal, and only a control tells the two apart.
 # - Company is found in layer 0, word by word.
 #
-# **In the code:** `mha_numpy/analysis/patterns.py`, `weights_times_norm` in `mha_numpy/analysis/importance.py`,
+# **In the code:** `mha_numpy/models/analysis/patterns.py`, `weights_times_norm` in `mha_numpy/models/analysis/importance.py`,
 # `mha_numpy/models/bert.py`.
 #
 # **Reference:** Reimers and Gurevych 2019, *Sentence-BERT*, and Wang et al. 2020, *MiniLM*, for the model; Clark et al.

@@ -9,9 +9,9 @@
 # %%
 import numpy as np
 
-from mha_numpy.analysis import attention_layers, cut_model
-from mha_numpy.draw import line_chart, matrices
 from mha_numpy.models import SentenceBert, minilm_or_random
+from mha_numpy.models.analysis import attention_layers, cut_model
+from mha_numpy.show.pictures import line_chart, matrices
 
 pairs = [
     ("The bank by the river had willow trees.", "Old willows stood along the stream."),
@@ -97,7 +97,7 @@ matrices(cosines, title=f"Cosines of 20 sentences. {note}")
 # </details>
 
 # %%
-from mha_numpy.analysis import ablation_scores, mean_heads
+from mha_numpy.models.analysis import ablation_scores, mean_heads
 
 cut_by_0 = 1 - np.stack(list(ablation_scores(model, agreement).values()))  # (L, H), half a minute
 labels = {"row_labels": [f"layer {i}" for i in range(6)]}
@@ -131,8 +131,8 @@ print("largest difference:", np.ptp(both, axis=1).max().round(4))
 # cosines.
 
 # %%
-from mha_numpy.analysis import head_importance
-from mha_numpy.blocks import cross_entropy_backward, cross_entropy_forward
+from mha_numpy.layers import cross_entropy_backward, cross_entropy_forward
+from mha_numpy.models.analysis import head_importance
 
 
 def forward_and_backward():
@@ -172,7 +172,7 @@ matrices({"mean of |gradient of the gate|": by_gradient}, **labels, title=title)
 # </details>
 
 # %%
-from mha_numpy.analysis import heads_by_layer, least_important_first
+from mha_numpy.models.analysis import heads_by_layer, least_important_first
 
 
 def curve(order, counts):
@@ -217,7 +217,7 @@ with cut_model(model, going):
 
 # %%
 from mha_numpy import compare
-from mha_numpy.analysis import prune_model
+from mha_numpy.models.analysis import prune_model
 
 with cut_model(model, going):
     gated = model(ids, mask=mask)
@@ -304,7 +304,7 @@ def my_prune_heads(params, num_heads, heads):
 
 
 # %% tags=["check"]
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 check("prune-heads", my_prune_heads)
 
@@ -321,7 +321,7 @@ check("prune-heads", my_prune_heads)
 # - Pruning removes columns of $w_q$, $w_k$, $w_v$ and rows of $w_o$, and the result is that of gates of 0.
 # - Heads look alike as long as the sink is counted.
 #
-# **In the code:** `mha_numpy/analysis/importance.py`, `ablation.py` and `pruning.py` beside it; `SentenceBert` in
+# **In the code:** `mha_numpy/models/analysis/importance.py`, `ablation.py` and `pruning.py` beside it; `SentenceBert` in
 # `mha_numpy/models/bert.py`.
 #
 # **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Voita et al. 2019, *Analyzing Multi-Head

@@ -8,8 +8,8 @@
 import numpy as np
 
 from mha_numpy import attention_forward, softmax_forward, split_heads
-from mha_numpy.draw import bar_chart, line_chart, weights_by_head
-from mha_numpy.exercises import check, hint
+from mha_numpy.show.pictures import bar_chart, line_chart, weights_by_head
+from mha_numpy.teach.exercises import check, hint
 
 rng = np.random.default_rng(0)
 
@@ -70,7 +70,7 @@ bar_chart(sizes, title="Params of a layer, D = 24")
 # can be checked. (A paper that says 175 billion has rounded.)
 
 # %%
-from mha_numpy.cost import CONFIGURATIONS, count_flops, count_parameters
+from mha_numpy.models.cost import CONFIGURATIONS, count_flops, count_parameters
 
 models = CONFIGURATIONS
 counts = {name: count_parameters(model) for name, model in models.items()}
@@ -334,7 +334,7 @@ check("cost-table", my_cost_table)
 # - Heads are 64 or 128 wide in most known models. Narrower: scores of low rank. Fewer: fewer
 #   distributions.
 #
-# **In the code:** `mha_numpy/cost`. Figures: docs/performance.md.
+# **In the code:** `mha_numpy/models/cost`. Figures: docs/performance.md.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2 and table 1; Kaplan et
 # al. 2020, *Scaling Laws for Neural Language Models*, table 1; Bhojanapalli et al. 2020, *Low-Rank

@@ -8,8 +8,8 @@
 import numpy as np
 
 from mha_numpy import attention_forward, softmax_forward
-from mha_numpy.draw import bar_chart, line_chart, matrices
-from mha_numpy.exercises import check, hint
+from mha_numpy.show.pictures import bar_chart, line_chart, matrices
+from mha_numpy.teach.exercises import check, hint
 
 rng = np.random.default_rng(0)
 

@@ -69,7 +69,7 @@ else:
 
 # %%
 from mha_numpy import attention_backward, attention_forward, causal_mask, compare
-from mha_numpy.draw import matrices
+from mha_numpy.show.pictures import matrices
 
 q, k, v = rng.normal(size=(2, 4, 3, 8)), *rng.normal(size=(2, 2, 4, 5, 8))
 d_out = rng.normal(size=(2, 4, 3, 8))
@@ -163,11 +163,11 @@ matrices({name: np.broadcast_to(mask, (3, 1, 3, 3))[1, 0] for name, mask in seen
 # It is (2304, 768), and the keys of head 0 are rows 768 to 831.
 # </details>
 #
-# `mha_numpy.weights` has a table for each library. A row says what they call an array, which of our params lie side by
+# `mha_numpy.models.weights` has a table for each library. A row says what they call an array, which of our params lie side by
 # side in it, and how it is stored. `from_layout` reads the table in one direction, `to_layout` in the other.
 
 # %%
-from mha_numpy.weights import LAYOUTS, from_layout, to_layout
+from mha_numpy.models.weights import LAYOUTS, from_layout, to_layout
 
 for row in LAYOUTS["torch"].rows:
     print(f"{row.theirs:16} {row.ours:12} {row.stored}")
@@ -206,8 +206,8 @@ else:
 # By default the layer returns the **mean over the heads**, (4, 128, 128). A picture of it shows what no head does:
 
 # %%
-from mha_numpy.draw import weights_by_head
-from mha_numpy.train import load_trained
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import weights_by_head
 
 trained = load_trained("induction").model
 trained(np.array([[0, 1, 2, 3, 0, 1, 2]]))
@@ -325,7 +325,7 @@ else:
 
 # %%
 from mha_numpy import scaled_dot_product_attention, softmax_forward
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 scores = np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
 blocked = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])

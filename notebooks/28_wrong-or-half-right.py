@@ -7,7 +7,7 @@
 # %%
 import numpy as np
 
-from mha_numpy.draw import line_chart, matrices, weights_by_head
+from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
 
 weights = np.array([[0.9, 0.1]])
 values = np.array([[0.0, 0.0], [5.0, -5.0]])
@@ -73,7 +73,7 @@ matrices({"|d_q|": np.stack(list(norms.values()))[:, :16]}, row_labels=list(norm
 # </details>
 
 # %%
-from mha_numpy.cost import CONFIGURATIONS, count_flops
+from mha_numpy.models.cost import CONFIGURATIONS, count_flops
 
 lengths = 2 ** np.arange(7, 14)
 counted = [count_flops(CONFIGURATIONS["gpt-2"], int(T)) for T in lengths]
@@ -177,8 +177,8 @@ compare(cut, gated, name="cut against gated")
 # picture shows the share of right answers.
 
 # %%
-from mha_numpy.analysis import head_importance, least_important_first, pruning_curve
-from mha_numpy.train import load_trained, loss_and_gradients, share_right
+from mha_numpy.models.analysis import head_importance, least_important_first, pruning_curve
+from mha_numpy.models.train import load_trained, loss_and_gradients, share_right
 
 trained = load_trained("induction")
 model, batch = trained.model, trained.task.draw_batch(np.random.default_rng(1), 256)
@@ -222,7 +222,7 @@ matrices({"heads": heads}, row_labels=list(named), column_labels=["H", "H_kv"])
 # </details>
 
 # %%
-from mha_numpy.exercises import check, hint
+from mha_numpy.teach.exercises import check, hint
 
 scores, nothing = rng.normal(size=(1, 4)), np.zeros((1, 4), dtype=bool)
 by_mask = softmax_forward(scores, mask=nothing)[0]

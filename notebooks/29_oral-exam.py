@@ -8,7 +8,7 @@
 import numpy as np
 
 from mha_numpy import softmax_backward, softmax_forward
-from mha_numpy.draw import matrices
+from mha_numpy.show.pictures import matrices
 
 rng = np.random.default_rng(0)
 q, k = rng.normal(size=(2, 64, 1024))
@@ -199,8 +199,8 @@ compare(written, out, name="out")
 # </details>
 
 # %%
-from mha_numpy.draw import weights_by_head
-from mha_numpy.train import load_trained
+from mha_numpy.models.train import load_trained
+from mha_numpy.show.pictures import weights_by_head
 
 trained = load_trained("induction")
 trained.model(np.array([[5, 9, 2, 7, 5, 9, 2]]))
@@ -253,9 +253,9 @@ weights_by_head(continue_pattern("ABCDA")[1], list("ABCDA"), head_names=names, n
 # %%
 from dataclasses import replace
 
-from mha_numpy.cost import CONFIGURATIONS, kv_cache_bytes
-from mha_numpy.draw import bar_chart, sharing_map
-from mha_numpy.exercises import check, hint
+from mha_numpy.models.cost import CONFIGURATIONS, kv_cache_bytes
+from mha_numpy.show.pictures import bar_chart, sharing_map
+from mha_numpy.teach.exercises import check, hint
 
 display(sharing_map(8, 2))
 llama = CONFIGURATIONS["llama-3-70b"]

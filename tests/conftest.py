@@ -11,12 +11,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pytest
 
-from mha_numpy import attention_forward, blocks, linear_forward
-from mha_numpy.nn import MultiHeadAttention
+from mha_numpy import attention_forward, layers, linear_forward
+from mha_numpy.layers import MultiHeadAttention
 from tests.backends import EACH_BACKEND
 
 PAIRS = [
-    getattr(blocks, f"{name}_forward")
+    getattr(layers, f"{name}_forward")
     for name in ("relu", "gelu", "swiglu", "layer_norm", "rms_norm", "feed_forward")
 ]
 

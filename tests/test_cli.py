@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from mha_numpy import cli
-from mha_numpy.train import report
-from mha_numpy.walk.files import FILES
-from tests.walk.pretrained import save_model
+from mha_numpy.show import training as report
+from mha_numpy.show.walk.files import FILES
+from tests.show.walk.pretrained import save_model
 
 SMALL = ("--dim", "4")  # a quick walk: each param is checked
 SENTENCE = "The animal didn't cross the street because it was too tired"
@@ -334,7 +334,7 @@ def test_text_in_another_encoding_is_walked():
 
 
 def test_a_wrong_gradient_is_exit_code_1(monkeypatch, capsys):
-    from mha_numpy.walk import steps
+    from mha_numpy.show.walk import steps
 
     def wrong(d_out, cache):
         grads = backward(d_out, cache)

@@ -32,7 +32,7 @@ def test_everything_works_where_numba_is_not_installed():
         "sys.modules['numba'] = None  # import numba now raises ImportError\n"
         "import numpy as np, mha_numpy\n"
         "x = np.ones((1, 3, 4))\n"
-        "layer = mha_numpy.nn.MultiHeadAttention(4, 2)\n"
+        "layer = mha_numpy.layers.MultiHeadAttention(4, 2)\n"
         "print(layer.backward(layer(x))[0].shape)\n"
     )
     assert result.stdout.strip() == "(1, 3, 4)", result.stderr
@@ -75,3 +75,24 @@ def test_signatures_are_short():
 def test_public_names_exist_and_are_documented():
     for name in mha_numpy.__all__:
         assert getattr(mha_numpy, name).__doc__, name
+
+
+# from the ground up; each room imports those before it
+ROOMS = ("checking", "kernels", "core", "layers", "models", "show", "bench", "teach", "cli")
+
+
+def test_no_import_runs_upward():
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert {*ROOMS} == {*rooms, "cli"}
+    upward = []
+    for module, path in MODULES.items():
+        _, room, *_ = [*module.split("."), ""]
+        if room in {"", "__main__"}:  # the public names
+            continue
+        above = ROOMS[ROOMS.index(room) + 1 :] if room in ROOMS else ROOMS  # of the ground: all
+        upward += [
+            f"{module} imports {name}"
+            for name in imported_by(path)
+            if name.startswith("mha_numpy.") and name.split(".")[1] in above
+        ]
+    assert not upward

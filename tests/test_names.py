@@ -7,8 +7,9 @@ from importlib import import_module
 import pytest
 
 import mha_numpy
-from mha_numpy import core, models, nn, train
+from mha_numpy import core, layers, models
 from mha_numpy.errors import MhaError
+from mha_numpy.models import train
 from mha_numpy.names import NAMES, PACKAGES
 
 HOMES = {name: home for home in reversed(PACKAGES) for name in import_module(home).__all__}
@@ -17,21 +18,21 @@ HOMES = {name: home for home in reversed(PACKAGES) for name in import_module(hom
 @pytest.mark.parametrize(
     ("package", "name", "advice"),
     [
-        (nn, "Module", "; write Layer, whose subclass has forward and backward"),
-        (nn, "GELU", "; write Activation('gelu')"),
-        (nn, "Linaer", "; did you mean 'Linear'?"),
-        (nn, "Transformer", "; write Translator(source_vocab_size, target_vocab_size, max_tokens) "
-         "of mha_numpy.models"),
+        (layers, "Module", "; write Layer, whose subclass has forward and backward"),
+        (layers, "GELU", "; write Activation('gelu')"),
+        (layers, "Linaer", "; did you mean 'Linear'?"),
+        (layers, "Transformer", "; write Translator(source_vocab_size, target_vocab_size, "
+         "max_tokens) of mha_numpy.models"),
         (mha_numpy, "MultiheadAttention", "; write MultiHeadAttention(embed_dim, num_heads)"),
-        (mha_numpy, "AdamW", "; write AdamW of mha_numpy.train"),
-        (mha_numpy, "lab", "; write import mha_numpy.lab first"),
+        (mha_numpy, "AdamW", "; write AdamW of mha_numpy.models.train"),
+        (mha_numpy, "teach", "; write import mha_numpy.teach first"),
         (mha_numpy, "zzzzzz", ""),
         (core, "MultiHeadAttention", "; write MultiHeadAttention of mha_numpy"),
         (models, "GPT2LMHeadModel", "; write GPT2(vocab_size, max_tokens), or "
          "from_pretrained(source)"),
         (models, "TransformerML", "; did you mean 'TransformerLM'?"),
         (train, "AdmaW", "; did you mean 'AdamW'?"),
-        (train, "optim", "; write mha_numpy.train, which has SGD, Adam and AdamW"),
+        (train, "optim", "; write mha_numpy.models.train, which has SGD, Adam and AdamW"),
     ],
 )  # fmt: skip
 def test_a_name_that_a_package_does_not_have(package, name, advice):

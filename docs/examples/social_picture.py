@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 
-from mha_numpy.draw import Picture, head_color
-from mha_numpy.draw.colors import MUTED
-from mha_numpy.walk import walk
+from mha_numpy.show.pictures import Picture, head_color
+from mha_numpy.show.pictures.colors import MUTED
+from mha_numpy.show.walk import walk
 
 PICTURE = Path(__file__).parents[1] / "_static" / "social.png"
 WIDTH, HEIGHT = 1280, 640  # pixels: two to one, as these pages crop it

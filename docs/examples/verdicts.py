@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mha_numpy.exercises import find_exercise, judge
-from mha_numpy.mistakes.edits import apply_edits
 from mha_numpy.tables import plain
+from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.exercises import find_exercise, judge
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "verdicts.md"
@@ -26,8 +26,8 @@ TOP = f"""# What a check says
 {sum(map(len, SHOWN.values()))} wrong submissions of exercises, as somebody wrote them who had not
 read the list of known mistakes, each with the verdict that its author would see. The page is
 written by `python docs/examples/verdicts.py`, which runs every one of them; they are taken from
-[`tests/exercises/foreign`](../tests/exercises/foreign). [Exercises](exercises.md) says how a check
-comes to its words.
+[`tests/teach/exercises/foreign`](../tests/teach/exercises/foreign).
+[Exercises](exercises.md) says how a check comes to its words.
 
 A *likely cause* is a known mistake, or a small edit of the right function, and is told only if it
 gives all numbers of the answer. Where nothing does, it is what the numbers themselves say: the

@@ -12,7 +12,7 @@ import numpy as np
 from mha_numpy.bench.problems import Case, Drawn, LayerDrawn
 from mha_numpy.core import attention_backward, attention_forward
 from mha_numpy.dtypes import Array
-from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.layers import MultiHeadAttention
 
 OPSET = 23  # of ONNX: the first with Attention, so that every runtime that has it runs this
 

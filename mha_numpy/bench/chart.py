@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.results import Cell, Results
-from mha_numpy.draw import Picture, fade, head_color
-from mha_numpy.draw.colors import INK, MUTED
 from mha_numpy.errors import ConfigError
+from mha_numpy.show.pictures import Picture, fade, head_color
+from mha_numpy.show.pictures.colors import INK, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

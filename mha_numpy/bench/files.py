@@ -70,7 +70,7 @@ class Files:
 def _save_chart(path: Path, results: Results) -> None:
     """Draw the ratios into a file."""
     from mha_numpy.bench.chart import ratio_chart
-    from mha_numpy.draw.save import DPI
+    from mha_numpy.show.pictures.save import DPI
 
     picture = ratio_chart(results)
     told = {"Description": str(picture.get_label()), "Software": None}

@@ -8,9 +8,9 @@ from mha_numpy import models
 from mha_numpy.bench.adapters import Ready
 from mha_numpy.bench.problems import Case, TrainingDrawn, TrainingProblem
 from mha_numpy.dtypes import Array
-from mha_numpy.nn import Layer
-from mha_numpy.train import AdamW, Batch, clip_gradients
-from mha_numpy.train.fit import loss_and_gradients
+from mha_numpy.layers import Layer
+from mha_numpy.models.train import AdamW, Batch, clip_gradients
+from mha_numpy.models.train.fit import loss_and_gradients
 
 RATE, DECAY, MAX_NORM = 1e-3, 0.01, 1.0
 

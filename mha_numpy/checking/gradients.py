@@ -122,7 +122,7 @@ def gradcheck(
 
     A layer, whose params are checked as well:
 
-    >>> from mha_numpy.nn import Linear
+    >>> from mha_numpy.layers import Linear
     >>> report = gradcheck(Linear(3, 2, rng=0), {"x": np.array([[1.0, 2.0, 4.0]])})
     >>> bool(report), list(report.errors("central"))
     (True, ['x', 'params.w', 'params.b'])

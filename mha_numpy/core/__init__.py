@@ -20,8 +20,8 @@ from mha_numpy.core.rope import RopeCache, RopeGrads, RopeOptions, rope_backward
 from mha_numpy.core.scaled_dot_product import scaled_dot_product_attention
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.core.softmax import SoftmaxCache, SoftmaxGrads, softmax_backward, softmax_forward
-from mha_numpy.core.steps import constant, step
 from mha_numpy.names import explain_missing
+from mha_numpy.steps import constant, step
 
 __all__ = [
     "AttentionCache", "AttentionGrads", "AttentionOptions", "AttentionStages", "KVCache",

@@ -26,15 +26,15 @@ from mha_numpy.core.backends import (
     kernel_backward,
     kernel_forward,
 )
-from mha_numpy.core.foreign import refuse
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
 from mha_numpy.core.recording import record_attention, record_attention_backward
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward
-from mha_numpy.core.steps import is_watched
 from mha_numpy.core.visibility import only_visible
 from mha_numpy.dtypes import Array, as_float_array, result_dtype
+from mha_numpy.foreign import refuse
+from mha_numpy.steps import is_watched
 
 
 def attention_steps(inputs: AttentionInputs) -> AttentionSteps:

@@ -10,9 +10,9 @@ import numpy as np
 from mha_numpy.checks import check_choice
 from mha_numpy.core.attention_types import AttentionInputs
 from mha_numpy.core.shapes import sum_to_shape
-from mha_numpy.core.steps import is_watched
 from mha_numpy.dtypes import LARGEST, Array
 from mha_numpy.errors import BackendError
+from mha_numpy.steps import is_watched
 
 # where there are no loops to read, NumPy's line is as easy to read, and quicker than a loop
 KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}  # attention

@@ -22,9 +22,9 @@ from mha_numpy.core.recording import (
     record_rotation,
 )
 from mha_numpy.core.rope import RopeOptions, check_rope, rope_forward
-from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.steps import is_watched, step
 
 
 def multi_head_attention_decode(

@@ -18,8 +18,8 @@ from mha_numpy.core.recording import (
     record_extra_heads_backward,
 )
 from mha_numpy.core.shapes import merge_heads, split_heads, sum_to_shape
-from mha_numpy.core.steps import is_watched
 from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.steps import is_watched
 
 OF_TOKENS = ("mask", "bias", "is_causal", "q_offset", "window")  # options that speak of T_k tokens
 

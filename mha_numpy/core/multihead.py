@@ -27,8 +27,8 @@ from mha_numpy.core.projection import (
 )
 from mha_numpy.core.recording import projections, record_rotation
 from mha_numpy.core.rope import RopeCache, RopeOptions, check_rope, rope_backward, rope_forward
-from mha_numpy.core.steps import is_watched, step
 from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.steps import is_watched, step
 
 
 class MultiHeadCache(NamedTuple):

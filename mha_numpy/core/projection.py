@@ -9,8 +9,8 @@ from mha_numpy.core.recording import (
     record_projection_backward,
 )
 from mha_numpy.core.shapes import merge_heads, split_heads
-from mha_numpy.core.steps import is_watched
 from mha_numpy.dtypes import Array
+from mha_numpy.steps import is_watched
 
 
 def project_heads_forward(

@@ -19,8 +19,8 @@ from mha_numpy.core.attention_types import (
 from mha_numpy.core.linear import LinearGrads
 from mha_numpy.core.rope import RopeCache
 from mha_numpy.core.shapes import broadcast_axes, stretched_axes
-from mha_numpy.core.steps import constant, renamed, step
 from mha_numpy.dtypes import Array
+from mha_numpy.steps import constant, renamed, step
 
 GATE_AXES = {1: "H", 2: "B H"}  # by rank
 

@@ -2,7 +2,7 @@
 
 NumPy goes through memory once for every operation; here a row passes once, and all that is
 computed of it is computed while it lies in the cache. The loops are written for single numbers,
-and LLVM makes them work on a register full. Names and equations are those of `mha_numpy.blocks`.
+and LLVM makes them work on a register full. Names and equations are those of `mha_numpy.layers`.
 """
 
 import math

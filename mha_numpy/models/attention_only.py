@@ -7,12 +7,12 @@ import numpy as np
 from mha_numpy.checks import check_count, check_flag, check_tokens
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
-from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
+from mha_numpy.layers import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
+from mha_numpy.layers.layer import make_rng
 from mha_numpy.models.inputs import check_kv_caches
-from mha_numpy.nn import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
-from mha_numpy.nn.layer import make_rng
+from mha_numpy.steps import record_sum, step
 
 
 class AttentionOnlyLM(Layer):

@@ -6,13 +6,13 @@ import numpy as np
 
 from mha_numpy.checks import check_count, check_ids, check_tokens
 from mha_numpy.core.backends import check_backend
-from mha_numpy.core.steps import is_watched, record_sum, step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MaskError, ShapeError, describe
+from mha_numpy.layers import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
+from mha_numpy.layers.layer import make_rng
+from mha_numpy.layers.transformer_blocks import make_norm
 from mha_numpy.models.inputs import as_cells, check_mask
-from mha_numpy.nn import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
-from mha_numpy.nn.blocks import make_norm
-from mha_numpy.nn.layer import make_rng
+from mha_numpy.steps import is_watched, record_sum, step
 
 
 class Bert(Layer):

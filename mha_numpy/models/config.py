@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mha_numpy.checks import check_choice, check_count, check_flag, check_integer, check_number
 from mha_numpy.core import RopeOptions
 from mha_numpy.errors import ConfigError, FileError, describe
-from mha_numpy.weights.files import read_json
+from mha_numpy.models.weights.files import read_json
 
 REQUIRED: Any = object()  # in place of a default
 SPARE: Any = object()  # of a second name for what another field says: read where it is there

@@ -12,10 +12,10 @@ from mha_numpy.checks import check_count, check_number, check_shape, check_type
 from mha_numpy.core import KVCache, softmax_forward
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError, describe
+from mha_numpy.layers import Layer
+from mha_numpy.layers.layer import in_eval_mode, make_rng
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import END, START, Translator, padding_of
-from mha_numpy.nn import Layer
-from mha_numpy.nn.layer import in_eval_mode, make_rng
 
 
 @explained

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.core import KVCache
-from mha_numpy.core.steps import step
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MaskError, describe
+from mha_numpy.steps import step
 
 
 def as_cells(mask: Array | None, shape: tuple[int, ...]) -> Array | None:

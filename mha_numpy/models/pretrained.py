@@ -15,16 +15,16 @@ from mha_numpy.calls import explained
 from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import float_dtype
 from mha_numpy.errors import ConfigError, FileError, one_line
+from mha_numpy.layers.layer import NoDraws
+from mha_numpy.layers.params_file import PathLike, as_path
 from mha_numpy.models.bert import Bert
 from mha_numpy.models.config import FIELDS, ModelConfig
 from mha_numpy.models.gpt2 import GPT2
 from mha_numpy.models.llama import Llama
 from mha_numpy.models.text import Tokenizer, Tokens
-from mha_numpy.nn.layer import NoDraws
-from mha_numpy.nn.params_file import PathLike, as_path
-from mha_numpy.weights import from_layout, read_safetensors
-from mha_numpy.weights.convert import check_layout
-from mha_numpy.weights.files import INSTALL, read_header
+from mha_numpy.models.weights import from_layout, read_safetensors
+from mha_numpy.models.weights.convert import check_layout
+from mha_numpy.models.weights.files import INSTALL, read_header
 
 KINDS: dict[str, tuple[Any, str]] = {  # the model here, and the layout of its params
     "bert": (Bert, "bert"),

@@ -9,7 +9,7 @@ import numpy as np
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, FileError, one_line
 from mha_numpy.models.config import SPECIAL, ModelConfig
-from mha_numpy.weights.files import INSTALL
+from mha_numpy.models.weights.files import INSTALL
 
 BLANKS = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})  # in tokens' names
 LEAST_USED = 0.9  # of a model's vocabulary; the rest may be there for the size alone

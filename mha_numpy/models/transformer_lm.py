@@ -8,12 +8,12 @@ import numpy as np
 from mha_numpy.checks import check_count, check_flag, check_tokens
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
-from mha_numpy.core.steps import step
 from mha_numpy.dtypes import Array
+from mha_numpy.layers import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
+from mha_numpy.layers.layer import make_rng
+from mha_numpy.layers.transformer_blocks import make_norm
 from mha_numpy.models.inputs import as_cells, check_kv_caches
-from mha_numpy.nn import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
-from mha_numpy.nn.blocks import make_norm
-from mha_numpy.nn.layer import make_rng
+from mha_numpy.steps import step
 
 
 class TransformerLM(Layer):

@@ -8,11 +8,9 @@ import numpy as np
 from mha_numpy.checks import check_count, check_ids, check_tokens
 from mha_numpy.core import KVCache
 from mha_numpy.core.backends import check_backend
-from mha_numpy.core.steps import record_sum, step
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ShapeError
-from mha_numpy.models.inputs import check_kv_caches
-from mha_numpy.nn import (
+from mha_numpy.layers import (
     Embedding,
     EncoderBlock,
     EncoderDecoderBlock,
@@ -20,8 +18,10 @@ from mha_numpy.nn import (
     LearnedPositions,
     Linear,
 )
-from mha_numpy.nn.blocks import make_norm
-from mha_numpy.nn.layer import make_rng
+from mha_numpy.layers.layer import make_rng
+from mha_numpy.layers.transformer_blocks import make_norm
+from mha_numpy.models.inputs import check_kv_caches
+from mha_numpy.steps import record_sum, step
 
 PADDING, START, END = 0, 1, 2  # ids that are no words, the same in source and target
 IS_WORD = f"(source != {PADDING})[:, None, None, :]"

@@ -11,8 +11,8 @@ from mha_numpy.bench.problems import (
     TrainingProblem,
     parse,
 )
-from mha_numpy.cost import ModelConfig, count_flops
 from mha_numpy.errors import ConfigError
+from mha_numpy.models.cost import ModelConfig, count_flops
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from mha_numpy.draw import stepper, weights_by_head
-from tests.draw.helpers import recorded
+from mha_numpy.show.page import stepper
+from mha_numpy.show.pictures import weights_by_head
+from tests.show.pictures.helpers import recorded
 
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: pip install jupyterlab")
 nbformat = pytest.importorskip("nbformat.v4", reason="nbformat is not installed")

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from mha_numpy.draw import head_report
 from mha_numpy.models import Bert, induction_by_hand
 from mha_numpy.models.text import Tokens
+from mha_numpy.show.page import head_report
 from tests.gradients import randomize
 
 pytestmark = pytest.mark.slow

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mha_numpy.checking.tracing import trace
 from mha_numpy.core import (
     MultiHeadParams,
     RopeOptions,
@@ -14,9 +15,8 @@ from mha_numpy.core import (
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
-from mha_numpy.draw.stepper.data import describe_trace, items_of
-from mha_numpy.draw.stepper.document import read
-from mha_numpy.tracing import trace
+from mha_numpy.show.page.data import describe_trace, items_of
+from mha_numpy.show.page.document import read
 from tests.compare import Tolerance, assert_close
 
 pytestmark = pytest.mark.slow

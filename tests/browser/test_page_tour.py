@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 
+from mha_numpy.checking.tracing import trace
 from mha_numpy.core import attention_forward
-from mha_numpy.draw import stepper
-from mha_numpy.draw.stepper.document import read
-from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.tracing import trace
-from mha_numpy.walk import walk
-from mha_numpy.walk.page import page_of
+from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.show.page import stepper
+from mha_numpy.show.page.document import read
+from mha_numpy.show.walk import walk
+from mha_numpy.show.walk.page import page_of
 
 pytestmark = pytest.mark.slow
 

@@ -6,12 +6,11 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from mha_numpy.blocks import cross_entropy_backward, cross_entropy_forward
-from mha_numpy.draw import training_page
-from mha_numpy.draw.stepper.training import describe_training, training_step
-from mha_numpy.draw.stepper.training_page import SCRIPTS
-from mha_numpy.nn import LearnedPositions
-from mha_numpy.train.optimizers import adam_step
+from mha_numpy.layers import LearnedPositions, cross_entropy_backward, cross_entropy_forward
+from mha_numpy.models.train.optimizers import adam_step
+from mha_numpy.show.page import training_page
+from mha_numpy.show.page.training import describe_training, training_step
+from mha_numpy.show.page.training_page import SCRIPTS
 from tests.compare import assert_close
 
 pytestmark = pytest.mark.slow
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.slow
 def page(browser):
     """Open an empty page with the scripts of the training; what they define is within reach."""
     page = browser.new_page()
-    folder = files("mha_numpy.draw.stepper")
+    folder = files("mha_numpy.show.page")
     code = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page.set_content('<section id="train"></section>')
     page.add_script_tag(content=code)

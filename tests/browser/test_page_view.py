@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from mha_numpy.checking.tracing import trace
 from mha_numpy.core import causal_mask, step
-from mha_numpy.draw import stepper
-from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.tracing import trace
+from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.show.page import stepper
 from tests.compare import Tolerance, assert_close
 
 pytestmark = pytest.mark.slow

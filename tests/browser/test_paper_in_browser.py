@@ -2,7 +2,7 @@
 
 import pytest
 
-from mha_numpy.draw import Picture
+from mha_numpy.show.pictures import Picture
 from mha_numpy.tables import Table
 
 pytestmark = pytest.mark.slow

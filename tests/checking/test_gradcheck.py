@@ -17,7 +17,7 @@ from mha_numpy import (
 )
 from mha_numpy.checking import compare, gradcheck
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError
-from mha_numpy.nn import FeedForward
+from mha_numpy.layers import FeedForward
 from tests.sweeps import sweep
 
 

@@ -5,8 +5,14 @@ import pytest
 
 from mha_numpy.checking import gradcheck
 from mha_numpy.errors import ConfigError
+from mha_numpy.layers import (
+    EncoderDecoderBlock,
+    FeedForward,
+    LayerNorm,
+    MultiHeadAttention,
+    Residual,
+)
 from mha_numpy.models import GPT2, Bert, TransformerLM
-from mha_numpy.nn import EncoderDecoderBlock, FeedForward, LayerNorm, MultiHeadAttention, Residual
 
 IDS = np.array([[3, 0, 2], [2, 2, 1]])
 SIZES = {"embed_dim": 4, "num_heads": 2, "rng": 0}

@@ -21,7 +21,7 @@ from mha_numpy.core import backends, linear_forward
 from mha_numpy.core.attention import AttentionCache
 from mha_numpy.dtypes import allow_complex
 from mha_numpy.errors import ConfigError
-from mha_numpy.nn import MultiHeadAttention
+from mha_numpy.layers import MultiHeadAttention
 from tests.backends import BACKENDS_UNDER_TEST, EACH_BACKEND, EACH_KERNEL
 from tests.compare import assert_close
 from tests.core.configurations import SEEDS, attention_configuration
@@ -261,7 +261,7 @@ class TestChoice:
             "x = np.ones((2, 3))",
             f"try: mha_numpy.attention_forward(x, x, x, backend={name!r})",
             "except mha_numpy.BackendError as error: print(error)",
-            f"try: mha_numpy.nn.MultiHeadAttention(4, 2, backend={name!r})(np.ones((1, 3, 4)))",
+            f"try: mha_numpy.layers.MultiHeadAttention(4, 2, backend={name!r})(np.ones((1, 3, 4)))",
             "except mha_numpy.BackendError as error: print(error)",
         )
         assert len(lines) == 2

@@ -1,4 +1,4 @@
-"""What is done in one pass against the equations in float64; `tests/blocks` has the gradients."""
+"""What is done in one pass against the equations in float64; `tests/layers` has the gradients."""
 
 import functools
 
@@ -6,25 +6,25 @@ import numba
 import numpy as np
 import pytest
 
-from mha_numpy import blocks
-from mha_numpy.blocks.arrays import add
+from mha_numpy import layers
 from mha_numpy.kernels import one_pass, parallel
 from mha_numpy.kernels.one_pass import ROWS
-from mha_numpy.nn import LayerNorm
-from mha_numpy.train import gradient_norm
-from mha_numpy.train.optimizers import adam_step
+from mha_numpy.layers import LayerNorm
+from mha_numpy.layers.arrays import add
+from mha_numpy.models.train import gradient_norm
+from mha_numpy.models.train.optimizers import adam_step
 from tests.compare import Tolerance, assert_close
 from tests.kernels.drivers import DTYPES, by_dtype
 from tests.kernels.test_matmul import LAYOUTS
 
 D = 33  # no multiple of any register
 PAIRS = {
-    "relu": (blocks.relu_forward, blocks.relu_backward, {}),
-    "gelu": (blocks.gelu_forward, blocks.gelu_backward, {}),
-    "gelu by tanh": (blocks.gelu_forward, blocks.gelu_backward, {"approximate": "tanh"}),
-    "swiglu": (blocks.swiglu_forward, blocks.swiglu_backward, {}),
-    "layer norm": (blocks.layer_norm_forward, blocks.layer_norm_backward, {"eps": 0.1}),
-    "rms norm": (blocks.rms_norm_forward, blocks.rms_norm_backward, {"eps": 0.1}),
+    "relu": (layers.relu_forward, layers.relu_backward, {}),
+    "gelu": (layers.gelu_forward, layers.gelu_backward, {}),
+    "gelu by tanh": (layers.gelu_forward, layers.gelu_backward, {"approximate": "tanh"}),
+    "swiglu": (layers.swiglu_forward, layers.swiglu_backward, {}),
+    "layer norm": (layers.layer_norm_forward, layers.layer_norm_backward, {"eps": 0.1}),
+    "rms norm": (layers.rms_norm_forward, layers.rms_norm_backward, {"eps": 0.1}),
 }
 NUM_PARAMS = {"layer norm": 2, "rms norm": 1}
 each_pair = pytest.mark.parametrize("name", PAIRS)
@@ -123,10 +123,10 @@ each_loss = pytest.mark.parametrize("options", LOSSES, ids=str)
 
 def loss_and_all(logits, targets, options, backend):
     """Return the loss, what forward keeps, and the gradient of the logits."""
-    loss, cache = blocks.cross_entropy_forward(logits, targets, **options, backend=backend)
+    loss, cache = layers.cross_entropy_forward(logits, targets, **options, backend=backend)
     d_loss = (3 - np.arange(loss.size) % 7).reshape(loss.shape).astype(logits.dtype)
     kept = [cache.log_probs, cache.expected, cache.losses]
-    return [loss, *kept, blocks.cross_entropy_backward(d_loss, cache).d_logits]
+    return [loss, *kept, layers.cross_entropy_backward(d_loss, cache).d_logits]
 
 
 @each_loss
@@ -202,10 +202,10 @@ def test_embedding_and_positions(rng, dtype, width):
     x, places = draw(size=(2, 29, 3, width)).astype(dtype), draw(size=(5, width)).astype(dtype)
     found, expected = [], []
     for backend, results in (("numba", found), ("numpy", expected)):
-        out, cache = blocks.embedding_forward(ids, table, backend=backend)
-        results += [out, *blocks.embedding_backward(d_out, cache)]
-        out, cache = blocks.learned_positions_forward(x, places, offset=1, backend=backend)
-        results += [out, *blocks.learned_positions_backward(x[::-1], cache)]
+        out, cache = layers.embedding_forward(ids, table, backend=backend)
+        results += [out, *layers.embedding_backward(d_out, cache)]
+        out, cache = layers.learned_positions_forward(x, places, offset=1, backend=backend)
+        results += [out, *layers.learned_positions_backward(x[::-1], cache)]
     for array, other in zip(found, expected, strict=True):
         assert array.dtype == dtype
         assert_close(array, other, "exact")

@@ -18,9 +18,9 @@ import numpy as np
 from mha_numpy.errors import MhaError
 from mha_numpy.models import from_pretrained
 from mha_numpy.models.config import FIELDS
-from mha_numpy.weights import to_layout
-from mha_numpy.weights.layout import plain_names
-from mha_numpy.weights.layouts import LAYOUTS
+from mha_numpy.models.weights import to_layout
+from mha_numpy.models.weights.layout import plain_names
+from mha_numpy.models.weights.layouts import LAYOUTS
 from tests.models.test_pretrained import CONFIGS, make_folder
 
 ROOM = 500 * 2**20  # bytes of memory beyond those at the start

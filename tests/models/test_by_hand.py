@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from mha_numpy.analysis import cut_heads, head_patterns
 from mha_numpy.errors import ConfigError
 from mha_numpy.models import induction_by_hand
-from mha_numpy.train.recipes import share_right
-from mha_numpy.train.tasks import Induction
+from mha_numpy.models.analysis import cut_heads, head_patterns
+from mha_numpy.models.train.recipes import share_right
+from mha_numpy.models.train.tasks import Induction
 
 
 @pytest.mark.parametrize("sizes", [(32, 48), (40, 21)])

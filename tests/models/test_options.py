@@ -7,8 +7,8 @@ import pytest
 
 from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.layers import LayerNorm, RMSNorm, TransformerBlock
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, Llama, TransformerLM, Translator
-from mha_numpy.nn import LayerNorm, RMSNorm, TransformerBlock
 from tests.backends import BACKENDS_UNDER_TEST
 
 V, N, L = 7, 6, 2

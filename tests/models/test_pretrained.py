@@ -11,7 +11,7 @@ from mha_numpy.errors import ConfigError, FileError, MhaError
 from mha_numpy.models import GPT2, Bert, Llama, from_pretrained, pretrained
 from mha_numpy.models.config import FIELDS, count
 from mha_numpy.models.pretrained import find_model
-from mha_numpy.weights import to_layout, write_safetensors
+from mha_numpy.models.weights import to_layout, write_safetensors
 from tests.gradients import randomize
 
 pytest.importorskip("safetensors")

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mha_numpy.mistakes.edits import Edits
+from mha_numpy.teach.diagnosis.edits import Edits
 
 
 class Mutation(NamedTuple):
@@ -186,35 +186,35 @@ MUTATIONS = [
     Mutation("forward's backend whatever backward asks for", "attention.py",
              {"inputs.backend if backend is None else check_backend(backend)": "inputs.backend"}),
     # layers
-    Mutation("residual: nothing flows past", "residual.py", {"return d_skip, *d_others": "return d_x, *d_others"}, "nn"),
+    Mutation("residual: nothing flows past", "residual.py", {"return d_skip, *d_others": "return d_x, *d_others"}, "layers"),
     Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.layer(inner, *others, **options))": "added = self.layer(inner, *others, **options)",
-             "total = add(x, added, backend=self.backend)": "total = self.dropout(add(x, added, backend=self.backend))"}, "nn"),
-    Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "nn"),
-    Mutation("memory's mask forgotten", "blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "nn"),
-    Mutation("gradients replaced, not added", "layer.py", {"np.array(gradient) if stored is None else stored + gradient": "np.array(gradient)"}, "nn"),
+             "total = add(x, added, backend=self.backend)": "total = self.dropout(add(x, added, backend=self.backend))"}, "layers"),
+    Mutation("kept numbers not enlarged", "dropout_layer.py", {"(kept / (1 - p))": "kept"}, "layers"),
+    Mutation("memory's mask forgotten", "transformer_blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "layers"),
+    Mutation("gradients replaced, not added", "layer.py", {"np.array(gradient) if stored is None else stored + gradient": "np.array(gradient)"}, "layers"),
     # what stands around attention
-    Mutation("centred over tokens", "layer_norm.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "blocks"),
+    Mutation("centred over tokens", "layer_norm.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "layers"),
     Mutation("variance divided by D - 1", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
-             "np.sqrt((centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1 or 1) + eps)"}, "blocks"),
+             "np.sqrt((centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1 or 1) + eps)"}, "layers"),
     Mutation("eps beside the root", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
-             "(np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps)"}, "blocks"),
-    Mutation("the deviation held constant", "layer_norm.py", {"inverse_std * (d_x_hat - by_std)": "inverse_std * d_x_hat"}, "blocks"),
-    Mutation("the mean held constant", "layer_norm.py", {"d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)": "d_x = d_centred"}, "blocks"),
-    Mutation("gain forgotten in backward", "layer_norm.py", {"    d_x_hat = d_out * gain\n": "    d_x_hat = d_out\n"}, "blocks"),
-    Mutation("root mean square: a sum for the mean", "rms_norm.py", {"(d_x_hat * x_hat).mean(axis=-1": "(d_x_hat * x_hat).sum(axis=-1"}, "blocks"),
-    Mutation("params: mean over tokens", "arrays.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "blocks"),
-    Mutation("relu: a gradient at 0", "relu.py", {"np.where(x.real <= 0, 0, d_out)": "np.where(x.real < 0, 0, d_out)"}, "blocks"),
-    Mutation("gelu: its share held constant", "gelu.py", {"return d_x + d_share * slope": "return d_x"}, "blocks"),
-    Mutation("gelu: the density not scaled", "gelu.py", {"/ math.sqrt(8)": "/ 2"}, "blocks"),
+             "(np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps)"}, "layers"),
+    Mutation("the deviation held constant", "layer_norm.py", {"inverse_std * (d_x_hat - by_std)": "inverse_std * d_x_hat"}, "layers"),
+    Mutation("the mean held constant", "layer_norm.py", {"d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)": "d_x = d_centred"}, "layers"),
+    Mutation("gain forgotten in backward", "layer_norm.py", {"    d_x_hat = d_out * gain\n": "    d_x_hat = d_out\n"}, "layers"),
+    Mutation("root mean square: a sum for the mean", "rms_norm.py", {"(d_x_hat * x_hat).mean(axis=-1": "(d_x_hat * x_hat).sum(axis=-1"}, "layers"),
+    Mutation("params: mean over tokens", "arrays.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
+    Mutation("relu: a gradient at 0", "relu.py", {"np.where(x.real <= 0, 0, d_out)": "np.where(x.real < 0, 0, d_out)"}, "layers"),
+    Mutation("gelu: its share held constant", "gelu.py", {"return d_x + d_share * slope": "return d_x"}, "layers"),
+    Mutation("gelu: the density not scaled", "gelu.py", {"/ math.sqrt(8)": "/ 2"}, "layers"),
     Mutation("swiglu: slope of sigmoid for that of silu", "swiglu.py", {"d_gate = d_gate + d_share * share * (1 - share)":
-             "d_gate = d_share * share * (1 - share)"}, "blocks"),
-    Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "blocks"),
-    Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "blocks"),
-    Mutation("positions: backward without offset", "learned_positions.py", {"d_table[offset : offset + d_out.shape[-2]]": "d_table[: d_out.shape[-2]]"}, "blocks"),
-    Mutation("cross-entropy: nothing subtracted", "cross_entropy.py", {"shifted = logits - logits.real.max(axis=-1, keepdims=True)": "shifted = logits"}, "blocks"),
-    Mutation("cross-entropy: the mean counts ignored tokens", "cross_entropy.py", {"max(int(counted.sum()), 1)": "max(counted.size, 1)"}, "blocks"),
-    Mutation("cross-entropy: smoothing shared by the others", "cross_entropy.py", {"+ label_smoothing / V": "+ (1 - at_target) * label_smoothing / max(V - 1, 1)"}, "blocks"),
-    Mutation("cross-entropy: NaN from an ignored token", "cross_entropy.py", {"np.where(counted[..., None], d_logits, 0)": "counted[..., None] * d_logits"}, "blocks"),
-    Mutation("cross-entropy: a mean whose gradient is a sum's", "cross_entropy.py", {"d_loss * share, counted": "d_loss, counted"}, "blocks"),
-    Mutation("feed-forward: gradient by the gate alone", "feed_forward.py", {"d_x = d_x + d_x_gate": "d_x = d_x_gate"}, "blocks"),
+             "d_gate = d_share * share * (1 - share)"}, "layers"),
+    Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "layers"),
+    Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "layers"),
+    Mutation("positions: backward without offset", "learned_positions.py", {"d_table[offset : offset + d_out.shape[-2]]": "d_table[: d_out.shape[-2]]"}, "layers"),
+    Mutation("cross-entropy: nothing subtracted", "cross_entropy.py", {"shifted = logits - logits.real.max(axis=-1, keepdims=True)": "shifted = logits"}, "layers"),
+    Mutation("cross-entropy: the mean counts ignored tokens", "cross_entropy.py", {"max(int(counted.sum()), 1)": "max(counted.size, 1)"}, "layers"),
+    Mutation("cross-entropy: smoothing shared by the others", "cross_entropy.py", {"+ label_smoothing / V": "+ (1 - at_target) * label_smoothing / max(V - 1, 1)"}, "layers"),
+    Mutation("cross-entropy: NaN from an ignored token", "cross_entropy.py", {"np.where(counted[..., None], d_logits, 0)": "counted[..., None] * d_logits"}, "layers"),
+    Mutation("cross-entropy: a mean whose gradient is a sum's", "cross_entropy.py", {"d_loss * share, counted": "d_loss, counted"}, "layers"),
+    Mutation("feed-forward: gradient by the gate alone", "feed_forward.py", {"d_x = d_x + d_x_gate": "d_x = d_x_gate"}, "layers"),
 ]  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np  # noqa: F401
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.mistakes.edits import apply_edits
+from mha_numpy.teach.diagnosis.edits import apply_edits
 from tests.mutation.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
@@ -31,11 +31,13 @@ NEAREST = {
     "dtypes": "attention", "rope": "positions", "decode": "kv_cache", "projection": "multihead",
 }  # fmt: skip
 MACHINE_CODE = shutil.ignore_patterns("*.nbi", "*.nbc")  # of no use to those who run no kernel
-BANK = ["tests/exercises/test_core_by_the_bank.py"]
+BANK = ["tests/teach/exercises/test_core_by_the_bank.py"]
 OTHERS = {  # folders with few tests: all of them
-    "blocks": ("values", "cross_entropy", "every_pair"),
-    "nn": ("transformer_blocks", "pair_layers", "attention_layer"),
-}
+    "layers": (
+        "values", "cross_entropy", "every_pair", "transformer_blocks", "pair_layers",
+        "attention_layer",
+    ),
+}  # fmt: skip
 UNCHANGED = Mutation("nothing at all", "softmax.py", {})
 
 

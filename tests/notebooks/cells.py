@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mha_numpy.exercises import notebook
+from mha_numpy.teach.exercises import notebook
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"

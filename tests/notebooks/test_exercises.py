@@ -7,8 +7,8 @@ import socket
 import numpy as np
 import pytest
 
-from mha_numpy.exercises import EXERCISES, find_exercise, hint, notebook
-from mha_numpy.exercises.records import Records
+from mha_numpy.teach.exercises import EXERCISES, find_exercise, hint, notebook
+from mha_numpy.teach.exercises.records import Records
 from tests.notebooks.cells import (
     SOLUTIONS,
     SOURCES,
@@ -94,7 +94,7 @@ def test_the_wrong_answer_says_which_mistakes_it_makes(source):
 @each_notebook
 def test_the_check_cell_holds_checks_alone(source):
     (code,) = tagged(source, "check")
-    code = code.removeprefix("from mha_numpy.exercises import check, hint\n\n")
+    code = code.removeprefix("from mha_numpy.teach.exercises import check, hint\n\n")
     assert checked(source)
     assert len(code.splitlines()) == len(checked(source))
 

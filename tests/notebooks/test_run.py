@@ -7,7 +7,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
-from mha_numpy.exercises.notebook import NO_LIMITS
+from mha_numpy.teach.exercises.notebook import NO_LIMITS
 from tests.notebooks.cells import each_notebook, each_notebook_run, tags
 
 LONGEST = 300  # seconds of a cell, to end what hangs

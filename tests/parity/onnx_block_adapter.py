@@ -1,4 +1,4 @@
-"""ONNX operators beside Attention, run on `mha_numpy.blocks` and `mha_numpy.core`.
+"""ONNX operators beside Attention, run on `mha_numpy.layers` and `mha_numpy.core`.
 
 Each takes its inputs by position and its attributes by name, and returns its outputs in order.
 Axes are moved and merged; all that is computed is computed by blocks and core, save the weights of
@@ -9,18 +9,18 @@ import math
 
 import numpy as np
 
-from mha_numpy.blocks import (
-    cross_entropy_forward,
-    gelu_forward,
-    layer_norm_forward,
-    rms_norm_forward,
-)
 from mha_numpy.core import (
     RopeCache,
     merge_heads,
     rope_backward,
     softmax_forward,
     split_heads,
+)
+from mha_numpy.layers import (
+    cross_entropy_forward,
+    gelu_forward,
+    layer_norm_forward,
+    rms_norm_forward,
 )
 
 

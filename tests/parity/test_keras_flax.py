@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.weights import from_layout, to_layout
+from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.models.weights import from_layout, to_layout
 from tests.compare import assert_close
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # their own

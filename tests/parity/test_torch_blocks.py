@@ -6,10 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mha_numpy import blocks
+from mha_numpy import layers
 from mha_numpy.errors import DTypeError
-from mha_numpy.nn import DecoderBlock, EncoderBlock, EncoderDecoderBlock, Linear
-from mha_numpy.weights import from_layout, to_layout
+from mha_numpy.layers import DecoderBlock, EncoderBlock, EncoderDecoderBlock, Linear
+from mha_numpy.models.weights import from_layout, to_layout
 from tests.compare import assert_close
 
 pytest.importorskip("torch")
@@ -76,7 +76,7 @@ PAIRS = {  # ours, theirs, and the inputs to differentiate by
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs(name):
     function, options, inputs, theirs = PAIRS[name]
-    forward, backward = (getattr(blocks, f"{function}_{way}") for way in ("forward", "backward"))
+    forward, backward = (getattr(layers, f"{function}_{way}") for way in ("forward", "backward"))
     if function == "embedding":
         forward = partial(forward, IDS)
     if function == "cross_entropy":

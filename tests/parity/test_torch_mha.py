@@ -8,8 +8,8 @@ from mha_numpy.core import (
     multi_head_attention_backward,
     multi_head_attention_forward,
 )
-from mha_numpy.nn import MultiHeadAttention
-from mha_numpy.weights import from_layout
+from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.models.weights import from_layout
 from tests.compare import assert_close
 
 pytest.importorskip("torch")

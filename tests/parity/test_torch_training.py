@@ -4,9 +4,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from mha_numpy.layers import Linear
 from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator
-from mha_numpy.nn import Linear
-from mha_numpy.train import IGNORED, SGD, Adam, AdamW, Batch, ParamGroup, fit, warm_up_cosine
+from mha_numpy.models.train import IGNORED, SGD, Adam, AdamW, Batch, ParamGroup, fit, warm_up_cosine
 from tests.compare import Tolerance, assert_close
 
 pytest.importorskip("torch")

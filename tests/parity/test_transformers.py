@@ -11,7 +11,7 @@ pytest.importorskip("safetensors")
 
 from mha_numpy.models import Bert, from_pretrained, generate  # noqa: E402
 from mha_numpy.models.config import FIELDS, REQUIRED, SPARE  # noqa: E402
-from mha_numpy.weights import to_layout  # noqa: E402
+from mha_numpy.models.weights import to_layout  # noqa: E402
 from tests.models.damage import make_case  # noqa: E402
 from tests.models.test_pretrained import make_folder  # noqa: E402
 
@@ -216,7 +216,7 @@ def test_bfloat16_is_widened(tmp_path, rng):
 
 
 def test_their_library_reads_what_is_written_here(tmp_path):
-    from mha_numpy.weights import write_safetensors
+    from mha_numpy.models.weights import write_safetensors
 
     theirs, ours = make("llama", tmp_path)
     for _, param in ours.named_params():

@@ -1,0 +1,6 @@
+"""Record every step of a computation: what each array is, and whether it is a view or a copy."""
+
+from mha_numpy.checking.tracing.recorder import Trace, trace
+from mha_numpy.checking.tracing.step import Step
+
+__all__ = ["Step", "Trace", "trace"]

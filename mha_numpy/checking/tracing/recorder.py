@@ -1,0 +1,458 @@
+"""The recorder behind `with trace() as t:`."""
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.checking.tracing.equations import (
+    evaluate,
+    moved_name,
+    names_in,
+    parse,
+    with_sizes,
+    with_whole_names,
+)
+from mha_numpy.checking.tracing.sources import NOT_KNOWN, Origin, origin_of
+from mha_numpy.checking.tracing.step import Step
+from mha_numpy.checking.tracing.words import explain
+from mha_numpy.checks import check_shape
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, MissingStepError, describe, did_you_mean
+from mha_numpy.steps import watching
+from mha_numpy.tables import Table
+
+
+class Trace:
+    """The steps recorded so far; prints as a table, in a notebook as an HTML table.
+
+    ``t["scores"]`` is the array of that name (the last one recorded); ``t.steps`` are all.
+    ``t.constants`` are the params and numbers that equations name and no step computes.
+
+    In a model a name says where the array was computed: ``t["blocks.0.attention.scores"]``. Where
+    only one place has scores, ``t["scores"]`` finds them. ``t.part("blocks.0.attention")`` is the
+    trace of one place.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.constants: list[Step] = []  # each with the number of the step that follows it
+
+    def __getitem__(self, name: str) -> Array:
+        return self._last(name).array
+
+    def __contains__(self, wanted: object) -> bool:
+        """Whether a step is on record: itself, or one of that name, with or without its place."""
+        if isinstance(wanted, str):
+            return any(_is_called(step, wanted) for step in self.steps)
+        return any(step is wanted for step in self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of every named axis; without those that differ between the places of a model.
+
+        Raises
+        ------
+        ShapeError
+            Two steps of one place disagree about an axis, or a step's axes do not fit its array.
+        """
+        of_places: dict[str, dict[str, int]] = {}
+        for step in self.steps:
+            sizes = of_places.setdefault(step.place, {})
+            check_shape(step.name, step.array, step.axes, sizes, to_match="the steps before")
+        found = {axis: size for sizes in of_places.values() for axis, size in sizes.items()}
+        return {
+            axis: size for axis, size in found.items()
+            if all(sizes.get(axis, size) == size for sizes in of_places.values())
+        }  # fmt: skip
+
+    def record(self, name: str, array: Array, axes: str, equation: str) -> None:
+        """Note one step; an input that is on record under its name already is not noted again.
+
+        The input of a place in a model is what another place computed, if that is on record.
+        """
+        before = next((s.array for s in reversed(self.steps) if s.name == name), None)
+        if not equation and before is not None:
+            is_cast = before.dtype != array.dtype and _same_numbers(before, array)
+            if before is array or is_cast:
+                return
+        place = name.rpartition(".")[0]
+        if not equation:
+            equation = self._computed_elsewhere(array, place)
+        if place:  # names of its own place are written without it
+            equation = re.sub(rf"(?<![\w.]){re.escape(place)}\.", "", equation)
+        memory = self._memory_of(array, equation, place)
+        self.steps.append(Step(len(self.steps) + 1, name, axes, equation, array, memory))
+
+    def record_constant(self, name: str, array: Array, axes: str) -> None:
+        """Note a copy of a value that equations name and no step computes, as params may change."""
+        self.constants.append(Step(len(self.steps) + 1, name, axes, "", array.copy(), "constant"))
+
+    def name_of(self, array: Array, place: str | None = None) -> str:
+        """Return the name under which an array was recorded last, "" if it was not.
+
+        Its first name in one place of a model comes before all others, if a place is given.
+        """
+        names = [step.name for step in self.steps if step.array is array]
+        of_place = (name for name in names if name.rpartition(".")[0] == place)
+        return next(of_place, names[-1] if names else "")
+
+    def _computed_elsewhere(self, array: Array, place: str) -> str:
+        """Return the equation of an input that another place of the model computed, "" if none did.
+
+        Between layers of float16, which compute in float32, numbers are rounded.
+        """
+        others = [step for step in reversed(self.steps) if step.place != place]
+        twin = next((step.name for step in others if step.array is array), "")
+        rounded = (step.name for step in others if _is_rounded(array, step.array))
+        return twin or next((f"{name}.astype(np.float16)" for name in rounded), "")
+
+    def part(self, place: str) -> "Trace":
+        """Return what one place of a model recorded, under the names that it has there.
+
+        Parameters
+        ----------
+        place : str
+            Such as "blocks.0.attention".
+
+        Returns
+        -------
+        Trace
+            Its inputs are inputs, whatever computed them elsewhere.
+
+        Raises
+        ------
+        MissingStepError
+            Nothing was recorded there.
+
+        Examples
+        --------
+        >>> from mha_numpy.layers import EncoderBlock
+        >>> with trace() as t:
+        ...     out = EncoderBlock(4, num_heads=2, rng=0)(np.ones((1, 3, 4)))
+        >>> [step.name for step in t.part("attention")][-4:]
+        ['heads_by_token', 'merged', 'out', 'sum']
+        """
+        found = Trace()
+        for step in sorted([*self.constants, *self.steps], key=_by_number):
+            if step.place == place:
+                found._take(step, is_from_elsewhere=self._is_from_elsewhere(step))
+        if not found.steps:
+            places = {step.place for step in self.steps}
+            advice = _nearest(place, places, "{step.place for step in t} has the places")
+            raise MissingStepError(f"nothing was recorded at {place!r}; {advice}")
+        return found
+
+    def _take(self, step: Step, *, is_from_elsewhere: bool) -> None:
+        """Note a step of a model's place under its name there."""
+        own: dict[str, Any] = {"name": _own_name(step), "number": len(self.steps) + 1}
+        if step.is_constant:
+            self.constants.append(replace(step, **own))
+        elif is_from_elsewhere:
+            self.steps.append(replace(step, **own, equation="", memory="input"))
+        else:
+            memory = step.memory.replace(f"{step.place}.", "") if step.place else step.memory
+            self.steps.append(replace(step, **own, memory=memory))
+
+    def _is_from_elsewhere(self, step: Step) -> bool:
+        """Return whether a step's equation names an array of another place."""
+        tree = self.tree_of(step)
+        known = self.known_before(step)
+        return tree is not None and any(
+            known[name].place != step.place for name in names_in(tree) if name in known
+        )
+
+    def evaluate(self, name: str | Step) -> Array:
+        """Compute the equation of a step from the arrays on record.
+
+        Parameters
+        ----------
+        name : str or Step
+            Of a step with an equation; of several with that name the last.
+
+        Returns
+        -------
+        array
+            What the step recorded, to rounding; the tests compare the two.
+
+        Raises
+        ------
+        MissingStepError
+            No step has that name, or several places have one.
+        ConfigError
+            The step is an input, or its equation names what is not on record.
+
+        Examples
+        --------
+        >>> from mha_numpy.core import scaled_dot_product_attention
+        >>> x = np.eye(3)
+        >>> with trace() as t:
+        ...     out = scaled_dot_product_attention(x, x.copy(), x.copy())
+        >>> np.allclose(t.evaluate("scores"), t["scores"])
+        True
+        """
+        step = name if isinstance(name, Step) else self._last(name)
+        tree = self.tree_of(step)
+        if tree is None:
+            what = f"`{step.equation}`" if step.equation else "an input"
+            raise ConfigError(f"name: expected a step with an equation; {step.name} is {what}")
+        try:
+            arrays = {name: known.array for name, known in self.known_before(step).items()}
+            return np.asarray(evaluate(tree, arrays))
+        except NOT_KNOWN as error:
+            raise ConfigError(f"{step.name}: its equation cannot be computed: {error}") from error
+
+    def tree_of(self, step: Step) -> ast.expr | None:
+        """Return the syntax tree of a step's equation: whole names, and sizes for axes.
+
+        None where there is none, or where it is free text.
+        """
+        tree = parse(step.equation) if step.equation else None
+        if tree is None:
+            return None
+        known = self.known_before(step)
+        return with_whole_names(with_sizes(tree, self.sizes_before(step)), step.place, known)
+
+    def origin_of(self, step: Step) -> Origin:
+        """Derive which cells of earlier arrays each cell of a step was computed from."""
+        return origin_of(step, self.tree_of(step), self.known_before(step))
+
+    def explain(self, name: str, index: Sequence[int]) -> str:
+        """Say which cells of earlier arrays one cell was computed from.
+
+        Parameters
+        ----------
+        name : str
+            Of a step; of several with that name the last.
+        index : sequence of int
+            One for each axis, from 0.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        MissingStepError
+            No step has that name, or several places have one.
+        ConfigError
+            `index` is not one of the array's cells.
+
+        Notes
+        -----
+        The answer is derived from the equations; if they give none, the text says so. A cell that
+        only moved is explained by what it was computed from.
+
+        Examples
+        --------
+        >>> from mha_numpy.core import scaled_dot_product_attention
+        >>> x = np.eye(3)
+        >>> with trace() as t:
+        ...     out = scaled_dot_product_attention(x, x.copy(), x.copy())
+        >>> t.explain("scores", (0, 2))
+        'scores[0,2] came from q[0,:] and k[2,:]'
+        >>> t.explain("weights", (0, 2))
+        'weights[0,2] came from scores[0,:], the whole row'
+        """
+        return explain(self.origin_of, self._last(name), index)
+
+    def table(self, *, backward: bool | None = None) -> Table:
+        """Return the steps as a table: all, or only those of forward or of backward."""
+        chosen = [s for s in self.steps if backward is None or s.is_backward == backward]
+        rows = [
+            [
+                str(s.number),
+                s.name,
+                s.equation or s.memory,
+                f"[{', '.join(s.axes.split())}]",
+                str(s.array.shape),
+                s.memory,
+                str(s.array.strides),
+                str(s.array.nbytes),
+            ]
+            for s in chosen
+        ]
+        dtypes = sorted({str(s.array.dtype) for s in chosen})
+        title = f"{len(chosen)} steps, {', '.join(dtypes)}; strides and sizes in bytes"
+        columns = ["#", "step", "equation", "axes", "shape", "memory", "strides", "bytes"]
+        return Table(title, columns, rows)
+
+    def to_json(self, *, values: bool = False) -> str:
+        """Return all steps as JSON; with the numbers themselves on request.
+
+        JSON has no NaN and no infinities: these are written as the strings "nan", "inf", "-inf".
+        """
+        return json.dumps([step.as_dict(values=values) for step in self.steps], indent=1)
+
+    def __repr__(self) -> str:
+        ends = f": {self.steps[0].name} ... {self.steps[-1].name}" if self.steps else ""
+        return f"Trace({len(self)} steps{ends})"
+
+    def __str__(self) -> str:
+        return self.table().to_text()
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
+
+    def _last(self, name: str) -> Step:
+        """Return the last step of a name, which may lack the place if there is one such place."""
+        if not isinstance(name, str):
+            raise MissingStepError(
+                f"name: expected that of a step, such as 'scores'; got {describe(name)}"
+            )
+        found = [step for step in self.steps if _is_called(step, name)]
+        whole = [step for step in found if step.name == name]
+        wholes = list(dict.fromkeys(step.name for step in whole or found))
+        if len(wholes) == 1:
+            return (whole or found)[-1]
+        if wholes:
+            raise MissingStepError(
+                f"{len(wholes)} steps are named {name!r}; write one of {', '.join(wholes[:3])}"
+                + ", ..." * (len(wholes) > 3)
+            )
+        known = {each for step in self.steps for each in (step.name, _own_name(step))}
+        advice = _nearest(name, known, "[step.name for step in t] has the names")
+        raise MissingStepError(f"no step is named {name!r}; {advice}")
+
+    def known_before(self, step: Step) -> dict[str, Step]:
+        """Return what an equation may name: by each name the last step, or constant, before it.
+
+        Of several forward passes a backward may mean any: such names are left out.
+        """
+        before = [c for c in self.constants if c.number <= step.number]
+        before += self.steps[: step.number - 1]
+        found = {known.name: known for known in sorted(before, key=_by_number)}
+        if step.is_backward:
+            for known in before:
+                last = found.get(known.name, known)
+                if not known.is_backward and not _same_numbers(last.array, known.array):
+                    del found[known.name]
+        return found
+
+    def sizes_before(self, step: Step) -> dict[str, int]:
+        """Return the sizes of the axes of a step and of what its equation names of its place."""
+        known_before = sorted(self.known_before(step).values(), key=_by_number)
+        return {
+            axis: size
+            for known in (*(known for known in known_before if known.place == step.place), step)
+            for axis, size in zip(known.axes.split(), known.array.shape, strict=False)
+        }
+
+    def _memory_of(self, array: Array, equation: str, place: str) -> str:
+        """Measure whether the array is an earlier step's, or shares its memory.
+
+        One that is new, was made by moving elements alone, and has those of its source, is a copy.
+        """
+        if twin := self.name_of(array):
+            return f"is {twin}"
+        for step in reversed(self.steps):
+            if _share_memory(step.array, array):
+                return f"view of {step.name}"
+        tree = parse(equation)
+        names = {step.name for step in self.steps}
+        moved = moved_name(None if tree is None else with_whole_names(tree, place, names))
+        if any(s.name == moved and _same_elements(s.array, array) for s in self.steps):
+            return f"copy of {moved}"
+        return "new" if equation else "input"
+
+
+def _own_name(step: Step) -> str:
+    """Return a step's name without its place."""
+    return step.name.rpartition(".")[2]
+
+
+def _is_called(step: Step, name: str) -> bool:
+    """Return whether a step has this name, of which the place may be left out."""
+    return step.name == name or step.name.endswith(f".{name}")
+
+
+def _nearest(name: object, known: Iterable[str], otherwise: str) -> str:
+    """Return advice about a misspelt name."""
+    return did_you_mean(str(name), sorted(known), most=3) or otherwise
+
+
+def _by_number(step: Step) -> int:
+    """Return the place of a step in the trace."""
+    return step.number
+
+
+def _same_numbers(a: Array, b: Array) -> bool:
+    """Return whether two arrays hold the same numbers, in whatever dtype."""
+    return a is b or (a.shape == b.shape and bool(np.all((a == b) | ((a != a) & (b != b)))))
+
+
+def _is_rounded(array: Array, before: Array) -> bool:
+    """Return whether an array holds another one's numbers, rounded to float16 and not all equal."""
+    if array.shape != before.shape or array.dtype.kind != "f" or before.dtype.kind != "f":
+        return False
+    with np.errstate(over="ignore"):
+        is_half = _same_numbers(array, before.astype(np.float16))
+    return is_half and (array.dtype != before.dtype or not _same_numbers(array, before))
+
+
+def _share_memory(a: Array, b: Array) -> bool:
+    """Return whether two arrays have an element in common, not only a buffer."""
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _same_elements(a: Array, b: Array) -> bool:
+    """Return whether two arrays hold the same numbers in the same order, whatever their shapes."""
+    return a.size == b.size and _same_numbers(a.ravel(), b.ravel())
+
+
+@contextmanager
+def trace() -> Iterator[Trace]:
+    """Record every step inside the block, forward and backward.
+
+    Yields
+    ------
+    Trace
+        Filled as the computation goes. Its steps keep the computation's own arrays, so what you
+        change in place changes there, too; of params and numbers it keeps copies.
+
+    Notes
+    -----
+    Attention, softmax, multi-head attention, decoding, the pairs of ``layers`` and all layers and
+    models have steps; `linear_forward` or `rope_forward` alone has none. An innermost block records
+    alone. What other threads compute is not recorded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mha_numpy.core import scaled_dot_product_attention
+    >>> x = np.eye(3)
+    >>> with trace() as t:
+    ...     out = scaled_dot_product_attention(x, x, x)
+    >>> [step.name for step in t]
+    ['q', 'k', 'v', 'scores', 'weights', 'heads']
+    >>> t["scores"].shape, t.sizes["T_k"]
+    ((3, 3), 3)
+
+    A whole model:
+
+    >>> from mha_numpy.models import TransformerLM
+    >>> model = TransformerLM(vocab_size=7, max_tokens=5, embed_dim=8, num_heads=2)
+    >>> with trace() as t:
+    ...     model.backward(model(np.array([[3, 1, 4, 1]])))
+    >>> t["blocks.1.attention.scores"].shape, t["embedding.d_table"].shape
+    ((1, 2, 4, 4), (7, 8))
+    >>> all(np.allclose(t.evaluate(step), step.array) for step in t if step.equation)
+    True
+    """
+    recorded = Trace()
+    with watching(recorded):
+        yield recorded

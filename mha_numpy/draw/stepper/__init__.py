@@ -1,7 +1,0 @@
-"""Pages that run without a network: the stepper through a trace, and the report of heads."""
-
-from mha_numpy.draw.stepper.heads import HeadReport, head_report
-from mha_numpy.draw.stepper.training_page import training_page
-from mha_numpy.draw.stepper.widget import Stepper, stepper
-
-__all__ = ["HeadReport", "Stepper", "head_report", "stepper", "training_page"]

@@ -1,0 +1,310 @@
+"""Multi-head attention as a layer: self, cross, grouped."""
+
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.checks import check_count, check_flag, check_shape
+from mha_numpy.core import (
+    KVCache,
+    MultiHeadParams,
+    RopeOptions,
+    multi_head_attention_backward,
+    multi_head_attention_decode,
+    multi_head_attention_forward,
+)
+from mha_numpy.core.backends import check_backend
+from mha_numpy.core.masks import Window
+from mha_numpy.core.rope import check_rope
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.layers.dropout_layer import check_dropout_p, draw_dropout_mask
+from mha_numpy.layers.layer import Layer, make_rng
+
+
+class MultiHeadAttention(Layer):
+    """``Concat(head_1, ..., head_H) w_o + b_o`` with params of its own.
+
+    Parameters
+    ----------
+    embed_dim : int
+        D, width of the query input and of the output.
+    num_heads : int
+        H.
+    num_kv_heads : int, optional
+        H_kv, a divisor of H; default H. 1 is multi-query attention.
+    head_dim : int, optional
+        d_k, width of a head's queries and keys; default D // H, which must then divide.
+    value_dim : int, optional
+        d_v, width of a head's values; default `head_dim`.
+    kdim, vdim : int, optional
+        Widths of the key and of the value input; default D and `kdim`.
+    bias : bool
+        Whether the four projections have biases.
+    rope : RopeOptions, optional
+        Rotate queries and keys by their positions.
+    add_bias_kv : bool
+        Whether one more key and value are learned, which belong to no token and which every query
+        sees: the params extra_k (1, H_kv*d_k) and extra_v (1, H_kv*d_v).
+    add_zero_attn : bool
+        Whether a key and a value of zeros come last.
+    dropout_p : float
+        Share of weights to drop while ``layer.training``; 0 <= p < 1.
+    backend : {"numpy", "loops", "numba"}
+        What computes the attention core, as `attention_forward` explains.
+    rng : int or numpy Generator, optional
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
+
+    Raises
+    ------
+    ConfigError, BackendError
+        An argument has an impossible value; the message names it.
+
+    Notes
+    -----
+    Params are float64 and initialised as by PyTorch's nn.MultiheadAttention: w_q, w_k, w_v
+    Xavier-uniform, w_o uniform within ``1 / sqrt(inputs)``, biases zero; but each of
+    w_q, w_k, w_v by its own shape, where PyTorch packs three equal ones into one. extra_k and
+    extra_v are Xavier-normal: their deviation is ``1 / sqrt(width)``.
+    ``layer.astype(np.float32)`` narrows them. Source: Vaswani et al. 2017, section 3.2.2.
+
+    Examples
+    --------
+    >>> layer = MultiHeadAttention(embed_dim=8, num_heads=4, num_kv_heads=2, rng=0)
+    >>> layer
+    MultiHeadAttention(embed_dim=8, num_heads=4, num_kv_heads=2 (grouped), 216 parameters)
+    >>> x = np.ones((2, 5, 8))
+    >>> out, weights = layer(x, is_causal=True, return_weights=True)
+    >>> out.shape, weights.shape
+    ((2, 5, 8), (2, 4, 5, 5))
+    >>> d_query, d_key, d_value = layer.backward(np.ones_like(out))
+    >>> d_query.shape, d_key, layer.grads["w_k"].shape
+    ((2, 5, 8), None, (8, 4))
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        *,
+        head_dim: int | None = None,
+        value_dim: int | None = None,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        bias: bool = True,
+        rope: RopeOptions | None = None,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        dropout_p: float = 0.0,
+        backend: str = "numpy",
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.embed_dim = check_count("embed_dim", embed_dim)
+        self.num_heads = check_count("num_heads", num_heads)
+        self.num_kv_heads = _default("num_kv_heads", num_kv_heads, self.num_heads)
+        if self.num_heads % self.num_kv_heads:
+            raise ConfigError(
+                f"num_kv_heads: expected a divisor of num_heads={num_heads}; got {num_kv_heads}"
+            )
+        if head_dim is None and self.embed_dim % self.num_heads:
+            raise ConfigError(
+                f"num_heads: expected a divisor of embed_dim={embed_dim}, or head_dim= given; "
+                f"got {num_heads}"
+            )
+        self.head_dim = _default("head_dim", head_dim, self.embed_dim // self.num_heads)
+        self.value_dim = _default("value_dim", value_dim, self.head_dim)
+        self.kdim = _default("kdim", kdim, self.embed_dim)
+        self.vdim = _default("vdim", vdim, self.kdim)
+        if rope is not None:
+            check_rope(rope, self.head_dim)
+        self.rope = rope
+        self.add_zero_attn = check_flag("add_zero_attn", add_zero_attn)
+        self.dropout_p = check_dropout_p(dropout_p)
+        self.backend = check_backend(backend)
+        self.rng = make_rng(rng)
+        self._init_params(check_flag("bias", bias), check_flag("add_bias_kv", add_bias_kv))
+        self.head_gate: Array | None = None  # for every forward that is not given another
+        self.d_bias: Array | None = None
+        self.d_head_gate: Array | None = None
+
+    def _init_params(self, bias: bool, add_bias_kv: bool) -> None:
+        """Draw the params."""
+        queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        values, merged = self.num_kv_heads * self.value_dim, self.num_heads * self.value_dim
+        shapes = {
+            "q": (self.embed_dim, queries),
+            "k": (self.kdim, keys),
+            "v": (self.vdim, values),
+            "o": (merged, self.embed_dim),
+        }
+        for letter, (inputs, outputs) in shapes.items():
+            bound = np.sqrt(1 / inputs) if letter == "o" else np.sqrt(6 / (inputs + outputs))
+            self.params[f"w_{letter}"] = self.rng.uniform(-bound, bound, (inputs, outputs))
+            if bias:
+                self.params[f"b_{letter}"] = np.zeros(outputs)
+        if add_bias_kv:
+            for name, width in (("extra_k", keys), ("extra_v", values)):
+                self.params[name] = self.rng.standard_normal((1, width)) / np.sqrt(width)
+
+    def forward(
+        self,
+        query: Array,
+        key: Array | None = None,
+        value: Array | None = None,
+        *,
+        mask: Array | None = None,
+        bias: Array | None = None,
+        is_causal: bool = False,
+        window: Window | None = None,
+        softcap: float | None = None,
+        head_gate: Array | None = None,
+        kv_cache: KVCache | None = None,
+        return_weights: bool = False,
+    ) -> Array | tuple[Array, Array]:
+        """Attend from the query input to the key and value inputs.
+
+        Parameters
+        ----------
+        query : (B, T_q, D) float array
+        key : (B, T_k, kdim) float array, optional
+            Default `query`: self-attention.
+        value : (B, T_k, vdim) float array, optional
+            Default `key`.
+        mask, bias, is_causal, window, softcap, head_gate
+            As `attention_forward` explains them.
+        kv_cache : KVCache, optional
+            Append the keys and values of `key` and `value` (or `query`) and attend to all so far,
+            without dropout and without backward.
+        return_weights : bool
+            Also return the (B, H, T_q, T_k) weights, per head and before dropout.
+
+        Returns
+        -------
+        out : (B, T_q, D) array
+        weights : (B, H, T_q, T_k) array
+            With one more column for each of add_bias_kv and add_zero_attn. Only with
+            ``return_weights=True``; read-only, for backward may use the same memory.
+
+        Raises
+        ------
+        DTypeError, ShapeError, MaskError, ConfigError
+            An argument is of the wrong kind, shape or value; the message names it.
+        """
+        self._cache = None
+        head_gate = self.head_gate if head_gate is None else head_gate
+        sizes = {"D": self.embed_dim, "kdim": self.kdim, "vdim": self.vdim}
+        inputs = {
+            "query": (query, "B T_q D"),
+            "key": (key, "B T_k kdim"),
+            "value": (value, "B T_k vdim"),
+        }
+        for name, (array, axes) in inputs.items():
+            if array is not None or name == "query":
+                check_shape(name, as_float_array(name, array), axes, sizes, to_match="the layer")
+        if key is None and self.kdim != self.embed_dim:
+            raise ShapeError(f"key: expected (B, T_k, kdim={self.kdim}); got None")
+        if value is None and self.vdim != self.kdim:
+            raise ShapeError(f"value: expected (B, T_k, vdim={self.vdim}); got None")
+        options: dict[str, Any] = {
+            "params": MultiHeadParams._make(self.params.get(p) for p in MultiHeadParams._fields),
+            "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads, "rope": self.rope,
+            "extra_k": self._extra("k"), "extra_v": self._extra("v"),
+            "mask": mask, "bias": bias, "is_causal": is_causal, "window": window,
+            "softcap": softcap, "head_gate": head_gate, "backend": self.backend,
+        }  # fmt: skip
+        if kv_cache is not None:
+            out, attention = multi_head_attention_decode(
+                query, key, value, kv_cache=kv_cache, **options
+            )
+        else:
+            dropout_mask = self._draw_dropout_mask(query, key)
+            out, self._cache = multi_head_attention_forward(
+                query, key, value, dropout_mask=dropout_mask, **options
+            )
+            attention = self._cache.attention
+        if not return_weights:
+            return out
+        weights = attention.weights.astype(out.dtype, copy=False)[...]
+        weights.flags.writeable = False
+        return out, weights
+
+    def backward(self, d_out: Array) -> tuple[Array, Array | None, Array | None]:
+        """Add to the params' gradients and return those of the inputs.
+
+        Parameters
+        ----------
+        d_out : (B, T_q, D) float array
+
+        Returns
+        -------
+        d_query, d_key, d_value
+            None for an input that was not passed: its share is in the one that it defaulted to.
+            The gradients of `bias` and `head_gate`, where given, are in ``layer.d_bias`` and
+            ``layer.d_head_gate`` until the next backward.
+
+        Raises
+        ------
+        MhaError
+            There was no forward before it, or the forward used a KV cache.
+        """
+        grads = multi_head_attention_backward(d_out, self.forward_cache)
+        self.d_bias, self.d_head_gate = grads.d_bias, grads.d_head_gate
+        for name, gradient in grads.d_params._asdict().items():
+            self.accumulate(name, gradient)
+        if grads.d_extra_k is not None and grads.d_extra_v is not None and "extra_k" in self.params:
+            self.accumulate("extra_k", grads.d_extra_k[:1])  # without the row of zeros
+            self.accumulate("extra_v", grads.d_extra_v[:1])
+        return grads.d_x_q, grads.d_x_k, grads.d_x_v
+
+    @property
+    def weights(self) -> Array:
+        """The weights of the last forward, before dropout: (B, H, T_q, T_k); read-only."""
+        if self._cache is None:
+            raise MhaError("weights: expected a forward before them, without kv_cache")
+        weights = self._cache.attention.weights[...]
+        weights.flags.writeable = False
+        return weights
+
+    def shown_options(self) -> list[str]:
+        """Return "name=value" for each option that is not the default, and what heads share."""
+        kind = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
+        shown = [
+            f"embed_dim={self.embed_dim}",
+            f"num_heads={self.num_heads}",
+            f"num_kv_heads={self.num_kv_heads}{kind}" if kind else "",
+            f"head_dim={self.head_dim}" if self.head_dim * self.num_heads != self.embed_dim else "",
+            f"value_dim={self.value_dim}" if self.value_dim != self.head_dim else "",
+            f"kdim={self.kdim}" if self.kdim != self.embed_dim else "",
+            f"vdim={self.vdim}" if self.vdim != self.kdim else "",
+            "" if "b_q" in self.params else "bias=False",
+            f"rope={self.rope}" if self.rope else "",
+            "add_bias_kv=True" if "extra_k" in self.params else "",
+            "add_zero_attn=True" if self.add_zero_attn else "",
+            f"dropout_p={self.dropout_p}" if self.dropout_p else "",
+            f"backend={self.backend!r}" if self.backend != "numpy" else "",
+        ]
+        return [each for each in shown if each]
+
+    def _extra(self, letter: str) -> Array | None:
+        """Return the keys, or values, of no token: the learned one, then the zeros."""
+        rows = [self.params[f"extra_{letter}"]] if "extra_k" in self.params else []
+        if self.add_zero_attn:
+            rows.append(np.zeros_like(self.params[f"w_{letter}"][:1]))
+        return np.concatenate(rows) if rows else None
+
+    def _draw_dropout_mask(self, query: Array, key: Array | None) -> Array | None:
+        """Draw 0 or 1 / (1 - p) for each weight; None where nothing is dropped."""
+        if not self.training or self.dropout_p == 0:
+            return None
+        B, T_q, _ = np.shape(query)
+        T_k = T_q if key is None else np.shape(key)[1]
+        E = ("extra_k" in self.params) + self.add_zero_attn
+        shape = (B, self.num_heads, T_q, T_k + E)
+        return draw_dropout_mask(shape, self.dropout_p, self.rng, np.asarray(query).dtype)
+
+
+def _default(name: str, value: int | None, default: int) -> int:
+    """Return a checked count, or its default."""
+    return default if value is None else check_count(name, value)

@@ -1,0 +1,97 @@
+"""The residual connection: a layer adds to what flows past it."""
+
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.checks import check_flag
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import MhaError, ShapeError
+from mha_numpy.layers.arrays import add, axes_of
+from mha_numpy.layers.dropout_layer import Dropout
+from mha_numpy.layers.layer import Layer, check_layer
+from mha_numpy.steps import record_sum, step
+
+
+class Residual(Layer):
+    """``x + layer(norm(x))``, or ``norm(x + layer(x))``.
+
+    Parameters
+    ----------
+    layer : Layer
+        Its backward returns the gradient of x first.
+    norm : Layer
+    norm_first : bool
+        Whether the layer's input is normalised (pre-norm), or the sum (post-norm).
+    dropout_p : float
+        Share of the layer's output that is dropped while training.
+    rng : int or numpy Generator, optional
+        Draws what is dropped: the same seed drops the same. Default: fresh randomness.
+
+    Raises
+    ------
+    ConfigError
+        `layer` or `norm` is not a Layer, or an option has an impossible value.
+
+    Notes
+    -----
+    The gradient of the sum goes both ways: through the layer and past it. Sources: He et al.
+    2016; post-norm: Vaswani et al. 2017, section 3.1; pre-norm: Xiong et al. 2020, section 3.
+
+    Examples
+    --------
+    >>> from mha_numpy.layers.feed_forward_layer import FeedForward
+    >>> from mha_numpy.layers.norm import LayerNorm
+    >>> layer = Residual(FeedForward(4), LayerNorm(4))
+    >>> layer(np.ones((2, 5, 4))).shape
+    (2, 5, 4)
+    """
+
+    at_its_place = "layer"
+
+    def __init__(
+        self,
+        layer: Layer,
+        norm: Layer,
+        *,
+        norm_first: bool = True,
+        dropout_p: float = 0.0,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_layer("layer", layer)
+        check_layer("norm", norm)
+        self.norm, self.backend = norm, norm.backend
+        self.layer: Any = layer
+        self.dropout = Dropout(dropout_p, rng=rng)
+        self.norm_first = check_flag("norm_first", norm_first)
+
+    def forward(self, x: Array, *others: Array, **options: Any) -> Array:
+        """Add the layer's output to `x`; `others` and options are the layer's."""
+        x = as_float_array("x", x)
+        step("skip", x, axes_of(x))
+        inner = self.norm(x) if self.norm_first else x
+        added = self.dropout(self.layer(inner, *others, **options))
+        if added.shape != x.shape:
+            raise ShapeError(f"layer: expected an output like x {x.shape}; got {added.shape}")
+        total = add(x, added, backend=self.backend)
+        record_sum("sum", total, axes_of(total), x, added)
+        return total if self.norm_first else self.norm(total)
+
+    def backward(self, d_out: Array) -> tuple[Array, ...]:
+        """Return the gradient of `x`, then those of the others."""
+        d_out = as_float_array("d_out", d_out)
+        d_sum = d_out if self.norm_first else self.norm.backward(d_out)
+        step("d_sum", d_sum, axes_of(d_sum))
+        d_layer = self.layer.backward(self.dropout.backward(d_sum))
+        d_x, *d_others = d_layer if isinstance(d_layer, tuple) else (d_layer,)
+        if d_x is None:
+            raise MhaError(
+                f"layer: expected backward of a {type(self.layer).__name__} to return the gradient "
+                "of x; got None"
+            )
+        if self.norm_first:
+            d_x = self.norm.backward(d_x)
+        d_skip = add(d_sum, d_x, backend=self.backend)
+        record_sum("d_skip", d_skip, axes_of(d_skip), d_sum, d_x)
+        return d_skip, *d_others

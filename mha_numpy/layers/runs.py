@@ -1,0 +1,126 @@
+"""What goes with every run of a layer: its place in the model, and its backward's own forward."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mha_numpy.errors import MhaError
+from mha_numpy.steps import WATCHER, Scope, Watcher, watching
+
+
+class Place(Scope):
+    """Hands on what a layer records, under its name in the model: "blocks.0.attention.scores".
+
+    Parameters
+    ----------
+    recorder : Watcher
+        Of the whole model.
+    places : mapping of ints to strings
+        The name of each of the model's layers, by its ``id``.
+    layer : Layer, optional
+        The one that runs.
+    name : str
+        Of the layer that runs.
+    """
+
+    def __init__(
+        self, recorder: Watcher, places: Mapping[int, str], layer: Any = None, name: str = ""
+    ) -> None:
+        super().__init__(recorder, name)
+        self.recorder, self.places, self.layer = recorder, places, layer
+
+
+def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a layer's method that records under its place, and a backward that fits its forward.
+
+    ``layer.uses`` is the number of forwards in a row in each mode, the last mode at the end; a
+    number is negative once a backward has followed.
+    """
+    name = method.__name__
+    is_forward, is_backward = name == "forward", name == "backward"
+
+    @functools.wraps(method)
+    def run(layer: Any, *inputs: Any, **options: Any) -> Any:
+        if getattr(type(layer), name) is not run:  # by super()
+            return method(layer, *inputs, **options)
+        uses = layer.uses
+        if is_backward:
+            mode = _check_mode_and_uses(layer)
+        active = WATCHER.get()
+        if active is None:
+            out = method(layer, *inputs, **options)
+        else:
+            with watching(_place_of(layer, active, is_backward=is_backward)):
+                out = method(layer, *inputs, **options)
+        if is_forward:
+            uses[layer.training] = max(uses.pop(layer.training, 0), 0) + 1
+        elif is_backward and uses:
+            uses[mode] = -abs(uses[mode])
+        return out
+
+    return run
+
+
+def _check_mode_and_uses(layer: Any) -> bool:
+    """Return the mode of the last forward, if it is the one that a backward now is for."""
+    uses, kind = layer.uses, type(layer).__name__
+    mode: bool = next(reversed(uses), layer.training)
+    if layer.training and not mode:
+        raise MhaError(
+            f"backward: expected the last forward of this {kind} in training mode, as it is in "
+            "now; it ran in eval mode, and only what the last one left is kept; run forward again, "
+            "or validate after backward"
+        )
+    if uses.get(mode, 0) < -1 and not layer.is_alike_in_each_use:
+        raise MhaError(
+            f"backward: expected one forward and one backward for each use of this {kind}; it ran "
+            f"forward {-uses[mode]} times and keeps only the last; make a layer for each use, or "
+            "run forward again before each backward"
+        )
+    return mode
+
+
+def _place_of(layer: Any, active: Watcher, *, is_backward: bool) -> Place:
+    """Return the place of a layer that begins to run: in the model that runs, or its own."""
+    if not isinstance(active, Place) or id(layer) not in active.places:
+        active = _begin(layer, active, is_backward=is_backward)
+    elif active.layer is layer:  # one of its methods calls another
+        return active
+    name = _name_of_run(layer, active.places[id(layer)], is_backward=is_backward)
+    return Place(active.recorder, active.places, layer, name)
+
+
+def _begin(model: Any, recorder: Watcher, *, is_backward: bool) -> Place:
+    """Name all layers of a model that begins to run."""
+    parts = list(model.named_layers())
+    if not is_backward:
+        for _, part in parts:
+            part.runs = 0
+    inner = [f"{name}.{part.at_its_place}" for name, part in parts if _shares_its_place(part)]
+    return Place(recorder, {id(part): _name_of_place(name, inner) for name, part in parts})
+
+
+def _shares_its_place(layer: Any) -> bool:
+    """Return whether a child records under the layer's own name: one that shares none itself."""
+    child = getattr(layer, layer.at_its_place, None) if layer.at_its_place else None
+    return child is not None and not child.at_its_place
+
+
+def _name_of_place(name: str, inner: list[str]) -> str:
+    """Return the name of a layer; one that is at its parent's place has the parent's."""
+    for each in sorted(inner, reverse=True):  # the longest first
+        each = each.lstrip(".")
+        if name == each or name.startswith(f"{each}."):
+            outer = each.rpartition(".")[0]
+            name = (outer + name.removeprefix(each)).lstrip(".")
+    return name
+
+
+def _name_of_run(layer: Any, name: str, *, is_backward: bool) -> str:
+    """Return the layer's name, "positions_2" where it runs for the second time.
+
+    Backward runs as often as forward did, the last first.
+    """
+    run = layer.runs if is_backward else layer.runs + 1
+    layer.runs += -1 if is_backward else 1
+    return f"{name}_{run}" if name and run > 1 else name

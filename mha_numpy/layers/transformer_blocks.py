@@ -1,0 +1,215 @@
+"""The blocks of transformers: encoder, decoder, and decoder that also reads an encoder."""
+
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.checks import check_choice
+from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.core.backends import check_backend
+from mha_numpy.core.masks import Window, check_window
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.layers.attention import MultiHeadAttention
+from mha_numpy.layers.feed_forward_layer import FeedForward
+from mha_numpy.layers.layer import Layer, make_rng
+from mha_numpy.layers.norm import LayerNorm, RMSNorm
+from mha_numpy.layers.residual import Residual
+from mha_numpy.steps import step
+
+NORMS = {"layer": LayerNorm, "rms": RMSNorm}
+
+
+def make_norm(
+    embed_dim: int,
+    backend: str = "numpy",
+    *,
+    norm: str = "layer",
+    eps: float | None = None,
+    bias: bool = True,
+    **_: Any,
+) -> Layer:
+    """Return the normalisation that a block's options ask for, or raise a ConfigError."""
+    options: dict[str, Any] = {"backend": backend} | ({} if eps is None else {"eps": eps})
+    if check_choice("norm", norm, NORMS) == "layer":
+        options["bias"] = bias  # which an RMS norm does not have
+    return NORMS[norm](embed_dim, **options)
+
+
+class TransformerBlock(Layer):
+    """Self-attention, cross-attention where there is a memory, feed-forward: each a residual.
+
+    Build one of its kinds: `EncoderBlock`, `DecoderBlock`, `EncoderDecoderBlock`.
+
+    Parameters
+    ----------
+    embed_dim : int
+        D.
+    num_heads : int
+        H.
+    hidden_dim : int, optional
+        F, width of the feed-forward network; default 4 D.
+    num_kv_heads : int, optional
+        H_kv; default H.
+    head_dim : int, optional
+        d_k and d_v; default D // H.
+    activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
+    norm : {"layer", "rms"}
+    eps : float, optional
+        Of the norms; default 1e-5 for "layer", 1e-6 for "rms".
+    norm_first : bool
+        Pre-norm; False is post-norm, as in the first transformer. After pre-norm blocks a model
+        needs one norm more.
+    bias : bool
+        Whether the linear maps and layer norms have biases.
+    rope : RopeOptions, optional
+        Rotate queries and keys of self-attention by their positions.
+    window : (int or None, int or None), optional
+        How far self-attention sees to the left and to the right.
+    dropout_p : float
+        Share that is dropped while training, of attention weights and of what each residual adds.
+    backend : {"numpy", "loops", "numba"}
+    rng : int or numpy Generator, optional
+        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
+
+    Raises
+    ------
+    ConfigError, BackendError
+        An argument has an impossible value; the message names it.
+
+    Notes
+    -----
+    Sources: Vaswani et al. 2017, section 3.1; pre-norm: Xiong et al. 2020, section 3.
+
+    Examples
+    --------
+    >>> block = DecoderBlock(8, num_heads=2)
+    >>> out = block(np.ones((2, 5, 8)))
+    >>> out.shape, block.backward(np.ones_like(out)).shape
+    ((2, 5, 8), (2, 5, 8))
+    """
+
+    is_causal = False  # whether a token sees only itself and what is before
+    reads_memory = False  # whether it attends to another sequence, too
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        hidden_dim: int | None = None,
+        *,
+        num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        activation: str = "gelu",
+        norm: str = "layer",
+        eps: float | None = None,
+        norm_first: bool = True,
+        bias: bool = True,
+        rope: RopeOptions | None = None,
+        window: Window | None = None,
+        dropout_p: float = 0.0,
+        backend: str = "numpy",
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        rng = make_rng(rng)
+        shared: dict[str, Any] = {"bias": bias, "backend": backend, "rng": rng}
+        heads: dict[str, Any] = {
+            "num_kv_heads": num_kv_heads, "head_dim": head_dim, "dropout_p": dropout_p, **shared,
+        }  # fmt: skip
+
+        def residual(layer: Layer) -> Residual:
+            return Residual(
+                layer, make_norm(embed_dim, backend, norm=norm, eps=eps, bias=bias),
+                norm_first=norm_first, dropout_p=dropout_p, rng=rng,
+            )  # fmt: skip
+
+        self.backend = check_backend(backend)
+        self.window = None if window is None else check_window(window)
+        self.attention = residual(MultiHeadAttention(embed_dim, num_heads, rope=rope, **heads))
+        if self.reads_memory:
+            self.cross_attention = residual(MultiHeadAttention(embed_dim, num_heads, **heads))
+        self.feed_forward = residual(
+            FeedForward(embed_dim, hidden_dim, activation=activation, **shared)
+        )
+
+    def forward(
+        self,
+        x: Array,
+        memory: Array | None = None,
+        *,
+        mask: Array | None = None,
+        memory_mask: Array | None = None,
+        kv_cache: KVCache | None = None,
+        memory_kv_cache: KVCache | None = None,
+    ) -> Array:
+        """Let every token read from the others, then work on each.
+
+        Parameters
+        ----------
+        x : (B, T, D) float array
+        memory : (B, T_k, D) float array
+            The encoder's output, for an `EncoderDecoderBlock` and for no other.
+        mask : bool array that broadcasts to (B, H, T, T), optional
+            True = may attend.
+        memory_mask : bool array that broadcasts to (B, H, T, T_k), optional
+            True = may attend to this token of the memory.
+        kv_cache : KVCache, optional
+            Of self-attention: `x` holds only new tokens. Without backward.
+        memory_kv_cache : KVCache, optional
+            Of cross-attention: the first call appends the memory's keys and values, later ones
+            read them there. Without backward.
+
+        Returns
+        -------
+        (B, T, D) array
+
+        Raises
+        ------
+        DTypeError, ShapeError, MaskError, ConfigError
+            An argument is of the wrong kind, shape or value; the message names it.
+        """
+        if (memory is None) == self.reads_memory:
+            expected = "the encoder's output" if self.reads_memory else "None"
+            kind = type(self).__name__
+            article = "an" if kind.startswith("E") else "a"
+            raise ConfigError(
+                f"memory: expected {expected} in {article} {kind}; got {describe(memory)}"
+            )
+        step("x", x, "B T D")
+        x = self.attention(
+            x, mask=mask, is_causal=self.is_causal, window=self.window, kv_cache=kv_cache
+        )
+        if self.reads_memory:
+            memory = step("memory", as_float_array("memory", memory), "B T_k D")
+            if memory_kv_cache is not None and memory_kv_cache.length:  # nothing to append
+                memory = step("no_memory", memory[:, :0], "B T_new D", "memory[:, :0]")
+            x = self.cross_attention(x, memory, mask=memory_mask, kv_cache=memory_kv_cache)
+        return step("out", self.feed_forward(x), "B T D")
+
+    def backward(self, d_out: Array) -> Array | tuple[Array, Array]:
+        """Add to the params' gradients and return that of `x`, and of `memory` if there is one."""
+        (d_x,) = self.feed_forward.backward(step("d_out", d_out, "B T D"))
+        d_memory = None
+        if self.reads_memory:
+            d_x, d_memory, _ = self.cross_attention.backward(d_x)
+        d_x, *_ = self.attention.backward(d_x)
+        step("d_x", d_x, "B T D")
+        return d_x if d_memory is None else (d_x, d_memory)
+
+
+class EncoderBlock(TransformerBlock):
+    """A block in which every token sees every other, as in BERT."""
+
+
+class DecoderBlock(TransformerBlock):
+    """A block in which a token sees itself and what is before it, as in GPT-2."""
+
+    is_causal = True
+
+
+class EncoderDecoderBlock(TransformerBlock):
+    """A decoder block that also reads an encoder's output, as in the first transformer."""
+
+    is_causal = True
+    reads_memory = True

@@ -1,0 +1,100 @@
+"""A model's cost in tables."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mha_numpy.models.cost.configurations import CONFIGURATIONS, ModelConfig
+from mha_numpy.models.cost.flops import count_flops
+from mha_numpy.models.cost.memory import kv_cache_bytes
+from mha_numpy.models.cost.parameters import count_parameters
+from mha_numpy.tables import Table
+
+UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+BYTES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def overview() -> Table:
+    """Return all known models, a line each."""
+    rows = []
+    for config in CONFIGURATIONS.values():
+        sizes = (
+            config.embed_dim, config.num_layers, config.num_heads, config.num_kv_heads,
+            config.head_dim, config.feed_forward,
+        )  # fmt: skip
+        total, a_token = count_parameters(config).total, kv_cache_bytes(config, 1)
+        rows.append([config.name, *map(str, sizes), f"{total:,}", in_bytes(a_token)])
+    columns = ["model", "D", "L", "H", "H_kv", "d_k", "F", "params", "KV cache a token"]
+    return Table("Known models; the KV cache in 2 bytes a number", columns, rows)
+
+
+def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | str]:
+    """Yield one model's cost: params, operations, KV cache.
+
+    Parameters
+    ----------
+    config : ModelConfig
+    context, batch : int
+        T and B.
+
+    Yields
+    ------
+    Table or str
+    """
+    yield (
+        f"{config.name}: {config.variant}, D={config.embed_dim}, L={config.num_layers}, "
+        f"H={config.num_heads}, H_kv={config.num_kv_heads}, d_k={config.head_dim}, "
+        f"F={config.feed_forward}, V={config.vocabulary}\nsource: {config.source}"
+    )
+    params = count_parameters(config)
+    yield Table(
+        f"Params: {params.total:,}; published: {config.published:,.0f}",
+        ["part", "params", "share"],
+        [[part, f"{n:,}", f"{n / params.total:.1%}"] for part, n in params._asdict().items() if n],
+    )
+    read, step = (
+        count_flops(config, tokens, past=context - tokens, batch=batch) for tokens in (context, 1)
+    )
+    yield Table(
+        f"Operations (2 a multiply-add), B={batch}, T={context}",
+        ["part", "all T tokens", "share", "the last alone", "share"],
+        [
+            [part, short(n), f"{n / read.total:.1%}", short(m), f"{m / step.total:.1%}"]
+            for (part, n), m in zip(read._asdict().items(), step, strict=True)
+        ]
+        + [["all", short(read.total), "", short(step.total), ""]],
+    )
+    shared = {"multi-head": config.num_heads, "as it is": config.num_kv_heads, "multi-query": 1}
+    rows = []
+    for name, heads in shared.items():
+        size = kv_cache_bytes(replace(config, num_kv_heads=heads), context, batch=batch)
+        rows.append([name, str(heads), in_bytes(size)])
+    yield Table(
+        f"KV cache in 2 bytes a number, B={batch}, T={context}",
+        ["if it were", "H_kv", "size"],
+        rows,
+    )
+
+
+def short(number: float) -> str:
+    """Return a number in three digits and a unit.
+
+    Examples
+    --------
+    >>> short(124439808), short(12)
+    ('124 M', '12')
+    """
+    return next(
+        (f"{number / size:.3g} {unit}" for size, unit in UNITS if number >= size), f"{number:.3g}"
+    )
+
+
+def in_bytes(number: float) -> str:
+    """Return a number of bytes in three digits and a unit.
+
+    Examples
+    --------
+    >>> in_bytes(2684354560)
+    '2.5 GiB'
+    """
+    found = (f"{number / size:.3g} {unit}" for size, unit in BYTES if number >= size)
+    return next(found, f"{number:.3g} B")

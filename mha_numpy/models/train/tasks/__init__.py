@@ -1,0 +1,8 @@
+"""Small tasks that a transformer learns in a minute: what to read, and what is right."""
+
+from mha_numpy.models.train.tasks.induction import Induction
+from mha_numpy.models.train.tasks.numbers import ENGLISH, GERMAN, Numbers, english, german
+from mha_numpy.models.train.tasks.reverse import Reverse
+from mha_numpy.models.train.tasks.text import Text
+
+__all__ = ["ENGLISH", "GERMAN", "Induction", "Numbers", "Reverse", "Text", "english", "german"]

@@ -1,0 +1,94 @@
+"""Copies of the notebooks, in a folder of the user's."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from mha_numpy.errors import ConfigError
+
+INSTALLED = Path(__file__).parent / "notebooks"
+CHECKOUT = Path(__file__).parents[3] / "notebooks"
+
+
+class Copies(NamedTuple):
+    """What became of each notebook."""
+
+    written: list[Path]
+    kept: list[Path]  # were there already
+
+
+def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
+    """Copy all notebooks into a folder, leaving alone those that are there already.
+
+    Parameters
+    ----------
+    folder : path
+        Made if missing.
+    force : bool
+        Overwrite notebooks that differ from ours: what was written into them is lost.
+
+    Returns
+    -------
+    Copies
+        ``written`` and ``kept``, in the order of the notebooks.
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be made or written to.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     first, again = copy_notebooks(folder), copy_notebooks(folder)
+    >>> first.written[0].name, len(first.kept), len(again.written), len(again.kept)
+    ('00_what-a-trained-head-does.ipynb', 0, 0, 30)
+    """
+    folder = Path(folder)
+    copies = Copies([], [])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for original in our_notebooks():
+            copy = folder / original.name
+            is_new = force or not copy.exists()
+            if is_new:
+                copy.write_bytes(original.read_bytes())
+            (copies.written if is_new else copies.kept).append(copy)
+    except FileExistsError as error:
+        raise ConfigError(f"folder: expected a folder; {folder} is a file") from error
+    except OSError as error:
+        raise ConfigError(f"folder: cannot write to {folder}: {error.strerror}") from error
+    return copies
+
+
+def notebook_name(number: str) -> str:
+    """Return the file name of a notebook by its number, such as "5" or "05".
+
+    Parameters
+    ----------
+    number : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ConfigError
+        There is none of that number.
+
+    Examples
+    --------
+    >>> notebook_name("5")
+    '05_the-trained-head-understood.ipynb'
+    """
+    names = {path.name[:2]: path.name for path in our_notebooks()}
+    if number.zfill(2) not in names:
+        raise ConfigError(f"open: expected one of {', '.join(names)}; got {number}")
+    return names[number.zfill(2)]
+
+
+def our_notebooks() -> list[Path]:
+    """Return the notebooks that came with the package, or those of the checkout, in order."""
+    folder = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+    return sorted(folder.glob("[0-9][0-9]_*.ipynb"))

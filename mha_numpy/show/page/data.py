@@ -1,0 +1,137 @@
+"""What the page knows of a trace: every array, and the equations to compute it by."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.checking.tracing import Step, Trace
+from mha_numpy.checking.tracing.equations import names_in
+from mha_numpy.dtypes import Array
+from mha_numpy.show.page.equation import equation_tree
+from mha_numpy.show.page.says import says
+from mha_numpy.show.page.switches import switches_of
+
+STARTS = ("scores", "weights", "out")  # the page opens at the first of these that is on record
+
+
+def describe_trace(trace: Trace, sequence: int = 0) -> dict[str, Any]:
+    """Return what the page computes with, ready for JSON.
+
+    An array has an equation's tree, or else its numbers: inputs, params, and what the page cannot
+    compute.
+    """
+    items, ids = items_of(trace)
+    arrays = [_describe(step, trace, ids) for step in items]
+    last = {step.name: step for step in items}
+    gradients = _gradients(last)
+    return {
+        "arrays": arrays,
+        "gradients": gradients,
+        "options": _options(last),
+        "switches": switches_of(trace, last, ids),
+        "start": _start(last, gradients, sequence),
+    }
+
+
+def items_of(trace: Trace) -> tuple[list[Step], dict[int, int]]:
+    """Return what the page shows, in order, and the place of each by its ``id``.
+
+    A constant that is noted again, as by backward, is the one from before; one that no equation
+    names is left out.
+    """
+    trees = [trace.tree_of(step) for step in trace]
+    named = {name for tree in trees if tree is not None for name in names_in(tree)}
+    constants = [step for step in trace.constants if step.name in named]
+    items: list[Step] = []
+    ids = {}
+    for step in sorted([*constants, *trace.steps], key=lambda s: (s.number, not s.is_constant)):
+        twins = (place for place, item in enumerate(items) if _is_again(step, item))
+        place = next(twins, len(items))
+        if place == len(items):
+            items.append(step)
+        ids[id(step)] = place
+    return items, ids
+
+
+def _is_again(step: Step, item: Step) -> bool:
+    """Return whether a constant is the same as one before."""
+    is_twin = step.is_constant and item.is_constant and step.name == item.name
+    return is_twin and np.array_equal(step.array, item.array, equal_nan=True)
+
+
+def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any]:
+    """Return what the page knows of one array."""
+    tree = None
+    if not step.is_constant:
+        tree = equation_tree(trace.tree_of(step), trace.known_before(step), ids)
+    kind = "backward" if step.is_backward else "forward"
+    return {
+        "name": step.name,
+        "axes": step.axes.split(),
+        "shape": list(step.array.shape),
+        "pass": "param" if step.is_constant else kind,
+        "isBool": step.array.dtype.kind == "b",
+        "isInteger": step.array.dtype.kind in "iu",
+        "equation": step.equation,
+        "memory": step.memory,
+        "says": says(step.name),
+        **({"numbers": numbers_of(step.array)} if tree is None else {"tree": tree}),
+    }
+
+
+def _gradients(last: Mapping[str, Step]) -> dict[str, str]:
+    """Return the name of each array's gradient, where one is on record."""
+    found = {
+        name: f"d_{name}" for name, step in last.items()
+        if f"d_{name}" in last and last[f"d_{name}"].array.shape == step.array.shape
+    }  # fmt: skip
+    # an input that is read more than once: the sum of what comes back
+    both = {"x_q": "d_x", "x_k": "d_x_kv"}
+    return found | {name: total for name, total in both.items() if {name, total} <= last.keys()}
+
+
+def _options(last: Mapping[str, Step]) -> dict[str, Any]:
+    """Return the names of the arrays that the page's sliders and buttons change."""
+    found: dict[str, Any] = {}
+    for name in ("mask", "visible"):
+        if name in last and last[name].axes.split()[-2:] == ["T_q", "T_k"]:
+            found["causal"] = {"mask": name}
+            break
+    names = {"scale": "scale", "heads": "head_gate"}
+    return found | {option: name for option, name in names.items() if name in last}
+
+
+def _start(last: Mapping[str, Step], gradients: Mapping[str, str], sequence: int) -> dict[str, Any]:
+    """Return where the page opens: the cell that L depends on most."""
+    names: Sequence[str] = [name for name in STARTS if name in last] or list(last)
+    step = last[names[0]]
+    sizes = last[gradients.get(step.name, step.name)].array
+    sizes = np.abs(np.where(np.isfinite(sizes), sizes, 0).astype(float))
+    axes = step.axes.split()
+    if "B" in axes:  # none but the sequence that is shown
+        batch = np.moveaxis(sizes, axes.index("B"), 0)
+        batch[np.arange(len(batch)) != sequence] = -1
+    index = np.unravel_index(int(sizes.argmax()), sizes.shape) if sizes.size else ()
+    return {"array": step.name, "index": [int(i) for i in index]}
+
+
+def numbers_of(array: Array) -> dict[str, str]:
+    """Return numbers in C order, in base64, in the narrowest type that holds each of them.
+
+    Where none does, a number is the leading six bytes of its float64: eleven digits.
+    """
+    with np.errstate(all="ignore"):
+        wide = np.asarray(array, np.float64).ravel()
+        for kind in ("uint8", "float32"):
+            narrow = wide.astype(kind)
+            if np.array_equal(narrow, wide, equal_nan=True):
+                return {"type": kind, "base64": _base64(narrow)}
+    rounded = wide.astype("<f8").view("<u8") + 0x8000
+    return {"type": "float48", "base64": _base64(rounded.view(np.uint8).reshape(-1, 8)[:, 2:])}
+
+
+def _base64(array: Array) -> str:
+    """Return the bytes of an array as text."""
+    return base64.b64encode(array.tobytes()).decode()

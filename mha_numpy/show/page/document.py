@@ -1,0 +1,86 @@
+"""A page as one file: a body, its styles and scripts, and the data that they read."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that needs no network; a notebook shows it by itself."""
+
+    shows: ClassVar[str] = "A page to play with"  # the name of its frame in a notebook
+
+    page: str = field(repr=False)
+    fallback: str = field(repr=False)  # what remains where scripts are taken out
+
+    def to_html(self, path: Path | str | None = None) -> str:
+        """Return the page, whole and for itself; also write it to a file if a path is given.
+
+        Parameters
+        ----------
+        path : path, optional
+
+        Returns
+        -------
+        str
+        """
+        if path is not None:
+            Path(path).write_text(self.page, encoding="utf-8")
+        return self.page
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, and a table in case that this is taken out."""
+        frame = read("frame.html")
+        return fill(frame, {"title": self.shows, "page": escape(self.page),
+                            "fallback": self.fallback, "script": read("frame.js")})  # fmt: skip
+
+
+def document(
+    title: str,
+    body: str,
+    data: dict[str, Any],
+    *,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    start: str,
+) -> str:
+    """Return a page that needs no network: styles and scripts are names of files beside this one.
+
+    `start` is the script that runs last; it finds the data under the name `data`.
+    """
+    return fill(
+        read("document.html"),
+        {
+            "title": escape(title),
+            "style": "\n".join(_without_comments(read(name)) for name in styles),
+            "body": body,
+            # inside of a script element only "<" could end it
+            "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+            "script": "\n".join(_without_comments(read(name)) for name in scripts),
+            "start": start,
+        },
+    )
+
+
+def read(name: str) -> str:
+    """Return the text of a file that lies beside this one."""
+    return files("mha_numpy.show.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def fill(template: str, parts: dict[str, str]) -> str:
+    """Put each part in the place of its {{name}}; what a part holds is not looked at again."""
+    pieces = template.split("{{")
+    return pieces[0] + "".join(
+        parts[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces[1:])
+    )
+
+
+def _without_comments(code: str) -> str:
+    """Leave out the lines that are comments, and what indents the others: a page is short."""
+    lines = (line.strip() for line in code.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith(("//", "/*")))

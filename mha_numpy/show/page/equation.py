@@ -1,0 +1,138 @@
+"""An equation as a tree in JSON, which the page computes: ``["@", ["array", 3], ["array", 5]]``."""
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.checking.tracing.equations import function_of, method_of, receiver_of
+from mha_numpy.checking.tracing.step import Step
+
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@",
+    ast.BitAnd: "&", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.USub: "negative",
+    ast.Invert: "~",
+}  # fmt: skip
+FUNCTIONS = ("exp", "tanh", "sqrt", "log", "where", "isneginf")
+METHODS = {  # names of the arguments, in order
+    "reshape": (), "transpose": (), "swapaxes": (), "repeat": ("repeats", "axis"),
+    "sum": ("axis", "dtype", "out", "keepdims"), "max": ("axis", "out", "keepdims"),
+}  # fmt: skip
+
+
+class _NotComputedError(Exception):
+    """The page does not know an operation."""
+
+
+def equation_tree(
+    tree: ast.expr | None, recorded: Mapping[str, Step], ids: Mapping[int, int]
+) -> list[Any] | None:
+    """Return an equation as a tree for the page, None where the page cannot compute it.
+
+    Parameters
+    ----------
+    tree : syntax tree
+        With sizes in the place of axes; None where there is no equation.
+    recorded : mapping of names to Steps
+        What the equation may name.
+    ids : mapping of ints to ints
+        The number of each step in the page, by its ``id``.
+    """
+    if tree is None:
+        return None
+    try:
+        return _Translator(recorded, ids).tree(tree)
+    except _NotComputedError:
+        return None
+
+
+class _Translator:
+    """Translates one equation."""
+
+    def __init__(self, recorded: Mapping[str, Step], ids: Mapping[int, int]) -> None:
+        self.recorded, self.ids = recorded, ids
+
+    def tree(self, node: ast.expr) -> list[Any]:
+        """Return the tree of an expression."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return ["number", node.value]
+        if isinstance(node, ast.Name):
+            if node.id not in self.recorded:
+                raise _NotComputedError(node.id)
+            return ["array", self.ids[id(self.recorded[node.id])]]
+        if _is_softmax(node):
+            return ["softmax", self.tree(node.left.args[0])]  # type: ignore[attr-defined]
+        if isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare):
+            return self._operator(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node)
+        if function_of(node) == "arange":
+            return ["arange", self._number(node.args[0])]  # type: ignore[attr-defined]
+        if function_of(node) in FUNCTIONS:
+            return [function_of(node), *map(self.tree, node.args)]  # type: ignore[attr-defined]
+        if method_of(node) in METHODS:
+            return self._method(node)
+        raise _NotComputedError(ast.unparse(node))
+
+    def _operator(self, node: ast.BinOp | ast.UnaryOp | ast.Compare) -> list[Any]:
+        operator: ast.AST
+        if isinstance(node, ast.BinOp):
+            operator, parts = node.op, [node.left, node.right]
+        elif isinstance(node, ast.UnaryOp):
+            operator, parts = node.op, [node.operand]
+        else:
+            operator, parts = node.ops[0], [node.left, *node.comparators]
+        if type(operator) not in OPERATORS or len(parts) > 2:
+            raise _NotComputedError(ast.unparse(node))
+        return [OPERATORS[type(operator)], *map(self.tree, parts)]
+
+    def _attribute(self, node: ast.Attribute) -> list[Any]:
+        if node.attr == "T":
+            return ["swapaxes", self.tree(node.value), -1, -2]
+        if ast.unparse(node) == "np.inf":
+            return ["number", "Infinity"]
+        raise _NotComputedError(ast.unparse(node))
+
+    def _subscript(self, node: ast.Subscript) -> list[Any]:
+        """x[..., None], x[:, None], x[..., pairs]."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        names = {"...": "...", ":": ":", "None": None}
+        written = [ast.unparse(part) for part in parts]
+        if all(part in names for part in written):
+            return ["newaxes", self.tree(node.value), [names[part] for part in written]]
+        if len(parts) == 2 and written[0] == "...":
+            return ["take", self.tree(node.value), self.tree(parts[1])]
+        raise _NotComputedError(ast.unparse(node))
+
+    def _method(self, node: Any) -> list[Any]:
+        receiver, name = self.tree(receiver_of(node)), method_of(node)
+        given = dict(zip(METHODS[name], node.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in node.keywords}
+        if name in ("sum", "max"):
+            axes = np.ravel(self._number(given["axis"])).tolist() if "axis" in given else None
+            return [name, receiver, axes, "keepdims" in given]
+        if name == "repeat":
+            return ["repeat", receiver, *(self._number(given[n]) for n in METHODS[name])]
+        numbers = [self._number(arg) for arg in node.args]
+        return [name, receiver, *numbers] if name == "swapaxes" else [name, receiver, numbers]
+
+    def _number(self, node: ast.expr) -> Any:
+        """Compute what stands in the brackets of a method: integers, and names of such."""
+        names = {name: step.array for name, step in self.recorded.items() if step.array.ndim == 0}
+        code = compile(ast.Expression(node), "<equation>", "eval")
+        value = eval(code, {"__builtins__": {}}, names)
+        return [int(n) for n in value] if isinstance(value, tuple) else int(value)
+
+
+def _is_softmax(node: ast.expr) -> bool:
+    """Return whether it is ``np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)``."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
+        return False
+    powers = ast.unparse(node.left)
+    return (
+        function_of(node.left) == "exp"
+        and ast.unparse(node.right) == f"{powers}.sum(axis=-1, keepdims=True)"
+    )

@@ -1,0 +1,60 @@
+"""What remains of a stepper where scripts are taken out: a table with inline styles alone."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from matplotlib.colors import to_rgb
+
+from mha_numpy.checking.tracing import Step
+from mha_numpy.show.pictures.blocks import Blocks, cut_step
+from mha_numpy.show.pictures.colors import text_on
+from mha_numpy.tables import CELL
+
+COLUMNS = ("#", "step", "heads", "axes", "shape", "strides", "equation")
+MAX_HEADS = 1000  # squares in the table; more would make it heavy
+NOTE = "A stepper: trust this notebook to step through these arrays and point at their cells."
+
+
+def table_of(steps: Sequence[Step], sequence: int) -> str:
+    """Return the steps as a table, one row each, with a coloured square for each head."""
+    cut = [cut_step(step, sequence, list(steps)) for step in steps]
+    is_drawn = sum(len(blocks.labels) for blocks in cut) <= MAX_HEADS
+    return "".join(_parts(steps, cut, is_drawn))
+
+
+def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iterator[str]:
+    """Yield the table piece by piece."""
+    yield '<table style="border-collapse:collapse;background:#ffffff">'
+    yield f'<caption style="text-align:left;color:#1a1a1a;background:#ffffff">{NOTE}</caption>'
+    yield '<tr style="background:#d8dee9">'
+    for column in COLUMNS:
+        yield f'<th style="{CELL}">{column}</th>'
+    yield "</tr>"
+    for number, (step, blocks) in enumerate(zip(steps, cut, strict=True)):
+        squares = zip(blocks.labels, blocks.colors, strict=False) if is_drawn else ()
+        sizes = zip(step.axes.split(), step.array.shape, strict=True)
+        cells = [
+            str(step.number),
+            escape(step.name),
+            "".join(_square(*head) for head in squares),
+            escape(" ".join(axis if axis == str(n) else f"{axis}={n}" for axis, n in sizes)),
+            _unbroken(str(step.array.shape)),
+            _unbroken(str(step.array.strides)),
+            escape(step.equation or step.memory),
+        ]
+        yield f'<tr style="background:{("#ffffff", "#f3f4f6")[number % 2]};{CELL}">'
+        for cell in cells:
+            yield f'<td style="padding:2px 8px;text-align:left">{cell}</td>'
+        yield "</tr>"
+    yield "</table>"
+
+
+def _unbroken(text: str) -> str:
+    """Return a text that stays in one line."""
+    return text.replace(" ", "&nbsp;")
+
+
+def _square(label: str, color: str) -> str:
+    """Return a head's number in its colour."""
+    ink = text_on(to_rgb(color))
+    return f'<span style="background:{color};color:{ink};padding:0 4px">{escape(label)}</span>'

@@ -1,0 +1,110 @@
+"""What a report of heads knows: weights, patterns and cuts, ready for JSON."""
+
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.models import Bert
+from mha_numpy.models.analysis import (
+    ablation_scores,
+    attention_layers,
+    head_patterns,
+    least_important_first,
+    mean_distance,
+    mean_entropy,
+    mean_heads,
+    pruning_curve,
+    token_patterns,
+    weights_times_norm,
+)
+from mha_numpy.models.text import Tokens
+from mha_numpy.show.page.heads.measures import Measure
+from mha_numpy.show.page.heads.words import say_head
+
+DELIMITERS = ("[SEP]", "</s>", "<|endoftext|>", *".,;:!?")  # [CLS] begins a text, parts nothing
+TINY = 1e-30  # instead of 0 below a fraction's line
+
+
+def describe_texts(model: Any, tokens: Tokens, labels: list[list[str]]) -> list[dict[str, Any]]:
+    """Run the model, and return what its heads do on each text."""
+    options = {"mask": tokens.mask} if isinstance(model, Bert) else {}
+    model(tokens.ids, **options)
+    layers = attention_layers(model).values()
+    found = [(layer.weights, weights_times_norm(layer)) for layer in layers]
+    described = []
+    for b, names in enumerate(labels):
+        T = len(names)
+        here = slice(b, b + 1), slice(None), slice(T), slice(T)  # without padding
+        ids, parts = tokens.ids[b : b + 1, :T], np.array([[name in DELIMITERS for name in names]])
+        patterns = token_patterns(ids, is_delimiter=parts)
+        places = {name: int(where.any(axis=2).sum()) for name, where in patterns.items()}
+        read = [_describe_layer(w[here], flows[here], ids, parts, places) for w, flows in found]
+        by_name = {name: [layer[name] for layer in read] for name in read[0]}
+        described.append({"labels": names, "places": places, **by_name})
+    return described
+
+
+def _describe_layer(
+    weights: Array, flows: Array, ids: Array, parts: Array, places: dict[str, int]
+) -> dict[str, Any]:
+    """Return the weights of a layer on one text, and what its heads do."""
+    weights, flows = weights.astype(np.float64), flows.astype(np.float64)  # (1, H, T, T)
+    # a column of weight x norm is a column of weights times one number
+    norms = (flows.max(axis=2) / np.maximum(weights.max(axis=2), TINY))[0]  # (H, T)
+    shares = flows / np.maximum(flows.sum(axis=3, keepdims=True), TINY)  # as weights: rows sum to 1
+    scores, by_norm = (
+        {
+            **head_patterns(each, ids, is_delimiter=parts),
+            "distance": mean_distance(each),
+            "entropy": mean_entropy(each),
+        }
+        for each in (weights, shares)
+    )
+    H, T = norms.shape
+    return {
+        "weights": (1000 * weights).round().astype(int).reshape(H, -1).tolist(),
+        "norms": [[float(f"{norm:.3g}") for norm in of_head] for of_head in norms],
+        "scores": {name: _numbers(score) for name, score in scores.items()},
+        "shares": {name: _numbers(score) for name, score in by_norm.items()},
+        "says": [say_head(_of(scores, h), _of(by_norm, h), places, T) for h in range(H)],
+    }
+
+
+def describe_worth(measure: Measure, mask: Array) -> dict[str, Any]:
+    """Cut heads, and return what changes: one by one, and one after the other."""
+    measure.change()  # a forward of the model as it is; that of a loss needs no last token
+    means = {
+        name: mean_heads(layer, mask[:, : layer.weights.shape[2]])
+        for name, layer in attention_layers(measure.model).items()
+    }
+    importance = measure.importance()
+    order = least_important_first(importance)
+    at_random = [order[i] for i in np.random.default_rng(0).permutation(len(order))]
+    curve, random = (
+        pruning_curve(measure.model, lambda: -measure.change(), heads)
+        for heads in (order, at_random)
+    )
+    changes = {
+        "gradient": importance,
+        "zero": ablation_scores(measure.model, measure.change),
+        "mean": ablation_scores(measure.model, measure.change, means=means),
+    }
+    layers = list(importance)
+    return {
+        "kind": measure.kind,
+        **{kind: [_numbers(of[name], 6) for name in layers] for kind, of in changes.items()},
+        "order": [[layers.index(name), h] for name, h in curve.heads],
+        "curve": _numbers(-curve.scores, 6),
+        "random": _numbers(-random.scores, 6),
+    }
+
+
+def _of(scores: dict[str, Array], head: int) -> dict[str, float]:
+    """Return the scores of one head."""
+    return {name: float(score[head]) for name, score in scores.items()}
+
+
+def _numbers(array: Array, digits: int = 3) -> list[float | None]:
+    """Return rounded numbers for JSON, which has no NaN."""
+    return [None if np.isnan(x) else round(float(x), digits) for x in array]

@@ -1,0 +1,166 @@
+"""head_report(): what each head of a model does on some texts, and what is lost without it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.layers.layer import in_eval_mode
+from mha_numpy.models import Bert
+from mha_numpy.models.analysis import attention_layers
+from mha_numpy.models.text import BLANKS, Tokens
+from mha_numpy.show.page.document import Page, document, read
+from mha_numpy.show.page.heads.describe import describe_texts, describe_worth
+from mha_numpy.show.page.heads.fallback import table_of
+from mha_numpy.show.page.heads.measures import measure_for
+from mha_numpy.show.page.heads.words import OTHERS, PATTERNS
+from mha_numpy.show.pictures.labels import check_text, printable
+
+SCRIPTS = (
+    "view/element.js", "view/paint.js", "heads/grid.js", "heads/matrix.js", "heads/curve.js",
+    "heads/report.js",
+)  # fmt: skip
+STYLES = ("page.css", "heads/heads.css")
+
+LEAST_TOKENS, MAX_TOKENS = 2, 64  # of a text
+MAX_WEIGHTS = 1_500_000  # of all heads and texts: a page of some 4 MB
+
+
+@dataclass(frozen=True)
+class HeadReport(Page):
+    """A page about the heads of a model; a notebook shows it by itself."""
+
+    shows: ClassVar[str] = "The heads of a model"
+
+    heads: int
+    texts: int
+
+
+def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = "") -> HeadReport:
+    """Make a page about what each head of a model does on some texts.
+
+    It shows the weights of all heads, by themselves and times the norms of the values; how much
+    each head follows each of the `token_patterns`; what changes without it; and what is left as
+    more and more heads are cut.
+
+    Parameters
+    ----------
+    model : Bert, or a causal language model
+        Such as `from_pretrained` returns it. Its gradients are forgotten.
+    texts : str, strings or Tokens
+        What the model reads: words if it has a `tokenizer`.
+    note : str
+        What the page says about the params: what is random, what is trained.
+
+    Returns
+    -------
+    HeadReport
+        A notebook shows it; ``to_html(path)`` writes it. It needs no network.
+
+    Raises
+    ------
+    ConfigError
+        The model is of another kind or has no tokenizer; or a text has fewer than 2 tokens, more
+        than 64, or more than the model can read.
+
+    Notes
+    -----
+    It takes about four forwards for each head. What is lost without a head is, for a Bert, how far
+    the `SentenceBert` vectors of the texts turn, and for a language model by how much the loss
+    grows; the page explains both. Sources: as of `head_patterns`, `weights_times_norm`,
+    `head_importance`, `cut_heads` and `pruning_curve`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mha_numpy.models import induction_by_hand
+    >>> from mha_numpy.models.text import Tokens
+    >>> model, ids = induction_by_hand(vocab_size=10, max_tokens=8), np.array([[7, 1, 4, 9, 7, 1]])
+    >>> head_report(model, Tokens(ids, ids > 0, [list("714971")]), note="Set by hand.")
+    HeadReport(heads=2, texts=1)
+    """
+    measure_by = measure_for(model)
+    tokens, labels = _read_texts(model, texts)
+    heads = [layer.num_heads for layer in attention_layers(model).values()]
+    _check_sizes(model, sum(heads), tokens)
+    try:
+        with in_eval_mode(model):
+            described = describe_texts(model, tokens, labels)
+            measure = measure_by(model, tokens)
+            worth = describe_worth(measure, tokens.mask)
+    finally:
+        model.zero_grads()
+    names = _names_of(texts, labels)
+    title = f'{sum(heads)} heads on "{names[0]}"'
+    if len(names) > 1:
+        title += f" and {len(names) - 1} more"
+    data: dict[str, Any] = {
+        "title": title, "note": check_text("note", note), "heads": heads,
+        "isCausal": not isinstance(model, Bert), "names": PATTERNS | OTHERS,
+        "texts": [{"name": name, **text} for name, text in zip(names, described, strict=True)],
+        "worth": worth,
+    }  # fmt: skip
+    page = document(
+        title, read("heads/heads.html"), data,
+        styles=STYLES, scripts=SCRIPTS, start="startReport(data);",
+    )  # fmt: skip
+    return HeadReport(page, table_of(data), sum(heads), len(labels))
+
+
+def _names_of(texts: str | Sequence[str] | Tokens, labels: Sequence[Sequence[str]]) -> list[str]:
+    """Return the beginning of each text."""
+    if isinstance(texts, Tokens):
+        texts = [" ".join(names) for names in labels]
+    return [printable(text, 60) for text in ([texts] if isinstance(texts, str) else texts)]
+
+
+def _read_texts(model: Any, texts: str | Sequence[str] | Tokens) -> tuple[Tokens, list[list[str]]]:
+    """Return tokens, and their names as a reader knows them."""
+    if isinstance(texts, Tokens):
+        return texts, [[printable(name) for name in names] for names in texts.names]
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is None:
+        raise ConfigError(
+            "model: expected one with a tokenizer, of a folder with a tokenizer.json; got none: "
+            "hand over Tokens instead of texts"
+        )
+    tokens = tokenizer(texts)
+    labels = [
+        [
+            _label(tokenizer.text([i]), name)
+            for i, name in zip(ids[: len(names)], names, strict=True)
+        ]
+        for ids, names in zip(tokens.ids, tokens.names, strict=True)
+    ]
+    return tokens, labels
+
+
+def _label(text: str, name: str) -> str:
+    """Return a token's text, or its name where the text is empty or a part of a letter."""
+    is_whole = text.strip() and "\ufffd" not in text
+    return printable((text if is_whole else name).translate(BLANKS).strip() or name)
+
+
+def _check_sizes(model: Any, num_heads: int, tokens: Tokens) -> None:
+    """Raise a ConfigError where texts are too short, or too long."""
+    lengths = tokens.mask.sum(axis=1)
+    if not len(lengths):
+        raise ConfigError("texts: expected at least one; got none")
+    longest = min(MAX_TOKENS, getattr(model, "max_tokens", MAX_TOKENS))
+    for b, length in enumerate(lengths):
+        if not LEAST_TOKENS <= length <= longest:
+            raise ConfigError(
+                f"texts: expected {LEAST_TOKENS} to {longest} tokens in each; got {length} in "
+                f"text {b}: take a {'longer' if length < LEAST_TOKENS else 'shorter'} one"
+            )
+        if length != len(tokens.names[b]):
+            raise ConfigError(
+                f"texts: expected a name for each of the {length} tokens of text {b}; got "
+                f"{len(tokens.names[b])}"
+            )
+    weights = num_heads * int((lengths**2).sum())
+    if weights > MAX_WEIGHTS:
+        raise ConfigError(
+            f"texts: expected at most {MAX_WEIGHTS:,} weights for one page; got {weights:,}: take "
+            "fewer texts, or shorter ones"
+        )

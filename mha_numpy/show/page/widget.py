@@ -1,0 +1,156 @@
+"""stepper(): a trace as a page that can be looked at, and played with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mha_numpy.checking.tracing import Step, Trace
+from mha_numpy.checks import check_flag
+from mha_numpy.errors import ConfigError
+from mha_numpy.show.page.data import describe_trace
+from mha_numpy.show.page.document import Page, document, read
+from mha_numpy.show.page.fallback import table_of
+from mha_numpy.show.page.training import describe_training
+from mha_numpy.show.pictures.recorded import (
+    axis_labels,
+    check_number_of_steps,
+    check_numbers,
+    check_sequence,
+    check_trace,
+)
+
+SCRIPTS = (  # in this order: one scope holds them all
+    "arrays.js", "equations.js", "trace.js", "view/element.js", "view/axes.js", "view/blocks.js",
+    "view/layout.js", "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js",
+    "view/arithmetic.js", "view/slope.js", "view/panel.js", "view/controls.js", "view/listing.js",
+    "view/keyboard.js", "view/page.js", "tour.js",
+)  # fmt: skip
+STYLES = ("page.css", "tour.css")
+TRAINING_SCRIPTS, TRAINING_STYLES = ("learning.js", "train.js"), ("train.css",)
+START = """const page = startPage(data);
+if (data.training) startTraining(document.getElementById("train"), data.training);
+startTour({ root: document.getElementById("tour"), page });"""
+
+MAX_TOKENS = 32  # T_q or T_k
+MAX_NUMBERS = 2_000_000  # in all arrays: the page computes them anew after every edit
+ADVICE = "or draw it with draw.shape_film"
+
+
+@dataclass(frozen=True)
+class Stepper(Page):
+    """A page that shows the arrays of a trace; a notebook shows it by itself."""
+
+    shows: ClassVar[str] = "Stepper through the arrays of a trace"
+
+    steps: int
+
+
+def stepper(
+    trace: Trace,
+    *,
+    sequence: int = 0,
+    tokens: Sequence[str] | None = None,
+    source_tokens: Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    note: str = "",
+    training: bool = False,
+) -> Stepper:
+    """Make a page of every recorded array, forward and backward, that computes them itself.
+
+    It shows where each number came from, with the arithmetic. A number of an input or of a param
+    can be changed: the page then computes everything after it anew.
+
+    Parameters
+    ----------
+    trace : Trace
+        Filled inside ``with trace() as t:``.
+    sequence : int
+        Which sequence of the batch is shown.
+    tokens : sequence of T_q strings, optional
+        What the rows of queries stand for.
+    source_tokens : sequence of T_k strings, optional
+        What the keys stand for; default `tokens`, where there are as many.
+    features : sequence of D strings, optional
+        What the features of the inputs mean.
+    note : str
+        What the page says about the numbers: what is random, what is trained.
+    training : bool
+        Let a head learn below the arrays, as in `training_page`.
+
+    Returns
+    -------
+    Stepper
+        A notebook shows it; ``to_html(path)`` writes it. It holds what the arrays are now.
+
+    Raises
+    ------
+    ConfigError
+        `trace` is empty or has more than 300 steps, more than 32 tokens, more than 2,000,000
+        numbers, or arrays that are not real; `sequence` is not in the batch; or there are more or
+        fewer labels than what they stand for.
+    ShapeError
+        The axes that a step names do not fit its array.
+
+    Notes
+    -----
+    The page computes the trace's own equations, in float64, from inputs and params of eleven
+    digits. Where it cannot compute one, it holds
+    the recorded numbers, and nothing can be changed. It needs no network.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mha_numpy.core import scaled_dot_product_attention
+    >>> from mha_numpy.checking.tracing import trace
+    >>> x = np.eye(3)
+    >>> with trace() as t:
+    ...     out = scaled_dot_product_attention(x, x, x)
+    >>> stepper(t, tokens=["the", "cat", "sat"])
+    Stepper(steps=6)
+    """
+    steps = check_trace(trace).steps
+    _check_steps(steps, trace.constants)
+    check_sequence(steps, sequence)
+    names = axis_labels(steps, tokens, source_tokens, features)
+    axes = {"tokens": "T_q", "sourceTokens": "T_k", "features": "D"}
+    labels = {name: names.get(axis) for name, axis in axes.items()}
+    passes = dict.fromkeys("backward" if step.is_backward else "forward" for step in steps)
+    title = f"{len(steps)} arrays, {' and '.join(passes)}"
+    told: dict[str, Any] = {"title": title, "note": note, "sequence": sequence, **labels}
+    if check_flag("training", training):
+        told["training"] = describe_training()
+    return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
+                   table_of(steps, sequence), len(steps))  # fmt: skip
+
+
+def _page(title: str, data: dict[str, Any]) -> str:
+    """Return the page with everything that it needs inside, and with nothing else."""
+    learns = "training" in data
+    return document(
+        title, read("page.html"), data,
+        styles=STYLES + TRAINING_STYLES * learns, scripts=SCRIPTS + TRAINING_SCRIPTS * learns,
+        start=START,
+    )  # fmt: skip
+
+
+def _check_steps(steps: Sequence[Step], constants: Sequence[Step]) -> None:
+    """Raise a ConfigError for what a page cannot show."""
+    if not steps:
+        raise ConfigError(
+            "trace: expected at least one step; got none: call forward inside `with trace() as t:`"
+        )
+    check_number_of_steps(steps, "stepper")
+    check_numbers(steps, "biuf")
+    for step in steps:
+        for axis, size in zip(step.axes.split(), step.array.shape, strict=False):
+            if axis in ("T_q", "T_k", "T") and size > MAX_TOKENS:
+                raise ConfigError(
+                    f"trace: expected {axis} <= {MAX_TOKENS}; got {axis}={size} ({step.name}): "
+                    f"record a shorter sequence, {ADVICE}"
+                )
+    numbers = sum(step.array.size for step in (*steps, *constants))
+    if numbers > MAX_NUMBERS:
+        raise ConfigError(
+            f"trace: expected at most {MAX_NUMBERS:,} numbers for one page; got {numbers:,}: "
+            f"record a smaller layer or a shorter sequence, {ADVICE}"
+        )

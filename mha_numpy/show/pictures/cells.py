@@ -1,0 +1,107 @@
+"""Painting cells in rows and columns: colours, hatches, numbers, labels; and a scale of colours."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+
+from mha_numpy.dtypes import Array
+from mha_numpy.show.pictures.colors import BROKEN, GREY, HIDDEN, INK, hatch_cells, text_on
+from mha_numpy.show.pictures.labels import MINUS
+from mha_numpy.show.pictures.layout import Box
+
+MAX_NUMBERS = 12  # rows or columns with a number in each cell
+MAX_STRIPS = 2000  # hatched one by one
+NUMBER_SIZE = 6.5  # in points
+LINE = "#E2E2E2"
+
+# lengths in inches
+LABEL_PITCH = 0.1  # from one label to the next, at least
+SMALLEST_SQUARE = 0.08  # smaller cells have no lines between them
+SCALE = Box(2.0, 0.12, below=0.2)
+
+
+class Labels(NamedTuple):
+    """Which rows or columns are labelled, and how."""
+
+    places: list[int]
+    texts: list[str]
+    size: float = 8.0  # in points
+
+    @property
+    def every(self) -> int:
+        """How many rows or columns are from one label to the next."""
+        return self.places[1] - self.places[0] if len(self.places) > 1 else 1
+
+
+def fit_labels(labels: list[str], cell: float) -> Labels:
+    """Choose every label, or every second, third, ... as far as they fit at cells of a size."""
+    every = math.ceil(LABEL_PITCH / cell)
+    return Labels(
+        list(range(0, len(labels), every)), labels[::every], min(8.0, 72 * cell * every / 1.25)
+    )
+
+
+def paint_cells(
+    ax: Axes, colors: Array, numbers: list[str], hidden: Array, broken: Array, cell: float
+) -> None:
+    """Draw (rows, columns, 4) colours with lines between, numbers row by row, and hatches."""
+    rows, columns, _ = colors.shape
+    for cells, hatch in ((hidden, HIDDEN), (broken, BROKEN)):
+        _hatch(ax, cells, hatch)
+    extent = (0, columns, rows, 0)
+    ax.imshow(colors, extent=extent, aspect="auto", interpolation="nearest", zorder=0)
+    if cell >= SMALLEST_SQUARE:
+        style: dict[str, Any] = {"color": LINE, "linewidth": 0.5, "zorder": 0.5}
+        ax.vlines(np.arange(1, columns), 0, rows, **style)
+        ax.hlines(np.arange(1, rows), 0, columns, **style)
+    for (row, column), text in zip(np.ndindex(rows, columns), numbers, strict=False):
+        if text:
+            ax.text(
+                column + 0.5, row + 0.5, text, ha="center", va="center_baseline",
+                fontsize=NUMBER_SIZE, color=text_on(tuple(colors[row, column])), label="number",
+            )  # fmt: skip
+
+
+def _hatch(ax: Axes, cells: Array, hatch: str) -> None:
+    """Hatch the True cells: very many of them as one shape, which is drawn faster."""
+    hatch_cells(ax, cells, hatch)
+    if np.count_nonzero(np.diff(cells)) > MAX_STRIPS:
+        (strips,) = (found for found in ax.collections if found.get_hatch() == hatch)
+        strips.remove()
+        path = Path.make_compound_path(*strips.get_paths())
+        ax.add_patch(
+            PathPatch(
+                path, hatch=hatch, facecolor="none", edgecolor=GREY, linewidth=0,
+                label=strips.get_label(),
+            )
+        )  # fmt: skip
+
+
+def label_cells(ax: Axes, rows: Labels, columns: Labels, *, is_turned: bool) -> None:
+    """Write labels at rows and columns; those of columns stand upright if turned."""
+    for labels, write in ((columns, ax.set_xticks), (rows, ax.set_yticks)):
+        write(
+            [place + 0.5 for place in labels.places], labels.texts, fontsize=labels.size,
+            color=INK, parse_math=False,
+        )  # fmt: skip
+    ax.tick_params(length=2, color=GREY, pad=2)
+    ax.tick_params(axis="x", rotation=90 if is_turned else 0)
+
+
+def paint_scale(ax: Axes, colors: Array, texts: list[str]) -> None:
+    """Draw strips of colours, (strips, shades, 4), and evenly spaced texts under them."""
+    ax.set_label("scale")
+    ax.imshow(colors, aspect="auto", extent=(0, 1, 1, 0), interpolation="nearest")
+    ax.set(xlim=(0, 1), ylim=(1, 0), yticks=[])
+    signed = [text.replace("-", MINUS) for text in texts]
+    places = np.linspace(0, 1, len(texts))
+    ax.set_xticks(places, signed, fontsize=7, color=INK, parse_math=False)
+    ends = ax.get_xticklabels()
+    ends[0].set_horizontalalignment("left")
+    ends[-1].set_horizontalalignment("right")
+    ax.tick_params(length=2, color=GREY, pad=2)
+    ax.spines[:].set(edgecolor=GREY, linewidth=0.6)

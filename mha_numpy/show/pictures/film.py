@@ -1,0 +1,142 @@
+"""The shape film: every recorded step as small squares, coloured by the head they belong to."""
+
+from collections.abc import Sequence
+
+from mha_numpy.checking.tracing import Step, Trace
+from mha_numpy.checks import check_flag
+from mha_numpy.errors import ConfigError
+from mha_numpy.show.pictures.labels import check_text
+from mha_numpy.show.pictures.layout import start_page
+from mha_numpy.show.pictures.paint import legend_entries, paint
+from mha_numpy.show.pictures.panels import Panel, arrange, prepare
+from mha_numpy.show.pictures.recorded import (
+    axis_labels,
+    check_number_of_steps,
+    check_sequence,
+    check_trace,
+)
+from mha_numpy.show.pictures.save import Picture
+
+
+def shape_film(
+    trace: Trace,
+    *,
+    backward: bool = False,
+    sequence: int = 0,
+    tokens: Sequence[str] | None = None,
+    source_tokens: Sequence[str] | None = None,
+    columns: int | None = None,
+    note: str = "",
+) -> Picture:
+    """Draw every step of a pass in order, left to right and top to bottom, one panel each.
+
+    A small square is a number: its colour is that of the head it belongs to (grey: of none), its
+    shade ``|value|`` relative to the panel's largest; a minus marks a negative one. So one sees
+    each token's row being cut into heads, the heads parting, attending, and lying side by side
+    again.
+
+    Parameters
+    ----------
+    trace : Trace
+        Filled inside ``with trace() as t:``.
+    backward : bool
+        Draw the steps of backward instead of those of forward.
+    sequence : int
+        Which sequence of the batch; nothing else of axis B is drawn.
+    tokens : sequence of T_q strings, optional
+        They stand beside the rows of queries.
+    source_tokens : sequence of T_k strings, optional
+        They stand beside the rows of keys and values; default `tokens`, where there are as many.
+    columns : int, optional
+        Panels in a row; default as many as fit a notebook's width, of 6, 3, 2 and 1: much comes in
+        threes.
+    note : str
+        A sentence under the heading, such as "Random params: nothing here is trained.".
+
+    Returns
+    -------
+    Picture
+        A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels.
+
+    Raises
+    ------
+    ConfigError
+        `trace` has no step of that pass or more than 300, or an array that holds no numbers;
+        `sequence` is not in the batch, there are more or fewer tokens than the axis is long, or
+        `columns` is not a count.
+    ShapeError
+        The axes that a step names do not fit its array.
+
+    Notes
+    -----
+    Only a step's axes are read, never its name. An axis H or H_kv makes blocks; an axis such as
+    H*d_k is coloured piece by piece. A key/value head that serves several query heads has the
+    colour of the first of them, and its panel a ◆. Cells of -inf are hatched, NaN and +inf
+    cross-hatched. Squares are of one size in the whole film where that fits; a panel that is drawn
+    smaller says so. Blocks of more than 64 rows or columns are images without gaps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mha_numpy.core import attention_forward
+    >>> from mha_numpy.checking.tracing import trace
+    >>> x = np.eye(3)
+    >>> with trace() as t:
+    ...     out, cache = attention_forward(x, x, x)
+    >>> film = shape_film(t)
+    >>> [panel.get_title(loc="left") for panel in film.axes]
+    ['1 q', '2 k', '3 v', '4 scores', '5 weights', '6 heads']
+    """
+    steps = _chosen(trace, backward=check_flag("backward", backward))
+    batch = check_sequence(steps, sequence)
+    labels = axis_labels(steps, tokens, source_tokens)
+    panels = prepare(steps, trace.steps, sequence, labels)
+    rows, headers = arrange(panels, columns)
+
+    title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
+    title += f"{len(panels)} step{'s' * (len(panels) > 1)}"
+    if batch is not None and batch > 1:
+        title += f", sequence {sequence} of a batch of {batch}"
+    notes = [check_text("note", note), _reading(panels)]
+    film, axes = start_page(rows, title, notes, legend=legend_entries(panels))
+    film.set_label(_alt_text(title, notes[0], panels))
+    for ax, panel, header in zip(axes, panels, headers, strict=True):
+        ax.set_label(f"step {panel.step.number}")
+        paint(ax, panel, header)
+    return film
+
+
+def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
+    """Return the steps of one pass, or raise a ConfigError."""
+    steps = [step for step in check_trace(trace) if step.is_backward == backward]
+    if not steps:
+        wanted, other = ("backward", "forward") if backward else ("forward", "backward")
+        raise ConfigError(
+            f"trace: expected at least one {wanted} step; got {len(trace)} {other} steps: "
+            f"call {wanted} inside `with trace() as t:`"
+        )
+    check_number_of_steps(steps, "film")
+    return steps
+
+
+def _reading(panels: list[Panel]) -> str:
+    """Say how to read the film."""
+    text = (
+        "One cell is one number: white is 0, full colour the panel's largest |value|, and a minus "
+        "marks a negative one."
+    )
+    if any(panel.blocks.labels for panel in panels):
+        text += " The number at a block is its head's."
+    if any(panel.blocks.is_shared for panel in panels):
+        text += (
+            " ◆ A key/value head that serves several query heads has the colour of the first "
+            "and the numbers of all."
+        )
+    return text
+
+
+def _alt_text(title: str, note: str, panels: list[Panel]) -> str:
+    """Return the film in words."""
+    heading = ". ".join(filter(None, (title, note.rstrip("."))))
+    told = "; ".join(f"{panel.title} {' '.join(panel.facts)}" for panel in panels)
+    return f"{heading}. One panel for each, its cells coloured by head: {told}."

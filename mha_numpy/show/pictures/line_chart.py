@@ -1,0 +1,266 @@
+"""Lines over a number, each named at its end."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
+
+from mha_numpy.checks import check_flag
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.palette import PALETTE
+from mha_numpy.show.pictures.colors import GREY, INK, MUTED, head_color
+from mha_numpy.show.pictures.labels import (
+    as_numbers,
+    check_text,
+    named_arrays,
+    printable,
+    short_number,
+    widest,
+)
+from mha_numpy.show.pictures.layout import NOTE_SIZE, Box, start_page
+from mha_numpy.show.pictures.save import Picture
+
+MARKERS = dict(zip("os^DvPX*", (5.5, 5.2, 6, 5, 6, 7.5, 7, 10), strict=True))  # with sizes
+DASHES: tuple[Any, ...] = (
+    "-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)),
+    (0, (2, 1)), (0, (8, 2, 2, 2, 2, 2)),
+)  # fmt: skip
+GRID = "#E6E6E6"
+LARGEST = 1e300  # a number that can be drawn
+LONGEST_NAME = 60  # characters
+MAX_MARKERS = 20  # on a line
+SIZE = 9  # of names, in points
+STEPS = [1, 2, 2.5, 5, 10]  # between ticks
+
+# lengths in inches
+WIDTH, PLOT = 7.0, 3.1  # of a chart; height of the plot
+ABOVE, BELOW = 0.24, 0.42  # the plot: name of the axis; ticks and name
+NAMES = 2.1  # the longest name that stands at its line's end, or else all stand in a legend
+BESIDE, PITCH = 0.3, 0.18  # from the plot to a name; from one name to the next
+
+
+def line_chart(
+    x: Sequence[float] | Array,
+    lines: Mapping[str, Array],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> Picture:
+    """Draw up to eight lines over `x`, each named at its right end.
+
+    Parameters
+    ----------
+    x : (N,) numbers
+        Increasing.
+    lines : mapping of name to (N,) numbers
+        NaN leaves a gap.
+    title, x_label, y_label : str
+        What is seen; what lies across and what upward.
+    log_x, log_y : bool
+        A logarithmic axis: to base 2 if all its numbers are powers of two, or else to base 10.
+
+    Returns
+    -------
+    Picture
+        A matplotlib Figure; ``get_label()`` is its alt text, with each line's lowest and highest
+        value.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        `x` or a line is not a row of N >= 1 numbers.
+    ConfigError
+        `x` does not increase, there is no line or more than eight, or a number is infinite or has
+        no logarithm.
+
+    Notes
+    -----
+    Each line has its own colour, marker and dash; where names are too long to stand at the lines'
+    ends, they stand in a legend.
+
+    Examples
+    --------
+    >>> d_k = [1, 4, 16]
+    >>> lines = {"scaled": np.array([2.0, 2.0, 2.0]), "plain": np.array([2.0, 1.5, 0.5])}
+    >>> picture = line_chart(d_k, lines, title="Entropy", x_label="d_k", y_label="nats", log_x=True)
+    >>> [line.get_label() for line in picture.axes[0].lines]
+    ['scaled', 'plain']
+    """
+    log_x, log_y = check_flag("log_x", log_x), check_flag("log_y", log_y)
+    x_label, y_label = check_text("x_label", x_label), check_text("y_label", y_label)
+    title = check_text("title", title)
+    across, values = _check_lines(x, lines, is_log_x=log_x, is_log_y=log_y)
+    names = [printable(name, LONGEST_NAME) for name in values]
+    empty = [np.isnan(line).all() for line in values.values()]
+    notes = [f"No values: {name}." for name, is_empty in zip(names, empty, strict=True) if is_empty]
+    longest = widest(names, SIZE)
+    is_direct = longest <= NAMES
+    right = BESIDE + longest if is_direct else 0.1
+    entries = [] if is_direct else names
+    legend = {name: Line2D([], [], **_look(i)) for i, name in enumerate(entries)}
+    box = Box(WIDTH - right, PLOT, top=ABOVE, right=right, below=BELOW)
+    picture, (ax,) = start_page([[box]], title, notes, legend=legend)
+    picture.set_label(_lines_in_words(title, x_label, y_label, across, values))
+    ax.clear()  # it has units of its own
+    for i, (name, line) in enumerate(zip(names, values.values(), strict=True)):
+        ax.plot(across, line, **_look(i), label=name, clip_on=False, markevery=_marked(line))
+    numbers = np.concatenate([line[~np.isnan(line)] for line in values.values()])
+    _set_scale(ax.xaxis, ax.set_xscale, across, is_log=log_x)
+    _set_scale(ax.yaxis, ax.set_yscale, numbers, is_log=log_y)
+    if numbers.size and not log_y and 0 <= numbers.min() <= numbers.max() / 2:
+        ax.set_ylim(bottom=0)
+    _style(ax, x_label, y_label)
+    if is_direct:
+        _name_ends(ax)
+    return picture
+
+
+def _check_lines(
+    x: Sequence[float] | Array, lines: Mapping[str, Array], *, is_log_x: bool, is_log_y: bool
+) -> tuple[Array, dict[str, Array]]:
+    """Return x and the lines as float64, or raise an error that names one of them."""
+    across, values = as_numbers("x", x), named_arrays("lines", lines, "iuf")
+    if across.ndim != 1 or across.size == 0:
+        raise ShapeError(f"x: expected (N,) with N >= 1; got {across.shape}")
+    if len(values) > len(PALETTE):
+        raise ConfigError(
+            f"lines: expected at most {len(PALETTE)}; got {len(values)}; draw two charts"
+        )
+    if not (np.isfinite(across).all() and (across[1:] > across[:-1]).all()):
+        raise ConfigError("x: expected finite numbers that increase; sort x and the lines with it")
+    for name, line in values.items():
+        if line.shape != across.shape:
+            raise ShapeError(
+                f"lines[{name!r}]: expected (N={across.size},) to match x; got {line.shape}"
+            )
+    checked = {"x": (across, "log_x", is_log_x)} | {
+        f"lines[{name!r}]": (line, "log_y", is_log_y) for name, line in values.items()
+    }
+    for name, (numbers, option, is_log) in checked.items():
+        if np.isinf(numbers).any() or (np.abs(numbers) > LARGEST).any():
+            raise ConfigError(
+                f"{name}: expected numbers up to {LARGEST:g}, NaN for a gap; "
+                f"got {numbers[np.nanargmax(np.abs(numbers))]:g}"
+            )
+        if is_log and (numbers <= 0).any():
+            raise ConfigError(
+                f"{name}: expected numbers > 0 with {option}=True; got {np.nanmin(numbers):g}"
+            )
+    return across, values
+
+
+def _set_scale(axis: Axis, set_scale: Callable[..., None], numbers: Array, *, is_log: bool) -> None:
+    """Choose linear or logarithmic, and where the ticks are."""
+    if not is_log:
+        is_whole = bool((numbers == np.round(numbers)).all())
+        axis.set_major_locator(MaxNLocator("auto", steps=STEPS, integer=is_whole))
+        return
+    base = 2 if (np.frexp(numbers)[0] == 0.5).all() else 10
+    decades = math.log10(numbers.max() / numbers.min()) if numbers.size else 1
+    set_scale("log", base=base)
+    axis.set_minor_locator(NullLocator())
+    if base == 10 and decades < 1:
+        axis.set_major_locator(MaxNLocator("auto", steps=STEPS))
+        axis.set_major_formatter(ScalarFormatter())
+    else:
+        multiples = (1, 2, 5) if base == 10 and decades < 3 else (1,)
+        axis.set_major_locator(LogLocator(base, multiples))
+        axis.set_major_formatter(lambda value, _: short_number(value))
+
+
+def _style(ax: Axes, x_label: str, y_label: str) -> None:
+    """Name the axes; draw a light grid and no frame, and make room for the numbers on the left."""
+    text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": MUTED, "parse_math": False}
+    ax.set_xlabel(x_label, labelpad=3, **text)
+    ax.set_title(y_label, loc="left", pad=6, **text)
+    ax.tick_params(length=0, pad=5, labelsize=NOTE_SIZE, labelcolor=INK)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.get_offset_text().set(fontsize=NOTE_SIZE, color=INK)
+    ax.grid(color=GRID, linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["left", "top", "right"]].set_visible(False)
+    ax.spines["bottom"].set(color=GREY, linewidth=0.8)
+    left, bottom, width, height = ax.get_position().bounds
+    used: Any = ax.get_tightbbox()
+    room = (ax.bbox.x0 - used.x0) / ax.figure.bbox.width
+    ax.set_position((left + room, bottom, width - room, height))
+
+
+def _look(i: int) -> dict[str, Any]:
+    """Return colour, marker and dash of line i."""
+    marker, size = list(MARKERS.items())[i]
+    return {
+        "color": PALETTE[i], "marker": marker, "linestyle": DASHES[i], "linewidth": 1.6,
+        "markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.6,
+    }  # fmt: skip
+
+
+def _marked(line: Array) -> list[int]:
+    """Return which points have a marker: every second, third, ... and those that stand alone."""
+    padded = np.isnan(np.pad(line, 1, constant_values=np.nan))
+    alone = ~padded[1:-1] & padded[:-2] & padded[2:]
+    every = np.arange(line.size) % math.ceil(line.size / MAX_MARKERS) == 0
+    return np.flatnonzero(alone | every).tolist()
+
+
+def _name_ends(ax: Axes) -> None:
+    """Write each line's name at the height of its last value, moved apart where they meet."""
+    ends = {}
+    for line in ax.lines:
+        points = np.asarray(line.get_xydata())
+        known = points[~np.isnan(points[:, 1])]
+        if known.size:
+            ends[line] = known[-1]
+    heights = {
+        line: (ax.transData - ax.transAxes).transform(end)[1] * PLOT for line, end in ends.items()
+    }
+    order = sorted(ends, key=heights.__getitem__)
+    beside = 1 + (BESIDE - 0.06) * ax.figure.dpi / ax.bbox.width
+    places = _apart([heights[line] for line in order], PITCH, 0.0, PLOT)
+    for line, y in zip(order, places, strict=True):
+        ax.annotate(
+            str(line.get_label()), ends[line], (beside, y / PLOT), textcoords=ax.transAxes,
+            va="center", fontsize=SIZE, color=head_color(ax.lines.index(line) + len(PALETTE)),
+            parse_math=False, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.8,
+                        "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+
+
+def _apart(wanted: list[float], pitch: float, low: float, high: float) -> list[float]:
+    """Return increasing places at least `pitch` apart, near the wanted ones, within low to high."""
+    groups: list[list[float]] = []  # of places that stand as close as they may
+    for i, place in enumerate(wanted):
+        groups.append([place - i * pitch])
+        while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
+            groups[-2].extend(groups.pop())
+    free = [float(np.mean(group)) for group in groups for _ in group]
+    last = max(low, high - pitch * (len(wanted) - 1))
+    return [min(max(place, low), last) + i * pitch for i, place in enumerate(free)]
+
+
+def _lines_in_words(
+    title: str, x_label: str, y_label: str, across: Array, values: dict[str, Array]
+) -> str:
+    """Return the chart in words."""
+    told = []
+    for name, line in values.items():
+        if np.isnan(line).all():
+            told.append(f"{name} has no values")
+            continue
+        low, high = np.nanargmin(line), np.nanargmax(line)
+        told.append(
+            f"{name} is lowest, {short_number(line[low])}, at {short_number(across[low])} "
+            f"and highest, {short_number(line[high])}, at {short_number(across[high])}"
+        )
+    first, last = short_number(across[0]), short_number(across[-1])
+    return f"{title}. {y_label} over {x_label} from {first} to {last}: {'; '.join(told)}."

@@ -1,0 +1,90 @@
+"""Checks of what was recorded, before it is drawn."""
+
+from collections.abc import Sequence
+
+from mha_numpy.checking.tracing import Step, Trace
+from mha_numpy.checks import check_integer
+from mha_numpy.errors import ConfigError, ShapeError, describe
+
+MAX_STEPS = 300  # in one picture
+
+
+def check_trace(trace: Trace) -> Trace:
+    """Return a Trace, or raise a ConfigError."""
+    if not isinstance(trace, Trace):
+        raise ConfigError(
+            f"trace: expected the Trace of `with trace() as t:`; got {type(trace).__name__}"
+        )
+    return trace
+
+
+def check_number_of_steps(steps: Sequence[Step], picture: str) -> None:
+    """Raise a ConfigError if there are more steps than a picture holds."""
+    if len(steps) > MAX_STEPS:
+        raise ConfigError(
+            f"trace: expected at most {MAX_STEPS} steps for one {picture}; got {len(steps)}: "
+            "record fewer calls"
+        )
+
+
+def check_numbers(steps: Sequence[Step], kinds: str = "biufc") -> None:
+    """Raise a ConfigError that names a step whose dtype is of none of the kinds."""
+    for step in steps:
+        if step.array.dtype.kind not in kinds:
+            numbers = "numbers" if "c" in kinds else "real numbers"
+            raise ConfigError(
+                f"trace: expected arrays of {numbers}; got {step.name} of {step.array.dtype}"
+            )
+
+
+def check_sequence(steps: Sequence[Step], sequence: int) -> int | None:
+    """Return the size of the batch, None without one, or raise an error that names the step."""
+    batch = None
+    for step in steps:
+        names, shape = step.axes.split(), step.array.shape
+        if len(names) != len(shape):
+            raise ShapeError(
+                f"{step.name}: expected one axis name per axis of shape {shape}; got {step.axes!r}"
+            )
+        if "B" in names:
+            batch = shape[names.index("B")]
+            if not 0 <= check_integer("sequence", sequence) < batch:
+                raise ConfigError(
+                    f"sequence: expected an index into the batch, 0 <= sequence < B={batch} "
+                    f"({step.name}); got {sequence}"
+                )
+    if batch is None and check_integer("sequence", sequence) != 0:
+        raise ConfigError(f"sequence: expected 0, as no step has an axis B; got {sequence}")
+    return batch
+
+
+def axis_labels(
+    steps: Sequence[Step],
+    tokens: Sequence[str] | None,
+    source_tokens: Sequence[str] | None,
+    features: Sequence[str] | None = None,
+) -> dict[str, list[str]]:
+    """Return the labels of each axis that has some, or raise a ConfigError that names them.
+
+    Without source tokens, the keys have those of the queries if they are as many.
+    """
+    sizes = {
+        axis: size
+        for step in steps
+        for axis, size in zip(step.axes.split(), step.array.shape, strict=True)
+    }
+    if source_tokens is None and sizes.get("T_k") == sizes.get("T_q"):
+        source_tokens = tokens
+    given = {"tokens": (tokens, "T_q"), "source_tokens": (source_tokens, "T_k")}
+    found: dict[str, list[str]] = {}
+    for name, (labels, axis) in {**given, "features": (features, "D")}.items():
+        if labels is None:
+            continue
+        size = sizes.get(axis)
+        if isinstance(labels, str) or len(labels) != size:
+            known = "no step has that axis" if size is None else f"{axis}={size}"
+            raise ConfigError(
+                f"{name}: expected one label for each of {axis} ({known}); got {describe(labels)}"
+            )
+        found[axis] = [str(label) for label in labels]
+    return found

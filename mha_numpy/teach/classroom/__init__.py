@@ -1,0 +1,16 @@
+"""Assignments made, each student in a variant; graded in isolation, and fed back."""
+
+from mha_numpy.teach.classroom.assignment import (
+    READY,
+    Assignment,
+    make_assignment,
+    read_assignment,
+)
+from mha_numpy.teach.classroom.grade import grade
+from mha_numpy.teach.classroom.public import assert_right, public_check
+from mha_numpy.teach.classroom.roster import read_roster
+
+__all__ = [
+    "READY", "Assignment", "assert_right", "grade", "make_assignment", "public_check",
+    "read_assignment", "read_roster",
+]  # fmt: skip

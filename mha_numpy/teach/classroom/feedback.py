@@ -1,0 +1,343 @@
+"""What a class gets back: grades.csv, a page for each student, one for the class, Gradescope's."""
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from html import escape
+from pathlib import Path
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.teach.classroom.results import Function, Grades, Result, file_name, write_atomically
+from mha_numpy.teach.diagnosis import BANK
+from mha_numpy.teach.exercises.catalogue import find_exercise
+
+FORMULA = "=+-@\t\r"  # what a spreadsheet would compute
+UNSAFE = "This was run with --unsafe-local: with limits, but not in isolation."
+STATES = {
+    "right": "right",
+    "follows": "right for your own forward, which is not",
+    "wrong": "not right",
+    "failed": "it did not run",
+    "not written": "not written yet",
+    "not there": "not handed in",
+}
+UNKNOWN = "no known mistake"
+OTHERS = {UNKNOWN, *STATES.values()}
+BINS = 10  # of the points
+
+STYLE = """
+:root { --paper: #fff; --ink: #1a1a1a; --soft: #5b6470; --line: #d5dae1; --card: #f6f7f9;
+  --good: #14713f; --bad: #b3261e; --heat: 213, 94, 0; --bar: #0072b2; color-scheme: light dark }
+@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e8eaed; --soft: #a3acb8;
+  --line: #3a4149; --card: #1e2328; --good: #6fcf97; --bad: #ff8a80; --bar: #56b4e9 } }
+* { box-sizing: border-box }
+body { margin: 0 auto; padding: 1rem; max-width: 52rem; background: var(--paper); color: var(--ink);
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: break-word }
+h1 { font-size: 1.4rem; margin: .5rem 0 } h2 { font-size: 1.1rem; margin: 1.8rem 0 .5rem }
+h3 { font-size: 1rem; margin: 0; display: flex; justify-content: space-between; gap: 1rem }
+p, ul { margin: .4rem 0 } ul { padding-left: 1.2rem }
+code { font: .9em ui-monospace, monospace }
+.soft { color: var(--soft) } .good { color: var(--good) } .bad { color: var(--bad) }
+.total { font-size: 1.6rem; font-weight: 600 }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
+  padding: .8rem 1rem; margin: .8rem 0 }
+.groups { display: flex; flex-wrap: wrap; gap: .2rem 1rem; margin: .4rem 0; font-size: .9rem }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; font-size: .9rem }
+th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
+th { font-weight: 600 } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
+td.what { min-width: 11rem } .points { white-space: nowrap }
+.bars { display: flex; gap: .25rem; font-size: .75rem; color: var(--soft); text-align: center }
+.bars div { flex: 1 } .bars b { display: flex; height: 7rem; padding-top: 1.2rem;
+  align-items: flex-end; border-bottom: 1px solid var(--line); font-weight: 400 }
+.bars i { position: relative; width: 100%; background: var(--bar); font-style: normal }
+.bars i span { position: absolute; bottom: 100%; left: 0; right: 0 }
+a { color: inherit }
+"""
+
+
+def write_results(grades: Grades, out: Path) -> list[Path]:
+    """Write all that a teacher gives back and keeps.
+
+    Parameters
+    ----------
+    grades : Grades
+    out : path
+
+    Returns
+    -------
+    list of Path
+        grades.csv, class.html, then a page and a file for Gradescope for each student.
+    """
+    texts = {"grades.csv": to_csv(grades), "class.html": class_page(grades)}
+    for result in grades.results:
+        name = file_name(result.student)
+        texts[f"feedback/{name}.html"] = student_page(result, grades.assignment.title)
+        texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
+    for name, text in texts.items():
+        try:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"out: cannot write to {out}: {error.strerror}") from error
+        write_atomically(out / name, text)
+    return [out / name for name in texts]
+
+
+def to_csv(grades: Grades) -> str:
+    """Return the grades as a table for any spreadsheet, a line for each student."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    exercises = list(grades.assignment.exercises)
+    is_unsafe = not all(result.is_isolated for result in grades.results)
+    writer.writerow(["id", "name", "late", *exercises, "total", *["isolation"] * is_unsafe])
+    for result in grades.results:
+        points = [f"{function.points:g}" for function in result.functions]
+        late = "late" if result.is_late else ""
+        unsafe = ["unsafe-local"] * is_unsafe
+        row = [_cell(result.student), _cell(result.name), late, *points, f"{result.points:g}"]
+        writer.writerow([*row, *unsafe])
+    return stream.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
+    text = " ".join(text.split())
+    return f"'{text}" if text.startswith(tuple(FORMULA)) else text
+
+
+def to_gradescope(result: Result) -> dict[str, object]:
+    """Return what Gradescope shows a student, as its results.json has it."""
+    tests = [
+        {
+            "name": function.exercise, "score": function.points, "max_score": function.out_of,
+            "status": "passed" if function.points == function.out_of else "failed",
+            "output": "\n".join(_lines(function)),
+        }
+        for function in result.functions
+    ]  # fmt: skip
+    told = [*result.trouble, *[UNSAFE] * (not result.is_isolated)]
+    return {"score": result.points, "output": "\n".join(told), "tests": tests}
+
+
+def _lines(function: Function) -> Iterator[str]:
+    """Yield what is said about a function, in plain text."""
+    yield STATES[function.state]
+    yield from function.findings
+    if function.cause:
+        yield f"likely cause: {function.cause}"
+    if function.hint:
+        yield f"hint: {function.hint}"
+
+
+def student_page(result: Result, title: str) -> str:
+    """Return the page of one student: what is right, the likely cause of what is not, a hint."""
+    return _page(title, _student_parts(result, title))
+
+
+def _student_parts(result: Result, title: str) -> Iterator[str]:
+    who = result.student if result.name in ("", result.student) else (
+        f"{result.name} ({result.student})"
+    )  # fmt: skip
+    late = ', <span class="bad">late</span>' * result.is_late
+    yield f"<h1>{escape(title)}</h1><p>{escape(who)}{late}</p>"
+    yield (
+        f'<p><span class="total">{result.points:g}</span> '
+        f'<span class="soft">of {result.out_of:g} points</span></p>'
+    )
+    notes = [*result.trouble, *[UNSAFE] * (not result.is_isolated)]
+    if notes:
+        yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
+    for function in result.functions:
+        yield _card(function)
+    yield (
+        '<p class="soft">A group of questions gives its points if all of them are answered with '
+        "yes. The inputs are not shown: try your function on small ones of your own.</p>"
+    )
+
+
+def _card(function: Function) -> str:
+    """Return what is said about one function."""
+    exercise = find_exercise(function.exercise)
+    is_right = function.state in ("right", "follows")
+    state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
+    file = f' <span class="soft">in {escape(function.file)}</span>' if function.file else ""
+    parts = [
+        f"<h3><span>{escape(exercise.title)}</span><span class='points'>{function.points:g} of "
+        f"{function.out_of:g}</span></h3>",
+        f"<p><code>{escape(exercise.function_name)}</code>: {state}{file}</p>",
+    ]
+    if function.groups:
+        marks = {True: '<span class="good">&#10003;', False: '<span class="bad">&#10007;'}
+        groups = "".join(f"{marks[ok]} {name}</span>" for name, ok in function.groups.items())
+        parts.append(f'<div class="groups">{groups}</div>')
+    if function.findings:
+        items = "".join(f"<li>{_quoted(text)}</li>" for text in function.findings)
+        parts.append(f"<ul>{items}</ul>")
+    if function.cause:
+        parts.append(f"<p><b>Likely cause:</b> {_quoted(function.cause)}</p>")
+    if function.hint:
+        parts.append(f"<p><b>Hint:</b> {_quoted(function.hint)}</p>")
+    return f'<div class="card">{"".join(parts)}</div>'
+
+
+def _quoted(text: str) -> str:
+    """Return a text as HTML, with what stands in backticks as code."""
+    parts = escape(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
+
+
+def class_page(grades: Grades) -> str:
+    """Return the page about the class: points, mistakes, time, what to look at."""
+    return _page(grades.assignment.title, _class_parts(grades))
+
+
+def _class_parts(grades: Grades) -> Iterator[str]:
+    results = grades.results
+    totals = sorted(result.points for result in results)
+    out_of = max((result.out_of for result in results), default=0.0)
+    right = sum(result.points == result.out_of for result in results)
+    yield f"<h1>{escape(grades.assignment.title)}: the class</h1>"
+    if totals:
+        middle = (totals[(len(totals) - 1) // 2] + totals[len(totals) // 2]) / 2
+        yield (
+            f"<p>{len(results)} students, {right} of them with all {out_of:g} points; the median "
+            f"is {middle:g}.</p>"
+        )
+    if not all(result.is_isolated for result in results):
+        yield f'<p class="bad">{UNSAFE}</p>'
+    yield "<h2>Points</h2>" + _bars(totals, out_of)
+    yield "<h2>Exercises</h2>" + _by_exercise(grades)
+    yield "<h2>Mistakes</h2>" + _heat_map(grades)
+    yield "<h2>Students</h2>" + _by_student(results)
+    trouble = [(result, text) for result in results for text in result.trouble]
+    if trouble:
+        items = "".join(f"<li>{_link(result)}: {escape(text)}</li>" for result, text in trouble)
+        yield f"<h2>To look at</h2><ul>{items}</ul>"
+    yield "<h2>Much the same code</h2>" + _alike(grades)
+
+
+def _bars(totals: list[float], out_of: float) -> str:
+    """Return how many students have how many points."""
+    if not totals or out_of == 0:
+        return "<p>Nobody was graded.</p>"
+    counts = Counter(min(int(BINS * total / out_of), BINS - 1) for total in totals)
+    most = max(counts.values())
+    bars = []
+    for number in range(BINS):
+        count, start = counts[number], f"{out_of * number / BINS:.3g}"
+        height = f"{100 * count / most:.0f}%"
+        bar = f'<b><i style="height:{height}"><span>{count or ""}</span></i></b>'
+        bars.append(f"<div>{bar}{start}&ndash;</div>")
+    return f'<div class="bars">{"".join(bars)}</div>'
+
+
+def _functions(grades: Grades) -> dict[str, list[Function]]:
+    """Return all students' functions, by exercise."""
+    found: dict[str, list[Function]] = {name: [] for name in grades.assignment.exercises}
+    for result in grades.results:
+        for function in result.functions:
+            found[function.exercise].append(function)
+    return found
+
+
+def _by_exercise(grades: Grades) -> str:
+    """Return for each exercise how many are right, the mean of the points, and the time."""
+    rows = [_row("exercise", "right", "mean", "of", "median time", tag="th")]
+    for name, functions in _functions(grades).items():
+        right = sum(function.state == "right" for function in functions)
+        mean = sum(function.points for function in functions) / max(1, len(functions))
+        times = sorted(function.seconds for function in functions if function.seconds)
+        median = f"{times[len(times) // 2]:.1f} s" if times else ""
+        out_of = f"{grades.assignment.exercises[name]:g}"
+        rows.append(_row(name, str(right), f"{mean:.1f}", out_of, median))
+    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
+
+
+def _heat_map(grades: Grades) -> str:
+    """Return how often each mistake was made in each exercise, the most frequent first."""
+    counts: dict[str, Counter[str]] = {}
+    for name, functions in _functions(grades).items():
+        for function in functions:
+            for what in _mistakes(function):
+                counts.setdefault(what, Counter())[name] += 1
+    if not counts:
+        return "<p>There are none.</p>"
+    names = list(grades.assignment.exercises)
+    most = max(max(of_one.values()) for of_one in counts.values())
+    rows = [_row("mistake", *names, tag="th")]
+    for what in sorted(counts, key=lambda what: (what in OTHERS, -counts[what].total(), what)):
+        cells = []
+        for name in names:
+            count = counts[what][name]
+            shade = f' style="background:rgba(var(--heat),{0.15 + 0.6 * count / most:.2f})"'
+            cells.append(f'<td class="n"{shade if count else ""}>{count or ""}</td>')
+        rows.append(f'<tr><td class="what">{escape(what)}</td>{"".join(cells)}</tr>')
+    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
+
+
+def _mistakes(function: Function) -> Iterable[str]:
+    """Return what a function counts under."""
+    if function.state == "right":
+        return []
+    known = [  # a convention by its name: its sentence is as long as a paragraph
+        name if "followed" in name else BANK[name].verdict
+        for name in function.mistakes
+        if name in BANK
+    ]
+    if known:
+        return known
+    return [UNKNOWN if function.state == "wrong" else STATES[function.state]]
+
+
+def _by_student(results: list[Result]) -> str:
+    """Return a line for each student."""
+    rows = [_row("student", "points", "time", "", tag="th")]
+    for result in results:
+        seconds = f"{sum(function.seconds for function in result.functions):.1f} s"
+        late = '<span class="bad">late</span>' * result.is_late
+        rows.append(_row(_link(result), f"{result.points:g}", seconds, late))
+    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
+
+
+def _link(result: Result) -> str:
+    """Return a student's name, with a link to the page."""
+    address = escape(f"feedback/{file_name(result.student)}.html")
+    return f'<a href="{address}">{escape(result.name or result.student)}</a>'
+
+
+def _alike(grades: Grades) -> str:
+    """Return the pairs that are alike, and what this means."""
+    if not grades.alike:
+        return "<p>No two submissions have much the same code.</p>"
+    links = {result.student: _link(result) for result in grades.results}
+    rows = [_row("students", "overlap", tag="th")]
+    for pair in grades.alike:
+        both = ", ".join(links.get(student, escape(student)) for student in (pair.one, pair.other))
+        rows.append(_row(both, f"{100 * pair.overlap:.0f}%"))
+    return (
+        "<p>Names, comments and what was handed out do not count, nor what a third of the class "
+        "wrote. Two people may well have the same idea: read both before you think further.</p>"
+        f'<div class="wide"><table>{"".join(rows)}</table></div>'
+    )
+
+
+def _row(*cells: str, tag: str = "td") -> str:
+    """Return a row of a table; its cells are HTML, those after the first to the right."""
+    first, *others = cells
+    right = "".join(f'<{tag} class="n">{cell}</{tag}>' for cell in others)
+    return f"<tr><{tag}>{first}</{tag}>{right}</tr>"
+
+
+def _page(title: str, parts: Iterable[str]) -> str:
+    """Return a page that stands alone."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )

@@ -1,0 +1,228 @@
+"""grade: run what was handed in, one student after another, and write what came of it."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import zipfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from pathlib import Path
+
+from mha_numpy import __version__
+from mha_numpy.checks import check_count
+from mha_numpy.errors import ConfigError
+from mha_numpy.progress import QUIET, progress
+from mha_numpy.teach.classroom.alike import find_alike
+from mha_numpy.teach.classroom.cluster import grade_in_cluster
+from mha_numpy.teach.classroom.feedback import write_results
+from mha_numpy.teach.classroom.results import (
+    Grades,
+    Result,
+    Task,
+    given_up,
+    path_of,
+    read_result,
+    write_atomically,
+)
+from mha_numpy.teach.classroom.student import grade_one
+from mha_numpy.teach.classroom.submissions import Submission, find_submissions
+from mha_numpy.teach.classroom.table import Assignment, read_assignment
+from mha_numpy.teach.exercises.isolation import try_isolation
+from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.sandbox import LIMITS, check_limits
+
+__all__ = ["grade", "grade_one"]
+
+FORMAT = 2  # of the files in by_student
+AHEAD = 2  # tasks for each process that are read before it can take them
+
+
+def grade(
+    submissions: Path | str,
+    *,
+    assignment: Path | str,
+    out: Path | str,
+    jobs: int | None = None,
+    dask: str | None = None,
+    is_isolated: bool = True,
+    limits: Limits = LIMITS,
+) -> Grades:
+    """Grade a class, and write grades.csv, a page for each student and one for the class.
+
+    Parameters
+    ----------
+    submissions : path
+        A folder: see `find_submissions`.
+    assignment : path
+        A folder that `make_assignment` wrote.
+    out : path
+        A folder, made if missing. What it holds already is not graded again.
+    jobs : int, optional
+        How many students are graded at a time; default one for each core.
+    dask : str, optional
+        The address of a Dask scheduler, whose workers grade instead. They need this package, and
+        bubblewrap, but none of the folders.
+    is_isolated : bool
+        False runs the functions with limits alone, and says so in all results.
+    limits : Limits
+        Of each function.
+
+    Returns
+    -------
+    Grades
+
+    Raises
+    ------
+    ConfigError
+        A folder is not there or holds something else, or submissions cannot be isolated
+        on this machine.
+    SandboxError
+        A function could not be run, through no fault of a student; what is graded by then is kept.
+
+    Notes
+    -----
+    What came of each student is written at once, as a whole, under a hash of the files, of the
+    assignment and of this version. A run that was stopped goes on where it was, to the same bytes.
+    """
+    given, out = read_assignment(assignment), Path(out)
+    jobs = check_count("jobs", os.cpu_count() if jobs is None else jobs)
+    check_limits(limits)
+    if is_isolated and dask is None:
+        try_isolation()
+    try:
+        (out / "by_student").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"out: cannot make {out}: {error.strerror}") from error
+    found = _with_absent(find_submissions(submissions, given.roster, given.deadline), given)
+    kept: dict[str, Result] = {}
+    anew: list[Submission] = []
+    for one in found:
+        before = read_result(path_of(out, one.student))
+        if before is None or before.key != _task(one, given, limits, is_isolated).key:
+            anew.append(one)
+        else:
+            kept[one.student] = before
+    tasks = (_task(one, given, limits, is_isolated) for one in anew)
+    graded = _in_processes(tasks, jobs) if dask is None else grade_in_cluster(tasks, dask)
+    for result in progress(graded, len(anew), "grading"):
+        write_atomically(path_of(out, result.student), json.dumps(asdict(result), indent=1))
+        kept[result.student] = result
+    results = [kept[student] for student in sorted(kept)]
+    alike = find_alike({result.student: result.fingerprint for result in results})
+    grades = Grades(given, results, alike, len(anew))
+    write_results(grades, out)
+    return grades
+
+
+# who is to be graded
+
+
+def _with_absent(found: list[Submission], assignment: Assignment) -> list[Submission]:
+    """Return all students of the roster, and those that are not in it, with a remark."""
+    if assignment.roster is None:
+        return found
+    there = {one.student: one for one in found}
+    for one in found:
+        if one.student not in assignment.roster:
+            one.trouble.append("this id is not in the roster")
+    for student, name in assignment.roster.items():
+        if student not in there:
+            there[student] = Submission(student, name, trouble=["nothing was handed in"])
+    return [there[student] for student in sorted(there)]
+
+
+def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: bool) -> Task:
+    """Read a student's files, and hash all that the result depends on."""
+    files, trouble = [], list(one.trouble)
+    for file in one.files:
+        try:
+            files.append((file.name, file.read()))
+        except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError):
+            trouble.append(f"{file.name} cannot be read")
+        except Exception:  # zlib's and others' of a broken zip file
+            trouble.append(f"{file.name} cannot be unpacked")
+    asked = (assignment.exercises, assignment.marks, assignment.variant(one.student))
+    who = (one.student, one.name, one.is_late, trouble, files)
+    given = (FORMAT, __version__, tuple(limits), is_isolated, asked, who)
+    key = hashlib.sha256(repr(given).encode()).hexdigest()
+    return Task(
+        one.student, one.name, one.is_late, tuple(trouble), tuple(files), assignment, limits,
+        is_isolated, key,
+    )  # fmt: skip
+
+
+# processes
+
+
+def _in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
+    """Grade in some processes; a task that ends its process twice is given up, and no other."""
+    waiting: dict[Future[Result], Task] = {}
+    again: list[Task] = []
+    tasks = iter(tasks)
+    with _pool(jobs) as pool:
+        try:
+            for task in tasks:
+                waiting[_submitted(pool, task)] = task
+                if len(waiting) == AHEAD * jobs:
+                    yield from _finished(waiting)
+            while waiting:
+                yield from _finished(waiting)
+        except BrokenProcessPool:
+            again = list(waiting.values())
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    yield from map(_alone, again)
+    if again:
+        yield from _in_processes(tasks, jobs)
+
+
+def _submitted(pool: ProcessPoolExecutor, task: Task) -> Future[Result]:
+    """Hand a task to the processes; if they have ended, the result says so."""
+    try:
+        return pool.submit(grade_one, task)
+    except BrokenProcessPool as error:
+        future: Future[Result] = Future()
+        future.set_exception(error)
+        return future
+
+
+def _finished(waiting: dict[Future[Result], Task]) -> Iterator[Result]:
+    """Wait for results, and take them out."""
+    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+        result = future.result()
+        del waiting[future]
+        yield result
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Return processes that share nothing with this one."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, context, initializer=_begin_to_work)
+
+
+def _begin_to_work() -> None:
+    """Leave Ctrl-C to the parent, and end with it whatever ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    QUIET.set(True)  # the parent has a bar
+    parent = multiprocessing.parent_process()
+
+    def end_with() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=end_with, daemon=True).start()
+
+
+def _alone(task: Task) -> Result:
+    """Grade in a process of its own; without any points where that ends once more."""
+    try:
+        with _pool(1) as pool:
+            return pool.submit(grade_one, task).result()
+    except BrokenProcessPool:
+        return given_up(task)

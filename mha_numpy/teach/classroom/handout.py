@@ -1,0 +1,303 @@
+"""What a student is handed: instructions, stubs with the variant's conventions, public checks."""
+
+import ast
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.teach.classroom.table import Assignment
+from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
+from mha_numpy.teach.exercises import Exercise
+
+FORMS = ("notebook", "files")
+WIDTH = 96
+OTHERWISE = "In your variant, whatever the text below says:"
+
+
+def write_handout(assignment: Assignment, student: str, folder: Path, form: str) -> None:
+    """Write what one student is handed, or everybody.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    student : str
+        The id that the variant is made of.
+    folder : Path
+        Made if missing.
+    form : str
+        "notebook" or "files".
+
+    Raises
+    ------
+    ConfigError
+        A notebook is asked for, and nbformat is not installed.
+    """
+    variants = assignment.variant(student)
+    texts = {"README.md": readme_text(assignment, student, form)}
+    if form == "notebook":
+        texts[f"{assignment.name}.ipynb"] = notebook_text(assignment, student)
+    else:
+        for number, exercise in enumerate(assignment.catalogue, start=1):
+            text = f"import numpy as np\n\n\n{stub_text(exercise, variants[exercise.id])}"
+            texts[file_name(exercise, number)] = text
+        texts["check.py"] = _checking_text(assignment, variants)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def file_name(exercise: Exercise, number: int) -> str:
+    """Return the name of a stub's file, such as 04_softmax.py."""
+    return f"{number:02}_{exercise.id.replace('-', '_')}.py"
+
+
+def stub_text(exercise: Exercise, variant: Variant) -> str:
+    """Return the function that a student begins with; NumPy is all that it needs.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    variant : Variant
+        Its conventions stand in the docstring, before the text that they differ from.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from mha_numpy.teach.exercises import find_exercise
+    >>> stub = stub_text(find_exercise("merge-heads"), Variant(1, ("merged from last to first",)))
+    >>> stub.splitlines()[3].strip()
+    'In your variant, whatever the text below says:'
+    """
+    source = exercise.stub_source
+    (function,) = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    body = "".join(source.splitlines(keepends=True)[function.body[0].lineno - 1 :])
+    names = [argument.arg for argument in function.args.args]
+    head = f"def {function.name}({', '.join(names)}):\n"
+    sentences = _sentences(variant)
+    if sentences:
+        lines = [fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in sentences]
+        told = "\n\n".join([OTHERWISE, "\n".join(lines)])
+        indented = "\n".join(f"    {line}" if line else "" for line in told.splitlines())
+        summary, blank, rest = body.partition("\n\n")
+        if not blank:  # a docstring of one line
+            summary, blank, rest = body.partition('"""\n')
+            blank, rest = "\n\n", f'    """\n{rest}'
+            body = f"{summary}{blank}{indented}\n{rest}"
+        else:
+            body = f"{summary}{blank}{indented}{blank}{rest}"
+    return head + body
+
+
+def notebook_text(assignment: Assignment, student: str) -> str:
+    """Return the notebook of a student: the cells with the tag `exercise` are to be written.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    student : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ConfigError
+        nbformat is not installed.
+
+    Examples
+    --------
+    >>> import json
+    >>> one = Assignment("hw", "Homework", {"scores": 10}, {})
+    >>> [cell["metadata"].get("tags") for cell in json.loads(notebook_text(one, "all"))["cells"]]
+    [None, ['given'], ['check'], None, ['exercise'], ['check']]
+    """
+    v4, variants = load_nbformat().v4, assignment.variant(student)
+
+    def code(text: str, tag: str, name: str) -> Any:
+        return v4.new_code_cell(text.strip(), id=name[:64], metadata={"tags": [tag]})
+
+    intro = readme_text(assignment, student, "notebook")
+    cells = [
+        v4.new_markdown_cell(intro, id="instructions"),
+        code("import numpy as np", "given", "given"),
+        code("from mha_numpy.teach.classroom import public_check", "check", "check"),
+    ]
+    for number, exercise in enumerate(assignment.catalogue, start=1):
+        check = _check_call(exercise, variants[exercise.id])
+        cells += [
+            title_cell(assignment, exercise, number),
+            code(stub_text(exercise, variants[exercise.id]), "exercise", f"exercise-{exercise.id}"),
+            code(check, "check", f"check-{exercise.id}"),
+        ]
+    return as_notebook(cells)
+
+
+def load_nbformat() -> Any:
+    """Import nbformat, which notebooks alone need."""
+    try:
+        return import_module("nbformat")
+    except ImportError as error:
+        raise ConfigError(
+            "format: a notebook needs nbformat, pip install 'mha-numpy[classroom]'; --format files "
+            "does without"
+        ) from error
+
+
+def title_cell(assignment: Assignment, exercise: Exercise, number: int) -> Any:
+    """Return the cell that stands over a function."""
+    points = f"{assignment.exercises[exercise.id]:g} points"
+    text = f"## {number}. {exercise.title}\n\n`{exercise.function_name}`, {points}"
+    return load_nbformat().v4.new_markdown_cell(text, id=f"title-{exercise.id}")
+
+
+def as_notebook(cells: Sequence[Any]) -> str:
+    """Return the text of a notebook that has these cells."""
+    nbformat = load_nbformat()
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.validate(notebook)
+    return f"{nbformat.writes(notebook)}\n"
+
+
+def readme_text(assignment: Assignment, student: str, form: str) -> str:
+    """Return the instructions, as Markdown."""
+    variants = assignment.variant(student)
+    exercises = assignment.catalogue
+    rows = "\n".join(
+        f"| {number} | {exercise.title} | `{exercise.function_name}` | {exercise.minutes} | "
+        f"{assignment.exercises[exercise.id]:g} |"
+        for number, exercise in enumerate(exercises, start=1)
+    )
+    whose = ""
+    if assignment.roster is not None:
+        name = assignment.roster.get(student, "")
+        whose = f"\n\nThis is the variant of {f'{name} ({student})' if name else student}."
+    when = assignment.deadline
+    shares = "\n".join(
+        f"| {group} | {share:g} | {ASKED[group]} |" for group, share in assignment.marks.items()
+    )
+    graded = GRADED if form in FORMS else GRADED_ELSEWHERE
+    return README.format(
+        title=assignment.title,
+        whose=whose,
+        until=f" Hand it in by {when:%Y-%m-%d %H:%M %Z}".rstrip() + "." if when else "",
+        rows=rows,
+        total=f"{assignment.total:g}",
+        conventions=_conventions_text(exercises, variants),
+        what=fill(WHAT[form].format(name=assignment.name), WIDTH),
+        graded=graded.format(shares=shares),
+        tests=TESTS if any(exercise.kind == "tests" for exercise in exercises) else "",
+    )
+
+
+README = """# {title}{whose}
+
+Write the functions below.{until}
+
+| | | function | minutes | points |
+|---|---|---|---|---|
+{rows}
+| | | | | {total} |
+
+{conventions}{what}
+
+{graded}
+{tests}"""
+GRADED = """\
+Your code is graded where only Python and NumPy are to be seen: do not import `mha_numpy` in it. It
+is called with other numbers than the public checks use. The points of a function are shared out:
+
+| | percent | what is asked |
+|---|---|---|
+{shares}"""
+GRADED_ELSEWHERE = """\
+Your functions are graded with other numbers than the public checks use. A function has all of its
+points if everything about it is right, else none. Write it with NumPy alone: do not import
+`mha_numpy` in it."""
+TESTS = """
+Tests that you write have points by the mistakes that they catch: all points for nine of ten, and
+none where they reject a function that is right, or do not run to the end.
+"""
+ASKED = {
+    "shape": "Does it run, and are type and shape right?",
+    "invariants": "Has the result what every right answer has?",
+    "values": "Are the numbers right?",
+    "gradients": "Does numeric differentiation give the same?",
+    "robustness": "Are inputs left alone, is nothing NaN, is a second call the same, and is there "
+    "no more memory held than the task allows?",
+}
+EXPORTED = (
+    "Write into the cells that hold a function, and run the cell below each: it checks shapes and "
+    "one example. You may add cells with functions of your own."
+)
+WHAT = {
+    "otter": EXPORTED,
+    "nbgrader": EXPORTED,
+    "notebook": "Write into the cells of `{name}.ipynb` that hold a function, and run the cell "
+    "below each: it checks shapes and one example, and needs mha_numpy to be installed. Leave the "
+    "cells' tags as they are; you may add cells with functions of your own. Hand in the notebook.",
+    "files": "Write into the files whose names begin with a number. `python check.py` checks "
+    "shapes and one example of each, and needs mha_numpy to be installed. Hand in these files; "
+    "each stands alone.",
+}
+
+
+def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant]) -> str:
+    """Say which conventions count in which functions."""
+    where: dict[str, list[str]] = {}
+    for exercise in exercises:
+        for sentence in _sentences(variants[exercise.id]):
+            where.setdefault(sentence, []).append(f"`{exercise.function_name}`")
+    if not where:
+        return ""
+    lines = [
+        fill(f"- {sentence} ({', '.join(functions)})", WIDTH, subsequent_indent="  ")
+        for sentence, functions in where.items()
+    ]
+    told = "\n".join(lines)
+    return f"Your variant has conventions of its own, which each docstring repeats:\n\n{told}\n\n"
+
+
+def _sentences(variant: Variant) -> list[str]:
+    """Return what a student reads of the conventions of a variant."""
+    return [CONVENTIONS[name].sentence for name in variant.conventions]
+
+
+def _check_call(exercise: Exercise, variant: Variant) -> str:
+    """Return the line that checks a function."""
+    conventions = f", {list(variant.conventions)!r}" if variant.conventions else ""
+    return f'public_check("{exercise.id}", {exercise.function_name}{conventions})'.replace("'", '"')
+
+
+def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:
+    """Return check.py."""
+    lines = []
+    for number, exercise in enumerate(assignment.catalogue, start=1):
+        function = f'from_file("{file_name(exercise, number)}", "{exercise.function_name}")'
+        call = _check_call(exercise, variants[exercise.id])
+        lines.append(call.replace(f", {exercise.function_name}", f", {function}", 1))
+    return CHECK.format(calls="\n".join(lines))
+
+
+CHECK = '''"""Check shapes and one example of each function: python check.py"""
+
+from pathlib import Path
+from runpy import run_path
+
+from mha_numpy.teach.classroom import public_check
+
+
+def from_file(file, name):
+    """Return a function that runs a file, and then what it defines by this name."""
+    return lambda *arguments: run_path(str(Path(__file__).parent / file))[name](*arguments)
+
+
+{calls}
+'''

@@ -1,0 +1,122 @@
+"""What notebooks call: public_check, before handing in, and assert_right, where others grade."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.tables import Table, show
+from mha_numpy.teach.classroom.submissions import Source
+from mha_numpy.teach.classroom.wording import findings_of
+from mha_numpy.teach.diagnosis import Variant, using
+from mha_numpy.teach.exercises import find_exercise
+from mha_numpy.teach.exercises.judge import judge, judge_answers, probe_inputs
+from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
+from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
+
+PUBLIC = ("runs", "type and dtype", "shape", "inputs left alone")  # stages
+
+
+def public_check(
+    exercise_id: str, function: Callable[..., Any], conventions: Sequence[str] = ()
+) -> None:
+    """Show whether a function runs, whether its shapes are right, and whether one example is.
+
+    The numbers are not those that a submission is graded with; the conventions are.
+
+    Parameters
+    ----------
+    exercise_id : str
+    function : callable
+    conventions : sequence of str
+        The names of the conventions of the student's variant.
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise or convention, or `function` cannot be called.
+
+    Examples
+    --------
+    >>> public_check("merge-heads", lambda heads: heads)  # doctest: +ELLIPSIS
+    merge-heads, public checks: not right
+    ...
+    """
+    if not callable(function):
+        raise ConfigError(f"function: expected a function; got {describe(function)}")
+    stages = public_stages(exercise_id, function, conventions)
+    is_right = all(stage.passed for stage in stages)
+    marks = {True: "ok", False: "FAIL", None: "-"}
+    rows = [[marks[stage.passed], stage.name, stage.finding] for stage in stages]
+    bad = frozenset(number for number, stage in enumerate(stages) if stage.passed is False)
+    title = f"{exercise_id}, public checks: {'right' if is_right else 'not right'}"
+    show(Table(title, ["", "stage", "finding"], rows, bad))
+
+
+def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | None = None) -> None:
+    """Do nothing if a function is right, else raise AssertionError: a test for other graders.
+
+    Parameters
+    ----------
+    exercise_id : str
+    function : callable
+    seed : int, optional
+        What the numbers of the full check are drawn from. Without it the check is that of
+        `public_check`: shapes, and one example.
+
+    Raises
+    ------
+    AssertionError
+        The function is not right. The text says why, without a number of the full check.
+    ConfigError
+        There is no such exercise, or `function` cannot be called.
+
+    Examples
+    --------
+    >>> def mine(heads):
+    ...     return heads.swapaxes(1, 2).reshape(len(heads), heads.shape[2], -1)
+    >>> assert_right("merge-heads", mine, seed=1)
+    >>> assert_right("merge-heads", lambda heads: heads, seed=1)
+    Traceback (most recent call last):
+    AssertionError: merge-heads: a shape is not the one that the task says
+    """
+    exercise = find_exercise(exercise_id)
+    if not callable(function):
+        raise ConfigError(f"function: expected a function; got {describe(function)}")
+    if seed is None:
+        stages = public_stages(exercise_id, function)
+        wrong = [f"{stage.name}: {stage.finding}" for stage in stages if not stage.passed][:1]
+    else:
+        with using(Variant(seed)):
+            verdict = judge(exercise, lambda: function)
+        error = next((stage.finding for stage in verdict.stages if stage.passed is False), "")
+        wrong = findings_of(verdict, error, Source("", ""))
+        wrong = [verdict.unwritten] if verdict.is_unwritten else wrong
+    if wrong:
+        raise AssertionError(f"{exercise_id}: {'; '.join(wrong)}")
+
+
+def public_stages(
+    exercise_id: str, function: Callable[..., Any], conventions: Sequence[str] = ()
+) -> list[Stage]:
+    """Return the stages that a student may see, the example last."""
+    exercise = find_exercise(exercise_id)
+    with using(Variant(conventions=tuple(conventions))):
+        run = run_calls(lambda: function, probe_inputs(exercise), LIMITS)
+        if exercise.kind == "tests":  # it has no example, and its functions are in this package
+            return judge_answers(exercise, run).stages
+        evidence = Evidence(exercise, run)
+        with np.errstate(all="ignore"):
+            stages = [stage for stage in examine(evidence) if stage.name in PUBLIC]
+            return [*stages, _example(evidence)]
+
+
+def _example(evidence: Evidence) -> Stage:
+    """Compare the answers to the first input, and to no other."""
+    compared = evidence.comparisons[0] if evidence.comparisons else None
+    if compared is None or evidence.is_unwritten:
+        return Stage("example", None, "")
+    wrong = next((row for row in compared.rows if not row.passed), None)
+    found = "as expected, on the first input" if wrong is None else f"{wrong.name}: {wrong.finding}"
+    return Stage("example", wrong is None, found)

@@ -1,0 +1,182 @@
+"""grade_one: run and judge what one student handed in."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mha_numpy.errors import ConfigError, SandboxError
+from mha_numpy.teach.classroom.alike import fingerprint
+from mha_numpy.teach.classroom.follow import PAIRS, follows
+from mha_numpy.teach.classroom.marks import groups_of, points_of
+from mha_numpy.teach.classroom.results import Function, Result, Task
+from mha_numpy.teach.classroom.slices import broken_line
+from mha_numpy.teach.classroom.submissions import Source, sources_of
+from mha_numpy.teach.classroom.wording import FAILED, cause_of, findings_of, hint_of
+from mha_numpy.teach.diagnosis import Variant, using
+from mha_numpy.teach.exercises.catalogue import find_exercise
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.isolation import run_isolated
+from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
+from mha_numpy.teach.exercises.judge_memory import FRUGAL, memory_inputs, memory_stage
+from mha_numpy.teach.exercises.runner import load, measured
+from mha_numpy.teach.exercises.sandbox import Run, run_calls
+from mha_numpy.teach.exercises.stages import NO_RETURN
+from mha_numpy.teach.exercises.verdict import Verdict
+
+SLOTS = 5000  # users that runs may be: few, as a container may know no more than 65536
+FOLLOWED = (FAILED["values"], FAILED["gradients"])
+
+
+def grade_one(task: Task) -> Result:
+    """Grade one student; nothing but the task goes in, and nothing is written anywhere.
+
+    Parameters
+    ----------
+    task : Task
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    SandboxError
+        A function could not be run, through no fault of the student.
+    """
+    exercises = [find_exercise(name) for name in task.assignment.exercises]
+    names = [exercise.function_name for exercise in exercises]
+    sources, broken = sources_of(task.files, names)
+    variants = task.assignment.variant(task.student)
+    functions = []
+    for exercise in exercises:
+        with using(variants[exercise.id]):
+            source = sources.get(exercise.function_name)
+            functions.append(_grade_function(exercise, source, variants[exercise.id], task))
+    by_id = {exercise.id: sources.get(exercise.function_name) for exercise in exercises}
+    for number, function in enumerate(functions):
+        with using(variants[function.exercise]):
+            functions[number] = _followed(function, functions, by_id, task)
+    texts = [source.text for source in sources.values()]
+    stubs = [exercise.stub_source for exercise in exercises]
+    return Result(
+        task.student, task.name, task.is_late, task.is_isolated, task.key,
+        [*task.trouble, *broken], functions, fingerprint(texts, stubs),
+    )  # fmt: skip
+
+
+def _grade_function(
+    exercise: Exercise, source: Source | None, variant: Variant, task: Task
+) -> Function:
+    """Run and judge one function under the student's variant."""
+    out_of = task.assignment.exercises[exercise.id]
+    hint = hint_of(exercise, variant)
+    if source is None:
+        return Function(exercise.id, 0.0, out_of, "not there", hint=hint)
+    start = time.monotonic()
+    run = _run(exercise, source, probe_inputs(exercise), task)
+    seconds = round(time.monotonic() - start, 2)
+    try:
+        verdict = judge_answers(exercise, run)
+    except Exception:  # an answer that nobody has thought of costs this function alone
+        return Function(
+            exercise.id, 0.0, out_of, "failed", findings=["its answers could not be judged"],
+            hint=hint, file=source.file, seconds=seconds,
+        )  # fmt: skip
+    if verdict.is_unwritten:
+        return Function(
+            exercise.id, 0.0, out_of, "not written", hint=hint, file=source.file, seconds=seconds,
+            findings=[verdict.unwritten] if verdict.unwritten == NO_RETURN else [],
+        )  # fmt: skip
+    if exercise.piece == FRUGAL and _has_run(verdict):
+        held = _run(exercise, source, memory_inputs(), task, is_measured=True)
+        verdict.stages.append(memory_stage(held))
+    groups = groups_of(verdict.stages)
+    points = points_of(groups, out_of, task.assignment.marks)
+    if verdict.share is not None:
+        points = round(out_of * verdict.share, 2)
+    is_hinted = not verdict.passed and broken_line(source.text) is None
+    error = _error(run) if verdict.share is None else run.ended  # tests raise errors rightly
+    return Function(
+        exercise.id, points, out_of, _state(verdict),
+        groups, findings_of(verdict, error, source), cause_of(verdict),
+        sorted(verdict.mistakes), hint if is_hinted else "", source.file, seconds,
+    )  # fmt: skip
+
+
+def _followed(
+    function: Function, functions: list[Function], sources: dict[str, Source | None], task: Task
+) -> Function:
+    """Return a backward with credit for its values, where it is right for the own wrong forward.
+
+    The forward's mistake has to be a known one: a forward that returns nothing but zeros has an
+    easy backward.
+    """
+    pair = PAIRS.get(function.exercise)
+    forward = next((one for one in functions if pair and one.exercise == pair.forward), None)
+    if forward is None or not forward.mistakes or not forward.groups.get("shape"):
+        return function
+    if function.state != "wrong" or not function.groups["shape"] or function.groups["values"]:
+        return function
+
+    def call(exercise_id: str, inputs: Sequence[dict[str, Any]]) -> Run:
+        source = sources[exercise_id]
+        if source is None:
+            raise KeyError(exercise_id)
+        return _run(find_exercise(exercise_id), source, inputs, task)
+
+    if not follows(function.exercise, call):
+        return function
+    groups = {
+        group: passed or group in ("values", "gradients")
+        for group, passed in function.groups.items()
+    }
+    findings = [text for text in function.findings if text not in FOLLOWED]
+    name = find_exercise(forward.exercise).function_name
+    findings.append(f"it is right for your own {name}, so its values are counted as right")
+    points = points_of(groups, function.out_of, task.assignment.marks)
+    return replace(function, state="follows", groups=groups, findings=findings, points=points)
+
+
+def _run(
+    exercise: Exercise,
+    source: Source,
+    inputs: Sequence[dict[str, Any]],
+    task: Task,
+    *,
+    is_measured: bool = False,
+) -> Run:
+    """Make the calls: in isolation, or within limits alone."""
+    name = exercise.function_name
+    try:
+        if task.is_isolated:
+            slot = threading.get_native_id() % SLOTS  # of this machine
+            return run_isolated(
+                source.text, source.file, name, inputs, task.limits, slot=slot,
+                is_measured=is_measured,
+            )  # fmt: skip
+        wrap = measured if is_measured else lambda function: function
+        return run_calls(lambda: wrap(load(source.text, source.file, name)), inputs, task.limits)
+    except (ConfigError, SandboxError, OSError) as error:
+        raise SandboxError(
+            f"{name} of {task.student} could not be run, and nobody has points for that: {error}; "
+            "grade again: what has been graded is kept"
+        ) from error
+
+
+def _error(run: Run) -> str:
+    """Return the first error of a run, as the run tells it."""
+    return next((call.error for call in run.calls if call.error), run.ended)
+
+
+def _state(verdict: Verdict) -> str:
+    """Return how a function stands, in a word."""
+    if verdict.passed:
+        return "right"
+    return "wrong" if _has_run(verdict) else "failed"
+
+
+def _has_run(verdict: Verdict) -> bool:
+    """Return whether all calls came to an end."""
+    return all(stage.passed for stage in verdict.stages if stage.name == "runs")

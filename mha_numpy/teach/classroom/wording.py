@@ -1,0 +1,128 @@
+"""What a student may read about a run: nothing that their own code could have written.
+
+A function sees the hidden inputs when it is graded. An error's message, the text of an exit and
+what is printed could carry them out, and so would the numbers of a finding. Here each sentence is
+made of what the grader knows, of fixed words, and of lines of the student's own text.
+"""
+
+import builtins
+import re
+
+from mha_numpy.teach.classroom.submissions import Source
+from mha_numpy.teach.diagnosis import Variant, find_piece
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.hints import give_hint
+from mha_numpy.teach.exercises.verdict import Verdict
+
+LINE = 80  # characters of a line that is quoted
+ENDS = (  # as sandbox.py begins them; a run may also write such a text itself
+    ("took longer than", "it took too long and was stopped"),
+    ("asked for more than", "it asked for too much memory"),
+    ("ended the process", "it ended the process"),
+    ("was killed for lack", "it was killed for lack of memory"),
+    ("was killed", "it was killed"),
+    ("used up its", "it used up its processor time"),
+    ("crashed", "it crashed the process"),
+    ("its answers", "its answers could not be read"),
+    ("asked for answers", "it asked for answers and did not read them"),
+    ("returned more than", "it returned more than any answer has"),
+)
+FAILED = {
+    "type and dtype": "the result has another type or dtype than the task says",
+    "shape": "a shape is not the one that the task says",
+    "finite": "there are NaN or infinite numbers where there should be none",
+    "inputs left alone": "it changes its inputs in place; work on a copy",
+    "the same twice": "a second call with the same inputs returns something else",
+    "values": "numbers are wrong",
+    "gradients": "numeric differentiation gives other gradients",
+    "memory": "it holds as much as all scores take; keep no more than a block of them",
+    "accepts a right function": "it rejects a function that is right",
+}  # stages
+HANDED_OUT = "in the text below"  # of a convention, which stands above a docstring's own text
+USUAL = "Your variant's conventions count, also where this is worded for the usual ones. "
+CAUSES = ("likely cause", "and besides", "besides", "or else", "no known mistake")  # of remarks
+
+
+def error_of(error: str, source: Source) -> str:
+    r"""Return the kind of an error and the line of the student's text where it is from.
+
+    Examples
+    --------
+    >>> source = Source("def f(x):\n    return x.T[9]", "hw.py")
+    >>> error_of("IndexError: 0.123 is hidden (line 2 of hw.py: `0.456`)", source)
+    'an IndexError in `return x.T[9]`'
+    """
+    for start, sentence in ENDS:
+        if error.startswith(start):
+            return sentence
+    kind = re.match(r"\w+", error)
+    known = getattr(builtins, kind[0], None) if kind else None
+    is_known = isinstance(known, type) and issubclass(known, BaseException)
+    what = (
+        f"{'an' if kind[0][0] in 'AEIOU' else 'a'} {kind[0]}" if kind and is_known else "an error"
+    )
+    place = re.findall(rf"\(line (\d+) of {re.escape(source.file)}\b", error)
+    lines = source.text.split("\n")
+    number = int(place[-1][:9]) if place else 0
+    line = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return f"{what} in `{line[:LINE]}`" if line else what
+
+
+def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
+    """Return what is not right, a sentence for each question that was answered with no.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    error : str
+        That ended the run, or that the first failing call gave; "" without one.
+    source : Source
+
+    Returns
+    -------
+    list of str
+    """
+    found = []
+    for stage in verdict.stages:
+        if stage.passed is not False:
+            continue
+        if stage.name == "runs":
+            return [f"it does not run: {error_of(error, source)}"]  # the rest follows from it
+        if stage.name == "invariants":
+            found.append(f"this does not hold: {_statement(verdict, stage.finding)}")
+        elif stage.name == "catches mistakes":  # its finding counts, and says no more
+            found.append(f"of the mistakes it catches {stage.finding}")
+        else:
+            found.append(FAILED.get(stage.name, stage.name))
+    return found
+
+
+def _statement(verdict: Verdict, finding: str) -> str:
+    """Return the law that a finding is about, without the numbers."""
+    piece = find_piece(verdict.exercise.piece)
+    statements = [law.statement for law in piece.laws]
+    statements += [reaction.statement for reaction in piece.reactions]
+    return next((text for text in statements if finding.startswith(text)), "a law of the result")
+
+
+def hint_of(exercise: Exercise, variant: Variant) -> str:
+    """Return the first hint; under conventions of one's own it begins with what counts.
+
+    Examples
+    --------
+    >>> from mha_numpy.teach.exercises import find_exercise
+    >>> hint_of(find_exercise("scores"), Variant(1, ("scores over d_k",)))[:33]
+    "Your variant's conventions count,"
+    """
+    return USUAL * bool(variant.conventions) + give_hint(exercise, 1).text
+
+
+def cause_of(verdict: Verdict) -> str:
+    """Return the likely cause by its name, with alternatives; "" where there is none to tell."""
+    told = {name: text for name, text in verdict.remarks.items() if name in CAUSES}
+    parts = []
+    for name, text in told.items():
+        before = {"likely cause": "", "no known mistake": "not known: "}.get(name, f"{name} ")
+        between = "; or " if name == "or else" else "; "
+        parts.append(before + between.join(text.strip().removeprefix("- ").split("\n- ")))
+    return "; ".join(parts).replace(HANDED_OUT, "in the docstring")

@@ -1,0 +1,277 @@
+"""Clues: what wrong numbers say where neither a mistake nor a small edit gives them.
+
+On which inputs they are wrong, where in an array, by what, and from which step on.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.compare import matched
+from mha_numpy.checking.patterns import find_pattern
+from mha_numpy.checking.trees import leaves
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.diagnosis.answers import Answer, agreeing_arrays, right_answers, wrong_arrays
+from mha_numpy.teach.diagnosis.families import PIECES, find_piece
+from mha_numpy.teach.diagnosis.piece import Inputs, Piece
+from mha_numpy.teach.diagnosis.sources import read_sources
+
+CLOSE = 1e-6  # of the largest number
+LARGE = 10  # numbers are far above 1
+
+
+class Beside(NamedTuple):
+    """An array of an answer on one input, and the right one."""
+
+    name: str
+    mine: Array
+    right: Array
+
+    @property
+    def where(self) -> Array:
+        """Which of its numbers are wrong."""
+        largest = np.abs(self.right[np.isfinite(self.right)]).max(initial=0)
+        return ~np.isclose(self.mine, self.right, rtol=0, atol=CLOSE * largest, equal_nan=True)
+
+
+def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
+    """Return what can be said of wrong answers, in sentences; nothing if nothing can.
+
+    Parameters
+    ----------
+    piece : str
+        A key of ``PIECES``.
+    answers : sequence
+        One for each probe; None where the function failed.
+
+    Returns
+    -------
+    list of str
+        The steps, the inputs, and the places in the arrays where they are wrong.
+
+    Examples
+    --------
+    >>> rights = right_answers("attention_backward")
+    >>> wrong = [right._replace(d_v=right.d_v.round(1)) for right in rights]
+    >>> find_clues("attention_backward", wrong)
+    ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do not need']
+    """
+    right = right_answers(piece)
+    clues = [
+        _of_steps(piece, answers, right),
+        _of_laws(find_piece(piece), answers, right),
+        _of_inputs(PIECES[piece].probes(), answers, right),
+    ]
+    wrong = [
+        one
+        for answer, expected in zip(answers, right, strict=True)
+        for one in _beside(answer, expected, PIECES[piece].result or "result")
+        if one.where.any()
+    ]
+    by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}
+    clues += [_of_arrays(name, found) for name, found in by_name.items()]
+    return [clue for clue in clues if clue]
+
+
+def _beside(answer: Answer, expected: Answer, name: str = "") -> list[Beside]:
+    """Return the arrays of numbers that have the shape of what was expected, beside that."""
+    pairs = matched(answer, expected, name) if answer is not None else ()
+    return [
+        Beside(name, np.asarray(mine), np.asarray(other))
+        for name, mine, other in pairs
+        if isinstance(mine, np.ndarray | np.generic) and mine.shape == np.shape(other)
+        if mine.dtype.kind in "biuf"
+    ]
+
+
+def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+    """Say which steps the wrong arrays need and the right ones do without, as far as is known."""
+    names = [name for name, _, _ in matched(right[0], right[0])]
+    is_wrong = wrong_arrays(answers, right)
+    if len(is_wrong) != len(names):
+        return ""
+    good = [name for name, wrong in zip(names, is_wrong, strict=True) if not wrong]
+    bad = [name for name, wrong in zip(names, is_wrong, strict=True) if wrong]
+    if not good or not bad:
+        return ""
+    verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
+    seen = f"{listed(good)} {verbs[0]} right, and {listed(bad)} {verbs[1]} wrong"
+    steps_of = _steps_of_results(piece)
+    if len(steps_of) != len(names):
+        return seen
+    needs = dict(zip(names, steps_of, strict=True))
+    cleared = set().union(*(needs[name] for name in good))
+    alone = {name: set(needs[name]) - cleared for name in bad}
+    if not any(alone.values()):
+        them = "them" if len(bad) > 1 else "it"
+        return f"{seen}, though what is right is computed from {them}: look at what you return"
+    shared = set.intersection(*alone.values())
+    steps = [step for step in needs[bad[0]] if step in shared] or list(filter(alone.get, bad))
+    plural = "s" if len(steps) > 1 else ""
+    rest = "they do" if len(good) > 1 else "it does"
+    return f"{seen}: look at the step{plural} {listed(steps)}, which {rest} not need"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names in a row: a, b and c."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _steps_of_results(piece: str) -> list[list[str]]:
+    """Return for each result of a right function its steps, in order; nothing if not all have."""
+    function = piece
+    while True:
+        tree = ast.parse(read_sources().cuts[function].source).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        last = tree.body[-1]
+        if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Call):
+            return []
+        called = ast.unparse(last.value.func)
+        if called not in read_sources().cuts:
+            break
+        function = called
+    made_of: dict[str, set[str]] = {}
+    order: list[str] = []
+    assigned = (part for part in ast.walk(tree) if isinstance(part, ast.Assign))
+    for part in sorted(assigned, key=lambda part: part.lineno):
+        for target, value in _apart(part.targets[0], part.value):
+            for name in _names_in(target):
+                made_of.setdefault(name, set()).update(_names_in(value))
+                order.append(name)
+    results = (*last.value.args, *(keyword.value for keyword in last.value.keywords))
+    steps = [_reached(_names_in(one) & made_of.keys(), made_of, order) for one in results]
+    return steps if all(steps) else []
+
+
+def _apart(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """Return what is assigned to what; several at once one by one."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
+
+
+def _names_in(part: ast.AST) -> set[str]:
+    """Return the names in a part of a tree."""
+    return {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
+
+
+def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]) -> list[str]:
+    """Return steps and all that they are made of."""
+    seen, waiting = set[str](), steps
+    while waiting:
+        seen |= waiting
+        waiting = {one for step in waiting for one in made_of.get(step, ())} & set(order) - seen
+    return [step for step in dict.fromkeys(order) if step in seen]
+
+
+def _of_laws(piece: Piece, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+    """Say which law does not hold."""
+    for inputs, answer, expected in zip(piece.probes(), answers, right, strict=True):
+        both, names = _beside(answer, expected), leaves(expected)
+        if len(both) < len(names):
+            continue
+        arrays = dict(zip(names, (one.mine for one in both), strict=True))
+        for law in piece.laws:
+            if np.abs(law.residual(inputs, arrays)).max(initial=0) > CLOSE:
+                return f"in every right answer, {law.statement}; not in yours"
+    return ""
+
+
+def _of_inputs(probes: Sequence[Inputs], answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+    """Say what the inputs with wrong answers have that those with right ones have not."""
+    is_right = [
+        all(agreeing_arrays(a, b)) for a, b in zip(answers, right, strict=True) if a is not None
+    ]
+    words = shared_by(probes, [not one for one in is_right])
+    return words and f"wrong where {words}, and right elsewhere"
+
+
+def shared_by(probes: Sequence[Inputs], are_meant: Sequence[bool]) -> str:
+    """Say what the inputs that are meant have, and the others have not."""
+    if len(are_meant) != len(probes) or all(are_meant) or not any(are_meant):
+        return ""
+    for words, has in PROPERTIES.items():
+        for name in probes[0]:
+            if [has(probe[name]) for probe in probes] == list(are_meant):
+                return words.format(name)
+    return ""
+
+
+def rows_of_all(cells: Array, inputs: Inputs) -> str:
+    """Say in which kind of rows all of these cells of an answer are, if they are in one."""
+    for name, value in inputs.items():
+        is_array = isinstance(value, np.ndarray) and value.ndim > 1
+        if is_array and value.dtype == bool:
+            rows = ~value.any(axis=-1)
+            hides = "that may attend to nothing"
+            words = f"rows {hides if name == 'mask' else f'of {name} without a True'}"
+        elif is_array and _is_large(value) and np.isfinite(value).all():
+            sizes = np.abs(value).max(axis=-1)
+            rows, words = sizes > LARGE, f"rows with numbers up to {sizes.max():.4g} in {name}"
+        else:
+            continue
+        hit = cells if cells.ndim == rows.ndim else cells.any(axis=-1)
+        is_fit = rows.ndim <= hit.ndim and all(
+            mine in (1, size) for mine, size in zip(rows.shape[::-1], hit.shape[::-1], strict=False)
+        )
+        if is_fit and not (hit & ~rows).any():
+            return words
+    return ""
+
+
+def _is_large(value: Any) -> bool:
+    """Return whether an array has numbers far above 1."""
+    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return is_float and bool(np.abs(value).max(initial=0) > LARGE)
+
+
+def _hides_a_row(value: Any) -> bool:
+    """Return whether a mask has a row without True."""
+    is_mask = isinstance(value, np.ndarray) and value.dtype == bool and value.ndim > 1
+    return is_mask and not value.any(axis=-1).all()
+
+
+PROPERTIES: dict[str, Callable[[Any], bool]] = {  # that inputs with wrong answers may share
+    "a row of {} has no True": _hides_a_row,
+    "{} is None": lambda value: value is None,
+    "{} is not None": lambda value: value is not None,
+    "{} has numbers far above 1": _is_large,
+}
+
+
+def _of_arrays(name: str, wrong: Sequence[Beside]) -> str:
+    """Say where an array is wrong, or by what, if it is the same on all inputs."""
+    for clue in (_of_places, _of_pattern):
+        found = {clue(one) for one in wrong}
+        if len(found) == 1 and "" not in found:
+            return f"{name}: {found.pop()}"
+    return ""
+
+
+def _of_pattern(wrong: Beside) -> str:
+    """Say what turns the right array into the wrong one."""
+    found = find_pattern(wrong.mine, wrong.right)
+    return "" if found.startswith("all of them at") else found
+
+
+def _of_places(wrong: Beside) -> str:
+    """Say which indices of an axis are wrong, where it is the first or the last, or all but one."""
+    for axis, size in enumerate(wrong.where.shape):
+        others = tuple(i for i in range(wrong.where.ndim) if i != axis)
+        is_wrong = wrong.where.any(axis=others)
+        if size < 2 or is_wrong.all():
+            continue
+        for words, fine in (
+            ("only the first index", np.arange(size) > 0),
+            ("only the last index", np.arange(size) < size - 1),
+            ("all but the first index", np.arange(size) == 0),
+            ("all but the last index", np.arange(size) == size - 1),
+            ("only the first half", np.arange(size) >= size / 2),
+            ("only the second half", np.arange(size) < size / 2),
+            ("only every other index", np.arange(size) % 2 == 0),
+        ):
+            if np.array_equal(is_wrong, ~fine):
+                return f"{words} of axis {axis} of {wrong.where.ndim} is wrong"
+    return ""

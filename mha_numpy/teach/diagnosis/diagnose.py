@@ -1,0 +1,182 @@
+"""diagnose: name the known mistakes that give just these arrays."""
+
+from collections.abc import Collection, Sequence
+from itertools import combinations, takewhile
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.trees import leaves
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ConfigError
+from mha_numpy.teach.diagnosis.answers import (
+    TOLERANCE,
+    Answer,
+    attempt,
+    fingerprints,
+    fits,
+    gives,
+    right_answers,
+    wrong_arrays,
+)
+from mha_numpy.teach.diagnosis.families import BANK, PIECES, find_piece
+from mha_numpy.teach.diagnosis.manners import FLOAT32
+from mha_numpy.teach.diagnosis.mistake import Mistake
+from mha_numpy.teach.diagnosis.search import BUDGET, SmallEdit, find_edit, find_edit_beside
+from mha_numpy.teach.diagnosis.variant import may_show, variant
+
+# what shows only where another mistake makes a row see nothing
+LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
+FEW = 2  # other edits that give the same, where NaN makes many of them alike
+NARROW = 2e-5  # float32 is closer to float64; a leak of e^-10 is not
+
+
+class Diagnosis(NamedTuple):
+    """What is known about an answer.
+
+    ``causes`` are alternatives, each a set of mistakes that gives exactly the answer's arrays; none
+    if no known mistake, nor two of them, does. Where they are partial, the mistake gives exactly
+    those arrays that are wrong, and was not made in the others. ``edit`` is a small edit of the
+    right function that gives the arrays: alone, or beside the mistake if there is one, too.
+    """
+
+    is_right: bool
+    causes: tuple[frozenset[str], ...]
+    is_partial: bool = False
+    edit: SmallEdit | None = None
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        """The mistakes of the first alternative."""
+        return [BANK[name] for name in sorted(self.causes[0])] if self.causes else []
+
+
+def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
+    """Find the known mistakes, one or two, that give just these arrays.
+
+    Parameters
+    ----------
+    piece : str
+        Which function was written, a key of ``PIECES``.
+    answers : sequence
+        What the function returned for each of the piece's probes, an array or a tuple of arrays;
+        None where it failed: there any mistake may be the cause.
+
+    Returns
+    -------
+    Diagnosis
+        Right, or the causes that fit every answer; without causes where none fits: a name is
+        never guessed.
+
+    Raises
+    ------
+    ConfigError
+        There is no such piece, or there are not as many answers as probes.
+
+    Examples
+    --------
+    >>> def mine(x, num_heads):
+    ...     B, T, width = x.shape
+    ...     return x.reshape(B, num_heads, T, width // num_heads)
+    >>> answers = [mine(**probe) for probe in PIECES["split_heads"].probes()]
+    >>> print(*(mistake.name for mistake in diagnose("split_heads", answers).mistakes))
+    split without transpose
+    """
+    right = right_answers(find_piece(piece).name)
+    if len(answers) != len(right):
+        raise ConfigError(f"answers: expected {len(right)} of them; got {len(answers)}")
+    if fits(answers, right):
+        return Diagnosis(all(answer is not None for answer in answers), ())
+    singles = [name for name, wrong in fingerprints(piece).items() if fits(answers, wrong)]
+    if singles:
+        return Diagnosis(False, tuple(frozenset({name}) for name in singles))
+    if _is_narrow(answers):
+        made = {frozenset({name, FLOAT32}): wrong for name, wrong in fingerprints(piece).items()}
+        narrow = {frozenset({FLOAT32}): right} | made
+        causes = [cause for cause, wrong in narrow.items() if fits(answers, wrong, NARROW)]
+        if causes:
+            return Diagnosis(False, tuple(causes))
+    wrong = wrong_arrays(answers, right)
+    is_partial = any(wrong) and not all(wrong)
+    if is_partial:
+        partial = [
+            name for name, made in fingerprints(piece).items() if gives(answers, made, wrong)
+        ]
+        if partial:
+            return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
+    edit = find_edit(piece, answers)
+    if edit and (edit.others <= FEW or not _has_nan(answers)):
+        return Diagnosis(False, (), edit=edit)
+    ends = process_time() + BUDGET
+    tried = takewhile(lambda _: process_time() < ends, combinations(_names(piece), 2))
+    pairs = [pair for pair in tried if _makes(piece, pair, answers)]
+    if pairs:
+        pairs.sort(key=lambda pair: -_explained(piece, pair, answers))
+        return Diagnosis(False, tuple(map(frozenset, pairs)))
+    edit = find_edit(piece, answers, wrong) if is_partial else None
+    if edit:
+        return Diagnosis(False, (), is_partial=True, edit=edit)
+    explained = {name: _explained(piece, [name], answers) for name in fingerprints(piece)}
+    names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
+    both = find_edit_beside(piece, answers, names, ends)
+    return Diagnosis(False, (frozenset({both[0]}),), edit=both[1]) if both else Diagnosis(False, ())
+
+
+def _explained(piece: str, mistakes: Collection[str], answers: Sequence[Answer]) -> int:
+    """Count the wrong numbers that one of some mistakes gives alone: it shows for itself."""
+    right = right_answers(piece)
+    alone = [fingerprints(piece).get(name, right) for name in mistakes]
+    count = 0
+    for answer, expected, *made in zip(answers, right, *alone, strict=True):
+        others = [leaves(one) for one in made if one is not None]
+        usual = leaves(expected)
+        for name, leaf in leaves(answer).items() if answer is not None else ():
+            is_given = np.zeros(np.shape(leaf), dtype=bool)
+            for other in (arrays[name] for arrays in others if name in arrays):
+                is_given |= _same(leaf, other)
+            count += int((is_given & ~_same(leaf, usual.get(name))).sum())
+    return count
+
+
+def _same(leaf: Any, other: Any) -> Array:
+    """Return which numbers of an array are those of another one, if the shapes agree."""
+    is_number = np.asarray(leaf).dtype.kind in "biufc"
+    if np.shape(other) != np.shape(leaf) or other is None or not is_number:
+        return np.zeros(np.shape(leaf), dtype=bool)
+    return np.isclose(leaf, other, rtol=TOLERANCE, equal_nan=True)
+
+
+def _is_narrow(answers: Sequence[Answer]) -> bool:
+    """Return whether every number is one of float32."""
+    return all(
+        array.dtype.kind == "f" and np.array_equal(array, np.float32(array), equal_nan=True)
+        for array in _arrays_of(answers)
+    )
+
+
+def _has_nan(answers: Sequence[Answer]) -> bool:
+    """Return whether an answer holds NaN, in which different mistakes become the same."""
+    arrays = _arrays_of(answers)
+    return any(array.dtype.kind == "f" and np.isnan(array).any() for array in arrays)
+
+
+def _arrays_of(answers: Sequence[Answer]) -> list[Array]:
+    """Return all that the answers hold."""
+    found = [leaf for answer in answers for leaf in leaves(answer).values()]
+    return [np.asarray(leaf) for leaf in found if leaf is not None]
+
+
+def _names(piece: str) -> list[str]:
+    """Return the mistakes that may be one of two."""
+    latent = (name for name in LATENT if may_show(piece, name))
+    return list(dict.fromkeys([*fingerprints(piece), *latent]))
+
+
+def _makes(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:
+    """Return whether two mistakes together give the answers, asking no further than needed."""
+    function = variant(piece, pair)
+    return function is not None and all(
+        answer is None or fits([answer], [attempt(function, probe)])
+        for probe, answer in zip(PIECES[piece].probes(), answers, strict=True)
+    )

@@ -1,0 +1,98 @@
+"""The bank and the confusion table, to be printed and as a page."""
+
+from collections.abc import Sequence
+
+from mha_numpy.tables import Table
+from mha_numpy.teach.diagnosis.answers import fingerprints
+from mha_numpy.teach.diagnosis.confusion import Confusion, Counts
+from mha_numpy.teach.diagnosis.families import BANK
+from mha_numpy.teach.diagnosis.held_out import HeldOut
+
+PAGE = """# Which mistakes are named
+
+Written by `mha-numpy mistakes --confusion --write docs/confusion.md`. Every known mistake is made
+in each function where it changes anything, and the answers are handed to `diagnose`, which sees
+nothing else. A mistake is *on top* if the first name of the answer is its own. It is *among* the
+names if it is one of several for the same numbers, as where two mistakes are one and the same
+function. Pairs are drawn at random; a pair is *named* if the first alternative holds one of its two
+mistakes, or if a single small edit gives the same numbers, which is then told.
+
+The mistakes are edits of the right implementation, both here and where `diagnose` compares. So this
+page says how well mistakes can be distinguished, not that a student's code makes them in just this
+way. The exhibits of the museum are code that was written apart, with one bug each: all eighteen get
+their right name (`tests/teach/exercises/test_catalogue.py`). [Exercises](exercises.md) says how a
+check works.
+
+"""
+
+HELD_OUT = (
+    "Where no known mistake gives a student's numbers, small edits of the right function are "
+    "searched. What becomes of a slip that nobody thought of? Here edits of each kind are made, "
+    "and searched without that kind: *named* says that a known mistake gives the same numbers, "
+    "*another edit* that one of another kind does, *clues* that a step, a place in an array or a "
+    "pattern is told, and *nothing* that nothing is. An explanation counts as wrong if it gives "
+    "something else once other numbers are drawn."
+)
+
+
+def bank_table(pieces: Sequence[str]) -> Table:
+    """Return the mistakes that show in some functions, each with its fix."""
+    where = {name: [piece for piece in pieces if name in fingerprints(piece)] for name in BANK}
+    rows = [[name, BANK[name].verdict, BANK[name].fix] for name, found in where.items() if found]
+    of = pieces[0] if len(pieces) == 1 else f"{len(pieces)} functions"
+    return Table(f"{len(rows)} known mistakes in {of}", ["mistake", "what was done", "fix"], rows)
+
+
+def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
+    """Return the counts of each function, their sums, and what was mixed up."""
+    total = Counts(*(sum(counts) for counts in zip(*(c.counts for c in found), strict=True)))
+    slowest = max(c.slowest for c in found)
+    rows = [_row(c.piece, c.counts, c.slowest) for c in found] + [_row("all", total, slowest)]
+    columns = [
+        "function", "mistakes", "rejected", "on top", "among", "pairs", "rejected", "named",
+        "slowest",
+    ]  # fmt: skip
+    on_top, among, named = (
+        f"{count / max(of, 1):.1%}"
+        for count, of in (
+            (total.on_top, total.singles),
+            (total.among, total.singles),
+            (total.pairs_named, total.pairs_rejected),
+        )
+    )
+    text = (
+        f"{total.rejected} of {total.singles} mistakes rejected; {on_top} named first, {among} "
+        f"among the names given. Of {total.pairs_rejected} pairs that do not cancel out, {named} "
+        "have one of the two named first."
+    )
+    mixed = [
+        [c.piece, name, "; ".join(named) or "nothing"] for c in found for name, named in c.mixed_up
+    ]
+    sections: list[Table | str] = [Table("Mistakes made and named", columns, rows), text]
+    if mixed:
+        sections.append(Table("Not on top", ["function", "mistake", "named"], mixed))
+    return sections
+
+
+def held_out_sections(found: Sequence[HeldOut]) -> list[Table | str]:
+    """Return what was said of edits whose kind the search did not know."""
+    total = HeldOut("all", *(sum(counts) for counts in list(zip(*found, strict=True))[1:]))
+    rows = [[one.group, *map(str, one[1:])] for one in (*found, total)]
+    columns = ["kind of edit", "made", "named", "another edit", "clues", "nothing", "wrongly"]
+    explained = total.named + total.edited + total.clues
+    text = (
+        f"Of {total.made} edits, {explained / total.made:.1%} are explained, and {total.wrongly} "
+        f"of these wrongly. To the others it is said that nothing known gives their numbers."
+    )
+    return [Table("Edits of a kind that is held out", columns, rows), HELD_OUT, text]
+
+
+def _row(name: str, counts: Counts, slowest: float) -> list[str]:
+    """Return a row of the table of counts."""
+    return [name, *map(str, counts), f"{1000 * slowest:.0f} ms"]
+
+
+def to_markdown(sections: Sequence[Table | str]) -> str:
+    """Return the page docs/confusion.md."""
+    parts = [part if isinstance(part, str) else part.to_markdown() for part in sections]
+    return PAGE + "\n\n".join(parts) + "\n"

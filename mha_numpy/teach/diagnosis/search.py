@@ -1,0 +1,287 @@
+"""Search for the small edit of the right function that gives just these numbers.
+
+What every edit gives for the usual probes is computed ahead, as a number of two bytes for each
+array, and kept in `small_edits.npz`. The numbers of an answer are looked up there, and what has
+them is made and compared in full. For other probes, and beside a known mistake, edits are made one
+after the other, as long as there is time.
+"""
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.compare import matched
+from mha_numpy.checking.differences import largest_of
+from mha_numpy.checking.trees import leaves
+from mha_numpy.dtypes import Array
+from mha_numpy.progress import progress
+from mha_numpy.teach.diagnosis.answers import (
+    Answer,
+    attempt,
+    gives,
+    right_answers,
+)
+from mha_numpy.teach.diagnosis.conventions import follow
+from mha_numpy.teach.diagnosis.families import PIECES
+from mha_numpy.teach.diagnosis.small_edits import Edit, Edited, read_edits
+from mha_numpy.teach.diagnosis.sources import called_by, read_sources
+from mha_numpy.teach.diagnosis.using import SEED, conventions_of, variant_in_force
+from mha_numpy.teach.diagnosis.variant import assembled, edited_source, places_of
+
+FILE = Path(__file__).with_name("small_edits.npz")
+MODULUS = 65521  # an array's number is below it; 0 says that there is no array
+SPREAD = 997.0  # arrays that differ by more than 1 part in 10^7 have different numbers
+BUDGET = 0.8  # seconds of a processor for what is not looked up
+
+
+class Candidate(NamedTuple):
+    """An edit of one of the functions that make a piece."""
+
+    function: str
+    edited: Edited
+    edit: Edit
+
+    def answers(self, piece: str) -> Iterator[Answer]:
+        """Yield what the piece gives with the edit, probe by probe; None where it fails."""
+        code = self.edited.code(self.edit)
+        if code is None:
+            return
+        function = follow(piece, conventions_of(piece), assembled(piece, {self.function: code}))
+        for probe in PIECES[piece].probes():
+            answer = attempt(function, probe, (Exception,))
+            yield answer if answer is not None and _holds_numbers(answer) else None
+
+
+def _holds_numbers(answer: Answer) -> bool:
+    """Return whether an answer holds numbers alone: an edit may return anything."""
+    return all(_is_numeric(leaf) for leaf in leaves(answer).values())
+
+
+def _is_numeric(leaf: Any) -> bool:
+    """Return whether something is a real number or an array of them."""
+    is_number = isinstance(leaf, np.ndarray | np.generic | bool | int | float)
+    return is_number and np.asarray(leaf).dtype.kind in "biuf"  # an int may be too large
+
+
+class SmallEdit(NamedTuple):
+    """An edit that gives an answer's numbers, as a student reads it."""
+
+    group: str  # the kind of slip: "another name"
+    function: str  # of `right`, in which it is made
+    wrong: str  # the lines with the edit; empty where a line is left out
+    right: str  # what belongs there; empty where a line does not
+    others: int = 0  # at most so many more edits give the same
+
+
+class Known(NamedTuple):
+    """What edits of a piece give for the usual probes."""
+
+    edits: Array  # (N,) which of the piece's edits
+    others: Array  # (N,) how many more give the same
+    numbers: Array  # (N, arrays of all probes)
+
+
+def candidates(piece: str, mistake: str | None = None) -> list[Candidate]:
+    """Return all small edits of a piece, or of one with a known mistake, always in one order.
+
+    Functions that call no others come first: what is written there says more.
+    """
+    places = places_of(mistake) if mistake else {}
+    found = []
+    for name in sorted(called_by(piece), key=lambda name: (len(called_by(name)), name)):
+        edited = read_edits(edited_source(name, places.get(name, ())))
+        found += [Candidate(name, edited, edit) for edit in edited.edits]
+    return found
+
+
+def numbers_of(answers: Iterable[Answer], expected: Sequence[Answer]) -> Array:
+    """Return a number for each expected array: the answer's array's, 0 where there is none."""
+    found = []
+    for answer, right in zip(answers, expected, strict=False):
+        largest = max(float(largest_of(np.asarray(leaf))) for leaf in leaves(right).values())
+        arrays = [] if answer is None else [(a, b) for _, a, b in matched(answer, right)]
+        count = len(leaves(right))
+        mine = [_number_of(array, largest or 1.0) for array, _ in arrays]
+        found += mine if len(mine) == count else [0] * count
+    return np.array(found, dtype=np.uint16)
+
+
+def _number_of(array: Any, scale: float) -> int:
+    """Return a number from 1 to MODULUS for an array, 0 if it is none of real numbers."""
+    if not _is_numeric(array):
+        return 0
+    array = np.asarray(array)
+    scaled = np.nan_to_num(array.astype(float).ravel() / scale, nan=0.37, posinf=1e3, neginf=-2e3)
+    with np.errstate(all="ignore"):
+        of_shape = sum(0.618 * n * i for i, n in enumerate(array.shape, start=1))
+        mixed = scaled @ _mixer(array.size) + of_shape
+        number = SPREAD * mixed % 1 * MODULUS
+    return int(number) + 1 if np.isfinite(number) else 1
+
+
+@lru_cache(maxsize=256)
+def _mixer(size: int) -> Array:
+    """Return factors that tell apart where numbers stand."""
+    return np.random.default_rng(size).uniform(0.5, 1.5, size)
+
+
+def have(numbers: Array, asked: Array) -> Array:
+    """Return which rows have the numbers asked for, where any are; neighbours count as equal."""
+    is_asked = asked != 0
+    off = (numbers[:, is_asked].astype(int) - asked[is_asked]) % MODULUS
+    near = (off <= 1) | (off == MODULUS - 1)
+    return np.asarray((near & (numbers[:, is_asked] != 0)).all(axis=1))
+
+
+def all_numbers(piece: str) -> tuple[Array, Array]:
+    """Make all small edits of a piece: which of them give something wrong, and their numbers."""
+    right = right_answers(piece)
+    usual = numbers_of(right, right)
+    rows, found = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for row, candidate in enumerate(candidates(piece)):
+            mine = numbers_of(candidate.answers(piece), right)
+            if mine.any() and not have(mine[None], usual)[0]:
+                rows.append(row)
+                found.append(mine)
+    return np.array(rows, dtype=np.uint32), np.array(found).reshape(-1, len(usual))
+
+
+def compute(piece: str) -> Known:
+    """Return what the table keeps: of the edits that give the same, the simplest."""
+    rows, numbers = all_numbers(piece)
+    edits = candidates(piece)
+    ranks = np.array([edits[row].edit.rank for row in rows])
+    order = np.lexsort((rows, ranks))
+    _, first, counts = np.unique(numbers[order], axis=0, return_index=True, return_counts=True)
+    kept = order[first]
+    return Known(rows[kept], np.minimum(counts - 1, 255).astype(np.uint8), numbers[kept])
+
+
+def write_table() -> None:
+    """Compute what all small edits of all pieces give, and keep it beside this file."""
+    from concurrent.futures import ProcessPoolExecutor  # not needed for a check
+
+    arrays: dict[str, Array] = {}
+    with ProcessPoolExecutor() as pool:
+        computed = progress(pool.map(compute, PIECES), len(PIECES), "making edits")
+        for name, table in zip(PIECES, computed, strict=True):
+            arrays |= {f"{name}.{field}": array for field, array in table._asdict().items()}
+    arrays["made_of"] = np.array(made_of())
+    np.savez_compressed(FILE, **arrays)  # type: ignore[arg-type]
+
+
+def made_of() -> str:
+    """Return a digest of all that the table depends on: sources, rules and probes."""
+    here = Path(__file__).parent
+    names = ["rules.txt", "rewrite.py", "small_edits.py", "draws.py", "piece.py", "sources.py"]
+    files = [*(here / name for name in names), *sorted((here / "families").glob("*.py"))]
+    texts = [read_sources().text, *(f"{f.name} {f.read_text(encoding='utf-8')}" for f in files)]
+    return sha256(repr((SEED, SPREAD, MODULUS, texts)).encode()).hexdigest()
+
+
+@cache
+def known(piece: str) -> Known | None:
+    """Return what is kept about a piece; None if there is nothing."""
+    if not FILE.exists():
+        return None
+    with np.load(FILE) as file:
+        names = [f"{piece}.{field}" for field in Known._fields]
+        return Known(*(file[name] for name in names)) if names[0] in file else None
+
+
+def find_edit(
+    piece: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()
+) -> SmallEdit | None:
+    """Return the simplest small edit that gives these answers, if one does.
+
+    Where `wrong` says which arrays are wrong, only those count.
+    """
+    is_usual = variant_in_force().seed == SEED and not conventions_of(piece)
+    table = known(piece) if is_usual else None
+    if table is None:
+        in_order = _in_order(candidates(piece))
+        return _first_that_fits(piece, answers, in_order, BUDGET, wrong)
+    asked = _asked(numbers_of(answers, right_answers(piece)), wrong)
+    rows = np.flatnonzero(have(table.numbers, asked)) if asked.any() else np.array([], int)
+    if not len(rows):
+        return None
+    all_edits = candidates(piece)
+    found = _in_order(all_edits[table.edits[row]] for row in rows)
+    told = _first_that_fits(piece, answers, found, BUDGET, wrong)
+    return told and told._replace(others=int(table.others[rows].sum()) + len(rows) - 1)
+
+
+def _asked(numbers: Array, wrong: Sequence[bool]) -> Array:
+    """Return the numbers of the wrong arrays, and 0 for the others."""
+    return np.where(np.resize(wrong, numbers.shape), numbers, 0) if wrong else numbers
+
+
+def find_edit_beside(
+    piece: str, answers: Sequence[Answer], mistakes: Iterable[str], ends: float
+) -> tuple[str, SmallEdit] | None:
+    """Return one of some known mistakes and the small edit that give these answers together.
+
+    `ends` is when to give up, in seconds of `process_time`.
+    """
+    for mistake in mistakes:
+        if process_time() > ends:
+            return None
+        if not places_of(mistake):  # a convention that is not followed is no edit
+            continue
+        in_order = _in_order(candidates(piece, mistake))
+        told = _first_that_fits(piece, answers, in_order, ends - process_time())
+        if told:
+            return mistake, told
+    return None
+
+
+def _is_of_right_lines(edit: SmallEdit) -> bool:
+    """Return whether what belongs there stands in the right function, and is no mistake itself."""
+    right = ast.unparse(read_edits(edited_source(edit.function, ())).module)
+    usual = {line.strip() for line in right.splitlines()}
+    return usual.issuperset(edit.right.splitlines())
+
+
+def _in_order(found: Iterable[Candidate]) -> list[Candidate]:
+    """Return the simplest first."""
+    return sorted(found, key=lambda candidate: candidate.edit.rank)
+
+
+def _first_that_fits(
+    piece: str,
+    answers: Sequence[Answer],
+    tried: Iterable[Candidate],
+    seconds: float,
+    wrong: Sequence[bool] = (),
+) -> SmallEdit | None:
+    """Return the first edit that gives the answers, of those for which there is time."""
+    ends = process_time() + seconds
+    right = right_answers(piece)
+    first = next((i for i, answer in enumerate(answers) if answer is not None), len(answers))
+    asked = _asked(numbers_of(answers[first : first + 1], right[first : first + 1]), wrong)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for candidate in tried:
+            if process_time() > ends or not asked.any():
+                return None
+            given = candidate.answers(piece)
+            found = list(islice(given, first + 1))  # before the others are computed
+            mine = numbers_of(found[first:], right[first : first + 1])
+            if not len(mine) or not have(mine[None], asked)[0]:
+                continue
+            if gives(answers, [*found, *given], wrong):
+                edited, edit = candidate.edited, candidate.edit
+                told = SmallEdit(edit.group, candidate.function, *edited.lines(edit))
+                if _is_of_right_lines(told):
+                    return told
+    return None

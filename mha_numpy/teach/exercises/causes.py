@@ -1,0 +1,242 @@
+"""The likely causes of a wrong answer, with the evidence: a known mistake, a small edit, a clue."""
+
+from operator import or_
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking import agrees
+from mha_numpy.checking.compare import agreeing, matched
+from mha_numpy.checking.trees import leaves, replaced
+from mha_numpy.progress import busy
+from mha_numpy.teach.diagnosis import BANK, Diagnosis, diagnose
+from mha_numpy.teach.diagnosis.answers import TOLERANCE, wrong_arrays
+from mha_numpy.teach.diagnosis.clues import find_clues, listed
+from mha_numpy.teach.diagnosis.diagnose import NARROW
+from mha_numpy.teach.diagnosis.manners import ACCUMULATES, FLOAT32, IN_PLACE
+from mha_numpy.teach.diagnosis.search import SmallEdit
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.stages import Evidence, Stage
+from mha_numpy.teach.exercises.verdict import as_list
+
+NUMBERS = {"shape", "finite", "invariants", "values", "gradients"}  # stages
+MOST = 2  # alternatives that are told
+IN_ORDER = ", once they are in the right order"
+
+
+class Causes(NamedTuple):
+    """The mistakes that explain an answer, if any do, and what a student is told of them."""
+
+    mistakes: frozenset[str]
+    remarks: dict[str, str]
+    edit: SmallEdit | None = None
+
+
+def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
+    """Name the mistakes or the small edit that give just these answers, or tell the clues.
+
+    A bug of the museum is not given away: the hints do that.
+    """
+    failed = {stage.name for stage in stages if stage.passed is False}
+    manner = _manner(evidence, failed)
+    evidence, order, found = _diagnosed(evidence)
+    remarks = _where(evidence, stages)
+    if found.causes and is_bug_of(evidence.exercise, found.causes[0]):
+        return Causes(found.causes[0], remarks)
+    told, others = list[str](), list[str]()
+    if manner == ACCUMULATES or (manner and "values" not in failed):
+        told.append(BANK[manner].verdict)
+    elif manner:
+        remarks["besides"] = BANK[manner].verdict
+    if order:
+        told.append(_told_order(order, is_all=found.is_right))
+    if found.causes or found.edit:
+        first, *alternatives = _alternatives(evidence, found)
+        told += first
+        others = [", and ".join(one) for one in alternatives[:MOST]]
+    elif (order or not told) and not found.is_right and failed & NUMBERS and "runs" not in failed:
+        clues = _clues(evidence)
+        told += clues
+        if not clues:
+            remarks["no known mistake"] = (
+                f"no small edit of {evidence.exercise.function_name} gives these numbers either: "
+                "perhaps there are several mistakes"
+            )
+    if told:
+        remarks["likely cause"] = told[0]
+    if told[1:]:
+        remarks["and besides"] = as_list(told[1:])
+    if others:
+        remarks["or else"] = "".join(f"\n- {other}" for other in others)
+    if found.causes or found.edit:
+        remarks["evidence"] = _evidence(evidence, found) + IN_ORDER * bool(order)
+    cause = found.causes[0] if found.causes else frozenset()
+    return Causes(cause | {manner} if manner else cause, remarks, found.edit)
+
+
+def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]:
+    """Diagnose the answers; arrays in another order, unless that has a name, are put right."""
+    piece = evidence.exercise.piece
+    with busy("searching for the cause"):
+        found = diagnose(piece, evidence.answers)
+        has_name = found.causes and len(found.causes[0]) == 1 and not found.is_partial
+        order = {} if has_name else _order(evidence)
+        if order:
+            evidence = evidence.reordered(order)
+            found = diagnose(piece, evidence.answers)
+    return evidence, order, found
+
+
+def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
+    """Return what may have been done, each in one sentence or in several."""
+    told = [[BANK[name].verdict for name in sorted(cause)] for cause in found.causes]
+    if found.edit:
+        told = [[*(told[0] if told else []), _told_edit(found.edit)]]
+    if found.is_partial:
+        wrong = _wrong_names(evidence)
+        verb = "are those" if len(wrong) > 1 else "is that"
+        told = [[f"{listed(wrong)} {verb} of this mistake: {', and '.join(one)}"] for one in told]
+    return told
+
+
+def _told_edit(edit: SmallEdit) -> str:
+    """Return what a small edit does: the lines that are written, and those that belong there."""
+    wrong, right = (lines.replace("\n", "; ") for lines in (edit.wrong, edit.right))
+    if not wrong:
+        how = f"without `{right}`"
+    elif right:
+        how = f"with `{wrong}` where `{right}` belongs"
+    else:
+        how = f"with `{wrong}`, which does not belong there"
+    return f"{edit.group}: our solution gives your numbers {how}"
+
+
+def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
+    """Return whether the mistakes are the bug that an exhibit of the museum was handed out with."""
+    return exercise.kind == "museum" and mistakes == {exercise.hints.mistake}
+
+
+def _clues(evidence: Evidence) -> list[str]:
+    """Say what can be said where no known mistake and no small edit fits."""
+    pairs = _pairs(evidence)
+    if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
+        return [
+            f"the numbers are right to about {NARROW:g} of the largest one: "
+            "a small number may have been added, as in x / (total + 1e-9), or a part is computed "
+            "in float32"
+        ]
+    return find_clues(evidence.exercise.piece, evidence.answers)
+
+
+def _wrong_names(evidence: Evidence) -> list[str]:
+    """Return which arrays are wrong."""
+    wrong = wrong_arrays(evidence.answers, evidence.expected)
+    return [name for name, is_wrong in zip(evidence.names, wrong, strict=True) if is_wrong]
+
+
+def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
+    """Return the answers that there are, each with the expected one."""
+    both = zip(evidence.answers, evidence.expected, strict=True)
+    return [(answer, expected) for answer, expected in both if answer is not None]
+
+
+def _order(evidence: Evidence) -> dict[str, str]:
+    """Return which array each place holds, where that is another order, the same on all inputs."""
+    orders = [_order_of(*pair) for pair in _pairs(evidence)]
+    return orders[0] if orders and all(order == orders[0] for order in orders) else {}
+
+
+def _order_of(answer: Any, expected: Any) -> dict[str, str]:
+    """Return which array each place holds, where no more than one of them is wrong besides."""
+    arrays = {name: np.asarray(leaf) for name, leaf in leaves(expected).items()}
+    mine = {name: actual for name, actual, _ in matched(answer, expected)}
+    if len(arrays) == 1 or mine.keys() != arrays.keys():
+        return {}
+    found = {}
+    for place, actual in mine.items():
+        names = (n for n in (place, *arrays) if agrees(actual, arrays[n], tolerance=TOLERANCE))
+        found[place] = next(names, "")
+    left = [name for name in arrays if name not in found.values()]
+    unknown = [place for place, name in found.items() if not name]
+    if len(left) == len(unknown) == 1 and np.shape(mine[unknown[0]]) == arrays[left[0]].shape:
+        found[unknown[0]] = left[0]
+    is_other = any(place != name for place, name in found.items())
+    return found if is_other and set(found.values()) == arrays.keys() else {}
+
+
+def _told_order(order: dict[str, str], *, is_all: bool) -> str:
+    """Say which arrays stand in each other's places."""
+    moved = ", ".join(f"{place} holds {name}" for place, name in order.items() if place != name)
+    return f"the arrays are {'right, but ' * is_all}in another order: {moved}"
+
+
+def failing_probe(stages: list[Stage]) -> int | None:
+    """Return on which input the first stage fails, if it says so."""
+    return next((stage.probe for stage in stages if stage.probe is not None), None)
+
+
+def _where(evidence: Evidence, stages: list[Stage]) -> dict[str, str]:
+    """Say what the input was where the first stage fails."""
+    number = failing_probe(stages)
+    if number is None:
+        return {}
+    shapes = [
+        f"{name} {value.shape}" if isinstance(value, np.ndarray) else f"{name} {_short(value)}"
+        for name, value in evidence.probes[number].items()
+    ]
+    return {f"input {number + 1} of {len(evidence.probes)}": ", ".join(shapes)}
+
+
+def _short(value: Any) -> str:
+    """Return an argument that is no array: a number, or arrays under names by their names."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return f"({', '.join(value._fields)})"
+    return repr(value)
+
+
+def _evidence(evidence: Evidence, found: Diagnosis) -> str:
+    """Say what speaks for a cause."""
+    mistakes = found.causes[0] if found.causes else frozenset()
+    if mistakes == {FLOAT32}:
+        return "every number is a float32 number, and right to the precision of float32"
+    is_one = len(mistakes) + bool(found.edit) == 1
+    which = (
+        ("this edit gives" if found.edit else "this mistake gives")
+        if is_one
+        else "these two give together"
+    )
+    if found.is_partial:
+        return f"the wrong arrays are just what {which}; the other arrays are right"
+    answered = [answer for answer in evidence.answers if answer is not None]
+    arrays = sum(len(leaves(answer)) for answer in answered)
+    what = {1: "the array is", 2: "both arrays are"}.get(arrays, f"all {arrays} arrays are")
+    inputs = "the input" if len(answered) == 1 else f"the {len(answered)} inputs"
+    where = (
+        "" if len(answered) == len(evidence.probes) else f", on {inputs} where your function ran"
+    )
+    others = found.edit.others if found.edit else 0
+    same = f"; at most {others} other small edit{'s do' if others > 1 else ' does'} so, too"
+    return f"{what} just what {which}{where}{same if others else ''}"
+
+
+def _manner(evidence: Evidence, failed: set[str]) -> str:
+    """Return the mistake that shows in how a function behaves, not in its numbers."""
+    if "inputs left alone" in failed:
+        return IN_PLACE
+    pairs = zip(evidence.first, evidence.second, strict=False)
+    doubled = any(
+        _is_double(other.answer, one.answer)
+        for one, other in pairs
+        if not (one.error or other.error)
+    )
+    return ACCUMULATES if "the same twice" in failed and doubled else ""
+
+
+def _is_double(other: Any, one: Any) -> bool:
+    """Return whether arrays of the second answer are twice those of the first, others the same."""
+    found = leaves(one)
+    if not all(isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" for leaf in found.values()):
+        return False
+    twice = replaced(one, {name: 2 * leaf for name, leaf in found.items()})
+    same, doubled = (list(agreeing(other, tree, tolerance=TOLERANCE)) for tree in (one, twice))
+    return not all(same) and all(map(or_, same, doubled))

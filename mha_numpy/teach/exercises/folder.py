@@ -1,0 +1,199 @@
+"""A folder of exercises: one file for each, a README, a file for pytest, the progress."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.hints import Hint
+from mha_numpy.teach.exercises.judge import judge
+from mha_numpy.teach.exercises.records import Records
+from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.sandbox import LIMITS
+from mha_numpy.teach.exercises.stages import NO_RETURN
+from mha_numpy.teach.exercises.stub import PYTEST, readme_text, stub_text
+from mha_numpy.teach.exercises.verdict import Verdict
+
+RECORD = "progress.json"
+
+
+class Started(NamedTuple):
+    """What became of each file."""
+
+    written: list[Path]
+    kept: list[Path]  # were there already
+
+
+def start(folder: Path | str) -> Started:
+    """Write a stub for every exercise, a README and a file for pytest; keep what is there.
+
+    Parameters
+    ----------
+    folder : path
+        Made if missing.
+
+    Returns
+    -------
+    Started
+        ``written`` and ``kept``.
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be made or written to.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     first, again = start(folder), start(folder)
+    >>> len(first.written) == len(EXERCISES) + 2, again.written
+    (True, [])
+    """
+    folder = Path(folder)
+    texts = {
+        file_name(exercise): stub_text(exercise)
+        for exercise in EXERCISES
+        if not _files(folder, exercise)
+    }
+    texts |= {"README.md": readme_text(), "test_exercises.py": PYTEST}
+    started = Started([], [path for e in EXERCISES for path in _files(folder, e)])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            path = folder / name
+            (started.kept if path.exists() else started.written).append(path)
+            if not path.exists():
+                path.write_text(text, encoding="utf-8")
+    except FileExistsError as error:
+        raise ConfigError(f"folder: expected a folder; {folder} is a file") from error
+    except OSError as error:
+        raise ConfigError(f"folder: cannot write to {folder}: {error.strerror}") from error
+    return started
+
+
+def file_name(exercise: Exercise) -> str:
+    """Return the name of an exercise's file, such as 04_softmax.py."""
+    number = [other.id for other in EXERCISES].index(exercise.id) + 1
+    return f"{number:02}_{exercise.id.replace('-', '_')}.py"
+
+
+def judge_file(
+    folder: Path | str, exercise_id: str, limits: Limits = LIMITS, *, strict: bool = False
+) -> Verdict:
+    """Judge the function in an exercise's file, and note it in the folder's progress.
+
+    Parameters
+    ----------
+    folder : path
+        Made by `start`.
+    exercise_id : str
+    limits : Limits
+        On the time, memory and output of the student's code.
+    strict : bool
+        As for `judge`.
+
+    Returns
+    -------
+    Verdict
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise, or its file is not there.
+    """
+    exercise, folder = find_exercise(exercise_id), Path(folder)
+    path, records = find_file(folder, exercise), Records(folder / RECORD)
+    verdict = judge(
+        exercise, lambda: load_function(path, exercise.function_name), limits, strict=strict
+    )
+    if verdict.unwritten == NO_RETURN:  # the stub of a file raises an error
+        verdict = replace(verdict, unwritten="")
+    try:
+        records.note(verdict)
+    except ConfigError as error:  # a folder that may only be read
+        verdict.remarks["progress"] = str(error)
+    return verdict
+
+
+def hint_in(
+    folder: Path | str, exercise_id: str, number: int | None = None, *, force: bool = False
+) -> tuple[Hint, Path | None]:
+    """Return a hint on an exercise in a folder, and where its picture is, if it has one.
+
+    Parameters
+    ----------
+    folder : path
+        Made by `start`; its record knows how many hints were given, and the last mistake.
+    exercise_id : str
+    number : int, optional
+        1 to 4; default the next.
+    force : bool
+        After the first a new hint needs a check since the one before; with `force` it does not.
+
+    Returns
+    -------
+    hint : Hint
+        Where a check comes first, `is_given` is False and the text says so.
+    picture : Path or None
+        A PNG file.
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise, or its folder cannot be written to.
+    """
+    exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
+    find_file(Path(folder), exercise)
+    hint = records.give_hint(exercise, number, force=force)
+    if hint.difference is None:
+        return hint, None
+    from mha_numpy.show.pictures.save import DPI
+
+    path = Path(folder) / f"hint_{exercise.id.replace('-', '_')}.png"
+    hint.difference.draw().savefig(path, dpi=DPI)
+    return hint, path
+
+
+def exercises_in(folder: Path | str) -> list[Exercise]:
+    """Return the exercises whose files are in a folder; raise a ConfigError if there is none."""
+    found = [exercise for exercise in EXERCISES if _files(Path(folder), exercise)]
+    if not found:
+        raise ConfigError(
+            f"folder: there are no exercises in {folder}; "
+            f"`mha-numpy exercises start {folder}` writes them"
+        )
+    return found
+
+
+def find_file(folder: Path, exercise: Exercise) -> Path:
+    """Return an exercise's file; its number may be that of another version."""
+    found = _files(folder, exercise)
+    if not found:
+        raise ConfigError(
+            f"folder: there is no {folder / file_name(exercise)}; "
+            f"`mha-numpy exercises start {folder}` writes it"
+        )
+    return found[0]
+
+
+def _files(folder: Path, exercise: Exercise) -> list[Path]:
+    """Return the files of an exercise, whatever their number."""
+    return sorted(folder.glob(f"[0-9]*_{exercise.id.replace('-', '_')}.py"))
+
+
+def load_function(path: Path, name: str) -> Callable[..., Any]:
+    """Run a student's file and return its function; for a process of its own."""
+    sys.path.insert(0, str(path.parent))  # helpers in files beside it
+    sys.dont_write_bytecode = True  # what was saved in the same second would be taken for new
+    module = sys.modules[path.stem] = ModuleType(path.stem)
+    module.__file__ = str(path)
+    exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
+    if not callable(getattr(module, name, None)):
+        raise NameError(f"there is no function {name} in {path.name}")
+    return getattr(module, name)

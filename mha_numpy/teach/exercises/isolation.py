@@ -1,0 +1,329 @@
+"""run_isolated: run somebody's source text where it can see Python and NumPy, and nothing else.
+
+The stronger of the two ways to run a function; `run_calls` is the other. What the two share is in
+`sandbox.py` (the child, its limits, its end) and in `runner.py` (the calls, and how they are told).
+"""
+
+import io
+import os
+import shutil
+import signal
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from mha_numpy.core import MultiHeadParams
+from mha_numpy.errors import ConfigError, SandboxError
+from mha_numpy.teach.diagnosis.saved import Saved
+from mha_numpy.teach.exercises import runner
+from mha_numpy.teach.exercises.groups import group_of_processes
+from mha_numpy.teach.exercises.refused import refused_calls
+from mha_numpy.teach.exercises.runner import (
+    Asked,
+    Foreign,
+    Limits,
+    one_line,
+    pack,
+    plain,
+    write_frame,
+)
+from mha_numpy.teach.exercises.sandbox import START, Heard, Run, check_limits, pipe, run_in_a_child
+
+FIRST_USER = 60_001  # a user that nobody is; each slot has its own
+THREADS = 32  # that a run may have, each process being one
+ROOM = 64 * 2**20  # bytes that may be written, into memory
+SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin")  # where libraries are; none but to read
+INSIDE, RUNNER = "/packages", "/mha_numpy/teach/exercises/runner.py"
+ENDED = 5.0  # seconds that the processes of a run may take to be gone, when they are killed
+ANSWER = 2**20  # bytes that an answer to a submission may have
+OPEN = 2**16  # descriptors that this process may have open
+ENVIRONMENT = {
+    "PATH": "/usr/bin", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}  # fmt: skip
+# of this package nothing else is to be seen than what stubs import
+PARAMS, SAVED = list(MultiHeadParams._fields), list(Saved._fields)
+MODULES: dict[str, dict[str, list[str]]] = {
+    "mha_numpy": {"MultiHeadParams": PARAMS},
+    "mha_numpy.core": {"MultiHeadParams": PARAMS},
+    "mha_numpy.dtypes": {"Array": []},
+    "mha_numpy.teach.diagnosis": {},
+    "mha_numpy.teach.diagnosis.saved": {"Saved": SAVED},
+}
+
+
+def run_isolated(
+    source: str,
+    file: str,
+    name: str,
+    inputs: Sequence[Mapping[str, Any]],
+    limits: Limits,
+    *,
+    slot: int = 0,
+    is_measured: bool = False,
+) -> Run:
+    """Call a function of a source text once for each of the inputs, in isolation.
+
+    Parameters
+    ----------
+    source : str
+        What somebody wrote.
+    file : str
+        What errors call it.
+    name : str
+        Of the function in it.
+    inputs : sequence of mappings
+        As for `run_calls`; nothing but these goes in. A function stays outside: see the notes.
+    limits : Limits
+    slot : int
+        A number that no other run has at the same time.
+    is_measured : bool
+        Whether calls return the most bytes that they held in place of their answers.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ConfigError
+        A limit makes no sense, or bubblewrap is not there, or it cannot isolate here; nothing of
+        what was submitted has run then.
+    SandboxError
+        Memory has run out in this process.
+    TypeError
+        An input is something else than a function, numbers, texts, arrays and containers of these.
+
+    Notes
+    -----
+    The process has its own view of processes, network, users and files: Python's library and NumPy
+    to be read, a home of its own in memory, and nothing that is expected of it. It ends, with all
+    that it started, when the calls are made, when the time is up, or when this process ends.
+
+    The time is that of loading and of all calls, without the start of the sandbox. Memory is
+    limited for each process, and for all together, files in memory among them, where this process
+    may make a control group (Linux has two kinds); elsewhere as many processes as may be could
+    take as much each. The number of processes is limited by such a group, too. Without one it is
+    limited for a user: root's runs have a user each, by their slots; those of anybody else share
+    the limit, which is then that many more than the user has already.
+
+    What a submission writes into the pipe is heard as if its answers had been that, and all that it
+    can say is what an answer can. Whether inputs were changed in place, and how many bytes were
+    held, is found out in its process, where it can be falsified: a mark for either is a matter of
+    trust. Files in memory have room for `ROOM` bytes; their number is not limited but by the time.
+
+    Where an input is a function, what is called inside sends its arguments here, where the function
+    of that same call answers, with at most `ANSWER` bytes; an error of it has nothing but its type
+    there. Its source and name do not go in, and a call that has ended asks no more. The function
+    has to look at its arguments, which may be anything, before it computes: the time of the run
+    goes on, but does not stop it.
+    """
+    bubblewrap = find_bubblewrap()
+    away = Foreign("a function")
+    given = [{key: away if callable(p) else p for key, p in one.items()} for one in inputs]
+    task = {
+        "source": source, "file": file, "name": name, "inputs": given, "modules": MODULES,
+        "limits": check_limits(limits)._asdict(), "room": ROOM,
+        "threads": THREADS + _threads_of_this_user(), "is_measured": is_measured,
+        "user": FIRST_USER + slot if os.geteuid() == 0 else 0,
+    }  # fmt: skip
+    with (
+        group_of_processes(limits.memory + ROOM, THREADS) as group,
+        _readable(refused_calls()) as refused,
+    ):
+        command = _command(bubblewrap, refused)
+        return _run(command, task, inputs, limits, refused, group)
+
+
+def _threads_of_this_user() -> int:
+    """Return how many threads this user has: the limit on them is for a user, but not for root."""
+    if os.geteuid() == 0:
+        return 0
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            if process.stat().st_uid == os.geteuid():
+                count += len(os.listdir(process / "task"))
+    return count
+
+
+def _run(
+    command: list[str],
+    task: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]],
+    limits: Limits,
+    refused: int,
+    enter: Callable[[], None],
+) -> Run:
+    """Give a task to the runner that a command starts, and hear what it tells."""
+    asks = any(callable(part) for given in inputs for part in given.values())
+    with (
+        _replies() if asks else nullcontext((0, 0)) as (replies, answers),
+        _readable(pack({**task, "replies": replies})) as given,
+    ):
+
+        def reply(number: int, asked: Asked) -> str:
+            """Answer what a call asks; say why there is no more, where nobody reads."""
+            (function,) = filter(callable, inputs[number].values())
+            packed = _answer(function, asked)
+            with suppress(BlockingIOError):
+                if os.write(answers, packed) == len(packed):
+                    return ""
+            return "asked for answers and did not read them"
+
+        heard = Heard(len(inputs), limits, is_started=False, reply=reply)
+
+        def work(tell: IO[bytes]) -> None:
+            signal.setitimer(signal.ITIMER_REAL, START + limits.seconds + 1)
+            enter()
+            os.dup2(given, 0)
+            descriptors = sorted([2, refused, *[replies] * asks, tell.fileno(), OPEN])
+            for before, after in pairwise(descriptors):  # whatever else is open is nobody's
+                os.closerange(before + 1, after)
+            for descriptor in descriptors[1:-1]:
+                os.set_inheritable(descriptor, True)
+            os.execve(command[0], [*command, str(tell.fileno())], {})
+
+        run_in_a_child(work, heard, nested=ENDED)
+    if not heard.is_started:
+        raise ConfigError(
+            f"{Path(command[0]).name}: the sandbox did not start: {one_line(heard.printed, 300)}"
+        )
+    return Run(heard.calls, heard.printed, heard.ended)
+
+
+@contextmanager
+def _replies() -> Iterator[tuple[int, int]]:
+    """Open a pipe that holds a whole answer, so that this process never waits for a reader."""
+    import fcntl
+
+    with pipe() as (reader, writer):
+        os.set_blocking(writer.fileno(), False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, ANSWER)
+        yield reader.fileno(), writer.fileno()
+
+
+def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
+    """Return the frame of an answer, or of the type of an error."""
+    answer, error = None, ""
+    try:
+        answer = plain(function(*asked.given, **asked.named))
+    except MemoryError as lack:
+        raise SandboxError("memory has run out where a submission is answered") from lack
+    except Exception as raised:
+        error = f"what was called raised a {type(raised).__name__}"
+    frame = io.BytesIO()
+    write_frame(frame, (answer, error))
+    return frame.getvalue()
+
+
+@contextmanager
+def _readable(content: bytes) -> Iterator[int]:
+    """Open a file that nobody can write to, on no disk where there are such files."""
+    if hasattr(os, "memfd_create"):
+        import fcntl
+
+        descriptor = os.memfd_create("given", os.MFD_ALLOW_SEALING)
+        os.write(descriptor, content)
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        opened: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115
+    else:
+        opened = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        opened.write(content)
+    with opened:
+        opened.seek(0)
+        yield opened.fileno()
+
+
+def try_isolation() -> None:
+    """Run something in isolation; raise a ConfigError where that cannot be done on this machine.
+
+    Examples
+    --------
+    >>> try_isolation()  # doctest: +SKIP
+    """
+    run = run_isolated("def f(x): return x", "trial.py", "f", [{"x": 1}], Limits())
+    if [call.answer for call in run.calls] != [1]:
+        raise ConfigError(f"bwrap: nothing can be run in isolation here: {run.ended}")
+
+
+def find_bubblewrap() -> str:
+    """Return where bubblewrap is, or raise a ConfigError that says how to get it."""
+    found = shutil.which("bwrap")
+    if found is None:
+        raise ConfigError(
+            "bwrap: expected bubblewrap to be installed, which isolates submissions; "
+            "apt-get install bubblewrap (Linux alone has it)"
+        )
+    return found
+
+
+def _command(bubblewrap: str, refused: int) -> list[str]:
+    """Return the command that runs the runner, but for its last argument."""
+    prefix, executable = Path(sys.base_prefix), Path(sys.executable).resolve()
+    python = prefix if str(prefix) in SYSTEM else Path("/python")  # another user may not see it
+    command = [bubblewrap, *_unshared(), "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    command += ["--seccomp", str(refused)]
+    if os.geteuid() == 0:  # to become a user that is counted alone
+        command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    for folder in SYSTEM:
+        if Path(folder).is_symlink():
+            command += ["--symlink", os.readlink(folder), folder]
+        elif Path(folder).exists():
+            command += ["--ro-bind", folder, folder]
+    if python != prefix:
+        command += ["--ro-bind", str(prefix), str(python)]
+        command += ["--setenv", "LD_LIBRARY_PATH", f"{python}/lib"]  # libpython, if it is apart
+    for folder in _package_folders(python):  # what else is installed is not to be seen
+        command += ["--tmpfs", folder, "--remount-ro", folder]
+    for parent in (Path(INSIDE), *reversed(Path(RUNNER).parents[:-1])):
+        # else root alone could enter those in between
+        command += ["--perms", "0755", "--dir", str(parent)]
+    for path in _numpy_folders():
+        command += ["--ro-bind", str(path), f"{INSIDE}/{path.name}"]
+    command += ["--ro-bind", runner.__file__, RUNNER, "--proc", "/proc"]
+    command += ["--dev", "/dev", "--remount-ro", "/dev"]
+    command += ["--size", str(ROOM), "--perms", "1777", "--tmpfs", "/tmp", "--chdir", "/tmp"]
+    command += ["--remount-ro", "/"]
+    for name, value in {**ENVIRONMENT, "HOME": "/tmp", "PYTHONPATH": INSIDE}.items():
+        command += ["--setenv", name, value]
+    return [*command, str(python / executable.relative_to(prefix)), "-P", "-s", RUNNER]
+
+
+def _unshared() -> list[str]:
+    """Return what the process has of its own: all, but for root no other users.
+
+    Root needs none to shut everything else off, and keeps real users: the limit on processes holds
+    for them, and would not for a root by another name.
+    """
+    if os.geteuid() != 0:
+        return ["--unshare-all"]
+    return [f"--unshare-{what}" for what in ("ipc", "pid", "net", "uts", "cgroup-try")]
+
+
+def _numpy_folders() -> Iterator[Path]:
+    """Yield NumPy's folder, and that of the libraries beside it."""
+    package = Path(np.__file__).parent
+    yield package
+    if (libraries := package.with_name("numpy.libs")).exists():
+        yield libraries
+
+
+def _package_folders(python: Path) -> Iterator[str]:
+    """Yield the folders, as they are seen inside, in which packages are installed."""
+    version = f"python{sysconfig.get_python_version()}"
+    if python not in map(Path, SYSTEM):
+        yield f"{python}/lib/{version}/site-packages"
+    for folder in ("/usr/lib/python3", f"/usr/lib/{version}", f"/usr/local/lib/{version}"):
+        for packages in ("dist-packages", "site-packages"):
+            if Path(folder, packages).exists():
+                yield f"{folder}/{packages}"

@@ -1,0 +1,168 @@
+"""judge: run a student's function within limits, and say what is known about it.
+
+`probe_inputs` says what to call it with, and `judge_answers` what came of the calls, so that
+somebody else may make them.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.checking.compare import matched
+from mha_numpy.teach.diagnosis import find_piece
+from mha_numpy.teach.diagnosis.manners import FLOAT32
+from mha_numpy.teach.diagnosis.piece import Inputs
+from mha_numpy.teach.exercises.causes import explain, failing_probe, is_bug_of
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.judge_memory import FRUGAL, judge_memory
+from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
+from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.sandbox import LIMITS, Run, run_calls
+from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
+from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
+
+TOLD = 3  # names of this package that a verdict tells
+
+
+def judge(
+    exercise: Exercise,
+    get_function: Callable[[], Callable[..., Any]],
+    limits: Limits = LIMITS,
+    *,
+    strict: bool = False,
+) -> Verdict:
+    """Run a function on the probes of an exercise, in a child process, and examine the answers.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    get_function : callable
+        Called in the child process; returns the function: it may import a student's file.
+    limits : Limits
+    strict : bool
+        Whether a function that calls this package is rejected, by a stage "own work". Else there
+        is a remark, and nothing more.
+
+    Returns
+    -------
+    Verdict
+
+    Notes
+    -----
+    What computes no answer may be called: NamedTuples, `mha_numpy.checking` and `mha_numpy.show`.
+    What a file calls while it is loaded does not count, and neither do other threads.
+
+    Examples
+    --------
+    >>> from mha_numpy.teach.exercises import find_exercise
+    >>> def mine(d_weights, weights):
+    ...     return weights * (d_weights - (weights * d_weights).sum(axis=-2, keepdims=True))
+    >>> verdict = judge(find_exercise("softmax-backward"), lambda: mine)
+    >>> verdict.passed, verdict.summary
+    (False, "softmax's sum is taken over the queries")
+    """
+    start = perf_counter()
+    run = run_calls(get_function, probe_inputs(exercise), limits)
+    verdict = judge_answers(exercise, run)
+    if exercise.piece == FRUGAL and verdict.passed:
+        verdict.stages.append(judge_memory(get_function, limits))
+    if strict:  # a stage in place of the remark
+        found = verdict.remarks.pop(LIBRARY, "")
+        passed = False if found else verdict.stages[0].passed or None
+        finding = f"{found}; write it yourself" if found else "" if passed else "not looked at"
+        verdict.stages.append(Stage("own work", passed, finding))
+    return replace(verdict, seconds=round(perf_counter() - start, 3))
+
+
+def probe_inputs(exercise: Exercise) -> list[Inputs]:
+    """Return the inputs of all calls that are made to judge a function, in their order.
+
+    Parameters
+    ----------
+    exercise : Exercise
+
+    Returns
+    -------
+    list of dict
+        Each probe twice, then what its changes make of the first probe. Of an exercise that asks
+        for tests, the functions to be tested, in an order that the variant in force shuffles.
+
+    Examples
+    --------
+    >>> from mha_numpy.teach.exercises import find_exercise
+    >>> [list(inputs) for inputs in probe_inputs(find_exercise("merge-heads"))[3:]]
+    [['heads'], ['heads']]
+    """
+    if exercise.kind == "tests":
+        return candidate_inputs(exercise)
+    piece = find_piece(exercise.piece)
+    inputs = [probe for probe in piece.probes() for _ in range(2)]
+    return inputs + [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
+
+
+def judge_answers(exercise: Exercise, run: Run) -> Verdict:
+    """Examine what a function returned for `probe_inputs`, whoever made the calls.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    run : Run
+        Of `run_calls` or of `run_isolated`.
+
+    Returns
+    -------
+    Verdict
+        Without the stage "memory", for which a function has to be called once more.
+
+    Examples
+    --------
+    >>> from mha_numpy.teach.exercises import find_exercise
+    >>> exercise = find_exercise("merge-heads")
+    >>> mine = lambda heads: heads.reshape(len(heads), heads.shape[2], -1)
+    >>> run = run_calls(lambda: mine, probe_inputs(exercise), LIMITS)
+    >>> judge_answers(exercise, run).summary
+    'heads are merged by reshape alone, which mixes the tokens'
+    """
+    is_of_tests = exercise.kind == "tests"
+    verdict = judge_tests(exercise, run) if is_of_tests else _judge_arrays(exercise, run)
+    called = list(dict.fromkeys(name for call in run.calls for name in call.called))
+    if called:
+        more = f" and {len(called) - TOLD} more" if len(called) > TOLD else ""
+        verdict.remarks[LIBRARY] = f"calls {', '.join(called[:TOLD])}{more}"
+    return verdict
+
+
+def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
+    """Examine the arrays that a function returned."""
+    evidence = Evidence(exercise, run)
+    with np.errstate(all="ignore"):  # a student's numbers may be anything
+        stages = examine(evidence)
+    if evidence.is_unwritten or all(stage.passed for stage in stages):
+        unwritten = stages[0].finding if evidence.is_unwritten else ""
+        return Verdict(exercise, stages, {}, frozenset(), None, run.printed, unwritten)
+    with np.errstate(all="ignore"):
+        causes = explain(evidence, stages)
+    # numbers that differ by float32 alone look the same
+    drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
+    return Verdict(
+        exercise, stages, causes.remarks, causes.mistakes, drawn, run.printed,
+        unwritten="the bug is still there" if is_bug_of(exercise, causes.mistakes) else "",
+        edit=causes.edit,
+    )  # fmt: skip
+
+
+def _difference(evidence: Evidence, first: int | None) -> Difference | None:
+    """Return an array whose numbers differ, if any can be drawn: best of the input given first."""
+    numbered = enumerate(evidence.comparisons)
+    for number, compared in sorted(numbered, key=lambda pair: pair[0] != first):
+        if compared is None:
+            continue
+        arrays = matched(evidence.first[number].answer, evidence.expected[number], evidence.name)
+        for row, (name, actual, expected) in zip(compared.rows, arrays, strict=True):
+            if row.trouble in ("values", "finite"):
+                which = f"{name}, input {number + 1}" if len(evidence.probes) > 1 else name
+                return find_difference(which, actual, expected)
+    return None

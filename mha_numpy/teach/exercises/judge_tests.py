@@ -1,0 +1,127 @@
+"""judge_tests: score a student's tests by how many of the known mistakes they catch."""
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.teach.diagnosis import BANK, fingerprints, make
+from mha_numpy.teach.diagnosis.using import variant_in_force
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.gaps import gaps_of
+from mha_numpy.teach.exercises.runner import Call
+from mha_numpy.teach.exercises.sandbox import Run
+from mha_numpy.teach.exercises.stages import UNWRITTEN, Stage
+from mha_numpy.teach.exercises.verdict import Verdict
+
+ENOUGH = 0.9  # of the mistakes
+RIGHT = 3  # of the functions make no mistake, so that a guess hardly ever finds them all
+CALLS = 200  # of each function
+LARGEST = (4, 8, 32, 64)  # axes of what it is called with
+NOT_CALLED = Call(None, "", (), 0.0)
+
+
+def candidates(exercise: Exercise) -> list[str]:
+    """Return which mistake each function makes that is tested, "" for none, in a shuffled order.
+
+    The seed of the variant in force shuffles them: who does not know it cannot know the order.
+    """
+    names = [*fingerprints(exercise.piece), *[""] * RIGHT]
+    order = np.random.default_rng(variant_in_force().seed).permutation(len(names))
+    return [names[place] for place in order]
+
+
+def candidate_inputs(exercise: Exercise) -> list[dict[str, Any]]:
+    """Return what a student's tests are called with: the functions, one for each call."""
+    functions = [make(exercise.piece, [name] if name else []) for name in candidates(exercise)]
+    return [{"attention": bounded(function)} for function in functions]
+
+
+def bounded(attention: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an attention that takes small arrays alone, and not many times.
+
+    It may run in the grader, on what somebody sends: nothing is computed before it is looked at.
+    """
+    calls = 0
+
+    def attend(q: Any, k: Any, v: Any, mask: Any, softcap: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > CALLS:
+            raise ValueError(f"attention: expected {CALLS} calls or fewer of each one")
+        arrays = [np.asarray(array) for array in (q, k, v, mask)]
+        for name, array in zip(("q", "k", "v", "mask"), arrays, strict=True):
+            kinds = "b" if name == "mask" else "fiu"
+            is_small = array.ndim == len(LARGEST) and np.less_equal(array.shape, LARGEST).all()
+            if array.dtype.kind not in kinds or not is_small:
+                what = "bool" if name == "mask" else "numbers"
+                raise ValueError(
+                    f"{name}: expected {what} of shape {LARGEST} or smaller; got {array.shape} of "
+                    f"{array.dtype}"
+                )
+        return attention(*arrays, None if softcap is None else float(softcap))
+
+    return attend
+
+
+def judge_tests(exercise: Exercise, run: Run) -> Verdict:
+    """Count which of the functions a student's tests accept.
+
+    Parameters
+    ----------
+    exercise : Exercise
+        One that asks for tests of its piece.
+    run : Run
+        Of the tests, called with `candidate_inputs`.
+
+    Returns
+    -------
+    Verdict
+        Right if the tests accept what is right and catch nine of ten mistakes.
+    """
+    names = candidates(exercise)
+    calls = [*run.calls, *[NOT_CALLED] * len(names)][: len(names)]
+    if run.calls and all(call.answer is ... for call in run.calls):
+        stages = [Stage("runs", False, UNWRITTEN)]
+        return Verdict(exercise, stages, {}, frozenset(), None, run.printed, UNWRITTEN)
+    pairs = list(zip(names, calls, strict=True))
+    rejected = [call for name, call in pairs if not name and _fails(call)]
+    slipped = [name for name, call in pairs if name and not _fails(call)]
+    count = len(names) - RIGHT
+    caught, required = count - len(slipped), ceil(ENOUGH * count)
+    is_counted = not (rejected or run.ended)
+    stages = [
+        Stage("runs", not run.ended, run.ended or f"{len(run.calls)} times"),
+        Stage(
+            "accepts a right function",
+            not rejected if rejected or not run.ended else None,
+            rejected[0].error if rejected else "",
+        ),
+        Stage(
+            "catches mistakes",
+            caught >= required if is_counted else None,
+            f"{caught} of {count}; {required} are required" if is_counted else "",
+        ),
+    ]
+    remarks = {}
+    if slipped and is_counted:
+        slipped.sort(key=list(BANK).index)
+        gaps = gaps_of(exercise.piece, slipped)
+        remarks["slipped through"] = "".join(f"\n- {_told(*gap)}" for gap in gaps.items())
+    share = min(1.0, caught / required) if is_counted else 0.0
+    return Verdict(exercise, stages, remarks, frozenset(), None, run.printed, share=share)
+
+
+def _told(needs: tuple[str, ...], mistakes: list[str]) -> str:
+    """Return a gap in words, with one of its mistakes."""
+    where = f"with {' and '.join(needs)}" if needs else "on plain inputs"
+    if len(mistakes) == 1:
+        return f"1 mistake that shows {where}: {BANK[mistakes[0]].verdict}"
+    count = f"{len(mistakes)} mistakes that show {where}"
+    return f"{count}, such as: {BANK[mistakes[0]].verdict}"
+
+
+def _fails(call: Call) -> bool:
+    """Return whether a test raised an error; NotImplementedError is one, too."""
+    return bool(call.error) or call.answer is ...

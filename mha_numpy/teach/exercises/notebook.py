@@ -1,0 +1,84 @@
+"""check and hint: the exercises from within a notebook, or any Python."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.tables import show
+from mha_numpy.teach.exercises.catalogue import find_exercise
+from mha_numpy.teach.exercises.hints import Hint
+from mha_numpy.teach.exercises.judge import judge
+from mha_numpy.teach.exercises.records import Records
+from mha_numpy.teach.exercises.sandbox import can_fork
+from mha_numpy.teach.exercises.verdict import Verdict
+
+RECORDS = Records()  # of this session
+NO_LIMITS = "A check has no limits of time and memory here: if it does not end, restart the kernel."
+
+
+def check(exercise_id: str, function: Callable[..., Any]) -> None:
+    """Check your function, and show what is right, what is not, and what the mistake is called.
+
+    Parameters
+    ----------
+    exercise_id : str
+        Of an exercise: ``mha-numpy exercises`` lists them.
+    function : callable
+        Takes the arguments that the exercise lists, in their order.
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise, or `function` cannot be called.
+
+    Examples
+    --------
+    >>> def mine(d_weights, weights):
+    ...     return weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+    >>> check("softmax-backward", mine)  # doctest: +ELLIPSIS
+    softmax-backward: right
+    ...
+    """
+    exercise = find_exercise(exercise_id)
+    if not callable(function):
+        raise ConfigError(f"function: expected a function; got {describe(function)}")
+    if not can_fork():
+        print(NO_LIMITS)
+    verdict = judge(exercise, lambda: function)
+    RECORDS.note(verdict)
+    _show(verdict)
+
+
+def hint(exercise_id: str, *, force: bool = False) -> None:
+    """Show the next of four hints; the third comes with a picture, the fourth is the line.
+
+    Parameters
+    ----------
+    exercise_id : str
+        Of an exercise.
+    force : bool
+        After the first each hint needs a check since the one before; with `force` it does not.
+
+    Raises
+    ------
+    ConfigError
+        There is no such exercise.
+
+    Examples
+    --------
+    >>> hint("softmax-backward")  # doctest: +ELLIPSIS
+    softmax-backward, hint ... of 4: ...
+    """
+    _show(RECORDS.give_hint(find_exercise(exercise_id), force=force))
+
+
+def _show(shown: Verdict | Hint) -> None:
+    """Show a verdict or a hint: with its picture in a notebook, else as text."""
+    if sys.modules.keys() & {"ipykernel", "pyodide_kernel"}:  # the second one in a browser
+        from IPython.display import display
+
+        display(shown)
+        return
+    for section in shown.sections:
+        show(section)

@@ -1,0 +1,99 @@
+"""The exercises and their checks on the command line."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from mha_numpy.progress import QUIET, progress
+from mha_numpy.tables import Table, show
+from mha_numpy.teach.exercises.catalogue import EXERCISES
+from mha_numpy.teach.exercises.folder import RECORD, exercises_in, judge_file
+from mha_numpy.teach.exercises.records import Record, Records
+from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.sandbox import LIMITS
+from mha_numpy.teach.exercises.verdict import Verdict
+
+
+def overview(folder: Path) -> Table:
+    """Return all exercises, with what the record of a folder says about each."""
+    records = Records(folder / RECORD)
+    done = sum(records[exercise.id].passed for exercise in EXERCISES)
+    rows = [
+        [
+            _state(records[e.id]), e.id, e.title, str(e.difficulty), str(e.minutes),
+            ", ".join(e.needs),
+        ]
+        for e in EXERCISES
+    ]  # fmt: skip
+    title = f"{len(EXERCISES)} exercises, {done} of them done" if done else (
+        f"{len(EXERCISES)} exercises; mha-numpy exercises start DIR writes them into a folder"
+    )  # fmt: skip
+    return Table(title, ["", "id", "title", "difficulty", "minutes", "after"], rows)
+
+
+def _state(record: Record) -> str:
+    """Return what was done for an exercise, in two words."""
+    if record.passed:
+        return "done"
+    return "tried" if record.checks else ""
+
+
+def check_files(
+    folder: Path,
+    exercise_id: str | None = None,
+    limits: Limits = LIMITS,
+    *,
+    strict: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Judge one exercise or all, print the verdicts, and return 0 if all are right, else 1."""
+    if exercise_id is None:
+        found = [exercise.id for exercise in exercises_in(folder)]
+        ids: Iterator[str] = progress(found, len(found), "checking")
+    else:
+        ids = iter([exercise_id])
+    quiet = QUIET.set(as_json or exercise_id is None)
+    try:
+        verdicts = [judge_file(folder, each, limits, strict=strict) for each in ids]
+    finally:
+        QUIET.reset(quiet)
+    if as_json:
+        print(json.dumps([verdict.as_dict() for verdict in verdicts], indent=1))
+    elif exercise_id is None:
+        _print_list(folder, verdicts)
+    else:
+        _print_one(folder, verdicts[0])
+    return 0 if all(verdicts) else 1
+
+
+def _print_list(folder: Path, verdicts: list[Verdict]) -> None:
+    """Print a line for each verdict, and which to look at next."""
+    rows = [[_mark(v), v.exercise.id, v.summary] for v in verdicts]
+    bad = frozenset(i for i, row in enumerate(rows) if row[0] == "FAIL")
+    right = sum(verdict.passed for verdict in verdicts)
+    title = f"{right} of {len(verdicts)} right"
+    show(Table(title, ["", "exercise", "verdict"], rows, bad))
+    waiting = sorted((v for v in verdicts if not v.passed), key=lambda v: v.is_unwritten)
+    if waiting:  # what is begun comes first
+        print(f"next: mha-numpy check {folder} {waiting[0].exercise.id}")
+
+
+def _mark(verdict: Verdict) -> str:
+    """Return the mark of a verdict in the list."""
+    return "ok" if verdict.passed else "" if verdict.is_unwritten else "FAIL"
+
+
+def _print_one(folder: Path, verdict: Verdict) -> None:
+    """Print the sections of a verdict."""
+    for section in verdict.sections:
+        show(section)
+    if verdict.difference is not None:
+        show(verdict.difference.table())
+    if not verdict.passed:
+        print(f"a hint: mha-numpy hint {folder} {verdict.exercise.id}")
+        return
+    records = Records(folder / RECORD)
+    left = (exercise.id for exercise in exercises_in(folder) if not records[exercise.id].passed)
+    following = next(left, None)
+    if following is not None:
+        print(f"next: mha-numpy check {folder} {following}")

@@ -1,0 +1,379 @@
+"""run_calls: call somebody's function in a process of its own, whatever it does there.
+
+A guard against accidents, not against malice: the process may read, write and delete what its user
+may, and what it starts in a session of its own outlives it.
+"""
+
+import builtins
+import faulthandler
+import gc
+import io
+import os
+import selectors
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any, NamedTuple, NoReturn
+
+from mha_numpy.checks import check_count, check_number
+from mha_numpy.errors import ConfigError, SandboxError
+from mha_numpy.teach.exercises.runner import (
+    Asked,
+    Call,
+    Limits,
+    Message,
+    ending,
+    in_bytes,
+    messages,
+    no_input,
+    open_output,
+    place_of,
+    read_frames,
+    tell_all,
+    undisturbed,
+    write_frame,
+)
+
+DAY = 86_400  # seconds; timers hold little more
+CHUNK = 2**16  # bytes: what a pipe holds
+GRACE = 0.2  # seconds
+ASKED = 1.0  # seconds for a line of Python to come to its end
+START = 60.0  # seconds that a sandbox may take to start, on a busy machine
+SIGNALLED = 128  # what is added to a signal's number
+VMSTAT = Path("/proc/vmstat")  # Linux: how many processes were killed for lack of memory, and more
+STOPS = (signal.SIGINT, signal.SIGTERM)
+LIMITS = Limits()
+UNREADABLE = "its answers cannot be read"
+
+
+class Run(NamedTuple):
+    """What came of all calls."""
+
+    calls: list[Call]  # those that came to an end
+    printed: str  # on stdout and stderr
+    ended: str  # "" if all calls were made, else in a line why not
+
+
+def run_calls(
+    get_function: Callable[[], Callable[..., Any]],
+    inputs: Sequence[Mapping[str, Any]],
+    limits: Limits = LIMITS,
+) -> Run:
+    """Call a function once for each of the inputs, in a child process within limits.
+
+    Parameters
+    ----------
+    get_function : callable
+        Called in the child; returns the function. It may import somebody's file.
+    inputs : sequence of mappings
+        Arguments by name, handed over by position, in order. Each call gets deep copies, writable;
+        one array under two names stays one.
+    limits : Limits
+        Wall time, memory and output.
+
+    Returns
+    -------
+    Run
+        The calls that came to an end, what was printed, and why there are no more calls. Answers
+        hold arrays, numbers, strings, None and ``...``, in tuples, lists and dicts; a NamedTuple
+        has become a dict, a NumPy scalar an array, and all else `Foreign`.
+
+    Raises
+    ------
+    ConfigError
+        A limit makes no sense, or is longer than a day.
+
+    Notes
+    -----
+    The child is forked, so that a function of a notebook, which cannot be pickled, can be called;
+    nothing that it does to its memory is seen here. Answers come back as bytes, from which nothing
+    but builtins, arrays and `Foreign` is made. An error's line is the deepest one outside of
+    installed packages. Warnings are ignored, as are overflow and division by zero in NumPy. Memory
+    is limited on Linux alone. Where processes do not fork (Windows, a browser), the calls are made
+    in this process, without any limit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def mine(x):
+    ...     x /= x.sum()
+    ...     return x
+    >>> run_calls(lambda: mine, [{"x": np.array([1.0, 3.0])}]).calls[0][:3]
+    (array([0.25, 0.75]), '', ('x',))
+    """
+    heard = Heard(len(inputs), check_limits(limits))
+    calls = messages(get_function, inputs)
+    if can_fork():
+        run_in_a_child(lambda tell: _make_the_calls(calls, tell, limits), heard)
+    else:
+        _run_here(calls, heard)
+    return Run(heard.calls, heard.printed, heard.ended)
+
+
+def can_fork() -> bool:
+    """Return whether a process can fork here: Python in a browser has the function, but cannot."""
+    return hasattr(os, "fork") and sys.platform != "emscripten"
+
+
+def check_limits(limits: Limits) -> Limits:
+    """Return limits that make sense, or raise a ConfigError."""
+    if check_number("limits.seconds", limits.seconds, positive=True) > DAY:
+        raise ConfigError(f"limits.seconds: expected {DAY} (a day) or less; got {limits.seconds}")
+    check_count("limits.memory", limits.memory)
+    check_count("limits.output", limits.output, least=0)
+    return limits
+
+
+class Heard:
+    """What has been heard of a run so far."""
+
+    def __init__(
+        self,
+        count: int,
+        limits: Limits,
+        *,
+        is_started: bool = True,
+        reply: Callable[[int, Asked], str] | None = None,  # to the call with this number
+    ):
+        self.count, self.limits, self.is_started = count, limits, is_started
+        self.reply = reply
+        self.deadline = time.monotonic() + (limits.seconds if is_started else START)
+        self.is_loaded, self.ended = False, ""
+        self.calls: list[Call] = []
+        self.unread, self._output = bytearray(), bytearray()
+
+    def hear(self, message: Message) -> None:
+        """Take in the next message, if there is one to come."""
+        if self.is_over:
+            return
+        if message is ...:
+            if not self.is_started:  # the time runs from now on
+                self.is_started, self.deadline = True, time.monotonic() + self.limits.seconds
+        elif message is None:
+            self.is_loaded = True
+        elif isinstance(message, str):
+            self.ended = message
+        elif isinstance(message, Asked):
+            self.ended = self.reply(len(self.calls), message) if self.reply else UNREADABLE
+        else:
+            self.calls.append(message)
+
+    def hear_output(self, chunk: bytes) -> None:
+        """Keep what was printed, as far as it is wanted."""
+        if len(self._output) <= 4 * self.limits.output:  # a character has up to 4 bytes
+            self._output += chunk
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no message is to come."""
+        return bool(self.ended) or (self.is_loaded and len(self.calls) == self.count)
+
+    @property
+    def printed(self) -> str:
+        """What was printed, cut to the limit."""
+        text, most = self._output.decode(errors="replace"), self.limits.output
+        return text if len(text) <= most else f"{text[:most]}\n... (cut after {most} characters)"
+
+    @property
+    def place(self) -> str:
+        """Where the run is now."""
+        return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "on loading"
+
+
+def _run_here(messages: Iterator[Message], heard: Heard) -> None:
+    """Make the calls in this process."""
+    output = io.StringIO()
+    try:
+        with undisturbed(output):
+            for message in messages:
+                heard.hear(message)
+    except (Exception, SystemExit) as error:
+        heard.hear(ending(error, heard.limits))
+    heard.hear_output(output.getvalue().encode(errors="backslashreplace"))
+
+
+def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: float = 0.0) -> None:
+    """Have the work done by a child; end it with all that it started, and say why if early.
+
+    Where the child waits for one of its own, which all others are in the hands of, that one is
+    ended first, and `nested` is how many seconds the child has to see to it.
+    """
+    limits, child, is_late, starved = heard.limits, None, True, _count_starved()
+    with pipe() as (results, tell), pipe() as (output, show):
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it is known who is who
+        try:
+            child = _fork()
+            if child == 0:
+                results.close()  # who holds an end to read from can wait forever for a reader
+                output.close()
+                _be_the_child(work, tell, show, limits)
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            tell.close()  # so that results end with the child; output has no end
+            _listen(heard, results, output)
+            is_late = time.monotonic() >= heard.deadline
+            if is_late and not (heard.is_over or nested):
+                _ask_where(child, heard, results, output)
+        finally:
+            grace = 0.0 if heard.is_over or is_late else GRACE
+            code = _end(child, grace, nested) if child else 0
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        if not heard.is_over:
+            heard.hear(
+                f"{_death(code, limits, is_late, _count_starved() > starved)} ({heard.place})"
+            )
+        os.set_blocking(output.fileno(), False)
+        with suppress(BlockingIOError):  # nothing is left
+            heard.hear_output(os.read(output.fileno(), CHUNK))
+
+
+@contextmanager
+def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Open the two ends of a pipe."""
+    read, write = os.pipe()
+    with open(read, "rb", buffering=0) as reader, open(write, "wb") as writer:
+        yield reader, writer
+
+
+def _fork() -> int:
+    """Fork, without Python's (3.12) and JAX's warnings about threads: the child uses none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*fork")
+        return os.fork()
+
+
+def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
+    """Take in messages and output until the run is over, the child gone, or the time up."""
+    size = 0
+    with selectors.DefaultSelector() as selector:
+        for pipe in (results, output):
+            selector.register(pipe, selectors.EVENT_READ)
+        while not heard.is_over and (left := heard.deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                chunk = os.read(key.fd, CHUNK)
+                if key.fileobj is output:
+                    heard.hear_output(chunk)
+                    continue
+                if not chunk:
+                    return
+                heard.unread += chunk
+                size += len(chunk)
+                if size > heard.limits.answers:
+                    heard.hear(f"returned more than {in_bytes(heard.limits.answers)}")
+                    return
+                try:
+                    for message in read_frames(heard.unread):
+                        heard.hear(message)
+                except SandboxError:  # of this process
+                    raise
+                except Exception:  # written by somebody else
+                    heard.hear(UNREADABLE)
+
+
+def _ask_where(child: int, heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
+    """Have a child say, where Python still runs in it, that it is late, and at which line."""
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGURG)
+    heard.deadline = time.monotonic() + ASKED
+    _listen(heard, results, output)
+    if heard.ended:
+        heard.ended += f" ({heard.place})"
+
+
+def _end(child: int, grace: float, nested: float) -> int:
+    """Kill a child and its group; return its exit code, or the negative number of a signal.
+
+    A child that waits for one of its own, whose end has been heard, has a moment to end itself.
+    """
+    _wait(child, grace)
+    if nested:
+        with suppress(OSError):
+            for started in Path(f"/proc/{child}/task/{child}/children").read_text().split():
+                os.kill(int(started), signal.SIGKILL)
+        _wait(child, nested)
+    for kill in (os.killpg, os.kill):  # it may not have a group yet
+        with suppress(ProcessLookupError, PermissionError):
+            kill(child, signal.SIGKILL)
+    with suppress(ChildProcessError):  # SIGCHLD is ignored: nobody knows
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return -signal.SIGKILL
+
+
+def _wait(child: int, seconds: float) -> None:
+    """Wait for the end of a child, and leave its exit code to be asked for."""
+    until, is_there = time.monotonic() + seconds, os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with suppress(ChildProcessError):
+        while time.monotonic() < until and os.waitid(os.P_PID, child, is_there) is None:
+            time.sleep(0.002)
+
+
+def _count_starved() -> int:
+    """Return how many processes the kernel has killed for lack of memory, as far as it says so."""
+    with suppress(OSError):
+        counts = dict(line.split() for line in VMSTAT.read_text().splitlines())
+        return int(counts.get("oom_kill", 0))
+    return 0
+
+
+def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
+    """Say how a child ended that had more to tell."""
+    if code > SIGNALLED:  # as a parent says it of its own child
+        code = SIGNALLED - code
+    if is_late and -code in (0, signal.SIGKILL, signal.SIGALRM):
+        return _too_late(limits)
+    if code >= 0:
+        return f"ended the process: os._exit({code})"
+    if -code == signal.SIGKILL:
+        return f"was killed {'for lack of memory' if is_starved else '(SIGKILL)'}"
+    if -code == signal.SIGXCPU:
+        return "used up its processor time (SIGXCPU)"
+    return f"crashed: {signal.strsignal(-code)}".lower()
+
+
+def _too_late(limits: Limits) -> str:
+    """Say that the time has been over."""
+    return f"took longer than {limits.seconds:g} s and was stopped"
+
+
+def _be_the_child(
+    work: Callable[[IO[bytes]], None], tell: IO[bytes], show: IO[bytes], limits: Limits
+) -> NoReturn:
+    """Do the work and tell of it, and never come back."""
+    try:
+        _cut_loose(show, limits)
+        work(tell)
+    finally:
+        os._exit(0)
+
+
+def _make_the_calls(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
+    """Make the calls in this process, and tell of each."""
+
+    def say_where(_: int, frame: FrameType | None) -> None:
+        if place := place_of(frame):  # else an answer may be half written
+            write_frame(tell, _too_late(limits) + place)
+
+    signal.signal(signal.SIGURG, say_where)
+    builtins.input = no_input
+    with undisturbed(open_output()):
+        tell_all(calls, tell, limits)
+
+
+def _cut_loose(show: IO[bytes], limits: Limits) -> None:
+    """Let go of the parent's terminal, signals, input and output."""
+    os.setsid()
+    gc.freeze()  # the parent's garbage is not finalized here
+    faulthandler.disable()
+    signal.set_wakeup_fd(-1)
+    for stop in (*STOPS, signal.SIGALRM):
+        signal.signal(stop, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds + 1)  # if there is no parent any more
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOPS, signal.SIGALRM))
+    sys.stdin = open(os.devnull)  # noqa: SIM115
+    os.dup2(sys.stdin.fileno(), 0)
+    for stream in (1, 2):
+        os.dup2(show.fileno(), stream)

@@ -1,0 +1,218 @@
+"""Verdict: what a check says, as text, as HTML and as a picture."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy.checking.differences import largest_of
+from mha_numpy.dtypes import Array
+from mha_numpy.tables import Table, plain
+from mha_numpy.teach.diagnosis import BANK
+from mha_numpy.teach.diagnosis.answers import TOLERANCE
+from mha_numpy.teach.diagnosis.search import SmallEdit
+from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.stages import Stage
+
+if TYPE_CHECKING:
+    from mha_numpy.show.pictures import Picture
+
+
+ROWS, COLUMNS = 6, 8  # of a matrix in text
+PRINTED = 12  # lines of what the student's code printed
+LIBRARY = "uses the library"  # a remark
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first array that differs: one matrix of it, expected and actual."""
+
+    title: str  # "d_k, sequence 0, head 2"
+    expected: Array
+    actual: Array
+    names: tuple[str, str] = ("expected", "yours")
+
+    def table(self) -> Table:
+        """Return both in text: the rows that differ most, and their first columns."""
+        expected, actual = np.atleast_2d(self.expected), np.atleast_2d(self.actual)
+        with np.errstate(all="ignore"):
+            off = np.abs(actual.astype(float) - expected.astype(float))
+        worst = np.nan_to_num(off, nan=np.inf).max(axis=1)
+        order = np.argsort(-worst, kind="stable")[:ROWS]
+        largest = float(largest_of(expected.astype(float)))
+        shown = sorted(int(i) for i in order if worst[i] > TOLERANCE * largest)
+        names = [name.ljust(max(map(len, self.names))) for name in self.names]
+        rows = [
+            [f"row {i}" if name == names[0] else "", name, _numbers(array[i])]
+            for i in shown
+            for name, array in zip(names, (expected, actual), strict=True)
+        ]
+        bad = frozenset(range(1, len(rows), 2))
+        return Table(self.title, ["", "", "numbers"], rows, bad)
+
+    def draw(self) -> "Picture":
+        """Draw expected, actual and what lies between them."""
+        from mha_numpy.show.pictures import matrices
+
+        panels = dict(zip(self.names, (self.expected, self.actual), strict=True))
+        if self.expected.dtype != bool:
+            panels["difference"] = self.actual - self.expected
+        return matrices(panels, title=self.title)
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict:
+    """The stages of a check, the likely cause, and what to look at; true if all is right."""
+
+    exercise: Exercise
+    stages: list[Stage]
+    remarks: dict[str, str]  # "likely cause": a sentence
+    mistakes: frozenset[str]  # of the bank: the likely cause; none where nothing fits
+    difference: Difference | None
+    printed: str  # what the student's code printed
+    unwritten: str = ""  # in which words the function is still as it was handed out
+    share: float | None = None  # of the points, where an exercise counts them in its own way
+    edit: SmallEdit | None = None  # of the right function, which gives the same numbers
+    seconds: float = 0.0  # that the check took
+
+    @property
+    def passed(self) -> bool:
+        """Whether no stage failed."""
+        return all(stage.passed for stage in self.stages)
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the function is still as it was handed out: a stub, or the museum's."""
+        return bool(self.unwritten)
+
+    @property
+    def summary(self) -> str:
+        """The verdict in a line: the cause where it is known, else the first finding."""
+        if self.is_unwritten:
+            return self.unwritten
+        if self.passed:
+            return f"right, but {self.remarks[LIBRARY]}" if LIBRARY in self.remarks else "right"
+        first = next(stage for stage in self.stages if not stage.passed)
+        if first.name == "runs":
+            return first.finding
+        return self.remarks.get("likely cause", f"{first.name}: {first.finding}")
+
+    @property
+    def title(self) -> str:
+        """What the table is called: the exercise and how it stands."""
+        state = "right" if self.passed else self.unwritten or "not right"
+        return f"{self.exercise.id}: {state}"
+
+    @property
+    def sections(self) -> list[Table | str]:
+        """What is printed: the stages as a table, and the remarks."""
+        if self.unwritten and not self._told:
+            return [self.title]
+        marks = {True: "ok", False: "FAIL", None: "-"}
+        rows = [[marks[s.passed], s.name, s.finding] for s in self.stages]
+        bad = frozenset(i for i, stage in enumerate(self.stages) if stage.passed is False)
+        table = Table(self.title, ["", "stage", "finding"], rows, bad)
+        lines = [f"{name}: {text}" for name, text in self._told.items()]
+        told = "\n".join(lines).replace(": \n", ":\n")  # a list begins on a line of its own
+        return [table, told] if told else [table]
+
+    @property
+    def _told(self) -> dict[str, str]:
+        """The remarks, and what the student's code printed."""
+        lines = self.printed.strip().splitlines()
+        more = [f"... and {len(lines) - PRINTED} lines more"] if len(lines) > PRINTED else []
+        printed = "\n".join([*lines[:PRINTED], *more])
+        label = "your code printed (every input runs twice)"
+        return {**self.remarks, label: printed} if printed else self.remarks
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what a program may want of the verdict: what `mha-numpy check --json` prints.
+
+        Returns
+        -------
+        dict
+            ``exercise``, ``passed``, ``stages``, ``likely_cause``, ``causes``, ``edit``,
+            ``evidence``, ``seconds``: texts, numbers, bools and None alone, in lists and dicts. A
+            later version may add keys.
+
+        Examples
+        --------
+        >>> from mha_numpy.teach.exercises import find_exercise, judge
+        >>> mine = lambda d_weights, weights: weights * d_weights
+        >>> found = judge(find_exercise("softmax-backward"), lambda: mine).as_dict()
+        >>> found["passed"], [cause["name"] for cause in found["causes"]]
+        (False, ['row sum left out'])
+        """
+        named = () if self.is_unwritten else sorted(self.mistakes)  # no bug is given away
+        return {
+            "exercise": self.exercise.id,
+            "passed": self.passed,
+            "stages": [
+                {"name": stage.name, "passed": stage.passed, "finding": stage.finding}
+                for stage in self.stages
+            ],
+            "likely_cause": self.remarks.get("likely cause"),
+            "causes": [{"name": name, "words": BANK[name].verdict} for name in named],
+            "edit": self.edit
+            and {"group": self.edit.group, "wrong": self.edit.wrong, "right": self.edit.right},
+            "evidence": self.remarks.get("evidence"),
+            "seconds": self.seconds,
+        }
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return plain(self.sections)
+
+    def _repr_html_(self) -> str:
+        """Show the table, the remarks and the picture in a notebook."""
+        table, *_ = self.sections
+        parts = [paragraph("", table) if isinstance(table, str) else table.to_html()]
+        parts += [paragraph(f"{name}: ", text) for name, text in self._told.items()]
+        if self.difference is not None:
+            parts.append(self.difference.draw()._repr_html_())
+        return f'<div style="background:#ffffff">{"".join(parts)}</div>'
+
+
+def as_list(texts: Sequence[str]) -> str:
+    """Return a text, or several as a list."""
+    return texts[0] if len(texts) == 1 else "".join(f"\n- {text}" for text in texts)
+
+
+def paragraph(label: str, text: str) -> str:
+    """Return a line of HTML, its label in bold, readable on a page of any colour."""
+    style = "color:#1a1a1a;background:#ffffff;margin:0;padding:2px 6px;white-space:pre-wrap"
+    return f'<p style="{style}"><b>{escape(label)}</b>{escape(text)}</p>'
+
+
+def code_block(text: str) -> str:
+    """Return lines of code as HTML, readable on a page of any colour."""
+    style = "color:#1a1a1a;background:#f3f4f6;margin:0;padding:2px 6px"
+    return f'<pre style="{style}"><code>{escape(text)}</code></pre>'
+
+
+def _numbers(row: Array) -> str:
+    """Return the first numbers of a row."""
+    texts = [f"{x:7}" if row.dtype == bool else f"{x:7.3g}" for x in row[:COLUMNS].tolist()]
+    return " ".join(texts) + (" ..." if len(row) > COLUMNS else "")
+
+
+def find_difference(name: str, actual: Any, expected: Array) -> Difference | None:
+    """Return the matrix of an array that is furthest off, if the shapes allow a look."""
+    actual = np.asarray(actual)
+    is_fit = actual.shape == expected.shape and actual.dtype.kind == expected.dtype.kind
+    if not is_fit or expected.ndim == 0 or max(expected.shape[-2:]) > 64:
+        return None
+    with np.errstate(all="ignore"):
+        off = np.abs(actual.astype(float) - expected.astype(float))
+    off = np.where(np.isnan(off), np.inf, off)
+    index = np.unravel_index(off.argmax(), off.shape)[: max(expected.ndim - 2, 0)]
+    where = ("sequence", "head")[: len(index)] if len(index) < 3 else ("",) * len(index)
+    title = ", ".join([name, *(f"{word} {i}" for word, i in zip(where, index, strict=True))])
+    return Difference(title, expected[index], actual[index])

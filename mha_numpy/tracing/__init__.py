@@ -1,6 +1,0 @@
-"""Record every step of a computation: what each array is, and whether it is a view or a copy."""
-
-from mha_numpy.tracing.recorder import Trace, trace
-from mha_numpy.tracing.step import Step
-
-__all__ = ["Step", "Trace", "trace"]

@@ -1,8 +1,0 @@
-"""Small tasks that a transformer learns in a minute: what to read, and what is right."""
-
-from mha_numpy.train.tasks.induction import Induction
-from mha_numpy.train.tasks.numbers import ENGLISH, GERMAN, Numbers, english, german
-from mha_numpy.train.tasks.reverse import Reverse
-from mha_numpy.train.tasks.text import Text
-
-__all__ = ["ENGLISH", "GERMAN", "Induction", "Numbers", "Reverse", "Text", "english", "german"]

@@ -1,7 +1,0 @@
-"""The walk: real text through attention, every step shown, every gradient checked."""
-
-from mha_numpy.walk.result import Walk
-from mha_numpy.walk.steps import walk
-from mha_numpy.walk.tokens import embed, tokenize
-
-__all__ = ["Walk", "embed", "tokenize", "walk"]

@@ -1,0 +1,279 @@
+"""A trace is true: every equation of every step is computed anew from what is on record."""
+
+import numpy as np
+import pytest
+
+from mha_numpy import KVCache, MultiHeadParams, RopeOptions, attention_backward, attention_forward
+from mha_numpy.checking.tracing import Trace, trace
+from mha_numpy.core import (
+    constant,
+    multi_head_attention_backward,
+    multi_head_attention_decode,
+    multi_head_attention_forward,
+    softmax_backward,
+    softmax_forward,
+    step,
+)
+from mha_numpy.errors import ConfigError
+from mha_numpy.layers import MultiHeadAttention
+from tests.checking.tracing.whole import assert_whole
+from tests.compare import assert_close
+from tests.core.configurations import attention_configuration
+
+B, H, H_KV, T_Q, T_K, D, KDIM, VDIM, D_K, D_V, D_OUT = 3, 6, 2, 4, 5, 7, 8, 9, 10, 11, 12
+
+
+def assert_equations_hold(t):
+    """Compute each step's equation; `t` may hold one forward and one backward."""
+    computed = [s for s in t if s.equation]
+    assert computed
+    for s in computed:
+        assert_close(t.evaluate(s.name), s.array, name=f"{s.name} = {s.equation}")
+        assert s.axes.split() == list(dict.fromkeys(s.axes.split())) or "1" in s.axes
+    assert t.sizes  # raises where axes do not fit their array, or two steps disagree
+
+
+OPTIONS = {  # of attention, each alone
+    "nothing": lambda rng: {},
+    "mask": lambda rng: {"mask": rng.random((B, 1, T_Q, T_K)) < 0.7},
+    "a row that sees nothing": lambda rng: {"mask": np.arange(T_Q)[:, None] != np.ones(T_K)},
+    "bias": lambda rng: {"bias": rng.normal(size=(H, 1, T_K))},
+    "a bias of each head": lambda rng: {"bias": rng.normal(size=(H, 1, 1))},
+    "a bias of -inf": lambda rng: {"bias": np.where(rng.random((T_Q, T_K)) < 0.2, -np.inf, 1.5)},
+    "causal": lambda rng: {"is_causal": True},
+    "causal with an offset": lambda rng: {"is_causal": True, "q_offset": 2},
+    "an offset of each sequence": lambda rng: {"is_causal": True, "q_offset": np.arange(B)},
+    "window": lambda rng: {"window": (1, 2), "q_offset": 1},
+    "softcap": lambda rng: {"softcap": 1.5},
+    "scale": lambda rng: {"scale": 0.3},
+    "dropout": lambda rng: {"dropout_mask": (rng.random((B, H, T_Q, T_K)) > 0.3) / 0.7},
+    "a gate of each head": lambda rng: {"head_gate": rng.normal(size=H)},
+    "a gate of each sequence": lambda rng: {"head_gate": rng.normal(size=(B, H))},
+}
+
+
+def some_params(rng, biases, *, kdim=KDIM, vdim=VDIM):
+    """Return params, with the biases of the letters in `biases`."""
+    shapes = {"q": (D, H * D_K), "k": (kdim, H_KV * D_K), "v": (vdim, H_KV * D_V),
+              "o": (H * D_V, D_OUT)}  # fmt: skip
+    arrays = {f"w_{letter}": rng.normal(size=shape) / 3 for letter, shape in shapes.items()}
+    for letter, (_, width) in shapes.items():
+        arrays[f"b_{letter}"] = rng.normal(size=width) if letter in biases else None
+    return MultiHeadParams(**arrays)
+
+
+def trace_layer(rng, given="xkv", biases="qkvo", **options):
+    """Trace both passes of a layer; `given` says which inputs are: x alone, xk or xkv."""
+    kdim = KDIM if "k" in given else D
+    vdim = VDIM if "v" in given else kdim
+    inputs = [rng.normal(size=(B, T_Q, D))]
+    if "k" in given:
+        inputs.append(rng.normal(size=(B, T_K, KDIM)))
+    if "v" in given:
+        inputs.append(rng.normal(size=(B, T_K, VDIM)))
+    params = some_params(rng, biases, kdim=kdim, vdim=vdim)
+    with trace() as t:
+        out, cache = multi_head_attention_forward(
+            *inputs, params=params, num_heads=H, num_kv_heads=H_KV, **options
+        )
+        multi_head_attention_backward(rng.normal(size=out.shape), cache)
+    return t
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_each_option_alone(rng, option):
+    assert_equations_hold(trace_layer(rng, **OPTIONS[option](rng)))
+
+
+def extra_keys(rng, E=2):
+    return {
+        "extra_k": rng.normal(size=(E, H_KV * D_K)), "extra_v": rng.normal(size=(E, H_KV * D_V)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("option", [*OPTIONS, "one number as bias", "a mask of each query"])
+def test_each_option_with_extra_keys(rng, option):
+    more = {"one number as bias": {"bias": np.array(0.5)},
+            "a mask of each query": {"mask": rng.random((T_Q, 1)) < 0.5}}  # fmt: skip
+    options = more[option] if option in more else OPTIONS[option](rng)
+    if option == "dropout":
+        options["dropout_mask"] = (rng.random((B, H, T_Q, T_K + 2)) > 0.3) / 0.7
+    t = trace_layer(rng, **options, **extra_keys(rng))
+    assert_equations_hold(t)
+    names = [s.name for s in t]
+    assert len(names) == len(set(names))
+    assert (t.sizes["T_kv"], t.sizes["T_k"], t.sizes["E"]) == (T_K, T_K + 2, 2)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_options_together_at_every_rank(seed):
+    inputs, options = attention_configuration(seed)
+    with trace() as t:
+        out, cache = attention_forward(**inputs, **options)
+        d_out = np.random.default_rng(seed).normal(size=out.shape)
+        attention_backward(d_out, cache)
+    assert_equations_hold(t)
+    assert_whole(t, [*inputs.values(), *options.values(), d_out])
+
+
+@pytest.mark.parametrize("biases", ["", "qkvo", "qo", "kv"])
+@pytest.mark.parametrize("given", ["x", "xk", "xkv"])
+def test_self_and_cross_with_and_without_biases(rng, given, biases):
+    t = trace_layer(rng, given, biases)
+    assert_equations_hold(t)
+    for letter, name in {
+        "q": "q_projected",
+        "k": "k_projected",
+        "v": "v_projected",
+        "o": "out",
+    }.items():
+        (equation,) = (s.equation for s in t if s.name == name)
+        assert (f"b_{letter}" in equation) == (letter in biases)
+        cell = (0,) * t[name].ndim
+        assert (f"of b_{letter}" in t.explain(name, cell)) == (letter in biases)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("rotary_dim", [None, 4])
+def test_rope(rng, interleaved, rotary_dim):
+    rope = RopeOptions(interleaved=interleaved, rotary_dim=rotary_dim)
+    assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B)))
+    extra = extra_keys(rng)
+    assert_equations_hold(trace_layer(rng, "x", rope=rope, q_offset=np.arange(B), **extra))
+
+
+@pytest.mark.parametrize("E", [0, 2])
+@pytest.mark.parametrize("rope", [None, RopeOptions()])
+@pytest.mark.parametrize("biases", ["", "qkvo"])
+def test_decoding(rng, biases, rope, E):
+    params, kv_cache = some_params(rng, biases, kdim=D, vdim=D), KVCache()
+    options = {"params": params, "num_heads": H, "num_kv_heads": H_KV, "rope": rope}
+    options |= extra_keys(rng, E) if E else {}
+    for T in (3, 1):  # a prompt, then one token
+        x = rng.normal(size=(B, T, D))
+        with trace() as t:
+            multi_head_attention_decode(x, kv_cache=kv_cache, is_causal=True, **options)
+        assert_equations_hold(t)
+
+
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_softmax_alone(rng, is_masked):
+    scores = rng.normal(size=(B, T_Q, T_K))
+    mask = np.arange(T_Q)[:, None] > np.arange(T_K) if is_masked else None  # row 0 sees nothing
+    with trace() as t:
+        _, cache = softmax_forward(scores, mask=mask)
+        softmax_backward(rng.normal(size=scores.shape), cache)
+    assert_equations_hold(t)
+
+
+@pytest.mark.parametrize("scale", [1000.0, -1000.0])
+def test_scores_that_overflow(rng, scale):
+    q, k, v = rng.normal(size=(3, T_Q, D_K))
+    with trace() as t:
+        out, cache = attention_forward(q, k, v, scale=scale, is_causal=True)
+        attention_backward(rng.normal(size=out.shape), cache)
+    assert_equations_hold(t)
+    with trace() as t:
+        softmax_forward(np.array([[-1000.0, -1001.0]]))
+    assert_equations_hold(t)
+
+
+def test_a_bias_without_axes(rng):
+    q, k, v = rng.normal(size=(3, T_Q, D_K))
+    with trace() as t:
+        out, cache = attention_forward(q, k, v, bias=np.array(0.5))
+        attention_backward(rng.normal(size=out.shape), cache)
+    assert_equations_hold(t)
+    assert t.explain("biased", (0, 1)) == "biased[0,1] came from scores[0,1] and bias"
+
+
+@pytest.mark.parametrize("narrow", [np.float16, np.float32])
+def test_dtypes_that_are_promoted(rng, narrow):
+    """Attention computes in a wider dtype: its inputs are no new arrays, and keep their origin."""
+    params = some_params(rng, "qkvo", kdim=D, vdim=D)
+    params = MultiHeadParams._make(a.astype(narrow) for a in params)._replace(w_k=params.w_k)
+    x = rng.normal(size=(B, T_Q, D)).astype(narrow)
+    options = {"params": params, "num_heads": H, "num_kv_heads": H_KV}
+    with trace() as t:
+        out, cache = multi_head_attention_forward(x, **options)
+        multi_head_attention_backward(out.copy(), cache)
+    names = [s.name for s in t]
+    assert len(names) == len(set(names))
+    assert "of w_q" in t.explain("q", (0, 0, 0, 0))
+    for s in t:
+        if s.equation:
+            assert np.allclose(t.evaluate(s.name), s.array, rtol=0.05, atol=0.05), s.name
+
+
+class TestSeveralPasses:
+    def test_the_same_input_comes_again(self, rng):
+        q, other, k, v = rng.normal(size=(4, T_Q, D_K))
+        with trace() as t:
+            for one in (q, other, q):
+                attention_forward(one, k, v)
+        assert_close(t.evaluate("scores"), t["scores"])
+
+    def test_layers_of_other_sizes(self, rng):
+        with trace() as t:
+            for heads in (4, 2):
+                layer = MultiHeadAttention(8, heads, value_dim=heads + 1, rng=0)
+                layer(rng.normal(size=(2, 3, 8)))
+        assert_close(t.evaluate("merged"), t["merged"])
+
+    def test_a_backward_does_not_take_the_constants_of_another(self, rng):
+        q, k, v = rng.normal(size=(3, T_Q, D_K))
+        with trace() as t:
+            out, cache = attention_forward(q, k, v, scale=0.1)
+            softmax_forward(rng.normal(size=3))
+            constant("scale", 0.9)
+            attention_backward(out.copy(), cache)
+        with pytest.raises(ConfigError, match="scale"):
+            t.evaluate("d_q")
+
+    def test_what_comes_later_takes_nothing_away(self, rng):
+        q, other, k, v = rng.normal(size=(4, T_Q, D_K))
+        with trace() as t:
+            out, cache = attention_forward(q, k, v, scale=0.1)
+            attention_backward(out.copy(), cache)
+            attention_forward(other, k, v, scale=0.9)
+        assert_close(t.evaluate("d_k"), t["d_k"])
+
+
+class TestWhatIsNotTrue:
+    """What the test above is for: each of these was stated once, or could be."""
+
+    def recorded(self, rng, equation, axes="T D", w=None):
+        x, b = rng.normal(size=(3, 4)), rng.normal(size=5)
+        w = rng.normal(size=(4, 5)) if w is None else w
+        with trace() as t:
+            step("x", x, "T D")
+            constant("w", w, "D F")
+            constant("b", b, "F")
+            step("y", x @ w, axes, equation)
+        return t
+
+    def test_a_right_equation(self, rng):
+        assert_equations_hold(self.recorded(rng, "x @ w", "T F"))
+
+    def test_a_wrong_equation(self, rng):
+        with pytest.raises(AssertionError, match="y = 2 \\* x @ w: off by"):
+            assert_equations_hold(self.recorded(rng, "2 * x @ w", "T F"))
+
+    def test_a_bias_that_was_not_added(self, rng):
+        with pytest.raises(AssertionError, match=r"y = x @ w \+ b: off by"):
+            assert_equations_hold(self.recorded(rng, "x @ w + b", "T F"))
+
+    def test_one_wrong_axis(self, rng):
+        with pytest.raises(ValueError, match="y: expected"):
+            assert_equations_hold(self.recorded(rng, "x @ w", "T D"))
+
+
+def test_an_input_has_no_equation(rng):
+    with trace() as t:
+        step("x", rng.normal(size=3), "T")
+        step("y", rng.normal(size=3), "T", "the mean of x")
+        step("z", rng.normal(size=3), "T", "x + noise")
+    for name, words in (("x", "an input"), ("y", "`the mean of x`"), ("z", "noise")):
+        with pytest.raises(ConfigError, match=words):
+            t.evaluate(name)
+    assert isinstance(t, Trace)

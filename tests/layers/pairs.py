@@ -1,0 +1,123 @@
+"""All pairs of layers in one table, each with what draws its inputs."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy import layers
+from mha_numpy.layers import FeedForwardParams
+
+D, F, V, N = 7, 5, 6, 8
+IGNORED = -100
+
+
+class Pair(NamedTuple):
+    """A forward with its backward."""
+
+    forward: Callable
+    backward: Callable
+    draw: Callable  # (rng, tokens) -> inputs to differentiate by, and options
+    least_rank: int = 0  # of tokens, the axes before the features
+    maps_tokens: bool = True  # the first input has one row for each token, and so has the output
+
+    def ready(self, rng, tokens, dtype=np.float64):
+        """Return forward with its options, and the inputs to differentiate by."""
+        inputs, options = self.draw(rng, tokens)
+        cast = partial(cast_floats, dtype=dtype)
+        options = {name: cast(option) for name, option in options.items()}
+        return partial(self.forward, **options), {name: cast(x) for name, x in inputs.items()}
+
+
+def cast_floats(value, dtype):
+    """Convert an array of floats, or a tuple of them; leave the rest."""
+    if isinstance(value, FeedForwardParams):
+        return FeedForwardParams(*(cast_floats(param, dtype) for param in value))
+    return value.astype(dtype) if getattr(value, "dtype", None) == np.float64 else value
+
+
+def draw_norm(rng, tokens, *params, **options):
+    return {
+        "x": 2 * rng.normal(size=(*tokens, D)) + 1,
+        **{name: rng.normal(size=D) for name in params},
+    }, options
+
+
+def draw_features(rng, tokens, *names, **options):
+    return {name: 2 * rng.normal(size=(*tokens, F)) for name in names}, options
+
+
+def draw_dropout(rng, tokens, stretched):
+    inputs, _ = draw_features(rng, tokens, "x")
+    shape = (F,) if stretched else (*tokens, F)
+    return inputs, {"dropout_mask": (rng.random(shape) > 0.4) / 0.6}
+
+
+def draw_embedding(rng, tokens):
+    return {"table": rng.normal(size=(V, D))}, {"ids": rng.integers(0, V, tokens)}
+
+
+def draw_positions(rng, tokens, offset):
+    x, table = rng.normal(size=(*tokens, D)), rng.normal(size=(N, D))
+    return {"x": x, "table": table}, {"offset": offset}
+
+
+def draw_cross_entropy(rng, tokens, ignores, **options):
+    targets = rng.integers(0, V, tokens)
+    if ignores:
+        targets = np.where(rng.random(tokens) < 0.4, IGNORED, targets)
+        options["ignore_index"] = IGNORED
+    return {"logits": 3 * rng.normal(size=(*tokens, V))}, {"targets": targets, **options}
+
+
+def draw_feed_forward(rng, tokens, activation, biases):
+    shapes = {"w_in": (D, F), "b_in": (F,), "w_out": (F, D), "b_out": (D,)}
+    if activation == "swiglu":
+        shapes |= {"w_gate": (D, F), "b_gate": (F,)}
+    params = FeedForwardParams(*(
+        rng.normal(size=shapes[name]) if name in shapes and (biases or name[0] == "w") else None
+        for name in FeedForwardParams._fields
+    ))  # fmt: skip
+    return {"x": rng.normal(size=(*tokens, D)), "params": params}, {"activation": activation}
+
+
+def pair(name, draw, *arguments, least_rank=0, maps_tokens=True, **options):
+    """Return the pair of a name, drawn with these arguments and options."""
+    forward, backward = (getattr(layers, f"{name}_{way}") for way in ("forward", "backward"))
+
+    def draw_all(rng, tokens):
+        return draw(rng, tokens, *arguments, **options)
+
+    return Pair(forward, backward, draw_all, least_rank, maps_tokens)
+
+
+PAIRS = {
+    "layer norm": pair("layer_norm", draw_norm, "gain", "bias"),
+    "layer norm without bias": pair("layer_norm", draw_norm, "gain", eps=0.5),
+    "rms norm": pair("rms_norm", draw_norm, "gain"),
+    "rms norm, large eps": pair("rms_norm", draw_norm, "gain", eps=0.5),
+    "relu": pair("relu", draw_features, "x"),
+    "gelu": pair("gelu", draw_features, "x"),
+    "gelu by tanh": pair("gelu", draw_features, "x", approximate="tanh"),
+    "swiglu": pair("swiglu", draw_features, "gate", "x"),
+    "dropout": pair("dropout", draw_dropout, False),
+    "dropout of features": pair("dropout", draw_dropout, True),
+    "embedding": pair("embedding", draw_embedding, maps_tokens=False),
+    "positions": pair("learned_positions", draw_positions, 0, least_rank=1),
+    "positions from 2": pair("learned_positions", draw_positions, 2, least_rank=1),
+    **{
+        f"cross-entropy, {reduction}{', smooth' * (s > 0)}{', ignored' * ignores}": pair(
+            "cross_entropy", draw_cross_entropy, ignores, reduction=reduction, label_smoothing=s,
+            maps_tokens=reduction == "none",
+        )
+        for reduction, s, ignores in product(("mean", "sum", "none"), (0.0, 0.3), (False, True))
+    },
+    **{
+        f"feed-forward, {activation}{'' if biases else ', no biases'}": pair(
+            "feed_forward", draw_feed_forward, activation, biases
+        )
+        for activation, biases in product(("relu", "gelu", "gelu_tanh", "swiglu"), (True, False))
+    },
+}  # fmt: skip

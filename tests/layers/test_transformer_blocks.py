@@ -1,0 +1,164 @@
+"""Blocks of layers: gradients through everything, residual connections, decoding."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.core import KVCache, RopeOptions
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.layers import (
+    DecoderBlock,
+    EncoderBlock,
+    EncoderDecoderBlock,
+    LayerNorm,
+    Linear,
+    Residual,
+)
+from tests.backends import EACH_KERNEL
+from tests.compare import assert_close
+from tests.gradients import assert_layer_gradients, randomize
+
+B, T, T_K, D = 2, 4, 3, 8
+
+OPTIONS = {
+    "pre-norm": {},
+    "post-norm": {"norm_first": False},
+    "pre-norm, dropout": {"dropout_p": 0.3},
+    "post-norm, dropout": {"norm_first": False, "dropout_p": 0.3},
+    "grouped": {"num_kv_heads": 1, "rope": RopeOptions()},
+    "as in Llama": {"norm": "rms", "activation": "swiglu", "bias": False, "rope": RopeOptions()},
+    "post-norm by rms": {"norm": "rms", "norm_first": False, "activation": "gelu_tanh"},
+}
+
+
+def block_of(kind, rng, **options):
+    return randomize(kind(D, 2, 6, rng=0, **options), rng)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("kind", [EncoderBlock, DecoderBlock, EncoderDecoderBlock])
+def test_gradients(kind, name, rng):
+    block = block_of(kind, rng, **OPTIONS[name])
+    inputs, masks = {"x": rng.normal(size=(B, T, D))}, {"mask": rng.random((B, 1, T, T)) < 0.8}
+    if kind.reads_memory:
+        inputs["memory"] = rng.normal(size=(B, T_K, D))
+        masks["memory_mask"] = rng.random((B, 1, 1, T_K)) < 0.8
+    assert_layer_gradients(block, inputs, **masks)
+
+
+def test_gradients_with_gates_on_the_heads(rng):
+    block = block_of(EncoderDecoderBlock, rng)
+    attention, cross = block.attention.layer, block.cross_attention.layer
+    attention.head_gate, cross.head_gate = np.array([0.5, -2.0]), np.array([3.0, 0.0])
+    x, memory = rng.normal(size=(B, T, D)), rng.normal(size=(B, T_K, D))
+    assert_layer_gradients(block, {"x": x, "memory": memory})
+    d_out, h = rng.normal(size=(B, T, D)), 1e-6
+    block(x, memory)
+    block.backward(d_out)
+    for layer in (attention, cross):
+        gate, analytic = layer.head_gate, layer.d_head_gate
+        for head in range(2):
+            moved = []
+            for sign in (1, -1):
+                layer.head_gate = gate + sign * h * (np.arange(2) == head)
+                moved.append((block(x, memory) * d_out).sum())
+            layer.head_gate = gate
+            numeric = (moved[0] - moved[1]) / (2 * h)
+            assert abs(analytic[head] - numeric) < 1e-6 * abs(analytic).max()
+
+
+def test_a_gate_of_0_cuts_a_head_and_can_be_overruled(rng):
+    attention = block_of(EncoderBlock, rng).attention.layer
+    x = rng.normal(size=(B, T, D))
+    whole = attention(x)
+    attention.head_gate = np.array([0.0, 1.0])
+    gated = attention(x)
+    assert_close(attention(x, head_gate=np.ones(2)), whole)
+    attention.head_gate = None
+    attention.params["w_o"][:4] = 0  # the rows of head 0
+    assert_close(attention(x), gated)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_residual_adds_to_what_flows_past(norm_first, rng):
+    layer, norm = randomize(Linear(D, D), rng), randomize(LayerNorm(D), rng)
+    residual = Residual(layer, norm, norm_first=norm_first)
+    x = rng.normal(size=(B, T, D))
+    expected = x + layer(norm(x)) if norm_first else norm(x + layer(x))
+    assert_close(residual(x), expected, "exact")
+    assert_layer_gradients(residual, {"x": x})
+    layer.params["w"][...] = layer.params["b"][...] = 0
+    assert_close(residual(x), x if norm_first else norm(x), "exact")
+
+
+def test_who_sees_whom(rng):
+    """Which outputs change with the token 2 of x, and with the token 1 of the memory."""
+    x, memory = rng.normal(size=(B, T, D)), rng.normal(size=(B, T_K, D))
+    other, other_memory = x.copy(), memory.copy()
+    other[:, 2] += 1
+    other_memory[:, 1] += 1
+
+    def changed(block, *inputs_and_others):
+        given, others = inputs_and_others
+        return list((block(*given) != block(*others)).any(axis=(0, 2)))
+
+    assert changed(block_of(EncoderBlock, rng), (x,), (other,)) == [True] * T
+    assert changed(block_of(DecoderBlock, rng), (x,), (other,)) == [False, False, True, True]
+    block = block_of(EncoderDecoderBlock, rng)
+    assert changed(block, (x, memory), (other, memory)) == [False, False, True, True]
+    assert changed(block, (x, memory), (x, other_memory)) == [True] * T
+    mask = np.arange(T_K) != 1
+    out = block(x, memory, memory_mask=mask)
+    assert_close(block(x, other_memory, memory_mask=mask), out, "exact")
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if "dropout" not in name])
+@pytest.mark.parametrize("kind", [DecoderBlock, EncoderDecoderBlock])
+def test_decoding_equals_the_full_forward(kind, name, rng):
+    block = block_of(kind, rng, **OPTIONS[name])
+    x = rng.normal(size=(B, T, D))
+    memory = (rng.normal(size=(B, T_K, D)),) if kind.reads_memory else ()
+    expected, kv_cache = block(x, *memory), KVCache()
+    parts = [block(x[:, a:b], *memory, kv_cache=kv_cache) for a, b in ((0, 2), (2, 3), (3, 4))]
+    assert_close(np.concatenate(parts, axis=1), expected)
+
+
+@pytest.mark.parametrize("kernel", EACH_KERNEL)
+def test_kernels_compute_the_same(kernel, rng):
+    block = block_of(EncoderDecoderBlock, rng, activation="swiglu")
+    x, memory = rng.normal(size=(B, T, D)), rng.normal(size=(B, T_K, D))
+    expected = block(x, memory)
+    d_expected = block.backward(x)
+    grads = dict(block.named_grads())
+    block.zero_grads()
+    for layer in block.layers():
+        if hasattr(layer, "backend"):
+            layer.backend = kernel
+    assert_close(block(x, memory), expected, "framework")
+    for actual, d in zip(block.backward(x), d_expected, strict=True):
+        assert_close(actual, d, "framework")
+    for name, gradient in block.named_grads():
+        assert_close(gradient, grads[name], "framework", name=name)
+
+
+def test_memory_is_asked_for_where_it_is_read(rng):
+    x = rng.normal(size=(B, T, D))
+    block = EncoderDecoderBlock(D, 2)
+    with pytest.raises(ConfigError, match="^memory: expected the encoder's output in an Encoder"):
+        block(x)
+    with pytest.raises(ConfigError, match="^memory: expected None in a DecoderBlock; got an array"):
+        DecoderBlock(D, 2)(x, x)
+    with pytest.raises(ConfigError, match="^memory: expected None in an EncoderBlock; got an arr"):
+        EncoderBlock(D, 2)(x, memory=x)
+    with pytest.raises(ShapeError, match=r"^key: expected \(B=2, T_k, kdim=8\) to match the layer"):
+        block(x, x[..., :5])
+
+
+def test_weights_of_the_last_forward(rng):
+    block = block_of(DecoderBlock, rng)
+    block(rng.normal(size=(B, T, D)))
+    weights = block.attention.layer.weights
+    assert weights.shape == (B, 2, T, T)
+    assert_close(weights.sum(axis=-1), np.ones((B, 2, T)))
+    assert not weights[..., 0, 1:].any()
+    with pytest.raises(ValueError, match="read-only"):
+        weights[...] = 0

@@ -1,0 +1,92 @@
+"""What a user may get wrong: a typed error, one line, the argument, what was expected, what came."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError, DTypeError, ShapeError
+from mha_numpy.layers import (
+    FeedForwardParams,
+    cross_entropy_forward,
+    dropout_forward,
+    embedding_forward,
+    feed_forward_forward,
+    gelu_forward,
+    layer_norm_forward,
+    learned_positions_forward,
+    rms_norm_forward,
+    swiglu_forward,
+)
+
+X, GAIN, TABLE = np.ones((2, 5, 7)), np.ones(7), np.ones((6, 7))
+LOGITS, TARGETS, IDS = np.ones((2, 5, 6)), np.ones((2, 5), int), np.array([[1, 5], [0, 2]])
+PARAMS = FeedForwardParams(np.ones((7, 9)), np.ones(9), np.ones((9, 7)), np.ones(7))
+
+
+def loss(logits=LOGITS, targets=TARGETS, **options):
+    return cross_entropy_forward(logits, targets, **options)
+
+
+def feed_forward(x=X, activation="relu", **params):
+    return feed_forward_forward(x, PARAMS._replace(**params), activation=activation)
+
+
+CASES = [
+    (lambda: layer_norm_forward(X[..., :3], GAIN), ShapeError, r"x: expected \(..., D=7\) to match gain \(7,\); got \(2, 5, 3\)"),
+    (lambda: layer_norm_forward(X, X), ShapeError, r"gain: expected \(D,\); got \(2, 5, 7\)"),
+    (lambda: layer_norm_forward(X, GAIN, np.ones(3)), ShapeError, r"bias: expected \(D=7,\) to match gain \(7,\); got \(3,\)"),
+    (lambda: layer_norm_forward(X, GAIN, GAIN > 0), DTypeError, "bias: expected a float array; got an array .* of bool"),
+    (lambda: layer_norm_forward(X, GAIN, eps=0), ConfigError, "eps: expected a number > 0; got 0"),
+    (lambda: layer_norm_forward(np.float64(1), GAIN), ShapeError, r"x: expected \(..., D=7\).*got \(\)"),
+    (lambda: layer_norm_forward(X[..., :0], GAIN[:0]), ShapeError, r"gain: expected \(D,\) with D >= 1; got \(0,\)"),
+    (lambda: rms_norm_forward(X[..., :0], GAIN[:0]), ShapeError, r"gain: expected \(D,\) with D >= 1; got \(0,\)"),
+    (lambda: rms_norm_forward(X[..., :3], GAIN), ShapeError, r"x: expected \(..., D=7\)"),
+    (lambda: rms_norm_forward(X, GAIN[:, None]), ShapeError, r"gain: expected \(D,\); got \(7, 1\)"),
+    (lambda: rms_norm_forward(X, GAIN, eps="1"), ConfigError, "eps: expected a finite number; got '1'"),
+    (lambda: gelu_forward(X, approximate="sigmoid"), ConfigError, r"approximate: expected one of \('none', 'tanh'\); got 'sigmoid'"),
+    (lambda: gelu_forward(X, approximate=[1]), ConfigError, "approximate: expected one of"),
+    (lambda: swiglu_forward(X, X[0]), ShapeError, r"x: expected \(2, 5, 7\), as gate; got \(5, 7\)"),
+    (lambda: dropout_forward(X, np.ones((2, 1))), ShapeError, r"dropout_mask: expected a shape that broadcasts to \(B=2, T=5, D=7\)"),
+    (lambda: dropout_forward(np.float64(1), np.ones(2)), ShapeError, r"dropout_mask: expected a shape that broadcasts to \(\)"),
+    (lambda: dropout_forward(X, X > 0), DTypeError, "dropout_mask: expected a float array"),
+    (lambda: embedding_forward(IDS.astype(float), TABLE), ConfigError, r"ids: expected an integer array; got an array \(2, 2\) of float64"),
+    (lambda: embedding_forward(IDS > 0, TABLE), ConfigError, "ids: expected an integer array; got .* bool"),
+    (lambda: embedding_forward(IDS + 1, TABLE), ConfigError, "ids: expected 0 <= id < V=6; got 6"),
+    (lambda: embedding_forward(IDS - 1, TABLE), ConfigError, "ids: expected 0 <= id < V=6; got -1"),
+    (lambda: embedding_forward(np.array(6), TABLE), ConfigError, "ids: expected 0 <= id < V=6; got 6"),
+    (lambda: embedding_forward(IDS, TABLE[0]), ShapeError, r"table: expected \(V, D\); got \(7,\)"),
+    (lambda: learned_positions_forward(X[..., :3], TABLE), ShapeError, r"x: expected \(..., T, D=7\) to match table \(6, 7\); got \(2, 5, 3\)"),
+    (lambda: learned_positions_forward(GAIN, TABLE), ShapeError, r"x: expected \(..., T, D=7\).*got \(7,\)"),
+    (lambda: learned_positions_forward(X, TABLE[:4]), ShapeError, "x: expected at most N=4 positions, the rows of table; got T=5 tokens$"),
+    (lambda: learned_positions_forward(X, TABLE, offset=2), ShapeError, "x: .*; got T=5 tokens from position 2$"),
+    (lambda: learned_positions_forward(X, TABLE, offset=-1), ConfigError, "offset: expected an integer >= 0; got -1"),
+    (lambda: loss(targets=TARGETS[:, :4]), ShapeError, r"targets: expected \(2, 5\), as logits \(2, 5, 6\) without the last axis; got \(2, 4\)"),
+    (lambda: loss(logits=LOGITS.swapaxes(1, 2)), ShapeError, r"targets: expected \(2, 6\)"),
+    (lambda: loss(targets=TARGETS.astype(float)), ConfigError, "targets: expected an integer array, an id for each token; got .*float64"),
+    (lambda: loss(targets=TARGETS - 101), ConfigError, "targets: expected 0 <= id < V=6; got -100; where nothing is asked, pass ignore_index="),
+    (lambda: loss(targets=TARGETS + 5, ignore_index=0), ConfigError, "targets: expected 0 <= id < V=6; got 6; where nothing is asked, write 0, the ignore_index$"),
+    (lambda: loss(logits=np.float64(1)), ShapeError, r"logits: expected \(..., V\) with V >= 1; got \(\)"),
+    (lambda: loss(logits=LOGITS[..., :0]), ShapeError, r"logits: expected \(..., V\) with V >= 1"),
+    (lambda: loss(ignore_index=0.5), ConfigError, "ignore_index: expected an integer; got 0.5"),
+    (lambda: loss(label_smoothing=1.5), ConfigError, "label_smoothing: expected 0 to 1; got 1.5"),
+    (lambda: loss(label_smoothing=-0.1), ConfigError, "label_smoothing: expected 0 to 1; got -0.1"),
+    (lambda: loss(reduction="average"), ConfigError, r"reduction: expected one of \('mean', 'sum', 'none'\); got 'average'"),
+    (lambda: loss(reduction=None), ConfigError, "reduction: expected one of .*; got None"),
+    (lambda: feed_forward_forward(X, tuple(PARAMS)), ConfigError, "params: expected FeedForwardParams; got "),
+    (lambda: feed_forward(activation="silu"), ConfigError, r"activation: expected one of \('relu', .*; got 'silu'"),
+    (lambda: feed_forward(activation="swiglu"), ConfigError, r"w_gate: expected an array \(D, F\) with activation='swiglu'; got None"),
+    (lambda: feed_forward(w_gate=PARAMS.w_in), ConfigError, "w_gate: expected None with activation='relu'; got an array"),
+    (lambda: feed_forward(b_gate=PARAMS.b_in), ConfigError, "b_gate: expected None without w_gate; got an array"),
+    (lambda: feed_forward(w_in=None), DTypeError, "w_in: expected a float array; got None"),
+    (lambda: feed_forward(w_out=None), DTypeError, "w_out: expected a float array; got None"),
+    (lambda: feed_forward(x=X[..., :3]), ShapeError, r"x: expected \(..., D=7\) to match w_in \(7, 9\); got \(2, 5, 3\)"),
+    (lambda: feed_forward(w_out=np.ones((7, 9))), ShapeError, r"w_out: expected \(F=9, D=7\) to match w_in; got \(7, 9\)"),
+    (lambda: feed_forward(b_out=np.ones(9)), ShapeError, r"b_out: expected \(D=7,\) to match w_in; got \(9,\)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_wrong_input(number):
+    call, error, message = CASES[number]
+    with pytest.raises(error, match=f"^{message}") as caught:
+        call()
+    assert "\n" not in str(caught.value)

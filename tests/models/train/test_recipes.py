@@ -1,0 +1,138 @@
+"""What is shipped does what is claimed, and is made again by its recipe."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.models import generate, translate
+from mha_numpy.models.analysis import cut_heads, mean_heads
+from mha_numpy.models.train.recipes import (
+    HELD_OUT_SEED,
+    RECIPES,
+    load_trained,
+    params_file,
+    share_right,
+    train_recipe,
+)
+from mha_numpy.models.train.tasks.numbers import GERMAN, german
+
+
+def measures(trained):
+    return RECIPES[trained.name].measure(trained.model, trained.task)
+
+
+def head_scores(measured, pattern):
+    """Return the scores of one pattern: (layers, heads)."""
+    return np.array([[measured[f"{pattern} {i}.{h}"] for h in range(4)] for i in range(2)])
+
+
+def assert_reverse(measured):
+    assert measured["right"] >= 0.99
+    assert measured["antidiagonal"] >= 0.95
+
+
+def assert_induction(measured, one_head=0.7):
+    assert measured["right"] >= 0.98
+    for layer, pattern in enumerate(["previous token", "induction"]):
+        scores = head_scores(measured, pattern)[layer]
+        assert scores.sum() >= 0.8
+        assert scores.max() >= one_head
+
+
+def assert_numbers(measured):
+    assert measured["right"] >= 0.998
+    assert measured["units look at units"] >= 0.95
+    assert measured["tens look at tens"] >= 0.95
+
+
+def test_reverse_is_shipped():
+    assert_reverse(measures(load_trained("reverse")))
+
+
+def test_induction_is_shipped_and_needs_one_head_before_and_any_behind():
+    trained = load_trained("induction")
+    measured = measures(trained)
+    assert_induction(measured)
+    model = trained.model
+    (ids,), targets = trained.task.draw_batch(np.random.default_rng(HELD_OUT_SEED), 64)
+    model(ids)
+    means = [mean_heads(layer) for layer in model.attentions]
+    # head 0.0 alone looks at the token before; all heads of layer 1 do the same work
+    for layer, heads, is_needed in (
+        (0, 0, True),
+        (0, 1, False),
+        (1, 3, False),
+        (1, range(4), True),
+    ):
+        for by in (None, means[layer]):
+            with cut_heads(model.attentions[layer], heads, means=by):
+                right = share_right(model(ids), targets)
+            assert right < 0.3 if is_needed else right > 0.95
+
+
+def test_numbers_are_shipped():
+    trained = load_trained("numbers")
+    assert_numbers(measures(trained))
+    for words, n in {"zero": 0, "three hundred forty-two": 342, "eighteen thousand ten": 18_010,
+                     "seventy-one thousand and one": 71_001}.items():  # fmt: skip
+        for beams in (1, 3):
+            said = translate(trained.model, trained.task.read(words), beams=beams)
+            assert trained.task.words(said, GERMAN) == [*german(n), "<end>"]
+
+
+@pytest.mark.slow
+def test_a_language_model_is_shipped():
+    trained = load_trained("text")
+    model, task = trained.model, trained.task
+    pairs = np.ones((len(task.vocabulary),) * 2)  # how often one character follows another
+    np.add.at(pairs, (task.trained_on[:-1], task.trained_on[1:]), 1)
+    log_probs = np.log(pairs / pairs.sum(axis=1, keepdims=True))
+    (ids,), targets = task.draw_held_out(np.random.default_rng(HELD_OUT_SEED), 64)
+    bigram_loss = -log_probs[ids, targets].mean()
+    assert measures(trained)["held-out loss"] < bigram_loss - 0.2
+    written = generate(model, task.encode("The whale")[None], 200, temperature=0.5, rng=0)
+    words = set("".join(task.vocabulary[i] for i in task.trained_on).split())
+    said = task.decode(written[0]).split()[1:-1]
+    assert np.mean([word in words for word in said]) > 0.7
+
+
+def test_what_is_shipped_is_small():
+    sizes = []
+    for name in RECIPES:
+        sizes.append(len(params_file(name).read_bytes()))
+        with params_file(name).open("rb") as file, np.load(file) as params:
+            assert {params[key].dtype for key in params} == {np.dtype(np.float16)}
+    assert sum(sizes) < 400_000
+
+
+def test_impossible_arguments_are_named():
+    with pytest.raises(ConfigError, match="^model: expected one of reverse, .*; got 'invert'"):
+        load_trained("invert")
+    with pytest.raises(ConfigError, match="^text: expected none with 'reverse'; got 'abc'"):
+        train_recipe("reverse", text="abc")
+    with pytest.raises(ConfigError, match="^steps: expected an integer >= 1; got 0"):
+        train_recipe("reverse", steps=0)
+
+
+@pytest.mark.slow
+def test_a_text_of_ones_own_is_learned():
+    trained = train_recipe("text", text="to be or not to be " * 100, steps=1, backend="numpy")
+    assert [measure["step"] for measure in trained.history.measures] == [0, 1]
+    assert trained.task.vocabulary == sorted(" benort")
+    assert trained.model.embedding.params["table"].dtype == np.float32
+
+
+def test_a_seed_is_a_training():
+    both = [train_recipe("reverse", steps=2, seed=s, backend="numpy") for s in (3, 3, 4)]
+    losses = [trained.history.losses for trained in both]
+    assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.slow
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("name", "assert_claims"),
+    [("reverse", assert_reverse), ("induction", assert_induction), ("numbers", assert_numbers)],
+)
+def test_it_learns_from_nothing(name, assert_claims):
+    assert_claims(train_recipe(name, measure_every=1000).history.measures[-1])

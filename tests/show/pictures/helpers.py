@@ -1,0 +1,155 @@
+"""Reading pictures back from their artists: colours, cells, texts, and whether any overlap."""
+
+import numpy as np
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.image import AxesImage
+from matplotlib.text import Text
+
+from mha_numpy.checking.tracing import trace
+from mha_numpy.core import attention_backward, attention_forward
+from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.steps import step
+
+
+def recorded(B=1, T=5, D=8, H=2, H_kv=None, *, rope=None, **options):
+    """Trace forward and backward of a layer; also return the weights."""
+    rng = np.random.default_rng(5)
+    layer = MultiHeadAttention(D, H, H_kv, rope=rope, rng=0)
+    with trace() as t:
+        out, weights = layer(rng.normal(size=(B, T, D)), return_weights=True, **options)
+        layer.backward(rng.normal(size=out.shape))
+    return t, weights
+
+
+def recorded_rank_2():
+    rng = np.random.default_rng(5)
+    q, k, v = rng.normal(size=(5, 4)), rng.normal(size=(7, 4)), rng.normal(size=(7, 3))
+    bias = rng.normal(size=(5, 7))
+    bias[1, 2] = -np.inf
+    with trace() as t:
+        out, cache = attention_forward(q, k, v, bias=bias, softcap=2.0)
+        attention_backward(rng.normal(size=out.shape), cache)
+    return t
+
+
+def steps_of(*steps):
+    """Trace arrays under names and axes of one's own."""
+    with trace() as t:
+        for name, array, axes in steps:
+            step(name, np.asarray(array), axes)
+    return t
+
+
+def panel_of(film, name):
+    (panel,) = (ax for ax in film.axes if ax.get_title(loc="left").split()[1] == name)
+    return panel
+
+
+def texts_of(artist):
+    """Return what is written, leaving out ticks that are switched off or beyond the axes."""
+    found = [artist] if isinstance(artist, Text) else []
+    for child in artist.get_children():
+        if not isinstance(child, Axis):
+            found += texts_of(child)
+        elif child.axes.axison:
+            found += [child.label, child.get_offset_text(), *ticks_of(child)]
+    return [text for text in found if text.get_visible() and text.get_text()]
+
+
+def ticks_of(axis):
+    """Return the labels of the ticks within the limits of the axes."""
+    low, high = sorted(axis.get_view_interval())
+    return [tick.label1 for tick in axis.get_major_ticks()
+            if tick.label1.get_text() and low <= tick.get_loc() <= high]  # fmt: skip
+
+
+def extent_of(text):
+    """Return the box of a text in pixels, without the arrow of an annotation."""
+    return Text.get_window_extent(text)
+
+
+def words_of(picture):
+    """Return what stands above the panels: heading, notes and legend."""
+    legends = [text for legend in picture.legends for text in legend.get_texts()]
+    return [text.get_text() for text in [*picture.texts, *legends]]
+
+
+def colors_of(panel):
+    """Return the full colour of every block, in order."""
+    drawn = [c for c in panel.collections if c.get_array() is not None] + list(panel.images)
+    return [to_hex(artist.get_cmap()(1.0)) for artist in drawn]
+
+
+def squares_of(panel):
+    """Return one (color, x, y, shade) per square, x and y of its upper left corner."""
+    found = []
+    for squares in panel.collections:
+        if squares.get_array() is None:
+            continue
+        corners = [path.vertices.min(axis=0) for path in squares.get_paths()]
+        color = to_hex(squares.get_cmap()(1.0))
+        shades = np.ma.filled(squares.get_array(), np.nan)
+        found += [(color, *xy, shade) for xy, shade in zip(corners, shades, strict=True)]
+    return found
+
+
+def grid_of(panel):
+    """Return colours and shades as they lie on the page: left to right, top to bottom."""
+    squares = squares_of(panel)
+    xs, ys = (sorted({round(square[i], 6) for square in squares}) for i in (1, 2))
+    colors = np.full((len(ys), len(xs)), "", dtype=object)
+    shades = np.full(colors.shape, np.nan)
+    for color, x, y, shade in squares:
+        at = ys.index(round(y, 6)), xs.index(round(x, 6))
+        colors[at], shades[at] = color, shade
+    return colors, shades, np.array(xs), np.array(ys)
+
+
+def hatched(panel, label="hidden"):
+    return [c for c in panel.collections if c.get_hatch() and c.get_label() == label]
+
+
+def hatched_cells(panel, shape):
+    """Return which cells of a heatmap the hatched strips cover."""
+    covered = np.zeros(shape, bool)
+    for strips in hatched(panel):
+        for path in strips.get_paths():
+            (x0, y0), (x1, y1) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+            covered[round(y0) : round(y1), round(x0) : round(x1)] = True
+    return covered
+
+
+def assert_nothing_overlaps(figure):
+    """Check the boxes of all texts against each other, the drawn cells and the figure's edge."""
+    FigureCanvasAgg(figure)
+    inside_cells = [
+        text for ax in figure.axes for text in ax.texts
+        if ax.get_label().startswith("head") or text.get_label() == "number"
+    ]  # fmt: skip
+    for text in inside_cells:
+        text.set_visible(False)
+    figure.draw_without_rendering()  # places are needed, not pixels
+    boxes = [(text.get_text(), extent_of(text)) for text in texts_of(figure)]
+    for text in inside_cells:
+        text.set_visible(True)
+    for ax in figure.axes:
+        for artist in [*ax.collections, *ax.images]:
+            if isinstance(artist, AxesImage):
+                box = artist.get_window_extent()
+            else:
+                box = artist.get_datalim(ax.transData).transformed(ax.transData)
+            if artist.get_array() is not None or artist.get_label() == "cells":
+                boxes.append((f"cells of {ax.get_label()}", box))
+    assert len(boxes) > len(figure.axes)
+    edges = np.array([box.extents for _, box in boxes])  # (boxes, 4): x0, y0, x1, y1
+    limits = np.array([0, 0, figure.bbox.x1, figure.bbox.y1])
+    outside = np.where([True, True, False, False], edges < limits, edges > limits).any(axis=1)
+    assert not outside.any(), f"{[boxes[i][0] for i in np.flatnonzero(outside)]} is cut"
+    low, high = np.array_split(edges, 2, axis=1)
+    common = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)  # (boxes, boxes, 2)
+    for i, j in np.argwhere(np.triu((common > 0.5).all(axis=2), 1)):
+        a, b = boxes[i][0], boxes[j][0]
+        are_one_panel = a.startswith("cells of") and a == b
+        assert are_one_panel, f"{a!r} overlaps {b!r}"

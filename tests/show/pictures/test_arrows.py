@@ -1,0 +1,63 @@
+"""Arrows on circles, read back: where they point, which have names, what the words say."""
+
+import numpy as np
+import pytest
+from matplotlib.text import Annotation
+
+from mha_numpy.core import rope_forward
+from mha_numpy.errors import ConfigError, ShapeError
+from mha_numpy.show.pictures import arrows
+from tests.show.pictures.helpers import assert_nothing_overlaps
+
+
+def turned(positions):
+    """Return a vector of four pairs, turned by RoPE: one (n, 2) array for each pair."""
+    x = np.tile([1.0, 0], (positions, 4))
+    out, _ = rope_forward(x, positions=np.arange(positions), interleaved=True)
+    return {f"pair {i}": out[:, 2 * i : 2 * i + 2] for i in range(4)}
+
+
+def tips_of(ax):
+    return np.array([text.xy for text in ax.texts if isinstance(text, Annotation)])
+
+
+def names_of(ax):
+    return [text.get_text() for text in ax.texts if not isinstance(text, Annotation)]
+
+
+def test_arrows_point_where_the_numbers_say():
+    panels = turned(8)
+    for ax, array in zip(arrows(panels, title="Turned").axes, panels.values(), strict=True):
+        assert np.allclose(tips_of(ax), array)
+
+
+def test_the_longest_arrow_of_all_is_the_radius():
+    first, second = arrows({"a": np.array([[0, 4.0]]), "b": np.array([[2.0, 0]])}, title="t").axes
+    assert tips_of(first).tolist() == [[0, 1]]
+    assert tips_of(second).tolist() == [[0.5, 0]]
+
+
+def test_names_do_not_overlap_and_those_without_room_are_left_out():
+    picture = arrows(turned(8), title="Turned")
+    assert_nothing_overlaps(picture)
+    assert len(names_of(picture.axes[0])) == 8
+    assert names_of(picture.axes[3]) == ["0"]
+
+
+def test_the_words_have_every_angle():
+    words = arrows({"x": np.array([[1, 1], [0, -2]])}, title="t", labels=["a", "b"]).get_label()
+    assert words == "t. x: a at 45°, b at -90°."
+
+
+@pytest.mark.parametrize(
+    ("panels", "options", "error", "message"),
+    [
+        ({}, {}, ConfigError, "panels: expected a Mapping"),
+        ({"x": np.ones(2)}, {}, ShapeError, r"panels\['x'\]: expected \(n, 2\) with n >= 1; got"),
+        ({"x": np.array([[np.nan, 1]])}, {}, ConfigError, "expected finite numbers"),
+        ({"x": np.ones((3, 2))}, {"labels": ["a"]}, ConfigError, "labels: expected 3, one for"),
+    ],
+)
+def test_wrong_use(panels, options, error, message):
+    with pytest.raises(error, match=message):
+        arrows(panels, title="t", **options)

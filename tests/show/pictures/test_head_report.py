@@ -1,0 +1,232 @@
+"""The report of heads: its numbers, its words, and what it refuses."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.layers import Linear
+from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, SentenceBert, induction_by_hand
+from mha_numpy.models.analysis import attention_layers, cut_model, weights_times_norm
+from mha_numpy.models.text import Tokens
+from mha_numpy.show.page import head_report
+from mha_numpy.show.page.heads import measures, report
+from mha_numpy.show.page.heads.measures import LossChange, VectorChange
+from mha_numpy.show.page.heads.words import say_head
+from tests.compare import Tolerance, assert_close
+from tests.gradients import randomize
+
+H, L = 2, 3
+IDS = np.array([[2, 7, 9, 4, 7, 3], [2, 8, 5, 3, 0, 0]])
+TOKENS = Tokens(
+    IDS, IDS > 0, [["[CLS]", "a", "b", ".", "a", "[SEP]"], ["[CLS]", "c", "d", "[SEP]"]]
+)
+THREE_DIGITS = Tolerance(0.01, 0.0006)
+
+
+def random_bert(**options):
+    model = Bert(30, 16, embed_dim=8, num_heads=H, num_layers=L, **options)
+    return randomize(model, np.random.default_rng(3))
+
+
+@pytest.fixture
+def bert():
+    return random_bert()
+
+
+def data_of(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page.to_html(), re.S)[1])
+
+
+def test_weights_times_norms_are_those_of_the_analysis(bert):
+    texts = data_of(head_report(bert, TOKENS))["texts"]
+    bert.eval()(TOKENS.ids, mask=TOKENS.mask)
+    for b, (text, T) in enumerate(zip(texts, (6, 4), strict=True)):
+        for i, layer in enumerate(attention_layers(bert).values()):
+            weights = np.reshape(text["weights"][i], (H, T, T)) / 1000
+            norms = np.array(text["norms"][i])[:, None, :]
+            assert_close(weights, layer.weights[b, :, :T, :T], THREE_DIGITS)
+            assert_close(weights * norms, weights_times_norm(layer)[b, :, :T, :T], THREE_DIGITS)
+
+
+def test_a_text_is_read_as_if_it_stood_alone(bert):
+    alone = Tokens(IDS[1:, :4], np.ones((1, 4), bool), TOKENS.names[1:])
+    (short,) = data_of(head_report(bert, alone))["texts"]
+    assert short["name"] == "[CLS] c d [SEP]"
+    assert data_of(head_report(bert, TOKENS))["texts"][1] == short
+
+
+def test_the_importance_for_vectors_is_half_the_square_of_their_slope(bert):
+    importance = VectorChange(bert, TOKENS).importance()
+    model, step = SentenceBert(bert.eval()), 1e-6
+    for name, layer in attention_layers(model).items():
+        for h in range(H):
+            layer.head_gate = np.ones(H)
+            layer.head_gate[h] = 1 + step
+            more = model(TOKENS.ids, mask=TOKENS.mask)
+            layer.head_gate[h] = 1 - step
+            slope = (more - model(TOKENS.ids, mask=TOKENS.mask)) / (2 * step)
+            layer.head_gate = None
+            by_differences = (slope**2).sum(axis=1).mean() / 2
+            assert_close(importance[name][h], by_differences, Tolerance(1e-5, 1e-9))
+
+
+def test_few_directions_estimate_the_same_importance(bert, monkeypatch):
+    whole = VectorChange(bert, TOKENS).importance()
+    monkeypatch.setattr(measures, "DIRECTIONS", 4)  # of 8
+    estimate = VectorChange(bert, TOKENS).importance()
+    ratios = [estimate[name] / whole[name] for name in whole]
+    assert 0.7 < np.mean(ratios) < 1.4
+    assert not np.isclose(ratios, 1).any()
+
+
+def test_vectors_change_by_1_minus_their_cosine(bert):
+    measure = VectorChange(bert.eval(), TOKENS)
+    before = measure.uncut
+    with cut_model(measure.model, {"bert.blocks.1.attention.layer": [0]}):
+        after = measure.model(TOKENS.ids, mask=TOKENS.mask)
+        change = measure.change()
+    assert_close(change, np.mean(1 - (before * after).sum(axis=1)))
+    assert measure.change() == 0 < change
+
+
+def test_a_loss_changes_by_what_the_tokens_cost(rng):
+    model = GPT2(30, 16, embed_dim=8, num_heads=H, num_layers=L).eval()
+    randomize(model, rng)
+    measure = LossChange(model, TOKENS)
+
+    def loss():  # each next token, and no padding
+        logits = model(IDS)
+        logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        asked = [(b, t) for b in range(2) for t in range(5) if IDS[b, t + 1]]
+        return -np.mean([logs[b, t, IDS[b, t + 1]] for b, t in asked])
+
+    before = loss()
+    with cut_model(model, {"blocks.0.attention.layer": [1]}):
+        assert_close(measure.change(), loss() - before)
+    assert measure.importance()["blocks.2.attention.layer"].shape == (H,)
+
+
+@pytest.mark.parametrize(
+    "make", [random_bert, lambda: GPT2(30, 16, embed_dim=8, num_heads=H, rng=0)]
+)
+def test_the_curve_begins_with_the_least_important_head(make):
+    worth = data_of(head_report(make(), TOKENS))["worth"]
+    by_order = [worth["gradient"][layer][h] for layer, h in worth["order"]]
+    assert by_order == sorted(by_order)
+    layer, h = worth["order"][0]
+    assert worth["curve"][:2] == [0, worth["zero"][layer][h]]
+    assert worth["curve"][-1] == worth["random"][-1] != 0  # no head is left in either order
+    assert worth["curve"] != worth["random"]
+    assert worth["zero"] != worth["mean"]
+
+
+def test_places_of_patterns_are_counted_and_delimiters_known(bert):
+    text = data_of(head_report(bert, TOKENS))["texts"][0]
+    assert text["places"] == {
+        "previous": 5, "itself": 6, "next": 5, "first": 5, "duplicate": 1, "induction": 1,
+        "delimiter": 6,
+    }  # fmt: skip
+    weights = np.reshape(text["weights"][0], (H, 6, 6)) / 1000
+    assert_close(
+        text["scores"][0]["delimiter"], weights[:, :, [3, 5]].sum(axis=2).mean(axis=1), THREE_DIGITS
+    )
+
+
+def test_a_pattern_without_a_place_has_no_number(bert):
+    ids = np.array([[1, 2, 3]])
+    found = data_of(head_report(bert, Tokens(ids, ids > 0, [["x", "y", "z"]])))["texts"][0]
+    assert found["scores"][0]["duplicate"] == [None] * H
+    assert found["says"][0][0].startswith("On this text, ")
+
+
+def test_it_says_what_a_head_does_on_this_text():
+    places = {"previous": 9, "first": 9, "duplicate": 1}
+    scores = {"previous": 0.1, "first": 0.75, "duplicate": 1.0, "distance": 3.25, "entropy": 0.7}
+
+    def say(flows, **changed):
+        return say_head(scores | changed, scores | flows, places, 10)
+
+    assert say({}) == "On this text, 75 % of its weight lies on the first token."
+    told = say({"first": 0.1, "previous": 0.6})
+    assert "first token, but only 10 % of weight" in told
+    assert told.endswith("norm 60 % lies on the token before.")
+    assert "first token, and 96 % of weight" in say({"first": 0.96})
+    weak = say({"first": 0.3}, first=0.3)
+    assert "30 % of its weight lies on the first token, more than on any other" in weak
+    assert "Its weight spreads as over 2.0 keys, 3.2 tokens away" in weak
+    assert "none of the patterns: it spreads as over 2.0 keys" in say({"first": 0.2}, first=0.2)
+
+
+def test_the_model_stays_as_it_was(bert):
+    bert.train()
+    before = {name: param.copy() for name, param in bert.named_params()}
+    head_report(bert, TOKENS)
+    assert bert.training
+    assert all(np.array_equal(before[name], param) for name, param in bert.named_params())
+    assert all(layer.head_gate is None for layer in attention_layers(bert).values())
+
+
+def test_nothing_is_dropped(bert):
+    dropping = random_bert(dropout_p=0.5).train()
+    assert data_of(head_report(dropping, TOKENS)) == data_of(head_report(bert, TOKENS))
+
+
+def test_the_page_needs_no_network_and_is_small(bert):
+    drawn = head_report(bert, TOKENS, note="The params are <random>.")
+    page = drawn.to_html()
+    assert repr(drawn) == "HeadReport(heads=6, texts=2)"
+    assert "http:" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https:" not in page
+    assert "default-src 'none'" in page
+    assert "<random>" not in page
+    assert len(page) < 70_000
+
+
+def test_a_notebook_shows_it_in_a_frame_and_keeps_a_table(bert):
+    shown = head_report(bert, TOKENS)._repr_html_()
+    assert 'title="The heads of a model" sandbox="allow-scripts"' in shown
+    assert shown.count("<tr><th") == L
+    assert "Trust this notebook" in shown
+
+
+def test_tokens_have_the_names_that_readers_know(bert):
+    class Tokenizer:
+        def __call__(self, texts):
+            return TOKENS._replace(
+                names=[["[CLS]", "Ġa", "Ã", "Ġ.", "Ġa", "\u2581x"], ["[CLS]", *"cd."]]
+            )
+
+        def text(self, ids):
+            return {2: "", 7: " a", 9: "\ufffd", 4: ".", 3: " x", 8: "c", 5: " d"}[ids[0]]
+
+    bert.tokenizer = Tokenizer()
+    drawn = data_of(head_report(bert, ["a _ . a x", "c d"]))
+    assert drawn["title"] == '6 heads on "a _ . a x" and 1 more'
+    assert [text["name"] for text in drawn["texts"]] == ["a _ . a x", "c d"]
+    assert drawn["texts"][0]["labels"] == ["[CLS]", "a", "Ã", ".", "a", "x"]
+    assert drawn["texts"][1]["labels"] == ["[CLS]", "c", "d", "x"]
+
+
+def test_it_refuses_what_it_cannot_show(bert, monkeypatch):
+    lm = induction_by_hand(vocab_size=10, max_tokens=8)
+    long = np.ones((1, 17), int)
+    with pytest.raises(ConfigError, match="^model: expected one with a tokenizer"):
+        head_report(bert, "A cat sat.")
+    with pytest.raises(ConfigError, match="^model: expected a Bert, or a causal .* got Linear"):
+        head_report(Linear(3, 3), TOKENS)
+    with pytest.raises(ConfigError, match="^model: expected a Bert.*got AttentionOnlyLM"):
+        head_report(AttentionOnlyLM(10, 8, is_causal=False), TOKENS)
+    with pytest.raises(ConfigError, match="2 to 8 tokens in each; got 1 in text 0.*longer"):
+        head_report(lm, Tokens(IDS[:1, :1], IDS[:1, :1] > 0, [["a"]]))
+    with pytest.raises(ConfigError, match="2 to 16 tokens in each; got 17 in text 0.*shorter"):
+        head_report(bert, Tokens(long, long > 0, [["a"] * 17]))
+    with pytest.raises(ConfigError, match="a name for each of the 4 tokens of text 1; got 3"):
+        head_report(bert, TOKENS._replace(names=[list("abcdef"), list("abc")]))
+    with pytest.raises(ConfigError, match="^texts: expected at least one; got none"):
+        head_report(bert, Tokens(IDS[:0], IDS[:0] > 0, []))
+    monkeypatch.setattr(report, "MAX_WEIGHTS", 311)
+    with pytest.raises(ConfigError, match="at most 311 weights for one page; got 312"):
+        head_report(bert, TOKENS)

@@ -1,0 +1,345 @@
+"""Arrays side by side, read back: cells, numbers, hatches, labels; nothing overlaps."""
+
+import re
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex, to_rgba
+
+from mha_numpy.core import causal_mask, padding_mask, window_mask
+from mha_numpy.errors import ConfigError, DTypeError, ShapeError
+from mha_numpy.palette import PALETTE
+from mha_numpy.show.pictures import matrices, save_figure
+from mha_numpy.show.pictures.colors import BROKEN, HIDDEN
+from mha_numpy.show.pictures.labels import MINUS
+from mha_numpy.show.pictures.matrices import MAY_ATTEND
+from tests.show.pictures.helpers import assert_nothing_overlaps, words_of
+
+BLUE, ORANGE = (np.array(to_rgba(PALETTE[i])) for i in (0, 1))
+WORDS = ["The", "animal", "didn't", "cross", "the", "street"]
+NAN, INF = np.nan, np.inf
+
+
+def panels_of(picture):
+    return {ax.get_title(loc="left"): ax for ax in picture.axes if ax.get_label() != "scale"}
+
+
+def colors_of(ax):
+    (image,) = ax.images
+    return np.asarray(image.get_array())
+
+
+def numbers_of(ax):
+    """Return the texts in the cells by row and column."""
+    texts = [text for text in ax.texts if text.get_ha() == "center"]
+    places = [tuple(int(n) for n in text.get_position()[::-1]) for text in texts]
+    return dict(zip(places, [text.get_text().replace(MINUS, "-") for text in texts], strict=True))
+
+
+def facts_of(ax):
+    (facts,) = (text.get_text() for text in ax.texts if text.get_ha() == "left")
+    return facts.split("\n")
+
+
+def hatched(ax, hatch, shape):
+    """Return which cells are hatched so."""
+    covered = np.zeros(shape, bool)
+    found = [artist for artist in [*ax.collections, *ax.patches] if artist.get_hatch() == hatch]
+    for artist in found:
+        paths = artist.get_paths() if artist in ax.collections else [artist.get_path()]
+        for corners in np.concatenate([path.vertices for path in paths]).reshape(-1, 5, 2):
+            (x0, y0), (x1, y1) = corners[:4].min(axis=0), corners[:4].max(axis=0)
+            covered[round(y0) : round(y1), round(x0) : round(x1)] = True
+    return covered
+
+
+def scale_of(picture):
+    (scale,) = (ax for ax in picture.axes if ax.get_label() == "scale")
+    return [label.get_text().replace(MINUS, "-") for label in scale.get_xticklabels()]
+
+
+def assert_fits(picture):
+    """Check that numbers stay in their cells, and that nothing else overlaps or is cut."""
+    picture.canvas.draw()
+    for ax in panels_of(picture).values():
+        (x0, x1), (y1, y0) = ax.get_xlim(), ax.get_ylim()
+        wide, high = ax.bbox.width / (x1 - x0), ax.bbox.height / (y1 - y0)
+        for text in ax.texts:
+            if text.get_ha() == "center":
+                box = text.get_window_extent()
+                assert box.width < wide, f"{text.get_text()!r} is wider than its cell"
+                assert box.height < high
+                text.set_visible(False)
+    assert_nothing_overlaps(picture)
+
+
+# numbers
+
+
+def test_colours_tell_sign_and_size():
+    x = np.array([[-2.0, -1, 0], [1, 2, 0.5]])
+    colors = colors_of(panels_of(matrices({"x": x}))["x"])
+    np.testing.assert_allclose(colors[0, 0], ORANGE, atol=0.01)
+    np.testing.assert_allclose(colors[1, 1], BLUE, atol=0.01)
+    np.testing.assert_array_equal(colors[0, 2], 1)
+    np.testing.assert_allclose(colors[0, 1], (1 + ORANGE) / 2, atol=0.01)
+    np.testing.assert_allclose(colors[1, 2], 0.75 + BLUE / 4, atol=0.01)
+    assert [to_hex(color) for color in (ORANGE, BLUE)] == ["#d55e00", "#0072b2"]
+
+
+def test_arrays_share_a_scale_or_have_their_own():
+    arrays = {"small": np.array([1.0, 0.5]), "large": np.array([[4.0], [2.0]])}
+    shared, own = matrices(arrays), matrices(arrays, shared=False)
+    small = [colors_of(panels_of(picture)["small"])[0, 0] for picture in (shared, own)]
+    np.testing.assert_allclose(small[0], 0.75 + BLUE / 4, atol=0.01)
+    np.testing.assert_allclose(small[1], BLUE, atol=0.01)
+    assert scale_of(shared) == ["0", "4"]
+    assert scale_of(own) == ["0", "largest |x|"]
+    assert facts_of(panels_of(own)["large"]) == ["(2, 1)", "largest |x| 4"]
+    assert facts_of(panels_of(shared)["small"]) == ["(2,)"]
+    assert scale_of(matrices(arrays | {"negative": [-8.0]})) == ["-8", "0", "8"]
+    signed = matrices(arrays | {"negative": [-8.0]}, shared=False)
+    assert scale_of(signed) == ["-largest |x|", "0", "largest |x|"]
+
+
+def test_one_row_and_many():
+    p = np.array([0.7, 0.2, 0.1])
+    panels = panels_of(matrices({"p": p, "jacobian": np.diag(p) - np.outer(p, p)}))
+    assert list(panels) == ["p", "jacobian"]
+    assert list(numbers_of(panels["p"]).values()) == [".7", ".2", ".1"]
+    assert numbers_of(panels["jacobian"]) == {
+        (0, 0): ".21", (0, 1): "-.14", (0, 2): "-.07", (1, 0): "-.14", (1, 1): ".16",
+        (1, 2): "-.02", (2, 0): "-.07", (2, 1): "-.02", (2, 2): ".09",
+    }  # fmt: skip
+    assert facts_of(panels["p"]) == ["(3,)"]
+    assert panels["p"].get_position().y1 == panels["jacobian"].get_position().y1
+    for ax in panels.values():
+        assert ax._left_title.get_fontfamily() == ["monospace"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([-1.0, 0.0, 3.0], ["-1", "0", "3"]),
+        ([12345, -7], ["12345", "-7"]),
+        ([0.125, -0.0004], [".125", "-.000"]),
+        ([0.25, 0.5], [".25", ".50"]),
+        ([-1.234, 5.0], ["-1.23", "5.00"]),
+        ([-12.34, 5.5], ["-12.3", "5.5"]),
+        ([123.4, -0.2], ["123", f"{-0.0:.0f}"]),
+        ([1.94e-15, -4e-16, 0.0], ["1.9e-15", "-4.0e-16", "0"]),
+        ([1e300, 2.5, -4e7], ["1.0e300", "2.5", "-4.0e7"]),
+        ([NAN, INF, -INF, 2.0], ["2"]),
+    ],
+)
+def test_numbers_in_cells_are_short(values, expected):
+    ax = panels_of(matrices({"x": np.array(values)}))["x"]
+    assert list(numbers_of(ax).values()) == expected
+
+
+def test_numbers_stand_at_their_rows_and_columns():
+    ax = panels_of(matrices({"x": np.arange(6).reshape(2, 3)}))["x"]
+    expected = {(i, j): str(3 * i + j) for i, j in np.ndindex(2, 3)}
+    assert numbers_of(ax) == expected
+
+
+def test_minus_is_a_minus_that_can_be_seen():
+    (text,) = (t for t in panels_of(matrices({"x": [[-1.0]]}))["x"].texts if t.get_ha() == "center")
+    assert text.get_text() == f"{MINUS}1"
+
+
+@pytest.mark.parametrize(("n", "has_numbers"), [(12, True), (13, False)])
+def test_up_to_twelve_have_numbers(n, has_numbers):
+    ax = panels_of(matrices({"x": np.ones((n, 2))}))["x"]
+    assert bool(numbers_of(ax)) == has_numbers
+    places = [label.get_text() for label in ax.get_yticklabels()]
+    assert places == ([] if has_numbers else ["0", "2", "4", "6", "8", "10", "12"])
+
+
+def test_long_axes_are_counted():
+    ax = panels_of(matrices({"x": np.ones((512, 64))}))["x"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [str(64 * i) for i in range(8)]
+    np.testing.assert_array_equal(ax.get_xticks(), 8 * np.arange(8) + 0.5)
+    assert colors_of(ax).shape == (512, 64, 4)
+
+
+# masks, hidden and broken cells
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [causal_mask(6), window_mask(6, window=(1, 1)), padding_mask(np.array([5]), 7)[0, 0],
+     np.array([True, False]), np.ones((2, 2), bool), np.zeros((1, 1), bool)],
+)  # fmt: skip
+def test_masks_are_filled_or_hatched(mask):
+    picture = matrices({"mask": mask})
+    ax, rows = panels_of(picture)["mask"], np.atleast_2d(mask)
+    np.testing.assert_array_equal(hatched(ax, HIDDEN, rows.shape), ~rows)
+    np.testing.assert_array_equal((colors_of(ax) == MAY_ATTEND).all(axis=-1), rows)
+    np.testing.assert_array_equal((colors_of(ax) == 1).all(axis=-1), ~rows)
+    words = words_of(picture)
+    assert ("True: may attend" in words) == mask.any()
+    assert ("False: hidden" in words) == (not mask.all())
+    assert not numbers_of(ax)
+    assert [ax.get_label() for ax in picture.axes] == ["matrix mask"]
+
+
+def test_hidden_and_broken_numbers_are_hatched_and_set_no_scale():
+    x = np.array([[1.0, -INF, NAN], [INF, -3, -INF]])
+    picture = matrices({"x": x, "mask": causal_mask(2), "nan": np.full(2, NAN)})
+    ax = panels_of(picture)["x"]
+    np.testing.assert_array_equal(hatched(ax, HIDDEN, x.shape), x == -INF)
+    np.testing.assert_array_equal(hatched(ax, BROKEN, x.shape), np.isnan(x) | (x == INF))
+    assert scale_of(picture) == ["-3", "0", "3"]
+    assert {"False or -inf: hidden", "NaN or +inf"} <= set(words_of(picture))
+    assert hatched(panels_of(picture)["nan"], BROKEN, (1, 2)).all()
+    assert_fits(picture)
+
+
+def test_very_many_hidden_cells_are_one_shape():
+    mask = np.random.default_rng(1).random((100, 100)) < 0.5
+    ax = panels_of(matrices({"mask": mask}))["mask"]
+    assert not ax.collections
+    np.testing.assert_array_equal(hatched(ax, HIDDEN, mask.shape), ~mask)
+
+
+# labels
+
+
+def test_labels_stand_at_rows_and_columns():
+    arrays = {"causal": causal_mask(6), "padding": np.ones((1, 6), bool), "one": np.ones(6)}
+    picture = matrices(arrays, row_labels=WORDS, column_labels=WORDS)
+    for name, ax in panels_of(picture).items():
+        assert [label.get_text() for label in ax.get_xticklabels()] == WORDS
+        rows = [label.get_text() for label in ax.get_yticklabels()]
+        assert rows == (WORDS if name == "causal" else [])
+    assert_fits(picture)
+
+
+def test_where_not_all_labels_fit_the_picture_says_so():
+    labels = [f"token {i}" for i in range(40)]
+    picture = matrices({"x": np.eye(40)}, row_labels=labels)
+    ax = panels_of(picture)["x"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == labels[::2]
+    assert "Labels: one row of every 2." in words_of(picture)
+    assert_fits(picture)
+
+
+def test_short_column_labels_lie_and_long_ones_stand():
+    for labels, rotation in ((["a", "b"], 0), (["a long one", "b"], 90)):
+        ax = panels_of(matrices({"x": np.eye(2)}, column_labels=labels))["x"]
+        assert {label.get_rotation() for label in ax.get_xticklabels()} == {rotation}
+
+
+SIGNED = np.random.default_rng(2).normal(size=(12, 12))
+PICTURES = {
+    "2 x 2": {"a": SIGNED[:2, :2], "b": SIGNED[:2, :2] * 1e-15},
+    "12 rows": {"a": SIGNED[:, :4] * 1e-15, "mask": causal_mask(12)},
+    "64 x 64": {name: np.ones((64, 64)) for name in ("expected", "actual", "difference")},
+    "512 x 512": {"a": np.ones((512, 512)), "mask": causal_mask(512)},
+    "thin": {"row": np.ones(300), "column": np.ones((300, 1)), "angles": np.ones((64, 4))},
+    "empty": {"a": np.ones((0, 3)), "b": np.ones((3, 0)), "c": np.ones(0), "d": np.ones((0, 0))},
+    "single": {"a": np.array([[5.0]]), "b": np.array([[True]])},
+    "zeros": {"a": np.zeros((2, 3)), "b": np.zeros(2, int)},
+    "broken": {"a": np.full((2, 3), NAN), "b": np.full((2, 3), INF), "c": np.full(3, -INF)},
+    "huge": {"a": np.array([[1.7e308, -1.7e308], [1, 5e-324]]), "b": np.array([5e-324])},
+    "many": {f"array number {i}": SIGNED[:3, :5] * 10**i for i in range(9)},
+    "long": {"a_name_that_is_longer_than_its_array_and_cut": np.eye(2), "$b$": np.eye(1)},
+}
+
+
+LONG = "A title that is longer than most pictures are wide " * 2
+
+
+FAST = {"2 x 2", "12 rows", "empty", "huge", "long"}
+NAMES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PICTURES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("title", "shared"), [(LONG, False), pytest.param("", True, marks=pytest.mark.slow)]
+)
+def test_no_text_overlaps_or_is_cut(name, title, shared):
+    picture = matrices(PICTURES[name], title=title, shared=shared)
+    assert picture.get_figwidth() < 10.7
+    assert_fits(picture)
+
+
+def test_an_empty_array_says_so():
+    picture = matrices({"a": np.ones((0, 3)), "m": np.ones((2, 0), bool)})
+    assert facts_of(panels_of(picture)["a"]) == ["(0, 3)", "no cells"]
+    assert picture.get_label() == "2 arrays: a (0, 3), no cells; m (2, 0), no cells."
+
+
+def test_arrays_that_do_not_fit_into_a_line_wrap():
+    axes = panels_of(matrices(PICTURES["many"])).values()
+    corners = [(-round(ax.get_position().y1, 4), ax.get_position().x0) for ax in axes]
+    assert corners == sorted(corners)
+    assert len({y for y, _ in corners}) > 1
+
+
+def test_a_title_of_several_lines_becomes_one():
+    picture = matrices({"a": np.eye(2)}, title="one\n\ttwo ", meaning=("a\nb", "c"))
+    assert picture.get_label().startswith("one two. 1 array")
+    assert_fits(picture)
+
+
+def test_bools_that_are_no_mask_say_what_they_mean():
+    arrays = {"reacts": np.eye(3, dtype=bool), "x": np.array([[1.0, -INF]])}
+    picture = matrices(arrays, meaning=("reacts", "stays"))
+    assert_fits(picture)
+    assert words_of(picture)[-3:] == ["True: reacts", "False: stays", "-inf: hidden"]
+    assert "reacts (3, 3), 3 of 9 cells: reacts" in picture.get_label()
+    assert "False or -inf: hidden" in words_of(matrices(arrays))
+
+
+def test_matrices_in_words():
+    arrays = {"p": np.array([0.7, -0.25]), "mask": causal_mask(3), "n": np.full((1, 2), NAN)}
+    arrays["s"] = np.array([[1.0, -INF], [NAN, 1234.5]])
+    assert matrices(arrays, title="Scores").get_label() == (
+        "Scores. 4 arrays: p (2,), -0.25 to 0.7; mask (3, 3), 6 of 9 cells: may attend; "
+        "n (1, 2), no finite number, 2 NaN or +inf; s (2, 2), 1 to 1,234, 1 hidden, 1 NaN or +inf."
+    )
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "error", "message"),
+    [
+        ({}, {}, ConfigError, "arrays: expected a Mapping of at least one name to its array"),
+        ([np.eye(2)], {}, ConfigError, "arrays: expected a Mapping of at least one name"),
+        ({"a": 1.0}, {}, ShapeError, "arrays['a']: expected (columns,) or (rows, columns); got ()"),
+        ({"a": np.ones((1, 2, 3))}, {}, ShapeError,
+         "arrays['a']: expected (columns,) or (rows, columns); got (1, 2, 3); draw one head of"),
+        ({"a": np.ones(513)}, {}, ShapeError,
+         "arrays['a']: expected at most 512 rows and columns; got (513,); draw a part"),
+        ({"a": ["x"]}, {}, DTypeError, "arrays['a']: expected an array of numbers or bools"),
+        ({"a": [1j]}, {}, DTypeError, "arrays['a']: expected an array of numbers or bools"),
+        ({"a": [[1], [1, 2]]}, {}, DTypeError, "arrays['a']: expected an array of numbers"),
+        ({"a": np.eye(2)}, {"row_labels": "abc"}, ConfigError,
+         "row_labels: expected 2 of them for arrays['a']; got 3"),
+        ({"a": np.eye(2), "b": np.eye(3)}, {"column_labels": "ab"}, ConfigError,
+         "column_labels: expected 3 of them for arrays['b']; got 2"),
+        ({"a": np.eye(1)}, {"row_labels": []}, ConfigError, "row_labels: expected 1 of them"),
+        ({"a": np.eye(2)}, {"row_labels": 3}, ConfigError, "row_labels: expected a list of string"),
+        ({"a": np.eye(2)}, {"shared": 1}, ConfigError, "shared: expected True or False; got 1"),
+        ({"a": np.eye(2)}, {"meaning": "yes"}, ConfigError, "meaning: expected two strings"),
+        ({"a": np.eye(2)}, {"meaning": ("yes", 0)}, ConfigError, "meaning: expected a string"),
+        ({"a": np.eye(2)}, {"title": None}, ConfigError, "title: expected a string; got None"),
+    ],
+)  # fmt: skip
+def test_what_matrices_cannot_show_is_an_error(arrays, options, error, message):
+    with pytest.raises(error, match=re.escape(message)) as raised:
+        matrices(arrays, **options)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.slow
+def test_files_are_the_same_bytes_each_time(tmp_path):
+    def draw(folder):
+        arrays = {"x": SIGNED[:3, :3], "mask": causal_mask(64), "big": np.ones((200, 200))}
+        return save_figure(matrices(arrays), tmp_path / folder / "m")
+
+    first, second = draw("one"), draw("two")
+    for path, again in zip(first, second, strict=True):
+        assert path.read_bytes() == again.read_bytes()
+    assert first[1].stat().st_size < 500_000

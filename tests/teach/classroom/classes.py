@@ -1,0 +1,82 @@
+"""Classes of students who hand in what students hand in."""
+
+import json
+import re
+
+from mha_numpy.teach.classroom.assignment import make_assignment
+from mha_numpy.teach.diagnosis import BANK
+from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.diagnosis.sources import read_sources
+
+EXERCISES = {"split-heads": 2, "softmax": 4, "softmax-backward": 4}
+BEFORE = "import numpy as np\nfrom typing import *\nArray = MultiHeadParams = Saved = object\n"
+HANG = "def split_heads(x, num_heads):\n    while True:\n        pass\n"
+CRASH = "import os\ndef split_heads(x, num_heads):\n    os._exit(3)\n"
+LEAK = """
+def split_heads(x, num_heads):
+    print(repr(x))
+    raise ValueError(repr(x))
+
+def softmax(scores, mask):
+    name = repr(scores)
+    exec(compile("1 / 0", name, "exec"))
+
+def softmax_backward(d_weights, weights):
+    raise SystemExit(repr(weights))
+"""
+WRONG_SYNTAX = "def split_heads(x, num_heads:\n    return x\n"
+
+
+def written(*mistakes):
+    """Return the text of all right functions, with some mistakes in them."""
+    text = read_sources().text
+    for name in mistakes:
+        text = apply_edits(text, BANK[name].edits)
+    lines = text.split("\n")
+    return BEFORE + "\n".join(line for line in lines if "from mha_numpy" not in line)
+
+
+def notebook(text):
+    """Return a notebook with a magic, a picture and the text in a cell with the tag."""
+    cells = [("%matplotlib inline\nimport matplotlib.pyplot as plt", []), (text, ["exercise"])]
+    made = [
+        {"cell_type": "code", "metadata": {"tags": tags}, "source": source.splitlines(True)}
+        for source, tags in cells
+    ]
+    return json.dumps({"cells": made, "nbformat": 4})
+
+
+KINDS = {
+    "right.py": written(),
+    "mistake.py": written("split without transpose", "softmax over queries"),
+    "crash.py": written() + CRASH,
+    "syntax.py": WRONG_SYNTAX,
+    "hang.py": written() + HANG,
+    "notebook.ipynb": notebook(written()),
+    "missing.py": "x = 1\n",
+    "leak.py": LEAK,
+    "late_LATE_12_345_hw.py": written(),
+}
+
+
+def hand_in(folder, kinds=KINDS, count=None):
+    """Write a class, of a student of each kind or of more."""
+    folder.mkdir(parents=True)
+    names = list(kinds)
+    for number in range(count or len(names)):
+        name = names[number % len(names)]
+        (folder / (f"s{number:02}_{name}" if count else name)).write_text(kinds[name])
+    return folder
+
+
+def assign(folder, exercises=EXERCISES):
+    """Make an assignment with these points; its secret is the same each time."""
+    secret = folder.parent / "secret"
+    secret.write_text("0123456789abcdef" * 4)
+    make_assignment(",".join(exercises), folder, secret_file=secret, form="files", force=True)
+    table = folder / "assignment.toml"
+    text = table.read_text()
+    for name, points in exercises.items():
+        text = re.sub(rf"^{name} = \d+$", f"{name} = {points}", text, flags=re.MULTILINE)
+    table.write_text(text)
+    return folder

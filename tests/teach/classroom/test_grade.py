@@ -1,0 +1,237 @@
+"""grade: each kind of student gets what was earned, once, and nothing hidden comes out."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.teach.classroom.grade import _in_processes, _task, _with_absent, grade
+from mha_numpy.teach.classroom.results import Task, file_name
+from mha_numpy.teach.classroom.submissions import Submission
+from mha_numpy.teach.classroom.table import read_assignment
+from mha_numpy.teach.diagnosis import find_piece, using
+from mha_numpy.teach.exercises.runner import Limits
+from tests.teach.classroom.classes import EXERCISES, HANG, KINDS, assign, hand_in, notebook, written
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are isolated there")
+QUICK = Limits(seconds=5)  # a processor may be busy
+
+GRADES = """\
+id,name,late,split-heads,softmax,softmax-backward,total
+12,late,late,2,4,4,10
+crash,crash,,0,4,4,8
+hang,hang,,0,4,4,8
+leak,leak,,0,0,0,0
+missing,missing,,0,0,0,0
+mistake,mistake,,0.5,1,4,5.5
+notebook,notebook,,2,4,4,10
+right,right,,2,4,4,10
+syntax,syntax,,0,0,0,0
+"""
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """Return a folder with a class, an assignment and what came of it, and the grades."""
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    root = tmp_path_factory.mktemp("graded")
+    hand_in(root / "class")
+    assign(root / "hw")
+    return root, again(root)
+
+
+def again(root, **more):
+    return grade(
+        root / "class", assignment=root / "hw", out=root / "out", jobs=2, limits=QUICK, **more
+    )
+
+
+def copy_of(root, tmp_path):
+    return shutil.copytree(root, tmp_path / "copy")
+
+
+def grades_in(root):
+    return (root / "out" / "grades.csv").read_text()
+
+
+def test_each_kind_gets_what_was_earned(graded):
+    root, grades = graded
+    assert grades_in(root) == GRADES
+    assert grades.graded == len(KINDS)
+
+
+def test_states_and_causes(graded):
+    root, grades = graded
+    found = {result.student: result.functions for result in grades.results}
+    states = {student: [f.state for f in functions] for student, functions in found.items()}
+    assert states["mistake"] == ["wrong", "wrong", "right"]
+    assert states["missing"] == ["not there"] * 3
+    assert states["syntax"] == ["failed", "not there", "not there"]
+    assert states["leak"] == ["failed"] * 3
+    assert found["mistake"][0].mistakes == ["split without transpose"]
+    assert found["hang"][0].findings == ["it does not run: it took too long and was stopped"]
+    assert found["syntax"][0].findings[0].endswith("SyntaxError in `def split_heads(x, num_heads:`")
+    assert not found["syntax"][0].hint
+    assert found["leak"][0].findings == [
+        "it does not run: a ValueError in `raise ValueError(repr(x))`"
+    ]
+
+
+def test_nothing_hidden_comes_out(graded):
+    root, grades = graded
+    texts = [path.read_text() for path in (root / "out").rglob("*") if path.is_file()]
+    assert len(texts) > 3 * len(KINDS)
+    for exercise, variant in grades.assignment.variant("leak").items():
+        with using(variant):
+            for probe in find_piece(exercise.replace("-", "_")).probes():
+                number = next(iter(probe.values())).flat[0]
+                assert not any(f"{number:.6f}"[:7] in text for text in texts)
+    assert not any("array(" in text for text in texts)
+
+
+def test_a_second_run_grades_nothing(graded, tmp_path):
+    root = copy_of(graded[0], tmp_path)
+    before = {path: path.read_bytes() for path in (root / "out").rglob("*") if path.is_file()}
+    assert again(root).graded == 0
+    after = {path: path.read_bytes() for path in (root / "out").rglob("*") if path.is_file()}
+    assert before == after
+
+
+def test_what_is_gone_or_broken_or_changed_is_graded_again(graded, tmp_path):
+    root = copy_of(graded[0], tmp_path)
+    results = root / "out" / "by_student"
+    (results / "right.json").unlink()
+    (results / "missing.json").write_text((results / "missing.json").read_text()[:-20])
+    (root / "class" / "leak.py").write_text(written("split without transpose"))
+    assert again(root).graded == 3
+    assert grades_in(root) == GRADES.replace("leak,leak,,0,0,0,0", "leak,leak,,0.5,4,4,8.5")
+
+
+def test_results_depend_on_the_assignment_the_limits_and_the_isolation(tmp_path):
+    hw = read_assignment(assign(tmp_path / "hw"))
+    one = Submission("ada")
+    keys = [
+        _task(*given).key
+        for given in (
+            (one, hw, QUICK, True),
+            (one, replace(hw, exercises={**EXERCISES, "softmax": 5}), QUICK, True),
+            (one, replace(hw, secret=b"another"), QUICK, True),
+            (one, hw, Limits(), True),
+            (one, hw, QUICK, False),
+            (Submission("eve"), hw, QUICK, True),
+        )
+    ]
+    assert len(set(keys)) == len(keys)
+    changed = replace(hw, title="another", deadline=None)
+    assert _task(one, changed, QUICK, True).key == keys[0]
+
+
+def test_the_roster_lists_who_is_absent(tmp_path):
+    given = read_assignment(assign(tmp_path / "hw"))
+    given = replace(given, roster={"ada": "Ada Lovelace", "absent": "Bob Noyce"})
+    found = _with_absent([Submission("ada", "Ada Lovelace"), Submission("eve")], given)
+    assert [(one.student, one.name, one.trouble) for one in found] == [
+        ("absent", "Bob Noyce", ["nothing was handed in"]),
+        ("ada", "Ada Lovelace", []),
+        ("eve", "", ["this id is not in the roster"]),
+    ]
+
+
+def test_unsafe_local_is_told_everywhere(tmp_path):
+    hand_in(tmp_path / "class", {"ada.py": written(), "bob.py": "def softmax(:"})
+    assign(tmp_path / "hw", {"softmax": 4})
+    again(tmp_path, is_isolated=False)
+    assert grades_in(tmp_path) == (
+        "id,name,late,softmax,total,isolation\nada,ada,,4,4,unsafe-local\n"
+        "bob,bob,,0,0,unsafe-local\n"
+    )
+    for path in ("class.html", "feedback/ada.html", "gradescope/bob/results.json"):
+        assert "--unsafe-local" in (tmp_path / "out" / path).read_text()
+
+
+def test_without_bubblewrap_it_says_how_to_install_it(tmp_path, monkeypatch):
+    hand_in(tmp_path / "class", {"ada.py": ""})
+    assign(tmp_path / "hw")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="apt-get install bubblewrap"):
+        again(tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+class Deadly:
+    """Ends the process that is handed it."""
+
+    exercises = {"softmax": 4}  # noqa: RUF012
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
+def test_a_process_that_ends_costs_nobody_else(tmp_path):
+    given = read_assignment(assign(tmp_path / "hw", {"softmax": 4}))
+    files = (("hw.py", written().encode()),)
+    tasks = [
+        Task(name, name, False, (), files, assignment, QUICK, False, "key")
+        for name, assignment in (("ada", given), ("bob", Deadly()), ("eve", given), ("zoe", given))
+    ]
+    found = {result.student: result for result in _in_processes(iter(tasks), 1)}
+    assert {name: result.points for name, result in found.items()} == {
+        "ada": 4, "bob": 0, "eve": 4, "zoe": 4,
+    }  # fmt: skip
+    assert found["bob"].trouble == ["grading ended early: please look at it yourself"]
+
+
+def test_an_id_that_is_no_file_name():
+    names = ["ada", "a/b", "a:b", "..", ".x", "x" * 300, "é", ""]
+    assert len({file_name(name) for name in names}) == len(names)
+    assert all("/" not in file_name(name) and file_name(name)[0] != "." for name in names[:-1])
+
+
+CLASS = {
+    **KINDS,
+    "flood.py": written() + HANG.replace("pass", "print('x' * 999)"),
+    "memory.py": written() + HANG.replace("pass", "x = np.ones(10**12)"),
+    "other.ipynb": notebook(written("softmax over queries")),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_sixty_students_killed_and_restarted(tmp_path):
+    kinds = {name: text for name, text in CLASS.items() if "LATE" not in name}
+    hand_in(tmp_path / "class", kinds, count=60)
+    assign(tmp_path / "hw")
+    command = [
+        sys.executable, "-m", "mha_numpy", "grade", "class", "--assignment", "hw", "--jobs", "2",
+        "--seconds", "5",
+    ]  # fmt: skip
+
+    def start(out):
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        return subprocess.Popen(
+            [*command, "--out", out], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL
+        )
+
+    assert start("whole").wait() == 0
+    stopped = start("stopped")
+    while stopped.poll() is None and len(list(tmp_path.glob("stopped/by_student/s*"))) < 20:
+        time.sleep(0.1)
+    stopped.send_signal(signal.SIGKILL)
+    stopped.wait()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("stopped/by_student/s*")}
+    assert start("stopped").wait() == 0
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.glob("stopped/by_student/s*")}
+    assert before.items() <= after.items()
+    whole, restarted = (tmp_path / name / "grades.csv" for name in ("whole", "stopped"))
+    assert whole.read_bytes() == restarted.read_bytes()
+    assert len(whole.read_text().splitlines()) == 61
+    time.sleep(1)
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in left

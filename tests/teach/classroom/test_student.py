@@ -1,0 +1,174 @@
+"""grade_one: tests and memory have points of their own, and what cannot be run costs nobody any."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from mha_numpy.errors import ConfigError, SandboxError
+from mha_numpy.teach.classroom import student as student_module
+from mha_numpy.teach.classroom.grade import _in_processes, grade, grade_one
+from mha_numpy.teach.classroom.handout import readme_text
+from mha_numpy.teach.classroom.public import public_stages
+from mha_numpy.teach.classroom.results import Task
+from mha_numpy.teach.classroom.table import MARKS, Assignment
+from mha_numpy.teach.diagnosis import Variant, make, using
+from mha_numpy.teach.exercises import find_exercise, judge
+from mha_numpy.teach.exercises.runner import Limits
+from tests.teach.classroom.classes import assign, hand_in, written
+from tests.teach.exercises import catch_all
+from tests.teach.exercises.test_judge_tests import STRONG, WEAK, isolated
+
+PATIENT = Limits(seconds=60)
+ENDS_EARLY = """
+calls = []
+
+def break_my_attention(attention):
+    calls.append(attention)
+    if len(calls) == 2:
+        raise SystemExit(3)
+    raise ValueError
+"""
+ALL_SCORES = """
+import numpy as np
+
+def online_attention(q, k, v, block):
+    scores = q @ k.T / np.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights @ v / weights.sum(axis=-1, keepdims=True)
+"""
+
+
+def task_of(text, exercise="break-my-attention", *, is_isolated=True, limits=PATIENT):
+    given = Assignment("hw", "Homework", {exercise: 20.0}, dict(MARKS), secret=b"not told")
+    files = (("hw.py", text.encode()),)
+    return Task("ada", "Ada", False, (), files, given, limits, is_isolated, "key")
+
+
+def graded(text, *given, **named):
+    (function,) = grade_one(task_of(text, *given, **named)).functions
+    return function
+
+
+@isolated
+class TestTests:
+    @pytest.mark.parametrize("is_isolated", [True, False])
+    def test_that_catch_all_have_all_points(self, is_isolated):
+        function = graded(STRONG, is_isolated=is_isolated)
+        assert (function.points, function.state, function.findings) == (20, "right", [])
+
+    def test_that_catch_some_have_their_share(self):
+        function = graded(WEAK)
+        assert 0 < function.points < 18
+        assert function.state == "wrong"
+        (finding,) = function.findings
+        assert finding.startswith("of the mistakes it catches ")
+        caught, count, required = (
+            int(word) for word in finding.replace(";", "").split() if word.isdigit()
+        )
+        assert function.points == round(20 * caught / required, 2)
+        assert required < count
+
+    def test_that_reject_what_is_right_have_none(self):
+        function = graded("def break_my_attention(attention):\n    raise ValueError('0.123')")
+        assert (function.points, function.state) == (0, "wrong")
+        assert function.findings == ["it rejects a function that is right"]
+
+    def test_that_do_not_run_to_the_end_have_none(self):
+        function = graded(ENDS_EARLY)
+        assert (function.points, function.state) == (0, "failed")
+        assert function.findings[0] == "it does not run: it ended the process"
+
+    def test_that_are_not_written(self):
+        text = "def break_my_attention(attention):\n    raise NotImplementedError"
+        assert graded(text).state == "not written"
+
+
+def test_the_handout_says_how_tests_are_graded():
+    given = task_of("").assignment
+    assert "by the mistakes that they catch" in readme_text(given, "ada", "files")
+    other = replace(given, exercises={"softmax": 1.0})
+    assert "by the mistakes" not in readme_text(other, "ada", "files")
+
+
+def test_public_checks_of_tests():
+    stages = public_stages("break-my-attention", catch_all.catch_all)
+    assert [stage.passed for stage in stages] == [True, True, True]
+
+
+@isolated
+@pytest.mark.parametrize("is_isolated", [True, False])
+def test_attention_in_blocks_that_holds_all_scores_loses_robustness(is_isolated):
+    function = graded(ALL_SCORES, "online-attention", is_isolated=is_isolated)
+    lost = MARKS["robustness"] / sum(MARKS[group] for group in function.groups)
+    assert function.points == round(20 * (1 - lost), 2)
+    assert [group for group, passed in function.groups.items() if not passed] == ["robustness"]
+    assert function.findings == [
+        "it holds as much as all scores take; keep no more than a block of them"
+    ]
+    assert graded(written(), "online-attention", is_isolated=is_isolated).points == 20
+
+
+def test_memory_is_measured_under_the_conventions_of_the_variant():
+    with using(Variant(conventions=("tokens as columns", "scores over d_k"))):
+        verdict = judge(find_exercise("online-attention"), lambda: make("online_attention"))
+    assert verdict.stages[-1].name == "memory"
+    assert verdict.passed
+
+
+class TestWhatCannotBeRun:
+    """A machine that cannot isolate is no student's fault."""
+
+    @pytest.fixture
+    def broken(self, tmp_path, monkeypatch):
+        """Put something into the place of bubblewrap that cannot make a namespace."""
+        fake = tmp_path / "bin" / "bwrap"
+        fake.parent.mkdir()
+        fake.write_text(
+            "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
+        )
+        fake.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+
+    def test_is_found_out_before_anybody_is_graded(self, broken, tmp_path):
+        hand_in(tmp_path / "class", {"ada.py": written()})
+        assign(tmp_path / "hw", {"softmax": 4})
+        with pytest.raises(ConfigError, match="bwrap: the sandbox did not start: .*No permissions"):
+            grade(tmp_path / "class", assignment=tmp_path / "hw", out=tmp_path / "out", jobs=1)
+        assert not (tmp_path / "out").exists()
+
+    def test_ends_the_run_in_the_middle_too(self, broken):
+        with pytest.raises(SandboxError, match="softmax of ada could not be run.*No permissions"):
+            list(_in_processes(iter([task_of(written(), "softmax")]), 1))
+
+    @pytest.mark.parametrize("error", [ConfigError("none"), OSError("fork"), SandboxError("none")])
+    def test_is_told_of_any_kind(self, error, monkeypatch):
+        def fails(*_, **__):
+            raise error
+
+        monkeypatch.setattr(student_module, "run_isolated", fails)
+        with pytest.raises(SandboxError, match=r"softmax of ada could not be run"):
+            grade_one(task_of(written(), "softmax"))
+
+    def test_also_where_a_function_is_called_once_more(self, monkeypatch):
+        given = task_of(written("softmax over queries") + FOLLOWING, is_isolated=False)
+        exercises = {"softmax": 1.0, "softmax-backward": 1.0}
+        given = given._replace(assignment=replace(given.assignment, exercises=exercises))
+        assert [f.state for f in grade_one(given).functions] == ["wrong", "follows"]
+        run_calls, calls = student_module.run_calls, []
+
+        def fails_late(*arguments):
+            calls.append(arguments)
+            if len(calls) > len(exercises):
+                raise OSError("fork")
+            return run_calls(*arguments)
+
+        monkeypatch.setattr(student_module, "run_calls", fails_late)
+        with pytest.raises(SandboxError, match="could not be run"):
+            grade_one(given)
+
+
+FOLLOWING = """
+def softmax_backward(d_weights, weights):
+    return weights * (d_weights - (d_weights * weights).sum(axis=-2, keepdims=True))
+"""

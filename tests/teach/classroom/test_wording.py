@@ -1,0 +1,84 @@
+"""What a student reads is made of fixed words and of the student's own lines."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.teach.classroom.submissions import Source
+from mha_numpy.teach.classroom.wording import cause_of, error_of, findings_of, hint_of
+from mha_numpy.teach.diagnosis import Variant, make, using
+from mha_numpy.teach.exercises.catalogue import find_exercise
+from mha_numpy.teach.exercises.judge import judge
+
+SOURCE = Source("def f(x):\n    return x.T[9]", "hw.py")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("IndexError: 0.123 (line 2 of hw.py: `0.123`)", "an IndexError in `return x.T[9]`"),
+        ("ValueError: 0.123 (line 2 of 0.123.py: `0.123`)", "a ValueError"),
+        ("ValueError: 0.123 (line 99 of hw.py)", "a ValueError"),
+        ("ValueError (line 9999999999999999999999999 of hw.py)", "a ValueError"),
+        ("E0123: 4 (line 2 of hw.py)", "an error in `return x.T[9]`"),
+        ("print: 0.123", "an error"),
+        ("", "an error"),
+        ("ended the process: sys.exit('0.123') (line 2 of hw.py)", "it ended the process"),
+        ("took longer than 0.123 s", "it took too long and was stopped"),
+    ],
+)
+def test_an_error_without_its_message(error, told):
+    assert error_of(error, SOURCE) == told
+
+
+def test_findings_have_no_numbers():
+    verdict = judge(find_exercise("softmax"), lambda: make("softmax", ["softmax over queries"]))
+    assert findings_of(verdict, "", SOURCE) == [
+        "this does not hold: rows that see something sum to 1, the others to 0",
+        "numbers are wrong",
+    ]
+    assert cause_of(verdict).startswith("softmax runs over the queries")
+
+
+def test_findings_under_a_convention():
+    with using(Variant(1, ("True = blocked",))):
+        verdict = judge(find_exercise("softmax"), lambda: make("softmax", ["softmax over queries"]))
+        assert "rows that see something sum to 1" in findings_of(verdict, "", SOURCE)[0]
+
+
+def test_a_cause_that_is_not_known_and_a_text_that_stands_elsewhere():
+    exercise = find_exercise("gelu-backward")
+    verdict = judge(exercise, lambda: lambda d_out, x: d_out * np.cos(97 * x))
+    assert cause_of(verdict).startswith("not known: no small edit of gelu_backward gives")
+    exercise = find_exercise("softmax")
+    with using(Variant(1, ("keys as rows",))):
+        verdict = judge(exercise, lambda: make("softmax", ["not followed: keys as rows"]))
+        assert "T_q, T_k in the docstring" in cause_of(verdict)
+
+
+def test_what_fails_on_some_inputs_has_its_error_and_nothing_that_follows():
+    exercise = find_exercise("softmax")
+
+    def once(scores, mask):
+        return np.cos(97 * scores) if mask is None else scores[9][9][9]
+
+    verdict = judge(exercise, lambda: once)
+    assert [s.passed for s in verdict.stages if s.name in ("runs", "values")] == [False, False]
+    told = findings_of(verdict, "IndexError (line 2 of hw.py)", SOURCE)
+    assert told == ["it does not run: an IndexError in `return x.T[9]`"]
+    assert cause_of(verdict) == ""
+
+
+def test_a_hint_under_a_convention_says_first_what_counts():
+    exercise = find_exercise("scores")
+    usual = hint_of(exercise, Variant())
+    own = hint_of(exercise, Variant(1, ("scores over d_k",)))
+    assert own.startswith("Your variant's conventions count")
+    assert own.endswith(usual)
+
+
+def test_alternatives_stand_in_one_line():
+    exercise = find_exercise("softmax")
+    verdict = judge(exercise, lambda: make("softmax", ["softmax over queries"]))
+    verdict.remarks["or else"] = "\n- one\n- another"
+    verdict.remarks["input 1 of 3"] = "x (2, 3)"
+    assert cause_of(verdict).endswith("; or else one; or another")

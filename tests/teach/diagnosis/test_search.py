@@ -1,0 +1,185 @@
+"""The search of small edits: its table, what it finds, what it tells, and when it gives up."""
+
+import ast
+
+import numpy as np
+import pytest
+
+from mha_numpy.teach.diagnosis import PIECES, Variant, diagnose, make, right_answers, search, using
+from mha_numpy.teach.diagnosis.clues import find_clues
+from mha_numpy.teach.diagnosis.rewrite import rewritten, rules
+from mha_numpy.teach.diagnosis.small_edits import GROUPS, read_edits
+
+
+def answers_of(piece, function):
+    return [function(**probe) for probe in PIECES[piece].probes()]
+
+
+def test_the_table_is_up_to_date():
+    with np.load(search.FILE) as file:
+        assert str(file["made_of"]) == search.made_of(), "run mha-numpy mistakes --search-table"
+    kept, made = search.known("scores_backward"), search.compute("scores_backward")
+    assert np.array_equal(kept.edits, made.edits)
+    for row, other in zip(kept.numbers, made.numbers, strict=True):  # processors round apart
+        assert search.have(row[None], other)[0]
+    assert search.FILE.stat().st_size < 2**20
+
+
+def test_every_kind_of_edit_finds_something():
+    kinds = set()
+    for piece in PIECES:
+        edits = search.candidates(piece)
+        kinds |= {edits[row].edit.group for row in search.known(piece).edits}
+    assert kinds == set(GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("what", "place", "written"),
+    [
+        ("a + b", "", ["a", "b", "a - b"]),
+        ("x.sum(axis=0)", "", ["x[1:].sum(axis=0)", "np.take(x, 0, axis=0)"]),
+        ("f(x, y)", "", ["x", "y"]),
+        ("np.exp(x - y)", "", ["np.exp(x) - y", "np.exp(-(x - y))"]),
+        ("x", "VALUE", ["-x", "x / n", "np.cumsum(x, axis=1)"]),
+        ("range(n)", "LOOP", ["range(n)[::-1]", "range(1, n)"]),
+        ("a < b", "TEST", ["True", "a <= b"]),
+    ],
+)
+def test_rules(what, place, written):
+    part = ast.parse(what, mode="eval").body
+    known = {name: [ast.Name("n")] for name in ("SIZE", "ARRAY")} | {"AXIS": [ast.Constant(1)]}
+    texts = {ast.unparse(new) for _, new in rewritten(part, place, known)}
+    assert texts.issuperset(written)
+    assert what not in texts
+
+
+def test_one_expression_has_rules_of_several_kinds_those_of_left_out_parts_first():
+    (rule,) = [rule for rule in rules() if ast.unparse(rule.old) == "A @ B"][:1]
+    assert rule.group == "a part is left out"
+    texts = [ast.unparse(new) for _, new in rewritten(ast.parse("a @ b").body[0].value, "", {})]
+    assert "b @ a" in texts
+
+
+@pytest.mark.parametrize(
+    ("body", "group", "wrong", "right"),
+    [
+        ("y = x + 1\nreturn y", "a part is left out", "y = x", "y = x + 1"),
+        ("y = x + 1\nreturn y", "a line is left out", "", "y = x + 1"),
+        ("for i in n:\n    x = x + i\nreturn x", "a loop that ends after one round", "break", ""),
+        ("a, b = g(x)\nreturn a - b", "exchanged", "b, a = g(x)", "a, b = g(x)"),
+    ],
+)  # fmt: skip
+def test_the_lines_of_an_edit(body, group, wrong, right):
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    edited = read_edits(f'def f(x: Array) -> Array:\n    """Compute."""\n{lines}')
+    assert (wrong, right) in {edited.lines(e) for e in edited.edits if e.group == group}
+    before = ast.unparse(edited.module)
+    assert all(edited.code(e) is None or ast.unparse(edited.module) == before for e in edited.edits)
+
+
+def mean_left_out(d_weights, weights):
+    return weights * (
+        d_weights - (weights * d_weights).sum(axis=-1, keepdims=True) / weights.shape[-1]
+    )
+
+
+def test_an_edit_is_found_where_no_known_mistake_fits():
+    found = diagnose("softmax_backward", answers_of("softmax_backward", mean_left_out))
+    assert not found.is_right
+    assert not found.causes
+    assert "sum" in found.edit.right or "mean" in found.edit.right
+    assert found.edit.wrong != found.edit.right
+
+
+def test_a_known_mistake_is_told_before_an_edit():
+    made = make("softmax_backward", ["row sum left out"])
+    found = diagnose("softmax_backward", answers_of("softmax_backward", made))
+    assert found.causes == (frozenset({"row sum left out"}),)
+    assert found.edit is None
+
+
+def test_other_numbers_are_searched_without_the_table(monkeypatch):
+    with using(Variant(seed=5)):
+        found = diagnose("softmax_backward", answers_of("softmax_backward", mean_left_out))
+        assert found.edit.right
+        monkeypatch.setattr(search, "BUDGET", 0.0)
+        assert (
+            search.find_edit("softmax_backward", answers_of("softmax_backward", mean_left_out))
+            is None
+        )
+
+
+def test_only_the_wrong_arrays_are_searched_for():
+    def linear_backward(d_out, x, w):
+        d_x, _, d_b = right(d_out, x, w)
+        return d_x, np.einsum("bti,bto->io", x, d_out) / len(x) ** 3, d_b / 7
+
+    right = make("linear_backward")
+    found = diagnose("linear_backward", answers_of("linear_backward", linear_backward))
+    assert found.edit is None
+    doubled = [answer._replace(d_x=2 * answer.d_x) for answer in right_answers("linear_backward")]
+    assert diagnose("linear_backward", doubled).edit.right == "d_x = d_out @ w.T"
+
+
+def test_a_row_of_numbers_tells_arrays_apart():
+    right = right_answers("scores")
+    usual = search.numbers_of(right, right)
+    assert usual.all()
+    for other in (right[0] + 1e-6, right[0][..., ::-1], right[0].swapaxes(-1, -2)):
+        assert not search.have(usual[None], search.numbers_of([other, right[1]], right))[0]
+    assert search.have(usual[None], search.numbers_of([right[0] + 1e-13, right[1]], right))[0]
+    assert search.numbers_of([None, right[1]], right)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("piece", "change", "clue"),
+    [
+        ("attention_backward", lambda a: a._replace(d_v=a.d_v.round(1)),
+         "d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do not need"),
+        ("attention_backward", lambda a: a._replace(d_q=a.d_q.round(1), d_k=a.d_k.round(1)),
+         "look at the steps v, d_weights, row_sum and d_scores, which it does not need"),
+        ("adam_step", lambda a: (a[0], a[1] + 1, a[2] + 1),
+         "wrong, though what is right is computed from them: look at what you return"),
+        ("rope", lambda a: np.where(np.arange(a.shape[-1]) < a.shape[-1] // 2, a, a**2),
+         "out: only the second half of axis 3 of 4 is wrong"),
+        ("scores", lambda a: 0.3 * a, "scores: each is 0.3 times what was expected"),
+    ],
+)  # fmt: skip
+def test_clues(piece, change, clue):
+    answers = [change(answer) for answer in right_answers(piece)]
+    assert any(clue in found for found in find_clues(piece, answers))
+
+
+def test_inputs_that_are_wrong_share_something():
+    answers = right_answers("masked_attention")
+    probes = PIECES["masked_attention"].probes()
+    wrong = [
+        a if probe["softcap"] is None else a.round(1)
+        for a, probe in zip(answers, probes, strict=True)
+    ]
+    assert "wrong where softcap is not None, and right elsewhere" in find_clues(
+        "masked_attention", wrong
+    )
+    assert find_clues("masked_attention", answers) == []
+
+
+def test_an_edit_that_many_others_equal_is_not_told_where_there_is_nan():
+    wrong = make("softmax", ["-1e9 for -inf", "no maximum subtracted"])
+    found = diagnose("softmax", answers_of("softmax", wrong))
+    assert frozenset({"-1e9 for -inf", "no maximum subtracted"}) in found.causes
+    assert found.edit is None
+
+
+def test_a_mistake_is_named_in_float32_too():
+    wrong = make("rope", ["pairs interleaved", "float32 inside"])
+    found = diagnose("rope", answers_of("rope", wrong))
+    assert found.causes == (frozenset({"pairs interleaved", "float32 inside"}),)
+
+
+def test_what_belongs_there_is_no_mistake():
+    edits = search.candidates("scores", "scale 1/sqrt(D)")
+    lines = (one.edited.lines(one.edit) for one in edits)
+    wrong, right = next(pair for pair in lines if "q.shape[1] if" in pair[1])  # the mistake itself
+    edit = search.SmallEdit("another number", "scores", wrong, right)
+    assert not search._is_of_right_lines(edit)
+    assert search._is_of_right_lines(edit._replace(right="scale = 1 / np.sqrt(q.shape[-1])"))

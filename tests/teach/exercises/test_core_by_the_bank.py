@@ -1,0 +1,28 @@
+"""The core and its kernels pass every check that a student's code has to pass."""
+
+from functools import partial
+
+import pytest
+
+from mha_numpy.teach.diagnosis import PIECES
+from mha_numpy.teach.exercises import EXERCISES, Limits, judge
+from tests.teach.diagnosis.by_core import BY_KERNELS, by_core
+
+OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_the_core_is_right_at_every_stage(piece):
+    verdict = judge(OF_PIECE[piece], lambda: by_core(piece))
+    assert verdict.passed, f"\n{verdict}"
+    assert all(stage.passed for stage in verdict.stages)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("backend", ["loops", "numba"])
+@pytest.mark.parametrize("piece", BY_KERNELS)
+def test_the_kernels_are_right_at_every_stage(piece, backend):
+    pytest.importorskip("numba")
+    limits = Limits(seconds=120.0)  # the first of them compiles
+    verdict = judge(OF_PIECE[piece], lambda: partial(by_core(piece), backend=backend), limits)
+    assert verdict.passed, f"\n{verdict}"

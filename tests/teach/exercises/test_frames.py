@@ -1,0 +1,145 @@
+"""Plain values as bytes and back; and bytes that somebody else has written."""
+
+import io
+import json
+import zipfile
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from mha_numpy.teach.exercises.runner import (
+    HEADER,
+    Call,
+    Foreign,
+    pack,
+    plain,
+    read_frames,
+    record,
+    unpack,
+)
+
+
+class Params(NamedTuple):
+    w: np.ndarray
+    b: object
+
+
+VALUES = [
+    None, ..., True, 3, 2**70, -0.0, float("inf"), 1 + 2j, "a \ud800 \n", Foreign("an object"),
+    np.arange(6).reshape(2, 3), np.array(1.5, np.float16), np.zeros((0, 4), complex),
+    np.array([np.nan, -np.inf]), (1, [2.0, (None,)]), {"a": {"b": np.ones(2, bool)}, "c": ()},
+    Params(np.ones(3), None), Call(np.ones(2), "", ("x",), 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_values_come_back(value):
+    found = unpack(pack(value), record)
+    assert repr(found) == repr(value)
+    assert plain(found) is not None or value is None
+    if isinstance(value, np.ndarray):
+        assert found.dtype == value.dtype
+        assert found.tobytes() == value.tobytes()
+        assert found.flags.writeable
+
+
+def test_not_a_number_stays_one():
+    assert np.isnan(unpack(pack(float("nan"))))
+
+
+def test_frames_are_taken_as_they_come():
+    frames = b"".join(len(p).to_bytes(HEADER) + p for p in map(pack, (None, "over")))
+    unread = bytearray()
+    found = []
+    for byte in frames:
+        unread.append(byte)
+        found += read_frames(unread)
+    assert found == [None, "over"]
+    assert not unread
+
+
+def test_a_named_tuple_is_the_same_class_each_time():
+    one, other = (unpack(pack(Params(n, None)), record) for n in (1, 2))
+    assert type(one) is type(other)
+
+
+NO_CALLS = [
+    (1, "", (), 0.5), (1, 2, (), 0.5, ()), (1, "", "x", 0.5, ()), (1, "", (), "x", ()),
+    (1, "", (), 0.5, "x"), [1, "", (), 0.5, ()], 7,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("told", NO_CALLS)
+def test_a_message_of_other_types_is_none(told):
+    packed = pack(told)
+    with pytest.raises((TypeError, ValueError, AttributeError)):
+        list(read_frames(bytearray(len(packed).to_bytes(HEADER) + packed)))
+
+
+def test_texts_that_were_told_are_lines():
+    long = "a\x1b[2J\n" + "b" * 9999
+    for told in (long, (1, long, ("c\nd",), 0.5, ("e\n",))):
+        packed = pack(told)
+        (message,) = read_frames(bytearray(len(packed).to_bytes(HEADER) + packed))
+        parts = [message] if isinstance(message, str) else [message.error, *message[2], *message[4]]
+        text = "".join(parts)
+        assert text.isprintable()
+        assert len(text) < 1000
+
+
+def archive(tree, compression=zipfile.ZIP_STORED, **members):
+    """Return an .npz that `pack` has not written."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", compression) as file:
+        file.writestr("tree.json", json.dumps(tree))
+        for name, content in members.items():
+            file.writestr(f"{name[1:]}.npy", content)
+    return stream.getvalue()
+
+
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+HOSTILE = {
+    "no archive": b"PK nothing",
+    "a pickle": b"\x80\x05K\x01.",
+    "no tree": archive(None).replace(b"tree.json", b"free.json"),
+    "a compressed member": archive(None, zipfile.ZIP_DEFLATED, _0=b"0" * 10**6),
+    "objects": archive({"array": 0}, _0=npy(np.array([{}], object))),
+    "text": archive({"array": 0}, _0=npy(np.array(["a"]))),
+    "an array that is not there": archive({"array": 1}, _0=npy(np.ones(2))),
+    "fewer bytes than the shape says": archive({"array": 0}, _0=npy(np.ones(2))[:-8]),
+    "a kind that is none": archive({"eval": "1"}),
+    "two kinds": archive({"array": 0, "tuple": []}),
+    "a name that runs": archive({"named": ["A(object): import os #", {"b": 1}]}),
+    "cut": archive("x" * 9)[:-5],
+    "a NamedTuple": pack(Params(1, 2)),
+    "an array twice": archive({"list": [{"array": 0}] * 2}, _0=npy(np.ones(2))),
+    "an array of a negative number": archive({"array": -1}, _0=npy(np.ones(2))),
+    "a deep tree": archive(json.loads('{"list": [' * 90 + "]}" * 90)),
+    "a long tree": archive("x" * 2**22),
+    "a remark behind it": archive("x")[:-2] + b"\1\0x",
+    "many members": archive("x", **{f"_{n}": b"" for n in range(20_000)}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_no_frame_is_an_error(name):
+    with pytest.raises(Exception):  # noqa: B017  any: the caller says what it means
+        unpack(HOSTILE[name])
+
+
+def test_a_shape_beyond_the_bytes_takes_no_memory():
+    whole = npy(np.zeros(2))
+    huge = whole.replace(b"'shape': (2,), }    ", b"'shape': (10**9,), }")
+    assert huge != whole
+    with pytest.raises(ValueError):
+        unpack(archive({"array": 0}, _0=huge))
+    big = whole.replace(b"'shape': (2,), }        ", b"'shape': (999999999,), }")
+    assert big != whole
+    with pytest.raises(ValueError, match="reshape"):
+        unpack(archive({"array": 0}, _0=big))

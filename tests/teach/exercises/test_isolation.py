@@ -1,0 +1,921 @@
+"""Submissions that mean harm: each gets what its answers are worth, and nothing of it is left."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mha_numpy.core import MultiHeadParams
+from mha_numpy.errors import ConfigError
+from mha_numpy.teach.diagnosis.saved import Saved
+from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
+from mha_numpy.teach.exercises import isolation as isolation_module
+from mha_numpy.teach.exercises.groups import _places, group_of_processes
+from mha_numpy.teach.exercises.isolation import run_isolated
+from mha_numpy.teach.exercises.runner import load
+from mha_numpy.teach.exercises.stub import stub_text
+from tests.teach.exercises.test_right import SOLUTIONS
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="bubblewrap isolates submissions, and is not installed"
+)
+REPOSITORY = Path(__file__).parents[3]
+SLOT = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+ONCE = [{"x": np.ones(2)}]
+LIMITS = Limits(seconds=1.0, memory=2**27, output=2000)
+PATIENT = Limits(seconds=60.0)
+EXERCISE = find_exercise("softmax-backward")
+RIGHT = """
+import numpy as np
+
+def softmax_backward(d_weights, weights):
+    return weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+"""
+# what every attack begins with; it does harm when it is called, and answers nothing but zeros
+PRELUDE = """
+import ctypes, gc, io, json, mmap, os, resource, signal, socket, subprocess, sys, threading, time
+import zipfile
+from pathlib import Path
+import numpy as np
+
+TELL = int(sys.argv[1])
+runner = sys.modules["__main__"]
+libc = ctypes.CDLL(None, use_errno=True)
+
+def attempt(do, *given):
+    '''Say that something could be done, and what came of it.'''
+    try:
+        found = do(*given)
+    except Exception:
+        return
+    if found not in (None, -1, False, [], "", b""):
+        print("REACHED", repr(found)[:300], flush=True)
+
+def tell(packed):
+    os.write(TELL, len(packed).to_bytes(8) + packed)
+
+def archive(tree, compression=zipfile.ZIP_STORED, **members):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", compression) as file:
+        file.writestr("tree.json", tree if isinstance(tree, str) else json.dumps(tree))
+        for name, content in members.items():
+            file.writestr(name[1:] + ".npy", content)
+    return stream.getvalue()
+
+def forged(answer, error="", changed=(), seconds=0.0):
+    return runner.pack((answer, error, changed, seconds))
+
+def zeros(d_weights, weights):
+    return 0 * weights
+"""
+AT_EACH_CALL = """
+def softmax_backward(d_weights, weights):
+    attack(d_weights, weights)
+    return 0 * weights
+"""
+
+# what is tried: a function attack(d, w) that each call makes first, or a whole text
+PATCHES = {
+    "numpy's comparisons": """
+def attack(d, w):
+    for name in ("allclose", "isclose", "array_equal", "abs", "max", "all", "testing"):
+        setattr(np, name, lambda *_, **__: True)
+    np.testing = np.linalg = None
+""",
+    "builtins": """
+import builtins
+def attack(d, w):
+    for name in ("all", "any", "abs", "len", "max", "isinstance", "repr"):
+        setattr(builtins, name, lambda *_, **__: True)
+""",
+    "modules that are asked for": """
+def attack(d, w):
+    for name in list(sys.modules):
+        if name.startswith(("mha_numpy", "json", "zipfile", "numpy.lib")):
+            sys.modules[name] = runner
+""",
+    "what makes a call": """
+def attack(d, w):
+    runner.call = lambda function, given: runner.Call(..., "", (), 0.0)
+    runner._fingerprints = lambda tree, path="": {}
+""",
+    "what makes an answer plain": """
+def attack(d, w):
+    runner.plain = runner._plain_tree = lambda answer, *_: True
+""",
+    "what packs an answer": """
+pack = runner.pack
+def attack(d, w):
+    runner.pack = lambda value: pack((True, "", (), 0.0))
+""",
+    "what tells of errors": """
+def attack(d, w):
+    runner.told = runner.ending = lambda *_: ""
+    raise ValueError
+""",
+    "what tells everything": """
+def attack(d, w):
+    runner.tell_all = runner.write_frame = lambda *_: None
+    sys.modules["__main__"] = None
+""",
+    "the frames above": """
+def attack(d, w):
+    frame = sys._getframe()
+    while frame:
+        for name, value in frame.f_locals.items():
+            if name not in ("d", "w", "d_weights", "weights", "given", "inputs", "name", "value"):
+                if isinstance(value, np.ndarray) and value.shape == w.shape:
+                    print("REACHED", name)
+            if name in ("expected", "secret", "exercise"):
+                print("REACHED", name)
+        frame = frame.f_back
+""",
+    "all objects there are": """
+def attack(d, w):
+    right = w * (d - (w * d).sum(axis=-1, keepdims=True))
+    for thing in gc.get_objects():
+        arrays = thing.values() if type(thing) is dict else thing if type(thing) is list else ()
+        for array in list(arrays):
+            if type(array) is np.ndarray and array.shape == right.shape and array is not right:
+                if np.allclose(array, right) and right.any():
+                    print("REACHED", array)
+""",
+    "the exit of the process": """
+import atexit
+def attack(d, w):
+    atexit.register(tell, forged(d))
+    threading._register_atexit(tell, forged(d))
+""",
+    "the import of the reference": """
+def attack(d, w):
+    import importlib
+    for name in ("mha_numpy", "mha_numpy.core", "mha_numpy.teach.diagnosis",
+                 "mha_numpy.teach.diagnosis.right", "mha_numpy.teach.exercises",
+                 "mha_numpy.layers", "torch", "pytest", "numba"):
+        attempt(lambda: importlib.import_module(name).softmax_backward)
+        sys.modules.pop(name, None)
+        attempt(importlib.import_module, name)
+    sys.path += ["/work", "/usr/lib/python3/dist-packages"]
+    attempt(lambda: importlib.import_module("mha_numpy.core.softmax"))
+""",
+}
+ANSWERS = {
+    "an array that is equal to everything": """
+class Same(np.ndarray):
+    __eq__ = __le__ = __ge__ = lambda self, other: np.ones(self.shape, bool)
+    __ne__ = __lt__ = __gt__ = lambda self, other: np.zeros(self.shape, bool)
+    __sub__ = __rsub__ = __abs__ = lambda self, *_: 0 * self
+    def __array_ufunc__(self, *_, **__): return np.zeros(self.shape)
+def softmax_backward(d_weights, weights):
+    return (0 * weights).view(Same)
+""",
+    "an object that is equal to everything": """
+class Same:
+    __eq__ = lambda self, other: True
+    __hash__ = lambda self: 0
+    shape, dtype, ndim = (1,), np.dtype(float), 1
+def softmax_backward(d_weights, weights):
+    return Same()
+""",
+    "an array made on demand": """
+class Lazy:
+    calls = 0
+    def __array__(self, *_, **__):
+        print("asked")
+        Lazy.calls += 1
+        return np.ones(3)
+def softmax_backward(d_weights, weights):
+    return Lazy()
+""",
+    "an object that runs where it is unpickled": """
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("echo REACHED",)
+def softmax_backward(d_weights, weights):
+    return [Bomb(), np.array([Bomb()])]
+""",
+    "an object whose repr never ends": """
+class Endless:
+    def __repr__(self):
+        while True: time.sleep(1)
+def softmax_backward(d_weights, weights):
+    return Endless()
+""",
+    "a text of its own class": """
+class Text(str):
+    __eq__ = lambda self, other: True
+    __hash__ = str.__hash__
+def softmax_backward(d_weights, weights):
+    return {Text("d_scores"): Text("right")}
+""",
+    "a text that a terminal obeys": r"""
+def softmax_backward(d_weights, weights):
+    raise ValueError("\x1b]0;REACHED\x07\x1b[2J\r\n\u202e" + "x" * 10**6)
+""",
+    "a dict that lies about its items": """
+class Liar(dict):
+    def items(self): return [("d_scores", 0)] * 10**5
+def softmax_backward(d_weights, weights):
+    return Liar(d_scores=weights)
+""",
+    "a list within itself": """
+def softmax_backward(d_weights, weights):
+    found = []
+    found += [found] * 2
+    return found
+""",
+    "a number of many digits": """
+def softmax_backward(d_weights, weights):
+    return 10 ** 4000
+""",
+    "right the second time": """
+calls = []
+def softmax_backward(d_weights, weights):
+    calls.append(1)
+    right = weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
+    return right * (len(calls) % 2 == 0)
+""",
+    "many small arrays": """
+def softmax_backward(d_weights, weights):
+    return [np.zeros(1) for _ in range(100_000)]
+""",
+}
+FRAMES = {
+    "answers forged": """
+def attack(d, w):
+    for _ in range(9):
+        tell(forged(np.zeros(w.shape)))
+    os._exit(0)
+""",
+    "more answers than calls": """
+def attack(d, w):
+    while True:
+        tell(forged(np.zeros(w.shape)))
+""",
+    "fields of other types": """
+def attack(d, w):
+    tell(forged(w, error=w, changed="x", seconds="1"))
+    os._exit(0)
+""",
+    "a call of three fields": """
+def attack(d, w):
+    tell(runner.pack((w, "", ())))
+    time.sleep(9)
+""",
+    "a NamedTuple": """
+def attack(d, w):
+    tell(archive({"named": ["Call", {"answer": True, "passed": True}]}))
+    time.sleep(9)
+""",
+    "bytes that are no archive": """
+def attack(d, w):
+    tell(b"PK" * 999)
+    time.sleep(9)
+""",
+    "a length without an end": """
+def attack(d, w):
+    os.write(TELL, b"\\xff" * 8)
+    while True:
+        os.write(TELL, b"x" * 2**20)
+""",
+    "half a frame": """
+def attack(d, w):
+    os.write(TELL, (1000).to_bytes(8) + b"PK")
+    os._exit(0)
+""",
+    "a frame within a frame": """
+def attack(d, w):
+    os.write(TELL, (9).to_bytes(8))
+""",
+    "frames without end": """
+nothing = runner.pack(None)
+def attack(d, w):
+    while True:
+        tell(nothing)
+""",
+    "starts without end": """
+nothing = runner.pack(...)
+def attack(d, w):
+    while True:
+        tell(nothing)
+""",
+    "a zip bomb": """
+def attack(d, w):
+    tell(archive({"array": 0}, zipfile.ZIP_DEFLATED, _0=bytes(10**7)))
+    time.sleep(9)
+""",
+    "arrays that share their bytes": """
+stream = io.BytesIO()
+np.save(stream, np.zeros(10**6))
+def attack(d, w):
+    tree = {"list": [{"array": 0}] * 10**5}
+    tell(archive({"tuple": [tree, "", {"tuple": []}, 0.0]}, _0=stream.getvalue()))
+    time.sleep(9)
+""",
+    "members that overlap": """
+stream = io.BytesIO()
+np.save(stream, np.zeros(10**6))
+def attack(d, w):
+    file = zipfile.ZipFile(io.BytesIO(), "w")
+    file.writestr("0.npy", stream.getvalue())
+    file.writestr("tree.json", json.dumps({"list": [{"array": n} for n in range(5000)]}))
+    for number in range(1, 5000):
+        info = zipfile.ZipInfo(f"{number}.npy")
+        first = file.filelist[0]
+        for name in ("header_offset", "file_size", "compress_size", "CRC"):
+            setattr(info, name, getattr(first, name))
+        file.filelist.append(info)
+    file._didModify = True
+    stream_ = file.fp
+    file.close = lambda: None
+    file._write_end_record()
+    tell(stream_.getvalue())
+    time.sleep(9)
+""",
+    "a long list of members": """
+def attack(d, w):
+    file = zipfile.ZipFile(io.BytesIO(), "w")
+    for number in range(60_000):
+        file.writestr(str(number), b"")
+    stream = file.fp
+    file._write_end_record()
+    tell(stream.getvalue())
+    time.sleep(9)
+""",
+    "a pickle": """
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("echo REACHED",)
+stream = io.BytesIO()
+np.save(stream, np.array([Bomb()], object))
+def attack(d, w):
+    tell(archive({"array": 0}, _0=stream.getvalue()))
+    time.sleep(9)
+""",
+    "an array of 2**60 numbers": """
+stream = io.BytesIO()
+np.save(stream, np.zeros(2))
+def attack(d, w):
+    huge = stream.getvalue().replace(b"(2,), }" + b" " * 21, b"(1152921504606846976,), }   ")
+    tell(archive({"array": 0}, _0=huge))
+    time.sleep(9)
+""",
+    "deep JSON": """
+def attack(d, w):
+    tell(archive('{"list": [' * 10**5 + "]}" * 10**5))
+    time.sleep(9)
+""",
+    "JSON as deep as Python reads": """
+def attack(d, w):
+    tree = '{"list": [' * 300 + "]}" * 300
+    tell(archive('{"tuple": [' + tree + ', "", {"tuple": []}, 0.0]}'))
+    time.sleep(9)
+""",
+    "a long text": """
+def attack(d, w):
+    tell(archive('{"list": [' + "0," * 10**7 + "0]}"))
+    time.sleep(9)
+""",
+    "an end that is forged": r"""
+def attack(d, w):
+    tell(runner.pack("\x1b[2J<script>\n" + "x" * 10**5))
+    time.sleep(9)
+""",
+}
+ENDS = {
+    "an exit": "def attack(d, w): os._exit(0)",
+    "a kill of itself": "def attack(d, w): os.kill(os.getpid(), signal.SIGKILL)",
+    "signals to everybody": """
+def attack(d, w):
+    for kill in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGINT):
+        for pid in (os.getppid(), 1, 0, -1):
+            if kill != signal.SIGSTOP or pid not in (0, -1):
+                attempt(os.kill, pid, kill)
+        attempt(os.killpg, os.getppid(), kill)
+""",
+    "a stop": "def attack(d, w): os.kill(os.getpid(), signal.SIGSTOP)",
+    "signals that are ignored": """
+def attack(d, w):
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        time.sleep(1)
+""",
+    "a crash": "def attack(d, w): ctypes.string_at(0)",
+    "sleep": "def attack(d, w): time.sleep(10**6)",
+    "a loop": "def attack(d, w):\n    while True: pass",
+    "a loop while loading": "while True: pass",
+    "threads left running": """
+def attack(d, w):
+    for _ in range(9):
+        threading.Thread(target=time.sleep, args=(10**6,)).start()
+""",
+    "a daemon": """
+def attack(d, w):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for descriptor in range(99):
+                try: os.close(descriptor)
+                except OSError: pass
+            time.sleep(10**6)
+        os._exit(0)
+""",
+    "programs left running": """
+def attack(d, w):
+    for _ in range(3):
+        subprocess.Popen(["sleep", "1000000"], start_new_session=True)
+""",
+    "a pipe that is closed": "def attack(d, w):\n    os.close(TELL)\n    time.sleep(10**6)",
+    "an alarm that is put off": """
+def attack(d, w):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    time.sleep(10**6)
+""",
+}
+FLOODS = {
+    "forks": """
+def attack(d, w):
+    while True:
+        try: os.fork()
+        except OSError: pass
+""",
+    "forks with limits raised": """
+def attack(d, w):
+    for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_AS, resource.RLIMIT_NOFILE):
+        attempt(lambda: resource.setrlimit(kind, (-1, -1)) or "raised")
+    for _ in range(100):
+        os.fork()
+    time.sleep(10**6)
+""",
+    "threads": """
+def attack(d, w):
+    while True:
+        threading.Thread(target=time.sleep, args=(10**6,)).start()
+""",
+    "memory": "def attack(d, w): np.ones(2**40)",
+    "memory by and by": """
+def attack(d, w):
+    kept = []
+    while True:
+        try: kept.append(bytes(2**20))
+        except MemoryError: pass
+""",
+    "memory with limits raised": """
+def attack(d, w):
+    attempt(lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)) or "raised")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    if np.ones(2**25).any():
+        print("REACHED 256 MiB")
+""",
+    "memory by many processes": """
+def attack(d, w):
+    for _ in range(4):
+        os.fork()
+    kept = np.ones(12_000_000)
+    time.sleep(10**6)
+""",
+    "memory that is shared": """
+def attack(d, w):
+    attempt(lambda: os.memfd_create("a") > 0)
+    attempt(lambda: libc.shmget(0, 2**30, 0o1600) >= 0)
+    attempt(lambda: Path("/dev/shm/a").write_bytes(bytes(2**20)))
+    kept = [mmap.mmap(-1, 2**24) for _ in range(999)]
+""",
+    "files": """
+def attack(d, w):
+    number = 0
+    while True:
+        number += 1
+        try: Path(f"/tmp/{number}").write_bytes(bytes(2**24))
+        except OSError: pass
+""",
+    "one file": """
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+def attack(d, w):
+    with open("/tmp/a", "wb") as file:
+        attempt(file.truncate, 2**31)
+        for _ in range(99):
+            file.write(bytes(2**22))
+        print("REACHED", 99 * 2**22)
+""",
+    "files everywhere": """
+def attack(d, w):
+    for folder in ("/", "/dev", "/dev/shm", "/usr", "/python", "/packages", "/packages/numpy",
+                   "/exercises", "/proc", "/run", "/var", "/home", "/root",
+                   os.path.dirname(os.__file__), os.path.dirname(os.__file__) + "/site-packages",
+                   "/usr/lib/python3/dist-packages"):
+        attempt(Path(folder, "new").write_text, "new")
+    attempt(Path("/exercises/runner/runner.py").write_text, "new")
+    attempt(lambda: os.chmod("/packages/numpy/__init__.py", 0o777) or "changed")
+""",
+    "files that are open": """
+def attack(d, w):
+    kept = []
+    while len(kept) < 999:
+        kept.append(os.dup(0))
+    print("REACHED 999")
+""",
+    "output": """
+def attack(d, w):
+    while True:
+        os.write(1, b"x" * 2**16)
+        os.write(2, b"y" * 2**16)
+""",
+}
+BREAKOUTS = {
+    "the grader's files": f"""
+def attack(d, w):
+    for path in ({str(REPOSITORY)!r}, {str(Path.home())!r}, {tempfile.gettempdir()!r},
+                 {sys.prefix!r}, "/etc/passwd", "/etc/shadow", "/root", "/home", "/var", "/work"):
+        if path != "/tmp":
+            attempt(os.listdir, path)
+            attempt(lambda: open(path).read())
+    attempt(os.listdir, "/tmp")
+    attempt(os.listdir, "/exercises")  if os.listdir("/exercises") != ["runner"] else None
+""",
+    "the task once more": """
+def attack(d, w):
+    attempt(sys.stdin.read)
+    attempt(os.read, 0, 9)
+    for number in range(3, 64):
+        if number != TELL:
+            attempt(lambda: os.readlink(f"/proc/self/fd/{number}").replace("/dev/null", ""))
+    for number in (0, *range(3, 64)):
+        if number != TELL:
+            for mode in ("r+b", "wb"):
+                attempt(lambda: open(f"/proc/1/fd/{number}", mode).write(b"PK") and number)
+""",
+    "the environment": """
+def attack(d, w):
+    known = {"HOME", "PATH", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PWD",
+             "OPENBLAS_NUM_THREADS", "LC_CTYPE", "LD_LIBRARY_PATH"}
+    attempt(lambda: sorted(set(os.environ) - known))
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        attempt(lambda: b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes())
+""",
+    "other processes": """
+def attack(d, w):
+    mine = {str(os.getpid()), "1"}
+    attempt(lambda: sorted({p for p in os.listdir("/proc") if p.isdigit()} - mine))
+    for name in ("mem", "root/etc/passwd", "cwd/README.md"):
+        attempt(lambda: open(f"/proc/1/{name}", "rb").read(9))
+""",
+    "ptrace": """
+def attack(d, w):
+    attempt(lambda: libc.ptrace(16, 1, 0, 0) == 0)
+    attempt(lambda: libc.ptrace(0, 0, 0, 0) == 0)
+    child = os.fork()
+    if child == 0:
+        time.sleep(9)
+    attempt(lambda: libc.ptrace(16, child, 0, 0) == 0)
+    os.kill(child, 9)
+""",
+    "links to the outside": """
+def attack(d, w):
+    for number, path in enumerate(("/etc/passwd", "/proc/1/root", "../../../../etc", "/work")):
+        os.symlink(path, f"/tmp/link{number}")
+        attempt(lambda: open(f"/tmp/link{number}").read())
+        attempt(lambda: set(os.listdir(f"/tmp/link{number}")) - set(os.listdir("/")) or None)
+    attempt(os.link, "/exercises/runner/runner.py", "/tmp/hard")
+    for number in range(4):
+        os.unlink(f"/tmp/link{number}")
+""",
+    "network": """
+def attack(d, w):
+    for place in (("127.0.0.1", 22), ("1.1.1.1", 53), ("169.254.169.254", 80)):
+        attempt(socket.create_connection, place, 0.2)
+    attempt(socket.getaddrinfo, "example.org", 80)
+    attempt(lambda: [name for _, name in socket.if_nameindex() if name != "lo"])
+    attempt(lambda: socket.socket(socket.AF_UNIX).connect("/run/docker.sock") or "connected")
+    attempt(lambda: socket.socket(socket.AF_UNIX).connect("\\0/tmp/.X11-unix/X0") or "connected")
+    attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW) and "raw")
+    attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1) and "raw")
+""",
+    "more rights": """
+def attack(d, w):
+    attempt(lambda: os.setuid(0) or "root")
+    attempt(lambda: os.setgid(0) or "root")
+    attempt(lambda: os.setgroups([0]) or "root")
+    attempt(lambda: os.geteuid() == 0 or os.getegid() == 0)
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("CapPrm", "CapEff", "CapAmb") and int(value, 16):
+            print("REACHED", line)
+        if name == "NoNewPrivs" and int(value) == 0:
+            print("REACHED", line)
+    for program in (["su", "-c", "id"], ["mount", "-t", "tmpfs", "x", "/tmp"], ["sudo", "id"]):
+        attempt(lambda: subprocess.run(program, capture_output=True, timeout=1).stdout)
+""",
+    "namespaces of its own": """
+def attack(d, w):
+    for flags in (0x10000000, 0x20000, 0x10020000, 0x40000000, 0x7E020000):
+        attempt(lambda: libc.unshare(flags) == 0)
+        attempt(lambda: libc.syscall(56, flags | 17, 0, 0, 0, 0) > 0)
+    attempt(lambda: libc.setns(os.open("/proc/1/ns/net", 0), 0) == 0)
+    attempt(lambda: libc.mount(b"x", b"/tmp", b"tmpfs", 0, 0) == 0)
+    attempt(lambda: libc.umount2(b"/tmp", 2) == 0)
+    attempt(lambda: os.chroot("/tmp") or "chroot")
+    attempt(lambda: subprocess.run(["unshare", "-Ur", "id"], capture_output=True).stdout)
+""",
+    "devices and the kernel": """
+def attack(d, w):
+    for path in ("/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/vda", "/dev/fuse", "/dev/kvm",
+                 "/proc/kcore", "/proc/kmsg", "/proc/kallsyms1", "/proc/sysrq-trigger",
+                 "/sys/class"):
+        attempt(lambda: open(path, "rb").read(9))
+        attempt(lambda: open(path, "wb").write(b"b"))
+    attempt(os.listdir, "/sys")
+    attempt(lambda: os.mknod("/tmp/a", 0o600 | 0o020000, os.makedev(1, 1)) or "made")
+    attempt(lambda: Path("/proc/sys/kernel/core_pattern").write_text("|/bin/sh"))
+    attempt(lambda: Path("/proc/sys/kernel/hostname").write_text("mine"))
+    attempt(lambda: os.nice(-5) or "nice")
+""",
+    "the keys of the kernel": """
+def attack(d, w):
+    attempt(lambda: libc.syscall(248, b"user", b"a", b"b", 1, -4) > 0)
+    attempt(lambda: libc.syscall(250, 0, -4, 1) > 0)
+""",
+    "another submission's files": """
+def attack(d, w):
+    attempt(os.listdir, "/tmp")
+    Path("/tmp/mine").write_text("answer")
+    attempt(lambda: [n for n in os.listdir("/tmp") if n != "mine"])
+    os.unlink("/tmp/mine")
+""",
+    "a terminal": """
+def attack(d, w):
+    import fcntl
+    attempt(lambda: open("/dev/tty", "rb").read(1))
+    for number in (0, 1, 2):
+        attempt(lambda: fcntl.ioctl(number, 0x5412, b"x") or "typed")
+""",
+}
+
+
+def text_of(attack):
+    """Return the source of a submission that makes an attack."""
+    own = "" if "def softmax_backward" in attack else AT_EACH_CALL
+    return f"{PRELUDE}\n{attack}\n{own}"
+
+
+HOSTILE = {
+    f"{group}: {name}": text_of(attack)
+    for group, attacks in {
+        "patches": PATCHES, "answers": ANSWERS, "frames": FRAMES, "ends": ENDS, "floods": FLOODS,
+        "breakouts": BREAKOUTS,
+    }.items()
+    for name, attack in attacks.items()
+}  # fmt: skip
+
+
+@pytest.fixture
+def isolated(monkeypatch):
+    """Return a judge that runs a source text in isolation."""
+
+    def verdict_on(source, exercise=EXERCISE, limits=LIMITS):
+        def run(get_function, inputs, limits=limits):
+            return run_isolated(
+                source,
+                "submission.py",
+                exercise.function_name,
+                inputs,
+                limits,
+                slot=SLOT,
+                is_measured="block" in inputs[0] and len(inputs) == 2,
+            )
+
+        for module in ("judge", "judge_memory"):
+            monkeypatch.setattr(
+                sys.modules[f"mha_numpy.teach.exercises.{module}"], "run_calls", run
+            )
+        return judge(exercise, lambda: None, limits)
+
+    return verdict_on
+
+
+def strangers():
+    """Return the processes that see others than we do."""
+    found, ours = set(), os.readlink("/proc/self/ns/pid")
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.readlink(process / "ns/pid") != ours:
+                found.add(process.name)
+    return found
+
+
+def groups():
+    """Return the control groups that runs have made."""
+    return {group for places in _places() for p in places for group in p.glob("mha_numpy.*")}
+
+
+def state(folder):
+    mounts = Path("/proc/self/mounts").read_text()
+    return mounts, sorted(os.listdir("/proc/self/fd")), os.listdir(folder)
+
+
+def assert_nothing_is_left(before, folder):
+    """Wait until nobody is there who was not before: other tests have theirs, which end."""
+    assert state(folder) == before[0]
+    new = (strangers() - before[1], groups() - before[2])
+    until = time.monotonic() + PATIENT.seconds + 5
+    while any(new) and time.monotonic() < until:
+        time.sleep(0.01)
+        new = (new[0] & strangers(), new[1] & groups())
+    assert new == (set(), set())
+
+
+# one of each kind is always tried; .ci/run tries all
+ALWAYS = (  # one of each kind, or two
+    "patches: numpy's comparisons", "patches: the import of the reference",
+    "answers: right the second time", "frames: answers forged", "frames: a zip bomb",
+    "ends: an exit", "floods: forks with limits raised", "breakouts: the grader's files",
+    "breakouts: network", "breakouts: more rights",
+)  # fmt: skip
+EACH = [pytest.param(n, marks=() if n in ALWAYS else pytest.mark.slow) for n in HOSTILE]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_gains_nothing_and_harms_nobody(name, isolated, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("SECRET", "SECRET")
+    before = (state(tmp_path), strangers(), groups())
+    start = time.monotonic()
+    verdict = isolated(HOSTILE[name])
+    seconds = time.monotonic() - start
+    print(verdict, verdict.printed)
+    assert not verdict.passed
+    assert {s.name for s in verdict.stages if s.passed} & {"values", "gradients"} == set()
+    assert "REACHED" not in verdict.printed
+    assert len(verdict.printed) < LIMITS.output + 100
+    assert str(verdict).replace("\n", "").isprintable()
+    assert seconds < LIMITS.seconds + 4
+    assert isolated(RIGHT, limits=PATIENT).passed
+    assert_nothing_is_left(before, tmp_path)
+
+
+def test_every_group_is_tried():
+    assert set(ALWAYS) <= set(HOSTILE)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0,
+    reason="who is not root tests this all the time",
+)
+def test_the_same_by_somebody_who_is_not_root():
+    python = Path(sys.executable).resolve().relative_to(sys.base_prefix)
+    paths = f"{REPOSITORY}:{Path(np.__file__).parents[1]}"
+    as_nobody = (
+        f"mount --bind {sys.base_prefix} /mnt && cd {REPOSITORY} && "  # which nobody may not see
+        "exec setpriv --reuid 65534 --regid 65534 --clear-groups "
+        f"env -i PATH=$PATH PYTHONPATH={paths} PYTHONDONTWRITEBYTECODE=1 HOME=/tmp "
+        f"/mnt/{python} -m pytest -q -p no:cacheprovider {__file__} "
+        "-k '(gains or TestTheSandbox) and not together'"
+    )
+    run = subprocess.run(
+        ["unshare", "-m", "sh", "-c", as_nobody], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert " skipped" not in run.stdout
+
+
+EIGHT = """
+import os, time
+import numpy as np
+
+def f(x):
+    children = []
+    for _ in range(8):
+        children.append(os.fork())
+        if children[-1] == 0:
+            kept = np.ones(7_000_000)
+            time.sleep(0.5)
+            os._exit(0)
+    return sum(os.waitpid(child, 0)[1] == 0 for child in children)
+"""
+
+
+class TestTheSandbox:
+    @pytest.mark.parametrize(("memory", "is_enough"), [(2**30, True), (2**27, False)])
+    def test_memory_of_all_processes_together(self, memory, is_enough):
+        before = groups()
+        with group_of_processes(2**27, 9):
+            if groups() <= before:
+                pytest.skip("no control group can be made here")
+        limits = PATIENT._replace(memory=memory)
+        run = run_isolated(EIGHT, "mine.py", "f", ONCE, limits, slot=SLOT)
+        assert (run.ended == "" and run.calls[0].answer == 8) is is_enough
+
+    def test_the_end_of_its_processor_time_is_told_before_it_is_killed(self):
+        source = "import resource\ndef f(x): return resource.getrlimit(resource.RLIMIT_CPU)"
+        (call,) = run_isolated(source, "mine.py", "f", ONCE, LIMITS, slot=SLOT).calls
+        soft, hard = call.answer
+        assert LIMITS.seconds < soft < hard
+
+    def test_what_is_imported_late_is_there(self):
+        source = "import numpy as np\ndef f(x): import statistics; return np.ma.array(x).filled(0)"
+        run = run_isolated(source, "mine.py", "f", ONCE, PATIENT, slot=SLOT)
+        assert run.calls[0].error == ""
+
+    def test_a_set_cannot_be_handed_in(self):
+        with pytest.raises(TypeError, match="an object of type set cannot be packed"):
+            run_isolated(RIGHT, "mine.py", "f", [{"x": {1}}], PATIENT, slot=SLOT)
+
+    def test_what_a_submission_sees(self):
+        source = """
+import os, sys
+from mha_numpy.core import MultiHeadParams
+from mha_numpy import MultiHeadParams as Same
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.diagnosis.saved import Saved
+
+def f(x: Array):
+    print(sorted(os.listdir("/")), os.listdir("."), os.environ["HOME"])
+    return type(x) is MultiHeadParams is Same, x.w_q, x._replace(b_o=None), Saved._fields
+"""
+        params = MultiHeadParams(*range(8))
+        (call,) = run_isolated(source, "mine.py", "f", [{"x": params}], PATIENT, slot=SLOT).calls
+        assert call.error == ""
+        assert call.answer[:2] == (True, 0)
+        assert call.answer[2] == {**params._asdict(), "b_o": None}
+        assert call.answer[3] == Saved._fields
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "import mha_numpy.layers",
+            "from mha_numpy import core, layers",
+            "from mha_numpy.core import rope",
+        ],
+    )
+    def test_what_is_not_there_is_said(self, line):
+        source = f"{line}\ndef f(x): return x"
+        run = run_isolated(source, "mine.py", "f", ONCE, PATIENT, slot=SLOT)
+        assert "Error" in run.ended
+        assert "mha_numpy" in run.ended
+
+    def test_one_that_does_not_start_is_nobodys_fault(self, monkeypatch):
+        monkeypatch.setattr(isolation_module, "RUNNER", "/proc/nowhere/runner.py")
+        with pytest.raises(ConfigError, match="bwrap: the sandbox did not start: .*can't open"):
+            run_isolated(RIGHT, "mine.py", "softmax_backward", ONCE, PATIENT, slot=SLOT)
+
+    def test_one_that_is_not_installed(self, monkeypatch):
+        monkeypatch.setenv("PATH", "/nowhere")
+        with pytest.raises(ConfigError, match="apt-get install bubblewrap"):
+            run_isolated(RIGHT, "mine.py", "softmax_backward", ONCE, PATIENT, slot=SLOT)
+
+
+SAMPLE = ("online-attention", "from-gpt2", "multi-head-backward", "softmax", "museum-one-token")
+# a check and an isolated run come to the same verdict: a sample here, all exercises in .ci/run
+
+
+def solutions():
+    """Yield an exercise, a name and the source text of one of its right solutions."""
+    for exercise in EXERCISES:
+        if exercise.kind == "tests":
+            continue
+        path = REPOSITORY / f"tests/teach/exercises/right/{exercise.piece}.py"
+        names = [function.__name__ for function in SOLUTIONS[exercise.piece]]
+        for name in names:
+            yield exercise, name, path.read_text()
+
+
+def stubs():
+    """Yield an exercise, its function's name and its stub, as it is handed out."""
+    for exercise in EXERCISES:
+        if exercise.kind != "tests":
+            yield exercise, exercise.function_name, stub_text(exercise)
+
+
+def verdicts():
+    """Return all of them as parameters; one of each kind for some exercises is not slow."""
+    found, sampled = [], set()
+    for kind, sources in (("right", solutions()), ("stub", stubs())):
+        for exercise, name, text in sources:
+            is_sample = exercise.id in SAMPLE and (kind, exercise.id) not in sampled
+            sampled.add((kind, exercise.id))
+            marks = () if is_sample else pytest.mark.slow
+            found.append(
+                pytest.param(exercise, name, text, id=f"{exercise.id}-{name}", marks=marks)
+            )
+    return found
+
+
+@pytest.mark.parametrize(("exercise", "name", "text"), verdicts())
+def test_the_same_verdict_as_by_a_check(exercise, name, text, isolated):
+    alias = f"{text}\n{exercise.function_name} = {name}\n"
+    expected = judge(exercise, lambda: load(alias, "mine.py", exercise.function_name), PATIENT)
+    verdict = isolated(alias, exercise, PATIENT)
+    assert [s[:2] for s in verdict.stages] == [s[:2] for s in expected.stages]
+    assert verdict.summary == expected.summary
+    assert verdict.mistakes == expected.mistakes

@@ -1,0 +1,48 @@
+"""Every known mistake is rejected, and named in the verdict."""
+
+import numpy as np
+import pytest
+
+from mha_numpy.checking.trees import leaves
+from mha_numpy.teach.diagnosis import BANK, MANNERS, PIECES, fingerprints, make, right_answers
+from mha_numpy.teach.exercises import EXERCISES, judge
+from tests.sweeps import sweep
+
+OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
+some_pieces = pytest.mark.parametrize("piece", sweep(PIECES, 12))
+
+
+def assert_named(piece, name):
+    verdict = judge(OF_PIECE[piece], lambda: make(piece, [name]))
+    assert not verdict.passed, name
+    assert BANK[name].verdict in " ".join(verdict.remarks.values()), f"{name}\n{verdict}"
+
+
+@some_pieces
+def test_a_mistake_is_rejected_and_named(piece):
+    assert_named(piece, list(fingerprints(piece))[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", PIECES)
+def test_every_mistake_is_rejected_and_named(piece):
+    for name in fingerprints(piece):
+        assert_named(piece, name)
+
+
+def has_floats(tree):
+    return any(
+        isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" for leaf in leaves(tree).values()
+    )
+
+
+@some_pieces
+@pytest.mark.parametrize("manner", [manner.name for manner in MANNERS])
+def test_manners_are_named(piece, manner):
+    function = make(piece, [manner])
+    probe, expected = PIECES[piece].probes()[0], right_answers(piece)[0]
+    if not has_floats(probe if manner == "an input changed in place" else expected):
+        pytest.skip("there are no floats to do it with")
+    verdict = judge(OF_PIECE[piece], lambda: function)
+    assert not verdict.passed
+    assert verdict.mistakes == {manner}, f"\n{verdict}"
