@@ -35,7 +35,8 @@ HOMES = {name: home for home in reversed(PACKAGES) for name in import_module(hom
         (train, "optim", "; write mha_numpy.models.train, which has SGD, Adam and AdamW"),
     ],
 )  # fmt: skip
-def test_a_name_that_a_package_does_not_have(package, name, advice):
+def test_a_name_that_a_package_does_not_have(package, name, advice, monkeypatch):
+    monkeypatch.delattr(package, name, raising=False)  # a room that another test has imported
     with pytest.raises(AttributeError) as error:
         getattr(package, name)
     assert str(error.value) == f"{name}: {package.__name__} has no such name{advice}"
