@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Never
 
 import numpy as np
 
+from mha_numpy.backends import KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention_inputs import check_attention_inputs
 from mha_numpy.core.attention_types import (
@@ -19,13 +20,7 @@ from mha_numpy.core.attention_types import (
     AttentionSteps,
     AttentionStepsBackward,
 )
-from mha_numpy.core.backends import (
-    KERNELS,
-    check_backend,
-    find_kernels,
-    kernel_backward,
-    kernel_forward,
-)
+from mha_numpy.core.backends import kernel_backward, kernel_forward
 from mha_numpy.core.grouped import shared_matmul, summed_matmul
 from mha_numpy.core.masks import Window
 from mha_numpy.core.recording import record_attention, record_attention_backward
@@ -128,6 +123,7 @@ class AttentionCache(NamedTuple):
     heads: Array  # (B, H, T_q, d_v): before the head gate, in the dtype of the computation
     lse: Array  # (B, H, T_q): log of each row's sum of e^scores; -inf where it sees nothing
     cells: AttentionCells | None  # None after a kernel: it never has all cells at once
+    backend: str
 
     @property
     def weights(self) -> Array:
@@ -164,7 +160,7 @@ def attention_forward(
     scale: float | None = None,
     dropout_mask: Array | None = None,
     head_gate: Array | None = None,
-    backend: str = "numpy",
+    backend: str | None = None,
     **foreign: Never,
 ) -> tuple[Array, AttentionCache]:
     """Let every query take a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
@@ -196,9 +192,10 @@ def attention_forward(
         0 or ``1 / (1 - p)`` for each weight.
     head_gate : (H,) or (B, H) float array, optional
         A multiplier for each head.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
         What computes steps 1 to 6: the equations, or a kernel, for which numba must be installed:
-        plain loops to read, or tiles.
+        plain loops to read, or tiles. Default: that of the block, ``with mha_numpy.backend(...)``,
+        else "numpy".
     **foreign
         An argument of another library, such as `attn_mask`, raises a ConfigError that says what
         to write here.
@@ -238,13 +235,13 @@ def attention_forward(
     """
     if foreign:
         refuse(foreign, AttentionOptions.__annotations__)
+    backend = chosen_backend(backend)
     inputs = check_attention_inputs(
         q, k, v, mask=mask, bias=bias, is_causal=is_causal, q_offset=q_offset, window=window,
         softcap=softcap, scale=scale, dropout_mask=dropout_mask, head_gate=head_gate,
-        backend=backend,
     )  # fmt: skip
     steps = None
-    kernels = find_kernels(KERNELS, inputs.backend, inputs.q, inputs.k, inputs.v)
+    kernels = find_kernels(KERNELS, inputs.q, inputs.k, inputs.v, backend=backend)
     if kernels is None:
         steps = attention_steps(inputs)
         heads, lse, cells = steps.heads, steps.lse, _cells_of(inputs, steps)
@@ -253,7 +250,8 @@ def attention_forward(
     gated = gate_heads(heads, inputs.head_gate, lse)
     if steps is not None and is_watched():
         record_attention(inputs, steps, gated)
-    return gated.astype(inputs.dtype, copy=False), AttentionCache(inputs, heads, lse, cells)
+    cache = AttentionCache(inputs, heads, lse, cells, backend)
+    return gated.astype(inputs.dtype, copy=False), cache
 
 
 def attention_backward(
@@ -298,11 +296,11 @@ def attention_backward(
     ((2, 6, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4))
     """
     check_type("cache", cache, AttentionCache, "attention_forward")
-    inputs, heads, lse, cells = cache
-    backend = inputs.backend if backend is None else check_backend(backend)
+    inputs, heads, lse, cells, own_backend = cache
+    backend = own_backend if backend is None else chosen_backend(backend)
     d_gated = _check_d_out(d_out, inputs, heads)
     d_heads, d_head_gate = gate_heads_backward(d_gated, heads, inputs.head_gate, lse)
-    kernels = find_kernels(KERNELS, backend, inputs.q, inputs.k, inputs.v)
+    kernels = find_kernels(KERNELS, inputs.q, inputs.k, inputs.v, backend=backend)
     if kernels is None:
         cells = cache.find_cells()
         steps = attention_steps_backward(d_heads, cells, inputs)

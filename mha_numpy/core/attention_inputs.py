@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import COVERED
 from mha_numpy.checks import check_broadcast, check_flag, check_number, check_shape
 from mha_numpy.core.attention_types import AXES, AttentionInputs
-from mha_numpy.core.backends import BACKENDS, COVERED, check_backend
 from mha_numpy.core.masks import Window, check_mask, check_offset, check_window
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ConfigError, ShapeError
@@ -30,14 +30,12 @@ def check_attention_inputs(
     scale: Any = None,
     dropout_mask: Any = None,
     head_gate: Any = None,
-    backend: Any = "numpy",
 ) -> AttentionInputs:
     """Check all arguments of `attention_forward`; raise the first error found."""
     if mask is bias is window is softcap is scale is dropout_mask is head_gate is None:
-        plain = plain_inputs(q, k, v, is_causal, q_offset, backend)
+        plain = plain_inputs(q, k, v, is_causal, q_offset)
         if plain is not None:
             return plain
-    backend = check_backend(backend)
     q, k, v = as_float_array("q", q), as_float_array("k", k), as_float_array("v", v)
     _check_qkv(q, k, v)
     mask = _check_mask(mask, q, k)
@@ -65,13 +63,10 @@ def check_attention_inputs(
     return AttentionInputs(
         q=q, k=k, v=v, mask=mask, bias=bias, window=window, q_offset=q_offset, scale=scale,
         softcap=softcap, dropout_mask=dropout_mask, head_gate=head_gate, dtype=dtype,
-        backend=backend,
     )  # fmt: skip
 
 
-def plain_inputs(
-    q: Any, k: Any, v: Any, is_causal: Any, q_offset: Any, backend: Any
-) -> AttentionInputs | None:
+def plain_inputs(q: Any, k: Any, v: Any, is_causal: Any, q_offset: Any) -> AttentionInputs | None:
     """Return the inputs of a call without other options if nothing is wrong; else None.
 
     Everything at one look: on tiny arrays one check after the other takes as long as a kernel.
@@ -83,8 +78,6 @@ def plain_inputs(
         and _fit(q, k, v)
         and type(is_causal) is bool
         and type(q_offset) is int
-        and type(backend) is str
-        and backend in BACKENDS
     )
     if not is_plain:
         return None
@@ -92,7 +85,7 @@ def plain_inputs(
     offset = check_offset(q_offset) if q_offset else NO_OFFSET
     # by position, which takes half as long: no mask, bias, softcap, dropout_mask, head_gate
     return AttentionInputs(
-        q, k, v, None, None, window, offset, _default_scale(q), None, None, None, q.dtype, backend
+        q, k, v, None, None, window, offset, _default_scale(q), None, None, None, q.dtype
     )
 
 

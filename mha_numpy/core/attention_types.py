@@ -40,7 +40,7 @@ class AttentionOptions(TypedDict, total=False):
     scale: float | None
     dropout_mask: Array | None
     head_gate: Array | None
-    backend: str
+    backend: str | None
 
 
 class AttentionInputs(NamedTuple):
@@ -58,7 +58,6 @@ class AttentionInputs(NamedTuple):
     dropout_mask: Array | None  # broadcasts to the scores
     head_gate: Array | None  # (H,) or (B, H)
     dtype: np.dtype[Any]  # of the output and of all gradients
-    backend: str
 
     @property
     def axes(self) -> AttentionAxes:

@@ -1,25 +1,13 @@
-"""Backends: who computes the equations; the one door to kernels."""
+"""What a kernel of attention is given, and what it gives back."""
 
-import functools
-import importlib
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_choice
 from mha_numpy.core.attention_types import AttentionInputs
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.dtypes import LARGEST, Array
-from mha_numpy.errors import BackendError
-from mha_numpy.steps import is_watched
-
-# where there are no loops to read, NumPy's line is as easy to read, and quicker than a loop
-KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}  # attention
-LINEAR_KERNELS = {"numba": "mha_numpy.kernels.matmul"}
-ONE_PASS_KERNELS = {"numba": "mha_numpy.kernels.one_pass"}  # activations, norms, sums, loss, Adam
-BACKENDS = ("numpy", *KERNELS)
-COVERED = (np.dtype(np.float32), np.dtype(np.float64))
 
 # of a window without limit: beyond every distance, for positions reach to LARGEST themselves
 OPEN = 2 * LARGEST
@@ -27,43 +15,6 @@ OPEN = 2 * LARGEST
 # by rank: put in the axes that rank 4 has more, take them out again
 ADD_AXES: dict[int, tuple[slice | None, ...]] = {2: (None, None), 3: (slice(None), None)}
 DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
-
-
-def check_backend(backend: Any) -> str:
-    """Return the name of a backend, or raise a ConfigError."""
-    return check_choice("backend", backend, BACKENDS)
-
-
-def find_kernels(modules: dict[str, str], backend: str, *arrays: Array | None) -> ModuleType | None:
-    """Return the module that holds a backend's kernels, or None where the equations compute.
-
-    The equations also compute what the kernels do not cover: dtypes other than float32 and float64
-    (longdouble; complex in a gradient check), two dtypes at once, and empty axes; and whatever a
-    recorder watches, for a kernel has no steps to show.
-    """
-    if backend not in modules or is_watched():
-        return None
-    given = [x for x in arrays if x is not None]
-    dtype = given[0].dtype
-    if dtype not in COVERED:
-        return None
-    for x in given:
-        if x.dtype != dtype or x.size == 0:
-            return None
-    return _load(backend, modules[backend])
-
-
-@functools.cache
-def _load(backend: str, kernels: str) -> ModuleType:
-    """Import a backend's kernels, and numba with them, at the first use."""
-    try:
-        return importlib.import_module(kernels)
-    except ImportError as error:
-        reason = " ".join(str(error).split())
-        raise BackendError(
-            f"backend: {backend!r} needs numba, whose import failed: {reason}; "
-            "pip install numba, or write backend='numpy'"
-        ) from error
 
 
 def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array, Array]:

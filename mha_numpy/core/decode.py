@@ -4,6 +4,7 @@ from typing import Unpack
 
 import numpy as np
 
+from mha_numpy.backends import backend
 from mha_numpy.core.attention import AttentionCache, attention_forward
 from mha_numpy.core.attention_types import AttentionOptions
 from mha_numpy.core.extra_keys import append_extra_keys_forward
@@ -104,7 +105,7 @@ def multi_head_attention_decode(
         check_rope(rope, params.w_q.shape[1] // H)
     past = kv_cache.length
     options["q_offset"] = past
-    backend = options.get("backend", "numpy")
+    chosen = options.pop("backend", None)
     query, key = (QUERY, NEW_KEY) if rope is None else (QUERY.unrotated, NEW_KEY.unrotated)
     value = NEW_VALUE
     step("x_q", x, "B T_q D")
@@ -115,21 +116,21 @@ def multi_head_attention_decode(
         step("x_v", x_v, "B T_new vdim")
         value = value.of("x_v")
 
-    # 1. project the new tokens and split into heads
-    q, _ = project_heads_forward(query, x, params.w_q, params.b_q, H, backend)
-    k_new, _ = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv, backend)
-    v_new, _ = project_heads_forward(value, x_v, params.w_v, params.b_v, H_kv, backend)
+    with backend(chosen), kv_cache.unchanged_on_error():
+        # 1. project the new tokens and split into heads
+        q, _ = project_heads_forward(query, x, params.w_q, params.b_q, H)
+        k_new, _ = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv)
+        v_new, _ = project_heads_forward(value, x_v, params.w_v, params.b_v, H_kv)
 
-    # 2. rotate by their place in the whole sequence
-    if rope is not None:
-        positions = past + np.arange(x.shape[1])
-        q, rotate_q = rope_forward(q, positions=positions, **rope._asdict())
-        k_new, rotate_k = rope_forward(k_new, positions=positions, **rope._asdict())
-        if is_watched():
-            record_rotation(query, q, rotate_q)
-            record_rotation(key, k_new, rotate_k)
+        # 2. rotate by their place in the whole sequence
+        if rope is not None:
+            positions = past + np.arange(x.shape[1])
+            q, rotate_q = rope_forward(q, positions=positions, **rope._asdict())
+            k_new, rotate_k = rope_forward(k_new, positions=positions, **rope._asdict())
+            if is_watched():
+                record_rotation(query, q, rotate_q)
+                record_rotation(key, k_new, rotate_k)
 
-    with kv_cache.unchanged_on_error():
         # 3. append to the tokens so far, and to these the keys and values of no token
         held = kv_cache.held
         k, v = kv_cache.append(k_new, v_new)
@@ -144,5 +145,5 @@ def multi_head_attention_decode(
 
         # 5. merge and project
         name = "heads" if options.get("head_gate") is None else "gated"
-        out, _ = merge_project_forward(heads, params.w_o, params.b_o, backend, name=name)
+        out, _ = merge_project_forward(heads, params.w_o, params.b_o, name=name)
     return out, cache

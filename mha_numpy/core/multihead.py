@@ -4,6 +4,7 @@ from typing import NamedTuple, Unpack
 
 import numpy as np
 
+from mha_numpy.backends import backend
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
 from mha_numpy.core.attention_types import AttentionOptions
@@ -66,7 +67,6 @@ def multi_head_steps(
 ) -> tuple[Array, MultiHeadCache]:
     """Attend with H heads at once."""
     x_q, x_k, x_v, params, H, H_kv, extra_k, extra_v = inputs
-    backend = options.get("backend", "numpy")
     query, key, value = projections(is_rotated=rope is not None, has_extra=extra_k is not None)
     heads_name = "heads" if options.get("head_gate") is None else "gated"
 
@@ -77,9 +77,9 @@ def multi_head_steps(
         step("x_v", x_v, f"B {key.tokens} vdim", "" if is_given[1] else "x_k")
 
     # 1. project and split into heads
-    q, project_q = project_heads_forward(query, x_q, params.w_q, params.b_q, H, backend)
-    k, project_k = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv, backend)
-    v, project_v = project_heads_forward(value, x_v, params.w_v, params.b_v, H_kv, backend)
+    q, project_q = project_heads_forward(query, x_q, params.w_q, params.b_q, H)
+    k, project_k = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv)
+    v, project_v = project_heads_forward(value, x_v, params.w_v, params.b_v, H_kv)
 
     # 2. rotate
     rotate_q = rotate_k = None
@@ -100,9 +100,7 @@ def multi_head_steps(
     heads, attention = attention_forward(q, k, v, **options)  # (B, H, T_q, d_v)
 
     # 5. merge and project
-    out, project_out = merge_project_forward(
-        heads, params.w_o, params.b_o, backend, name=heads_name
-    )
+    out, project_out = merge_project_forward(heads, params.w_o, params.b_o, name=heads_name)
     cache = MultiHeadCache(
         project_q, project_k, project_v, rotate_q, rotate_k, extra_keys, attention, project_out,
         is_given,
@@ -235,7 +233,8 @@ def multi_head_attention_forward(
     )
     if rope is not None:
         check_rope(rope, inputs.params.w_q.shape[1] // inputs.num_heads)
-    return multi_head_steps(inputs, is_given, rope, options)
+    with backend(options.pop("backend", None)):
+        return multi_head_steps(inputs, is_given, rope, options)
 
 
 def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:

@@ -14,14 +14,14 @@ from mha_numpy.steps import is_watched
 
 
 def project_heads_forward(
-    names: Projection, x: Array, w: Array, b: Array | None, num_heads: int, backend: str
+    names: Projection, x: Array, w: Array, b: Array | None, num_heads: int
 ) -> tuple[Array, LinearCache]:
     """Project and split: (B, T, D) -> (B, T, H*d) -> (B, T, H, d) -> (B, H, T, d).
 
     One wide product does what H narrow ones would do: block h of w's columns belongs to head h.
     """
     # 1. project
-    projected, cache = linear_forward(x, w, b, backend=backend)
+    projected, cache = linear_forward(x, w, b)
     # 2. split
     heads = split_heads(projected, num_heads)
     if is_watched():
@@ -41,7 +41,7 @@ def project_heads_backward(names: Projection, d_heads: Array, cache: LinearCache
 
 
 def merge_project_forward(
-    heads: Array, w_o: Array, b_o: Array | None, backend: str, *, name: str = "heads"
+    heads: Array, w_o: Array, b_o: Array | None, *, name: str = "heads"
 ) -> tuple[Array, LinearCache]:
     """Merge and project: (B, H, T, d) -> (B, T, H, d) -> (B, T, H*d) -> (B, T, D_out).
 
@@ -50,7 +50,7 @@ def merge_project_forward(
     # 1. merge
     merged = merge_heads(heads)
     # 2. project
-    out, cache = linear_forward(merged, w_o, b_o, backend=backend)
+    out, cache = linear_forward(merged, w_o, b_o)
     if is_watched():
         record_merge(name, heads, merged, w_o, b_o, out)
     return out, cache
