@@ -33,7 +33,7 @@ def asked(monkeypatch):
         if modules is backends.KERNELS:
             names.append(chosen_backend(backend))
 
-    for module in ("attention", "linear"):
+    for module in ("kernel_calls", "linear"):
         monkeypatch.setattr(f"mha_numpy.core.{module}.find_kernels", find_kernels)
     return names
 

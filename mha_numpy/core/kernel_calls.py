@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.attention_types import AttentionInputs
+from mha_numpy.backends import KERNELS, find_kernels
+from mha_numpy.core.options import AttentionInputs
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.dtypes import LARGEST, Array
 
@@ -15,6 +16,13 @@ OPEN = 2 * LARGEST
 # by rank: put in the axes that rank 4 has more, take them out again
 ADD_AXES: dict[int, tuple[slice | None, ...]] = {2: (None, None), 3: (slice(None), None)}
 DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
+
+
+def find_attention_kernels(inputs: AttentionInputs, backend: str) -> ModuleType | None:
+    """Return the backend's kernels, or None where the equations compute."""
+    if not inputs.fits_kernels:
+        return None
+    return find_kernels(KERNELS, inputs.q, inputs.k, inputs.v, backend=backend)
 
 
 def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array, Array]:
@@ -45,7 +53,8 @@ def kernel_backward(
 
 def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
     """Return what every kernel takes, in its order: arrays of rank 4, limits on both sides."""
-    q, k, v, mask, bias, window, q_offset, scale, softcap, dropout_mask, *_ = inputs
+    q, k, v, q_offset = inputs.q, inputs.k, inputs.v, inputs.q_offset
+    mask, bias, dropout_mask = inputs.mask, inputs.bias, inputs.dropout_mask
     cells: tuple[Array | None, ...] = (mask, bias, dropout_mask)
     if not mask is bias is dropout_mask is None:
         cells = tuple(x if x is None else np.broadcast_to(x, inputs.cells_shape) for x in cells)
@@ -55,6 +64,6 @@ def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
         arrays = tuple(x if x is None else x[ADD_AXES[rank]] for x in arrays)
     B = len(q) if rank > 2 else 1
     offsets = q_offset if q_offset.ndim else q_offset.repeat(B)  # (B,)
-    left, right = window or (None, None)
+    left, right = inputs.window or (None, None)
     left, right = OPEN if left is None else left, OPEN if right is None else right
-    return (*arrays, offsets, left, right, scale, softcap)
+    return (*arrays, offsets, left, right, inputs.scale, inputs.softcap)
