@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import LINEAR_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_shape, check_type
-from mha_numpy.core.backends import LINEAR_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 
@@ -55,9 +55,7 @@ class LinearGrads(NamedTuple):
     d_b: Array | None  # (O,)
 
 
-def linear_forward(
-    x: Array, w: Array, b: Array | None = None, *, backend: str = "numpy"
-) -> tuple[Array, LinearCache]:
+def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, LinearCache]:
     """Map every vector of `x`: ``out = x @ w + b``.
 
     Parameters
@@ -67,18 +65,11 @@ def linear_forward(
     w : (I, O) float array
         Inputs by outputs. PyTorch stores the transpose.
     b : (O,) float array, optional
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy; "loops" leaves it to NumPy; or the kernels' tiles.
 
     Returns
     -------
     out : (..., O) array
     cache : LinearCache
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError, BackendError
-        An argument is not a float array, the sizes do not match, or there is no such backend.
 
     Notes
     -----
@@ -91,7 +82,7 @@ def linear_forward(
     >>> out.shape
     (2, 5, 4)
     """
-    x, w, backend = as_float_array("x", x), as_float_array("w", w), check_backend(backend)
+    x, w = as_float_array("x", x), as_float_array("w", w)
     b = None if b is None else as_float_array("b", b)
     sizes: dict[str, int] = {}
     check_shape("w", w, "I O", sizes)
@@ -103,9 +94,10 @@ def linear_forward(
     inner = compute_dtype(dtype)
     x, w = x.astype(inner, copy=False), w.astype(inner, copy=False)
     b = None if b is None else b.astype(inner, copy=False)
-    kernels = find_kernels(LINEAR_KERNELS, backend, x, w, b)
+    kernels = find_kernels(LINEAR_KERNELS, x, w, b)
     out = linear_steps(x, w, b) if kernels is None else kernels.linear(x, w, b)
-    return out.astype(dtype, copy=False), LinearCache(x, w, b is not None, dtype, backend)
+    cache = LinearCache(x, w, b is not None, dtype, chosen_backend())
+    return out.astype(dtype, copy=False), cache
 
 
 def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
@@ -147,7 +139,7 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
         expected = (*x.shape[:-1], w.shape[1])
         raise ShapeError(f"d_out: expected (..., O) = {expected}, as out; got {d_out.shape}")
     d_out = d_out.astype(np.result_type(x, d_out), copy=False)
-    kernels = find_kernels(LINEAR_KERNELS, cache.backend, d_out, x, w)
+    kernels = find_kernels(LINEAR_KERNELS, d_out, x, w, backend=cache.backend)
     steps_backward = linear_steps_backward if kernels is None else kernels.linear_backward
     grads = steps_backward(d_out, x, w, cache.has_bias)
     return LinearGrads._make(g if g is None else g.astype(cache.dtype, copy=False) for g in grads)

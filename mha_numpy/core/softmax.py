@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checks import check_shape, check_type
-from mha_numpy.core.masks import check_mask
+from mha_numpy.core.masks import check_mask, only_visible
 from mha_numpy.core.recording import record_softmax, record_softmax_backward
-from mha_numpy.core.visibility import only_visible
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import is_watched

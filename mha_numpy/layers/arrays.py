@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
+from mha_numpy.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 
@@ -43,9 +43,9 @@ def sum_over_tokens(per_token: Array) -> Array:
     return per_token.sum(axis=tuple(range(per_token.ndim - 1)))
 
 
-def add(a: Array, b: Array, *, backend: str) -> Array:
+def add(a: Array, b: Array) -> Array:
     """Return the sum of two arrays: by a kernel, where their shape is one."""
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, a, b)
+    kernels = find_kernels(ONE_PASS_KERNELS, a, b)
     return a + b if kernels is None or a.shape != b.shape else kernels.add(a, b)
 
 

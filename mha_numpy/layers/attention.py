@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag, check_shape
 from mha_numpy.core import (
     KVCache,
@@ -13,7 +14,6 @@ from mha_numpy.core import (
     multi_head_attention_decode,
     multi_head_attention_forward,
 )
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
@@ -50,7 +50,7 @@ class MultiHeadAttention(Layer):
         Whether a key and a value of zeros come last.
     dropout_p : float
         Share of weights to drop while ``layer.training``; 0 <= p < 1.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
         What computes the attention core, as `attention_forward` explains.
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
@@ -97,7 +97,7 @@ class MultiHeadAttention(Layer):
         add_bias_kv: bool = False,
         add_zero_attn: bool = False,
         dropout_p: float = 0.0,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -283,7 +283,7 @@ class MultiHeadAttention(Layer):
             "add_bias_kv=True" if "extra_k" in self.params else "",
             "add_zero_attn=True" if self.add_zero_attn else "",
             f"dropout_p={self.dropout_p}" if self.dropout_p else "",
-            f"backend={self.backend!r}" if self.backend != "numpy" else "",
+            f"backend={self.backend!r}" if self.backend else "",
         ]
         return [each for each in shown if each]
 

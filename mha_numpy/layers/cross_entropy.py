@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_choice, check_ids, check_integer, check_number, check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers.arrays import as_computed, as_gradient, axes_of
@@ -99,7 +99,6 @@ def cross_entropy_forward(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
-    backend: str = "numpy",
 ) -> tuple[Array, CrossEntropyCache]:
     """Return the cross-entropy of ``softmax(logits)`` with the targets.
 
@@ -118,8 +117,6 @@ def cross_entropy_forward(
         0 <= s <= 1: the share of the target's probability that all V entries share evenly.
     reduction : {"mean", "sum", "none"}
         "none" returns the loss of each token.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -148,7 +145,6 @@ def cross_entropy_forward(
     (array([0.75, 0.5 ]), 0.4904)
     """
     dtype, (logits,) = as_computed(logits=logits)
-    backend = check_backend(backend)
     if logits.ndim < 1 or logits.shape[-1] == 0:
         raise ShapeError(f"logits: expected (..., V) with V >= 1; got {logits.shape}")
     targets, counted = _check_targets(targets, logits.shape, ignore_index)
@@ -157,7 +153,7 @@ def cross_entropy_forward(
         raise ConfigError(f"label_smoothing: expected 0 to 1; got {label_smoothing}")
     check_choice("reduction", reduction, REDUCTIONS)
 
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, logits)
+    kernels = find_kernels(ONE_PASS_KERNELS, logits)
     if kernels is None:
         steps = cross_entropy_steps(logits, targets, counted, label_smoothing)
     else:
@@ -171,7 +167,9 @@ def cross_entropy_forward(
             constant("share", share_of_each(counted, reduction))
             step("loss", np.asarray(loss), "", "losses.sum() * share")
     log_probs, expected, losses = steps
-    cache = CrossEntropyCache(log_probs, expected, counted, losses, reduction, dtype, backend)
+    cache = CrossEntropyCache(
+        log_probs, expected, counted, losses, reduction, dtype, chosen_backend()
+    )
     return np.asarray(loss, dtype), cache
 
 
@@ -208,7 +206,7 @@ def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntr
     log_probs, expected, counted, _, reduction, dtype, backend = cache
     shape = counted.shape if reduction == "none" else ()
     d_loss = as_gradient(d_loss, shape, log_probs.dtype, name="d_loss")
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_loss, log_probs)
+    kernels = find_kernels(ONE_PASS_KERNELS, d_loss, log_probs, backend=backend)
     if kernels is None:
         d_logits = cross_entropy_steps_backward(d_loss, log_probs, expected, counted, reduction)
     else:

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_ids, check_shape, check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.steps import constant, is_watched, step
@@ -44,9 +44,7 @@ class EmbeddingGrads(NamedTuple):
     d_table: Array  # (V, D)
 
 
-def embedding_forward(
-    ids: Array, table: Array, *, backend: str = "numpy"
-) -> tuple[Array, EmbeddingCache]:
+def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
     """Look up a vector for each token: ``out = table[ids]``.
 
     Parameters
@@ -55,8 +53,6 @@ def embedding_forward(
         Of 0 to V - 1; (B, T) for tokens.
     table : (V, D) float array
         One row for each entry of the vocabulary.
-    backend : {"numpy", "loops", "numba"}
-        What adds up in backward: NumPy, for "loops" as well, or a kernel. Forward is NumPy's.
 
     Returns
     -------
@@ -82,7 +78,6 @@ def embedding_forward(
            [3., 4.]])
     """
     dtype, (table,) = as_computed(table=table)
-    backend = check_backend(backend)
     sizes: dict[str, int] = {}
     check_shape("table", table, "V D", sizes)
     ids = check_ids("ids", ids, sizes["V"])
@@ -91,7 +86,7 @@ def embedding_forward(
         step("ids", ids, axes_of(out, ""))
         constant("table", table, "V D")
         step("out", out, axes_of(out), "table[ids]")
-    cache = EmbeddingCache(ids, table.shape, dtype, table.dtype, backend)
+    cache = EmbeddingCache(ids, table.shape, dtype, table.dtype, chosen_backend())
     return out.astype(dtype, copy=False), cache
 
 
@@ -124,7 +119,7 @@ def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
     check_type("cache", cache, EmbeddingCache, "embedding_forward")
     ids, shape, dtype, inner, backend = cache
     d_out = as_gradient(d_out, (*ids.shape, shape[1]), inner)
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out)
+    kernels = find_kernels(ONE_PASS_KERNELS, d_out, backend=backend)
     if kernels is None:
         d_table = embedding_steps_backward(d_out, ids, shape)
     else:

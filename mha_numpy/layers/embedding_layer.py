@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.core import linear_backward, linear_forward
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.arrays import axes_of
 from mha_numpy.layers.embedding import embedding_backward, embedding_forward
@@ -24,7 +24,7 @@ class Embedding(Layer):
         D.
     std : float
         Standard deviation of the first table's normal numbers.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the table: the same seed draws the same. Default: fresh randomness.
 
@@ -40,7 +40,7 @@ class Embedding(Layer):
         embed_dim: int,
         *,
         std: float = 0.02,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Embedding(Layer):
 
     def forward(self, ids: Array) -> Array:
         """Look up a vector for each token: (...,) -> (..., D)."""
-        out, self._cache = embedding_forward(ids, self.params["table"], backend=self.backend)
+        out, self._cache = embedding_forward(ids, self.params["table"])
         return out
 
     def backward(self, d_out: Array) -> None:
@@ -65,7 +65,7 @@ class Unembedding(Layer):
     ----------
     embedding : Embedding
         Its table is this layer's too, and so is the table's gradient.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Notes
     -----
@@ -78,7 +78,7 @@ class Unembedding(Layer):
     (2, 3, 10)
     """
 
-    def __init__(self, embedding: Embedding, *, backend: str = "numpy") -> None:
+    def __init__(self, embedding: Embedding, *, backend: str | None = None) -> None:
         super().__init__()
         self.embedding = embedding
         self.backend = check_backend(backend)
@@ -86,7 +86,7 @@ class Unembedding(Layer):
     def forward(self, x: Array) -> Array:
         """Score every token of the vocabulary: (..., D) -> (..., V)."""
         table = self.embedding.params["table"]
-        out, self._cache = linear_forward(x, table.T, backend=self.backend)
+        out, self._cache = linear_forward(x, table.T)
         if is_watched():
             step("x", self._cache.x, axes_of(out))
             constant("table", table, "V D")
@@ -116,7 +116,7 @@ class LearnedPositions(Layer):
         D.
     std : float
         Standard deviation of the first table's normal numbers.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the table: the same seed draws the same. Default: fresh randomness.
 
@@ -134,7 +134,7 @@ class LearnedPositions(Layer):
         embed_dim: int,
         *,
         std: float = 0.02,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class LearnedPositions(Layer):
     def forward(self, x: Array, *, offset: int = 0) -> Array:
         """Add a vector for each position, the first being `offset`: (..., T, D) -> (..., T, D)."""
         table = self.params["table"]
-        out, self._cache = learned_positions_forward(x, table, offset=offset, backend=self.backend)
+        out, self._cache = learned_positions_forward(x, table, offset=offset)
         return out
 
     def backward(self, d_out: Array) -> Array:

@@ -55,7 +55,7 @@ class FeedForwardGrads(NamedTuple):
 
 
 def feed_forward_forward(
-    x: Array, params: FeedForwardParams, *, activation: str = "gelu", backend: str = "numpy"
+    x: Array, params: FeedForwardParams, *, activation: str = "gelu"
 ) -> tuple[Array, FeedForwardCache]:
     """Widen each token to F features, activate, and narrow it again.
 
@@ -68,8 +68,6 @@ def feed_forward_forward(
     params : FeedForwardParams
         Its `w_gate` is an array for "swiglu", and None otherwise.
     activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
-    backend : {"numpy", "loops", "numba"}
-        What computes, in all parts and in backward too.
 
     Returns
     -------
@@ -99,20 +97,20 @@ def feed_forward_forward(
     w_in, b_in, w_out, b_out, w_gate, b_gate = params
     activate, _ = ACTIVATIONS[activation]
     # 1. widen
-    hidden, into = linear_forward(x, w_in, b_in, backend=backend)  # (..., F)
+    hidden, into = linear_forward(x, w_in, b_in)  # (..., F)
     gate = gate_cache = None
     if w_gate is not None:
-        gate, gate_cache = linear_forward(x, w_gate, b_gate, backend=backend)
+        gate, gate_cache = linear_forward(x, w_gate, b_gate)
     if is_watched():
         _record_widening(x, params, hidden, gate)
 
     # 2. activate
     with renamed(x="hidden", out="activated"):
         inputs = (hidden,) if gate is None else (gate, hidden)
-        activated, activation_cache = activate(*inputs, backend=backend)
+        activated, activation_cache = activate(*inputs)
 
     # 3. narrow
-    out, narrow = linear_forward(activated, w_out, b_out, backend=backend)
+    out, narrow = linear_forward(activated, w_out, b_out)
     if is_watched():
         step("out", out, axes_of(x), "activated @ w_out" + _plus("b_out", b_out))
     return out, FeedForwardCache(into, gate_cache, activation, activation_cache, narrow)

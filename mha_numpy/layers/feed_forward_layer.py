@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_choice, check_count, check_flag
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.feed_forward import (
     ACTIVATIONS,
@@ -26,7 +26,7 @@ class FeedForward(Layer):
     activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
     bias : bool
         Whether the linear maps have biases.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
 
@@ -49,7 +49,7 @@ class FeedForward(Layer):
         *,
         activation: str = "gelu",
         bias: bool = True,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -70,9 +70,7 @@ class FeedForward(Layer):
     def forward(self, x: Array) -> Array:
         """Widen, activate and narrow each token: (..., D) -> (..., D)."""
         params = FeedForwardParams._make(self.params.get(p) for p in FeedForwardParams._fields)
-        out, self._cache = feed_forward_forward(
-            x, params, activation=self.activation, backend=self.backend
-        )
+        out, self._cache = feed_forward_forward(x, params, activation=self.activation)
         return out
 
     def backward(self, d_out: Array) -> Array:

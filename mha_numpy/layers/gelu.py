@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_choice, check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.layers.erf import erf, erf_slope
@@ -68,9 +68,7 @@ class GeluGrads(NamedTuple):
     d_x: Array
 
 
-def gelu_forward(
-    x: Array, *, approximate: str = "none", backend: str = "numpy"
-) -> tuple[Array, GeluCache]:
+def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCache]:
     """Multiply each number by the probability that a normal one is smaller.
 
     ``out = x * (1 + erf(x / sqrt(2))) / 2``; with ``approximate="tanh"``
@@ -81,8 +79,6 @@ def gelu_forward(
     x : float array of any shape
     approximate : {"none", "tanh"}
         GPT-2 was trained with "tanh", BERT with "none"; they differ by at most 0.0005.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -92,7 +88,7 @@ def gelu_forward(
     Raises
     ------
     DTypeError, ConfigError, BackendError
-        `x` is not a float array, or there is no such approximation or backend.
+        `x` is not a float array, or there is no such approximation.
 
     Notes
     -----
@@ -109,11 +105,11 @@ def gelu_forward(
     """
     check_choice("approximate", approximate, APPROXIMATIONS)
     dtype, (x,) = as_computed(x=x)
-    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
+    kernels = find_kernels(ONE_PASS_KERNELS, x)
     share, out = (gelu_steps if kernels is None else kernels.gelu)(x, approximate)
     if is_watched():
         _record(x, approximate, share, out)
-    return out.astype(dtype, copy=False), GeluCache(x, share, approximate, dtype, backend)
+    return out.astype(dtype, copy=False), GeluCache(x, share, approximate, dtype, chosen_backend())
 
 
 def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
@@ -148,7 +144,7 @@ def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
     check_type("cache", cache, GeluCache, "gelu_forward")
     x, share, approximate, dtype, backend = cache
     d_out = as_gradient(d_out, x.shape, x.dtype)
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x)
+    kernels = find_kernels(ONE_PASS_KERNELS, d_out, x, backend=backend)
     steps_backward = gelu_steps_backward if kernels is None else kernels.gelu_backward
     d_x = steps_backward(d_out, x, share, approximate)
     if is_watched():

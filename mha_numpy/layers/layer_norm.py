@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_number, check_shape, check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.arrays import (
     as_computed,
@@ -84,7 +84,6 @@ def layer_norm_forward(
     bias: Array | None = None,
     *,
     eps: float = 1e-5,
-    backend: str = "numpy",
 ) -> tuple[Array, LayerNormCache]:
     """Give each token mean 0 and variance 1, then scale and shift each feature.
 
@@ -99,8 +98,6 @@ def layer_norm_forward(
     bias : (D,) float array, optional
     eps : float
         > 0; keeps a constant token from being divided by 0.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -110,8 +107,7 @@ def layer_norm_forward(
     Raises
     ------
     DTypeError, ShapeError, ConfigError, BackendError
-        An argument is not a float array, the sizes do not match, `eps` is not positive, or there
-        is no such backend.
+        An argument is not a float array, the sizes do not match, or `eps` is not positive.
 
     Notes
     -----
@@ -133,7 +129,7 @@ def layer_norm_forward(
     check_width(x, sizes["D"], f"gain {gain.shape}")
     eps = check_number("eps", eps, positive=True)
 
-    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
+    kernels = find_kernels(ONE_PASS_KERNELS, x)
     if kernels is None:
         steps = layer_norm_steps(x, gain, bias, eps)
         _, inverse_std, x_hat, out = steps
@@ -141,7 +137,7 @@ def layer_norm_forward(
             _record(x, gain, bias, eps, steps)
     else:
         inverse_std, x_hat, out = kernels.norm(x, gain, bias, eps, centres=True)
-    cache = LayerNormCache(x_hat, inverse_std, gain, bias is not None, dtype, backend)
+    cache = LayerNormCache(x_hat, inverse_std, gain, bias is not None, dtype, chosen_backend())
     return out.astype(dtype, copy=False), cache
 
 
@@ -180,7 +176,7 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     check_type("cache", cache, LayerNormCache, "layer_norm_forward")
     x_hat, inverse_std, gain, has_bias, dtype, backend = cache
     d_out = as_gradient(d_out, x_hat.shape, x_hat.dtype)
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x_hat)
+    kernels = find_kernels(ONE_PASS_KERNELS, d_out, x_hat, backend=backend)
     if kernels is None:
         d_x, d_gain, d_bias = layer_norm_steps_backward(d_out, x_hat, inverse_std, gain)
     else:

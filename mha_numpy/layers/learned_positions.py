@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_count, check_positions, check_shape, check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
 from mha_numpy.layers.arrays import as_computed, as_gradient, axes_of
@@ -47,7 +47,7 @@ class LearnedPositionsGrads(NamedTuple):
 
 
 def learned_positions_forward(
-    x: Array, table: Array, *, offset: int = 0, backend: str = "numpy"
+    x: Array, table: Array, *, offset: int = 0
 ) -> tuple[Array, LearnedPositionsCache]:
     """Add a vector for the position: ``out[t] = x[t] + table[offset + t]``.
 
@@ -58,8 +58,6 @@ def learned_positions_forward(
         One row for each of N positions.
     offset : int
         Position of the first token; when decoding, the number of tokens before.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -84,7 +82,6 @@ def learned_positions_forward(
     array([20., 30.])
     """
     dtype, (x, table) = as_computed(x=x, table=table)
-    backend = check_backend(backend)
     sizes: dict[str, int] = {}
     check_shape("table", table, "N D", sizes)
     N, D = sizes["N"], sizes["D"]
@@ -92,7 +89,7 @@ def learned_positions_forward(
         raise ShapeError(f"x: expected (..., T, D={D}) to match table {table.shape}; got {x.shape}")
     offset = check_count("offset", offset, least=0)
     check_positions("x", x.shape[-2], offset, N, f"N={N} positions, the rows of table")
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, x, table)
+    kernels = find_kernels(ONE_PASS_KERNELS, x, table)
     if kernels is None:
         out = learned_positions_steps(x, table, offset)
     else:
@@ -101,7 +98,7 @@ def learned_positions_forward(
         step("x", x, axes_of(x))
         constant("table", table, "N D")
         step("out", out, axes_of(x), f"x + table[{offset}:{offset + x.shape[-2]}]")
-    cache = LearnedPositionsCache(offset, x.shape, table.shape, dtype, x.dtype, backend)
+    cache = LearnedPositionsCache(offset, x.shape, table.shape, dtype, x.dtype, chosen_backend())
     return out.astype(dtype, copy=False), cache
 
 
@@ -131,7 +128,7 @@ def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> Le
     """
     check_type("cache", cache, LearnedPositionsCache, "learned_positions_forward")
     d_out = as_gradient(d_out, cache.shape, cache.inner)
-    kernels = find_kernels(ONE_PASS_KERNELS, cache.backend, d_out)
+    kernels = find_kernels(ONE_PASS_KERNELS, d_out, backend=cache.backend)
     if kernels is None:
         d_x, d_table = learned_positions_steps_backward(d_out, cache.offset, cache.table_shape)
     else:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core import linear_backward, linear_forward
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.linear import LinearGrads
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.arrays import axes_of, sum_equation
@@ -21,7 +21,7 @@ class Linear(Layer):
         I and O.
     bias : bool
         Whether there is `b`.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
         What multiplies, as `linear_forward` explains.
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
@@ -48,7 +48,7 @@ class Linear(Layer):
         outputs: int,
         *,
         bias: bool = True,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Linear(Layer):
     def forward(self, x: Array) -> Array:
         """Map every vector of `x`: (..., I) -> (..., O)."""
         w, b = self.params["w"], self.params.get("b")
-        out, self._cache = linear_forward(x, w, b, backend=self.backend)
+        out, self._cache = linear_forward(x, w, b)
         if is_watched():
             step("x", self._cache.x, axes_of(self._cache.x, "I"))
             constant("w", w, "I O")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag, check_number
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.layer import Layer
 from mha_numpy.layers.layer_norm import layer_norm_backward, layer_norm_forward
@@ -20,7 +20,7 @@ class LayerNorm(Layer):
     eps : float
     bias : bool
         Whether there is a bias.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Examples
     --------
@@ -29,7 +29,7 @@ class LayerNorm(Layer):
     """
 
     def __init__(
-        self, embed_dim: int, *, eps: float = 1e-5, bias: bool = True, backend: str = "numpy"
+        self, embed_dim: int, *, eps: float = 1e-5, bias: bool = True, backend: str | None = None
     ) -> None:
         super().__init__()
         self.params["gain"] = np.ones(check_count("embed_dim", embed_dim))
@@ -41,7 +41,7 @@ class LayerNorm(Layer):
     def forward(self, x: Array) -> Array:
         """Normalise each token: (..., D) -> (..., D)."""
         gain, bias = self.params["gain"], self.params.get("bias")
-        out, self._cache = layer_norm_forward(x, gain, bias, eps=self.eps, backend=self.backend)
+        out, self._cache = layer_norm_forward(x, gain, bias, eps=self.eps)
         return out
 
     def backward(self, d_out: Array) -> Array:
@@ -60,7 +60,7 @@ class RMSNorm(Layer):
     embed_dim : int
         D.
     eps : float
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Examples
     --------
@@ -68,7 +68,7 @@ class RMSNorm(Layer):
     array([[ 0.849, -1.131]])
     """
 
-    def __init__(self, embed_dim: int, *, eps: float = 1e-6, backend: str = "numpy") -> None:
+    def __init__(self, embed_dim: int, *, eps: float = 1e-6, backend: str | None = None) -> None:
         super().__init__()
         self.params["gain"] = np.ones(check_count("embed_dim", embed_dim))
         self.eps = check_number("eps", eps, positive=True)
@@ -76,9 +76,7 @@ class RMSNorm(Layer):
 
     def forward(self, x: Array) -> Array:
         """Normalise each token: (..., D) -> (..., D)."""
-        out, self._cache = rms_norm_forward(
-            x, self.params["gain"], eps=self.eps, backend=self.backend
-        )
+        out, self._cache = rms_norm_forward(x, self.params["gain"], eps=self.eps)
         return out
 
     def backward(self, d_out: Array) -> Array:

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.arrays import as_computed, as_gradient, axes_of
 from mha_numpy.steps import is_watched, step
@@ -37,14 +37,12 @@ class ReluGrads(NamedTuple):
     d_x: Array
 
 
-def relu_forward(x: Array, *, backend: str = "numpy") -> tuple[Array, ReluCache]:
+def relu_forward(x: Array) -> tuple[Array, ReluCache]:
     """Replace every negative number by 0: ``out = max(x, 0)``.
 
     Parameters
     ----------
     x : float array of any shape
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -54,7 +52,7 @@ def relu_forward(x: Array, *, backend: str = "numpy") -> tuple[Array, ReluCache]
     Raises
     ------
     DTypeError, ConfigError, BackendError
-        `x` is not a float array, or there is no such backend.
+        `x` is not a float array.
 
     Notes
     -----
@@ -67,12 +65,12 @@ def relu_forward(x: Array, *, backend: str = "numpy") -> tuple[Array, ReluCache]
     array([0., 0., 3.])
     """
     dtype, (x,) = as_computed(x=x)
-    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
+    kernels = find_kernels(ONE_PASS_KERNELS, x)
     out = (relu_steps if kernels is None else kernels.relu)(x)
     if is_watched():
         step("x", x, axes_of(x, "F"))
         step("out", out, axes_of(x, "F"), "np.maximum(x, 0)")
-    return out.astype(dtype, copy=False), ReluCache(x, dtype, backend)
+    return out.astype(dtype, copy=False), ReluCache(x, dtype, chosen_backend())
 
 
 def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
@@ -102,7 +100,7 @@ def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
     check_type("cache", cache, ReluCache, "relu_forward")
     x, dtype, backend = cache
     d_out = as_gradient(d_out, x.shape, x.dtype)
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x)
+    kernels = find_kernels(ONE_PASS_KERNELS, d_out, x, backend=backend)
     d_x = (relu_steps_backward if kernels is None else kernels.relu_backward)(d_out, x)
     if is_watched():
         step("d_out", d_out, axes_of(x, "F"))

@@ -61,7 +61,7 @@ class Residual(Layer):
         super().__init__()
         check_layer("layer", layer)
         check_layer("norm", norm)
-        self.norm, self.backend = norm, norm.backend
+        self.norm = norm
         self.layer: Any = layer
         self.dropout = Dropout(dropout_p, rng=rng)
         self.norm_first = check_flag("norm_first", norm_first)
@@ -74,7 +74,7 @@ class Residual(Layer):
         added = self.dropout(self.layer(inner, *others, **options))
         if added.shape != x.shape:
             raise ShapeError(f"layer: expected an output like x {x.shape}; got {added.shape}")
-        total = add(x, added, backend=self.backend)
+        total = add(x, added)
         record_sum("sum", total, axes_of(total), x, added)
         return total if self.norm_first else self.norm(total)
 
@@ -92,6 +92,6 @@ class Residual(Layer):
             )
         if self.norm_first:
             d_x = self.norm.backward(d_x)
-        d_skip = add(d_sum, d_x, backend=self.backend)
+        d_skip = add(d_sum, d_x)
         record_sum("d_skip", d_skip, axes_of(d_skip), d_sum, d_x)
         return d_skip, *d_others

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_number, check_shape, check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.arrays import (
     as_computed,
@@ -68,9 +68,7 @@ class RMSNormGrads(NamedTuple):
     d_gain: Array  # (D,)
 
 
-def rms_norm_forward(
-    x: Array, gain: Array, *, eps: float = 1e-6, backend: str = "numpy"
-) -> tuple[Array, RMSNormCache]:
+def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array, RMSNormCache]:
     """Give each token mean square 1, then scale each feature.
 
     ``out = x / sqrt(mean(x^2) + eps) * gain``, the mean over the D features of each token alone.
@@ -82,8 +80,6 @@ def rms_norm_forward(
     gain : (D,) float array
     eps : float
         > 0; keeps a token of zeros from being divided by 0.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -93,8 +89,7 @@ def rms_norm_forward(
     Raises
     ------
     DTypeError, ShapeError, ConfigError, BackendError
-        An argument is not a float array, the sizes do not match, `eps` is not positive, or there
-        is no such backend.
+        An argument is not a float array, the sizes do not match, or `eps` is not positive.
 
     Notes
     -----
@@ -112,14 +107,14 @@ def rms_norm_forward(
     check_width(x, len(gain), f"gain {gain.shape}")
     eps = check_number("eps", eps, positive=True)
 
-    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), x)
+    kernels = find_kernels(ONE_PASS_KERNELS, x)
     if kernels is None:
         inverse_rms, x_hat, out = steps = rms_norm_steps(x, gain, eps)
         if is_watched():
             _record(x, gain, eps, steps)
     else:
         inverse_rms, x_hat, out = kernels.norm(x, gain, None, eps, centres=False)
-    cache = RMSNormCache(x_hat, inverse_rms, gain, dtype, backend)
+    cache = RMSNormCache(x_hat, inverse_rms, gain, dtype, chosen_backend())
     return out.astype(dtype, copy=False), cache
 
 
@@ -157,7 +152,7 @@ def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
     check_type("cache", cache, RMSNormCache, "rms_norm_forward")
     x_hat, inverse_rms, gain, dtype, backend = cache
     d_out = as_gradient(d_out, x_hat.shape, x_hat.dtype)
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x_hat)
+    kernels = find_kernels(ONE_PASS_KERNELS, d_out, x_hat, backend=backend)
     if kernels is None:
         d_x, d_gain = rms_norm_steps_backward(d_out, x_hat, inverse_rms, gain)
     else:

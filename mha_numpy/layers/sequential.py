@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import overload
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_choice
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers.arrays import axes_of
@@ -19,7 +19,7 @@ class Activation(Layer):
     Parameters
     ----------
     activation : {"relu", "gelu", "gelu_tanh"}
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Raises
     ------
@@ -33,7 +33,7 @@ class Activation(Layer):
     array([0., 2.])
     """
 
-    def __init__(self, activation: str = "gelu", *, backend: str = "numpy") -> None:
+    def __init__(self, activation: str = "gelu", *, backend: str | None = None) -> None:
         super().__init__()
         of_one_array = [name for name in ACTIVATIONS if name != "swiglu"]
         self.activation = check_choice("activation", activation, of_one_array)
@@ -42,7 +42,7 @@ class Activation(Layer):
     def forward(self, x: Array) -> Array:
         """Apply the function: (...) -> (...)."""
         activate, _ = ACTIVATIONS[self.activation]
-        out, self._cache = activate(x, backend=self.backend)
+        out, self._cache = activate(x)
         return out
 
     def backward(self, d_out: Array) -> Array:
@@ -82,7 +82,7 @@ class Sequential(Layer):
             raise ConfigError("parts: expected at least one layer; got none")
         for i, part in enumerate(parts):
             check_layer(f"parts[{i}]", part)
-        self.parts, self.backend = list(parts), parts[0].backend
+        self.parts = list(parts)
 
     def __len__(self) -> int:
         return len(self.parts)

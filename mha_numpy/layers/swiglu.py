@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
 from mha_numpy.layers.arrays import as_computed, as_gradient, axes_of
@@ -68,15 +68,13 @@ class SwigluGrads(NamedTuple):
     d_x: Array  # (..., F)
 
 
-def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Array, SwigluCache]:
+def swiglu_forward(gate: Array, x: Array) -> tuple[Array, SwigluCache]:
     """Let a gate decide how much of each feature passes: ``out = gate * sigmoid(gate) * x``.
 
     Parameters
     ----------
     gate, x : (..., F) float arrays of one shape
         Two linear maps of the same tokens; `feed_forward_forward` computes them.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -86,7 +84,7 @@ def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Ar
     Raises
     ------
     DTypeError, ShapeError, ConfigError, BackendError
-        An argument is not a float array, the shapes differ, or there is no such backend.
+        An argument is not a float array, or the shapes differ.
 
     Notes
     -----
@@ -102,7 +100,7 @@ def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Ar
     dtype, (gate, x) = as_computed(gate=gate, x=x)
     if gate.shape != x.shape:
         raise ShapeError(f"x: expected {gate.shape}, as gate; got {x.shape}")
-    kernels = find_kernels(ONE_PASS_KERNELS, check_backend(backend), gate, x)
+    kernels = find_kernels(ONE_PASS_KERNELS, gate, x)
     share, silu, out = (swiglu_steps if kernels is None else kernels.swiglu)(gate, x)
     if is_watched():
         axes = axes_of(x, "F")
@@ -111,7 +109,7 @@ def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Ar
         step("share", share, axes, "1 / (1 + np.exp(-gate))")
         step("silu", silu, axes, "gate * share")
         step("out", out, axes, "silu * x")
-    cache = SwigluCache(gate, x, share, silu, dtype, backend)
+    cache = SwigluCache(gate, x, share, silu, dtype, chosen_backend())
     return out.astype(dtype, copy=False), cache
 
 
@@ -149,7 +147,7 @@ def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
     check_type("cache", cache, SwigluCache, "swiglu_forward")
     gate, x, share, silu, dtype, backend = cache
     d_out = as_gradient(d_out, x.shape, x.dtype)
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, d_out, x)
+    kernels = find_kernels(ONE_PASS_KERNELS, d_out, x, backend=backend)
     steps_backward = swiglu_steps_backward if kernels is None else kernels.swiglu_backward
     d_gate, d_x = steps_backward(d_out, gate, x, share, silu)
     if is_watched():
