@@ -18,7 +18,7 @@ from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
-from mha_numpy.layers.dropout_layer import check_dropout_p, draw_dropout_mask
+from mha_numpy.layers.dropout import check_dropout_p, draw_dropout_mask
 from mha_numpy.layers.layer import Layer, make_rng
 
 
@@ -55,10 +55,6 @@ class MultiHeadAttention(Layer):
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
 
-    Raises
-    ------
-    ConfigError, BackendError
-        An argument has an impossible value; the message names it.
 
     Notes
     -----
@@ -186,11 +182,6 @@ class MultiHeadAttention(Layer):
         weights : (B, H, T_q, T_k) array
             With one more column for each of add_bias_kv and add_zero_attn. Only with
             ``return_weights=True``; read-only, for backward may use the same memory.
-
-        Raises
-        ------
-        DTypeError, ShapeError, MaskError, ConfigError
-            An argument is of the wrong kind, shape or value; the message names it.
         """
         self._cache = None
         head_gate = self.head_gate if head_gate is None else head_gate
