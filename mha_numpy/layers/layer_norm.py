@@ -221,8 +221,8 @@ def _kernel(kernels: Any, x: Array, gain: Array, bias: Array | None, eps: float)
 
 
 def _kernel_backward(kernels: Any, *given: Any) -> Any:
-    *given, has_bias = given
-    d_x, d_gain, d_bias = kernels.norm_backward(*given, centres=True)
+    *arrays, has_bias = given
+    d_x, d_gain, d_bias = kernels.norm_backward(*arrays, centres=True)
     return d_x, d_gain, d_bias if has_bias else None
 
 
