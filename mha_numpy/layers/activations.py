@@ -72,16 +72,6 @@ def relu_forward(x: Array, *, backend: str = "numpy") -> tuple[Array, ReluCache]
 def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
     """Pull a gradient back through ReLU: ``d_x = d_out`` where ``x > 0``, else 0.
 
-    Parameters
-    ----------
-    d_out : float array like `x`
-    cache : ReluCache
-
-    Returns
-    -------
-    ReluGrads
-        ``d_x``.
-
     Examples
     --------
     >>> out, cache = relu_forward(np.array([-2.0, 0.0, 3.0]))
@@ -193,16 +183,6 @@ def gelu_forward(
 
 def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
     """Pull a gradient back through GELU: ``d_x = d_out * (share + x * slope of share)``.
-
-    Parameters
-    ----------
-    d_out : float array like `x`
-    cache : GeluCache
-
-    Returns
-    -------
-    GeluGrads
-        ``d_x``.
 
     Notes
     -----
@@ -336,20 +316,6 @@ def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
     ``d_gate = d_out * x * (share + gate * share * (1 - share))`` with ``share = sigmoid(gate)``,
     and ``d_x = d_out * gate * share``.
 
-    Parameters
-    ----------
-    d_out : (..., F) float array
-    cache : SwigluCache
-
-    Returns
-    -------
-    SwigluGrads
-        ``d_gate`` and ``d_x``.
-
-    Notes
-    -----
-    Derivation: ``docs/blocks.md``.
-
     Examples
     --------
     >>> out, cache = swiglu_forward(np.array([0.0]), np.array([2.0]))
@@ -405,7 +371,6 @@ class Activation(Layer):
     ----------
     activation : {"relu", "gelu", "gelu_tanh"}
     backend : {"numpy", "loops", "numba"}
-
 
     Examples
     --------

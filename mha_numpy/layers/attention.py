@@ -55,7 +55,6 @@ class MultiHeadAttention(Layer):
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
 
-
     Notes
     -----
     Params are float64 and initialised as by PyTorch's nn.MultiheadAttention: w_q, w_k, w_v

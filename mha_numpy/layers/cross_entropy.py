@@ -142,20 +142,8 @@ def cross_entropy_forward(
 def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntropyGrads:
     """Pull a gradient back to the logits: ``d_logits = (softmax(logits) - one_hot(target)) / n``.
 
-    Parameters
-    ----------
-    d_loss : float array like the loss
-        1.0 to train on this loss alone.
-    cache : CrossEntropyCache
-
-    Returns
-    -------
-    CrossEntropyGrads
-        ``d_logits``. Each token's row sums to 0.
-
-    Notes
-    -----
-    n is the number of tokens that are not ignored. Derivation: ``docs/blocks.md``.
+    `d_loss` is like the loss: 1.0 to train on this loss alone. n is the number of tokens that are
+    not ignored. Each token's row of `d_logits` sums to 0.
 
     Examples
     --------

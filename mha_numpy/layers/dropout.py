@@ -67,16 +67,6 @@ def dropout_forward(x: Array, dropout_mask: Array) -> tuple[Array, DropoutCache]
 def dropout_backward(d_out: Array, cache: DropoutCache) -> DropoutGrads:
     """Pull a gradient back through dropout, by the same mask: ``d_x = d_out * dropout_mask``.
 
-    Parameters
-    ----------
-    d_out : float array like `x`
-    cache : DropoutCache
-
-    Returns
-    -------
-    DropoutGrads
-        ``d_x``.
-
     Examples
     --------
     >>> out, cache = dropout_forward(np.array([1.0, 2.0, 3.0]), np.array([0.0, 2.0, 2.0]))

@@ -83,15 +83,7 @@ def embedding_forward(
 def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
     """Add each token's gradient to its row: ``d_table[i] = sum of d_out where ids = i``.
 
-    Parameters
-    ----------
-    d_out : (..., D) float array
-    cache : EmbeddingCache
-
-    Returns
-    -------
-    EmbeddingGrads
-        ``d_table``, 0 in the rows of tokens that did not occur.
+    Rows of tokens that did not occur are 0.
 
     Examples
     --------

@@ -70,7 +70,6 @@ def feed_forward_forward(
     out : (..., D) array
     cache : FeedForwardCache
 
-
     Notes
     -----
     The network works on each token alone; only attention moves information between tokens. A token
@@ -119,7 +118,6 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
     -------
     FeedForwardGrads
         ``d_x`` and ``d_params``, a FeedForwardParams of gradients, None where there is no param.
-
 
     Notes
     -----
@@ -172,7 +170,6 @@ class FeedForward(Layer):
     backend : {"numpy", "loops", "numba"}
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
-
 
     Examples
     --------

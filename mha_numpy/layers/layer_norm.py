@@ -121,19 +121,7 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     ``d_x = (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat)) / std`` with
     ``d_x_hat = d_out * gain``: what does not change the normalised token has no gradient.
 
-    Parameters
-    ----------
-    d_out : (..., D) float array
-    cache : LayerNormCache
-
-    Returns
-    -------
-    LayerNormGrads
-        ``d_x``, ``d_gain``, and ``d_bias`` (None if there was no bias).
-
-    Notes
-    -----
-    Derivation: ``docs/blocks.md``.
+    `d_bias` is None if there was no bias.
 
     Examples
     --------

@@ -83,15 +83,7 @@ def learned_positions_forward(
 def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> LearnedPositionsGrads:
     """Pull a gradient back: to x as it is, to a position's row the sum over all sequences.
 
-    Parameters
-    ----------
-    d_out : (..., T, D) float array
-    cache : LearnedPositionsCache
-
-    Returns
-    -------
-    LearnedPositionsGrads
-        ``d_x`` and ``d_table``, 0 in the rows of positions that were not used.
+    Rows of positions that were not used are 0.
 
     Examples
     --------

@@ -24,7 +24,6 @@ class Linear(Layer):
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
 
-
     Notes
     -----
     `w` is uniform within ``1 / sqrt(inputs)``, `b` is zero.

@@ -29,7 +29,6 @@ class Residual(Layer):
     rng : int or numpy Generator, optional
         Draws what is dropped: the same seed drops the same. Default: fresh randomness.
 
-
     Notes
     -----
     The gradient of the sum goes both ways: through the layer and past it. Sources: He et al.

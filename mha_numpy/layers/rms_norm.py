@@ -96,20 +96,6 @@ def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
 
     ``d_x = (d_x_hat - x_hat * mean(d_x_hat * x_hat)) / rms`` with ``d_x_hat = d_out * gain``.
 
-    Parameters
-    ----------
-    d_out : (..., D) float array
-    cache : RMSNormCache
-
-    Returns
-    -------
-    RMSNormGrads
-        ``d_x`` and ``d_gain``.
-
-    Notes
-    -----
-    Derivation: ``docs/blocks.md``.
-
     Examples
     --------
     >>> out, cache = rms_norm_forward(np.array([[3.0, -4.0]]), np.ones(2))

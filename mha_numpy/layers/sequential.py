@@ -19,7 +19,6 @@ class Sequential(Layer):
         At least one. Each takes one array and returns one. ``layer[0]`` is the first, and
         ``layer[1:]`` a Sequential of the others, with the same params.
 
-
     Examples
     --------
     >>> import numpy as np

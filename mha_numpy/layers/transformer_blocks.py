@@ -73,7 +73,6 @@ class TransformerBlock(Layer):
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
 
-
     Notes
     -----
     Sources: Vaswani et al. 2017, section 3.1; pre-norm: Xiong et al. 2020, section 3.
