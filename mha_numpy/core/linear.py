@@ -130,7 +130,7 @@ LINEAR = Pair(
     linear_steps_backward,
     LinearCache,
     LinearGrads,
-    inputs={"x": "... I", "w": "I O", "b": "O"},
+    inputs={"w": "I O", "x": "... I", "b": "O"},
     optional=("b",),
     check=_check,
     like=_like,

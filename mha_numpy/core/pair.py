@@ -52,11 +52,6 @@ class Pair:
         self._names = self.computes.split()
         self._takes = list(inspect.signature(self.steps).parameters)
         _, *self._takes_backward = inspect.signature(self.steps_backward).parameters
-        # params first, as the others have to match them
-        self._axes = sorted(
-            [(name, axes) for name, axes in self.inputs.items() if axes],
-            key=lambda named: named[1].startswith("..."),
-        )
 
     def forward(self, *, backend: str = "numpy", **values: Any) -> tuple[Any, Any]:
         """Return the output and the cache of these inputs and options."""
@@ -65,11 +60,9 @@ class Pair:
                 values[name] = as_float_array(name, values[name])
         dtype = result_dtype(*[values[name] for name in self.inputs])
         inner = compute_dtype(dtype)
-        arrays = []
         for name in self.inputs:
             if values[name] is not None:
                 values[name] = values[name].astype(inner, copy=False)
-                arrays.append(values[name])
         self._check_axes(values)
         for name, check in self.options.items():
             values[name] = check(name, values[name])
@@ -110,10 +103,12 @@ class Pair:
         )
 
     def _check_axes(self, values: Values) -> None:
+        """Check the axes of the inputs: all have to match the first."""
         sizes: dict[str, int] = {}
         to_match = ""
-        for name, axes in self._axes:
-            if (array := values[name]) is not None:
+        for name, axes in self.inputs.items():
+            array = values[name]
+            if axes and array is not None:
                 check_shape(name, array, axes, sizes, to_match=to_match)
                 to_match = to_match or f"{name} {array.shape}"
 

@@ -1,5 +1,6 @@
 """Rotary position embedding (RoPE), forward and backward."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,8 +186,6 @@ def _check(values: Values) -> None:
     if len(shape) not in (2, 3, 4):
         raise ShapeError(f"x: expected (B, H, T, d), (B, T, d) or (T, d); got {shape}")
     values["rotary_dim"] = _check_rotary_dim(values["rotary_dim"], shape[-1])
-    values["base"] = check_number("base", values["base"], positive=True)
-    values["interleaved"] = check_flag("interleaved", values["interleaved"])
     values["positions"] = _check_positions(values["positions"], shape)
 
 
@@ -196,6 +195,7 @@ ROPE = Pair(
     RopeCache,
     RopeGrads,
     inputs={"x": ""},
+    options={"base": partial(check_number, positive=True), "interleaved": check_flag},
     check=_check,
     computes="cos sin out",
     like=lambda cache: (cache.shape, cache.cos.dtype),

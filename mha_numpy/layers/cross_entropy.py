@@ -1,5 +1,6 @@
 """Cross-entropy of softmax, from logits; forward and backward."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,38 +156,28 @@ def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntr
 
 
 def _check(values: Values) -> None:
-    logits = values["logits"]
+    """Add `counted`, whether each target counts, and put 0 where it does not."""
+    logits, ignored = values["logits"], values["ignore_index"]
     if logits.ndim < 1 or logits.shape[-1] == 0:
         raise ShapeError(f"logits: expected (..., V) with V >= 1; got {logits.shape}")
-    values["targets"], values["counted"] = _check_targets(
-        values["targets"], logits.shape, values["ignore_index"]
+    targets = as_integer_array(
+        "targets", values["targets"], "an integer array, an id for each token"
     )
-    smoothing = values["label_smoothing"] = check_number(
-        "label_smoothing", values["label_smoothing"]
-    )
-    if not 0 <= smoothing <= 1:
-        raise ConfigError(f"label_smoothing: expected 0 to 1; got {smoothing}")
-    check_choice("reduction", values["reduction"], REDUCTIONS)
-
-
-def _check_targets(
-    targets: Any, logits_shape: tuple[int, ...], ignore_index: int | None
-) -> tuple[Array, Array]:
-    """Return the targets, 0 where they are ignored, and whether each counts."""
-    targets = as_integer_array("targets", targets, "an integer array, an id for each token")
-    *tokens, V = logits_shape
-    if targets.shape != tuple(tokens):
+    if targets.shape != logits.shape[:-1]:
         raise ShapeError(
-            f"targets: expected {tuple(tokens)}, as logits {logits_shape} without the last axis; "
-            f"got {targets.shape}"
+            f"targets: expected {logits.shape[:-1]}, as logits {logits.shape} without the last "
+            f"axis; got {targets.shape}"
         )
     counted = np.ones(targets.shape, bool)
-    if ignore_index is not None:
-        counted = targets != check_integer("ignore_index", ignore_index)
+    if ignored is not None:
+        counted = targets != check_integer("ignore_index", ignored)
     advice = "; where nothing is asked, " + (
-        "pass ignore_index=" if ignore_index is None else f"write {ignore_index}, the ignore_index"
+        "pass ignore_index=" if ignored is None else f"write {ignored}, the ignore_index"
     )
-    return check_ids("targets", np.where(counted, targets, 0), V, advice), counted
+    targets = check_ids("targets", np.where(counted, targets, 0), logits.shape[-1], advice)
+    values |= {"targets": targets, "counted": counted}
+    if not 0 <= values["label_smoothing"] <= 1:
+        raise ConfigError(f"label_smoothing: expected 0 to 1; got {values['label_smoothing']}")
 
 
 def _records(values: Values) -> Records:
@@ -251,6 +242,10 @@ CROSS_ENTROPY = Pair(
     CrossEntropyCache,
     CrossEntropyGrads,
     inputs={"logits": ""},
+    options={
+        "label_smoothing": check_number,
+        "reduction": partial(check_choice, choices=REDUCTIONS),
+    },
     check=_check,
     computes="log_probs expected losses loss",
     like=_like,

@@ -175,11 +175,15 @@ class LayerNorm(Layer):
         return d_x
 
 
-def check_gain(values: Values) -> None:
+def check_gain(gain: Array) -> None:
     """Raise a ShapeError where tokens have no features: there is no mean of none."""
-    if values["gain"].size == 0:
+    if gain.size == 0:
         raise ShapeError("gain: expected (D,) with D >= 1; got (0,)")
-    values["has_bias"] = values.get("bias") is not None
+
+
+def _check(values: Values) -> None:
+    check_gain(values["gain"])
+    values["has_bias"] = values["bias"] is not None
 
 
 def _records(values: Values) -> Records:
@@ -219,10 +223,10 @@ LAYER_NORM = Pair(
     layer_norm_steps_backward,
     LayerNormCache,
     LayerNormGrads,
-    inputs={"x": "... D", "gain": "D", "bias": "D"},
+    inputs={"gain": "D", "bias": "D", "x": "... D"},
     optional=("bias",),
     options={"eps": partial(check_number, positive=True)},
-    check=check_gain,
+    check=_check,
     computes="centred inverse_std x_hat out",
     like="x_hat",
     records=_records,

@@ -1,5 +1,6 @@
 """Learned positions: a row of a table for each place; forward and backward."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,7 +147,6 @@ class LearnedPositions(Layer):
 
 def _check(values: Values) -> None:
     values["shape"], values["table_shape"] = values["x"].shape, values["table"].shape
-    values["offset"] = check_count("offset", values["offset"], least=0)
     (*_, T, _), (N, _) = values["shape"], values["table_shape"]
     check_positions("x", T, values["offset"], N, f"N={N} positions, the rows of table")
 
@@ -181,7 +181,8 @@ LEARNED_POSITIONS = Pair(
     learned_positions_steps_backward,
     LearnedPositionsCache,
     LearnedPositionsGrads,
-    inputs={"x": "... T D", "table": "N D"},
+    inputs={"table": "N D", "x": "... T D"},
+    options={"offset": partial(check_count, least=0)},
     check=_check,
     like=lambda cache: (cache.shape, cache.inner),
     records=_records,
