@@ -102,11 +102,15 @@ def check_shape(
 ) -> None:
     """Read `array`'s shape by axis names: sizes already known must agree, new ones are noted.
 
-    `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product.
+    `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product. "... T D" are the last two of any
+    number.
     """
     names, new = _names_of(axes), {}
-    fits = len(names) == array.ndim
-    for (axis, is_name), actual in zip(names, array.shape, strict=False):
+    leading, shape = "", array.shape
+    if axes.startswith("..."):
+        leading, shape = "..., ", shape[max(array.ndim - len(names), 0) :]
+    fits = len(names) == len(shape)
+    for (axis, is_name), actual in zip(names, shape, strict=False):
         known = sizes.get(axis) if is_name else size_of(axis, sizes)
         fits = fits and known in (None, actual)
         if is_name:
@@ -114,7 +118,7 @@ def check_shape(
     if not fits:
         known_sizes = [(axis, size_of(axis, sizes)) for axis, _ in names]
         parts = [axis if n is None else f"{axis}={n}" for axis, n in known_sizes]
-        expected = ", ".join(parts) + ("," if len(parts) == 1 else "")
+        expected = leading + ", ".join(parts) + ("," if len(parts) == 1 and not leading else "")
         reason = f" to match {to_match}" if to_match else ""
         raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
     sizes.update(new)
@@ -154,7 +158,7 @@ def check_tokens(name: str, ids: Any, max_tokens: int, *, offset: int = 0) -> Ar
 @functools.cache
 def _names_of(axes: str) -> list[tuple[str, bool]]:
     """Return each axis, and whether it is one name."""
-    return [(axis, axis.isidentifier()) for axis in axes.split()]
+    return [(axis, axis.isidentifier()) for axis in axes.split() if axis != "..."]
 
 
 def size_of(axis: str, sizes: dict[str, int]) -> int | None:

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.backends import LINEAR_KERNELS, chosen_backend, find_kernels
-from mha_numpy.checks import check_shape, check_type
-from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
-from mha_numpy.errors import ShapeError
+from mha_numpy.backends import LINEAR_KERNELS
+from mha_numpy.core.pair import Pair, Values
+from mha_numpy.dtypes import Array
 
 
 def linear_steps(x: Array, w: Array, b: Array | None) -> Array:
@@ -82,22 +81,7 @@ def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, L
     >>> out.shape
     (2, 5, 4)
     """
-    x, w = as_float_array("x", x), as_float_array("w", w)
-    b = None if b is None else as_float_array("b", b)
-    sizes: dict[str, int] = {}
-    check_shape("w", w, "I O", sizes)
-    if x.ndim < 1 or x.shape[-1] != sizes["I"]:
-        raise ShapeError(f"x: expected (..., I={sizes['I']}) to match w {w.shape}; got {x.shape}")
-    if b is not None:
-        check_shape("b", b, "O", sizes, to_match=f"w {w.shape}")
-    dtype = result_dtype(x, w, b)
-    inner = compute_dtype(dtype)
-    x, w = x.astype(inner, copy=False), w.astype(inner, copy=False)
-    b = None if b is None else b.astype(inner, copy=False)
-    kernels = find_kernels(LINEAR_KERNELS, x, w, b)
-    out = linear_steps(x, w, b) if kernels is None else kernels.linear(x, w, b)
-    cache = LinearCache(x, w, b is not None, dtype, chosen_backend())
-    return out.astype(dtype, copy=False), cache
+    return LINEAR.forward(x=x, w=w, b=b)
 
 
 def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
@@ -116,12 +100,6 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     LinearGrads
         ``d_x``, ``d_w``, and ``d_b`` (None if there was no bias).
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output.
-        `cache` is not forward's.
-
     Notes
     -----
     Derivation: ``docs/multi-head.md``.
@@ -132,14 +110,27 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     >>> linear_backward(np.ones((2, 5, 4)), cache).d_b
     array([10., 10., 10., 10.])
     """
-    check_type("cache", cache, LinearCache, "linear_forward")
-    x, w = cache.x, cache.w
-    d_out = as_float_array("d_out", d_out)
-    if d_out.shape != (*x.shape[:-1], w.shape[1]):
-        expected = (*x.shape[:-1], w.shape[1])
-        raise ShapeError(f"d_out: expected (..., O) = {expected}, as out; got {d_out.shape}")
-    d_out = d_out.astype(np.result_type(x, d_out), copy=False)
-    kernels = find_kernels(LINEAR_KERNELS, d_out, x, w, backend=cache.backend)
-    steps_backward = linear_steps_backward if kernels is None else kernels.linear_backward
-    grads = steps_backward(d_out, x, w, cache.has_bias)
-    return LinearGrads._make(g if g is None else g.astype(cache.dtype, copy=False) for g in grads)
+    return LINEAR.backward(d_out, cache)
+
+
+def _check(values: Values) -> None:
+    values["has_bias"] = values["b"] is not None
+
+
+def _like(cache: LinearCache) -> tuple[tuple[int, ...], np.dtype[np.floating]]:
+    return (*cache.x.shape[:-1], cache.w.shape[1]), cache.x.dtype
+
+
+LINEAR = Pair(
+    linear_steps,
+    linear_steps_backward,
+    LinearCache,
+    LinearGrads,
+    inputs={"w": "I O", "x": "... I", "b": "O"},
+    optional=("b",),
+    check=_check,
+    like=_like,
+    kernels=LINEAR_KERNELS,
+    kernel=lambda kernels, *given: kernels.linear(*given),
+    kernel_backward=lambda kernels, *given: kernels.linear_backward(*given),
+)

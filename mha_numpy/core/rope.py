@@ -1,12 +1,34 @@
 """Rotary position embedding (RoPE), forward and backward."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.checks import check_count, check_flag, check_number, check_type
-from mha_numpy.dtypes import Array, as_array, as_float_array, compute_dtype
+from mha_numpy.checks import check_count, check_flag, check_number
+from mha_numpy.core.pair import Pair, Values
+from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
+
+
+def rope_steps(
+    x: Array, positions: Array, base: float, rotary_dim: int, interleaved: bool
+) -> tuple[Array, Array, Array]:
+    """Rotate each pair of features by an angle that grows with the position."""
+    # 1. the angle of each pair at each position
+    pair = np.arange(rotary_dim // 2)
+    angles = positions[..., None] * base ** (-2 * pair / max(rotary_dim, 1))  # (T, rotary_dim / 2)
+    # float64 up to here: a large position times a frequency would lose digits in float32
+    cos, sin = (f(angles).astype(x.real.dtype) for f in (np.cos, np.sin))
+
+    # 2. rotate
+    return cos, sin, _rotate(x, cos, sin, interleaved)
+
+
+def rope_steps_backward(d_out: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    """Pull the gradient back to x: rotate it by the opposite angle."""
+    # 2. out = R(a) x, so d_x = R(a)^T d_out = R(-a) d_out
+    return _rotate(d_out, cos, -sin, interleaved)
 
 
 class RopeOptions(NamedTuple):
@@ -66,11 +88,6 @@ def rope_forward(
     out : array like `x`
     cache : RopeCache
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        An argument is of the wrong kind, shape or value; the message names it.
-
     Notes
     -----
     Both layouts are the same map up to a permutation of features; params trained for one give
@@ -84,24 +101,9 @@ def rope_forward(
     array([[1.    , 0.    ],
            [0.5403, 0.8415]])
     """
-    x = as_float_array("x", x)
-    if x.ndim not in (2, 3, 4):
-        raise ShapeError(f"x: expected (B, H, T, d), (B, T, d) or (T, d); got {x.shape}")
-    rotary_dim = _check_rotary_dim(rotary_dim, x.shape[-1])
-    base = check_number("base", base, positive=True)
-    interleaved = check_flag("interleaved", interleaved)
-    positions = _check_positions(positions, x.shape)
-    dtype = compute_dtype(x.dtype)
-
-    # 1. the angle of each pair at each position
-    pair = np.arange(rotary_dim // 2)
-    angles = positions[..., None] * base ** (-2 * pair / max(rotary_dim, 1))  # (T, rotary_dim / 2)
-    # float64 up to here: a large position times a frequency would lose digits in float32
-    cos, sin = (f(angles).astype(dtype.type(0).real.dtype) for f in (np.cos, np.sin))
-
-    # 2. rotate
-    out = _rotate(x.astype(dtype, copy=False), cos, sin, interleaved)
-    return out.astype(x.dtype, copy=False), RopeCache(cos, sin, interleaved, x.shape, x.dtype)
+    return ROPE.forward(
+        x=x, positions=positions, base=base, rotary_dim=rotary_dim, interleaved=interleaved
+    )
 
 
 def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
@@ -117,11 +119,6 @@ def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
     RopeGrads
         ``d_x``.
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output.
-
     Notes
     -----
     A rotation is orthogonal: its transpose is its inverse. Derivation: ``docs/rope.md``.
@@ -133,15 +130,7 @@ def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
     >>> np.allclose(rope_backward(out, cache).d_x, x)
     True
     """
-    check_type("cache", cache, RopeCache, "rope_forward")
-    d_out = as_float_array("d_out", d_out)
-    if d_out.shape != cache.shape:
-        raise ShapeError(f"d_out: expected {cache.shape}, as out; got {d_out.shape}")
-    d_out = d_out.astype(np.result_type(d_out, cache.cos), copy=False)
-
-    # 2. out = R(a) x, so d_x = R(a)^T d_out = R(-a) d_out
-    d_x = _rotate(d_out, cache.cos, -cache.sin, cache.interleaved)
-    return RopeGrads(d_x.astype(cache.dtype, copy=False))
+    return ROPE.backward(d_out, cache)
 
 
 def check_rope(rope: Any, d_k: int) -> None:
@@ -190,3 +179,24 @@ def _check_positions(positions: Any, shape: tuple[int, ...]) -> Array:
         raise ShapeError(f"positions: expected {allowed} to match x {shape}; got {positions.shape}")
     positions = positions.astype(np.float64)
     return positions[:, None] if per_sequence and len(shape) == 4 else positions
+
+
+def _check(values: Values) -> None:
+    shape = values["shape"] = values["x"].shape
+    if len(shape) not in (2, 3, 4):
+        raise ShapeError(f"x: expected (B, H, T, d), (B, T, d) or (T, d); got {shape}")
+    values["rotary_dim"] = _check_rotary_dim(values["rotary_dim"], shape[-1])
+    values["positions"] = _check_positions(values["positions"], shape)
+
+
+ROPE = Pair(
+    rope_steps,
+    rope_steps_backward,
+    RopeCache,
+    RopeGrads,
+    inputs={"x": ""},
+    options={"base": partial(check_number, positive=True), "interleaved": check_flag},
+    check=_check,
+    computes="cos sin out",
+    like=lambda cache: (cache.shape, cache.cos.dtype),
+)

@@ -1,5 +1,20 @@
 """Layers that own their params and collect their gradients."""
 
+from mha_numpy.layers.activations import (
+    Activation,
+    GeluCache,
+    GeluGrads,
+    ReluCache,
+    ReluGrads,
+    SwigluCache,
+    SwigluGrads,
+    gelu_backward,
+    gelu_forward,
+    relu_backward,
+    relu_forward,
+    swiglu_backward,
+    swiglu_forward,
+)
 from mha_numpy.layers.attention import MultiHeadAttention
 from mha_numpy.layers.cross_entropy import (
     CrossEntropyCache,
@@ -8,68 +23,53 @@ from mha_numpy.layers.cross_entropy import (
     cross_entropy_forward,
 )
 from mha_numpy.layers.dropout import (
+    Dropout,
     DropoutCache,
     DropoutGrads,
     dropout_backward,
     dropout_forward,
 )
-from mha_numpy.layers.dropout_layer import Dropout
 from mha_numpy.layers.embedding import (
+    Embedding,
     EmbeddingCache,
     EmbeddingGrads,
+    Unembedding,
     embedding_backward,
     embedding_forward,
 )
-from mha_numpy.layers.embedding_layer import Embedding, LearnedPositions, Unembedding
 from mha_numpy.layers.feed_forward import (
+    FeedForward,
     FeedForwardCache,
     FeedForwardGrads,
     FeedForwardParams,
     feed_forward_backward,
     feed_forward_forward,
 )
-from mha_numpy.layers.feed_forward_layer import FeedForward
-from mha_numpy.layers.gelu import (
-    GeluCache,
-    GeluGrads,
-    gelu_backward,
-    gelu_forward,
-)
 from mha_numpy.layers.layer import Layer
 from mha_numpy.layers.layer_norm import (
+    LayerNorm,
     LayerNormCache,
     LayerNormGrads,
     layer_norm_backward,
     layer_norm_forward,
 )
 from mha_numpy.layers.learned_positions import (
+    LearnedPositions,
     LearnedPositionsCache,
     LearnedPositionsGrads,
     learned_positions_backward,
     learned_positions_forward,
 )
 from mha_numpy.layers.linear import Linear
-from mha_numpy.layers.norm import LayerNorm, RMSNorm
-from mha_numpy.layers.relu import (
-    ReluCache,
-    ReluGrads,
-    relu_backward,
-    relu_forward,
-)
 from mha_numpy.layers.residual import Residual
 from mha_numpy.layers.rms_norm import (
+    RMSNorm,
     RMSNormCache,
     RMSNormGrads,
     rms_norm_backward,
     rms_norm_forward,
 )
-from mha_numpy.layers.sequential import Activation, Sequential
-from mha_numpy.layers.swiglu import (
-    SwigluCache,
-    SwigluGrads,
-    swiglu_backward,
-    swiglu_forward,
-)
+from mha_numpy.layers.sequential import Sequential
 from mha_numpy.layers.transformer_blocks import (
     DecoderBlock,
     EncoderBlock,

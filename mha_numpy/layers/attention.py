@@ -18,7 +18,7 @@ from mha_numpy.core.masks import Window
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
-from mha_numpy.layers.dropout_layer import check_dropout_p, draw_dropout_mask
+from mha_numpy.layers.dropout import check_dropout_p, draw_dropout_mask
 from mha_numpy.layers.layer import Layer, make_rng
 
 
@@ -54,11 +54,6 @@ class MultiHeadAttention(Layer):
         What computes the attention core, as `attention_forward` explains.
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
-
-    Raises
-    ------
-    ConfigError, BackendError
-        An argument has an impossible value; the message names it.
 
     Notes
     -----
@@ -130,7 +125,6 @@ class MultiHeadAttention(Layer):
         self.d_head_gate: Array | None = None
 
     def _init_params(self, bias: bool, add_bias_kv: bool) -> None:
-        """Draw the params."""
         queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
         values, merged = self.num_kv_heads * self.value_dim, self.num_heads * self.value_dim
         shapes = {
@@ -186,11 +180,6 @@ class MultiHeadAttention(Layer):
         weights : (B, H, T_q, T_k) array
             With one more column for each of add_bias_kv and add_zero_attn. Only with
             ``return_weights=True``; read-only, for backward may use the same memory.
-
-        Raises
-        ------
-        DTypeError, ShapeError, MaskError, ConfigError
-            An argument is of the wrong kind, shape or value; the message names it.
         """
         self._cache = None
         head_gate = self.head_gate if head_gate is None else head_gate
@@ -306,5 +295,4 @@ class MultiHeadAttention(Layer):
 
 
 def _default(name: str, value: int | None, default: int) -> int:
-    """Return a checked count, or its default."""
     return default if value is None else check_count(name, value)

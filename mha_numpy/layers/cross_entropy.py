@@ -1,31 +1,23 @@
 """Cross-entropy of softmax, from logits; forward and backward."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
-from mha_numpy.checks import check_choice, check_ids, check_integer, check_number, check_type
+from mha_numpy.checks import check_choice, check_ids, check_integer, check_number
+from mha_numpy.core.pair import Pair, Records, Values
 from mha_numpy.dtypes import Array, as_integer_array
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.layers.arrays import as_computed, as_gradient, axes_of
-from mha_numpy.steps import constant, is_watched, step
+from mha_numpy.steps import constant
 
 REDUCTIONS = ("mean", "sum", "none")
 
 
-class CrossEntropySteps(NamedTuple):
-    """What forward's steps compute."""
-
-    log_probs: Array  # (..., V)
-    expected: Array  # (..., V): the distribution that is asked for; 0 where ignored
-    losses: Array  # (...,): of each token
-
-
 def cross_entropy_steps(
-    logits: Array, targets: Array, counted: Array, label_smoothing: float
-) -> CrossEntropySteps:
-    """Compute the loss of each token from its logits (..., V)."""
+    logits: Array, targets: Array, counted: Array, label_smoothing: float, reduction: str
+) -> tuple[Array, Array, Array, Array]:
+    """Compute the loss of each token from its logits (..., V), then of all."""
     V = logits.shape[-1]
     # 1. log of softmax; subtracting the largest logit changes nothing, and nothing overflows
     shifted = logits - logits.real.max(axis=-1, keepdims=True)
@@ -39,27 +31,10 @@ def cross_entropy_steps(
     # 3. minus its mean log-probability; what is not asked for may have probability 0
     surprise = np.where(expected == 0, 0, -log_probs)
     losses = (expected * surprise).sum(axis=-1)
-    return CrossEntropySteps(log_probs, expected, losses)
 
-
-def reduce_losses(losses: Array, counted: Array, reduction: str) -> Array:
-    """Sum the losses of the tokens (...,), or take their mean: step 4."""
     # 4. reduce
-    if reduction == "none":
-        return losses
-    return losses.sum() * share_of_each(counted, reduction)
-
-
-def share_of_each(counted: Array, reduction: str) -> float:
-    """Return how much a token's loss counts: the mean is over the tokens that are not ignored."""
-    return 1 / max(int(counted.sum()), 1) if reduction == "mean" else 1.0
-
-
-def reduce_losses_backward(d_loss: Array, counted: Array, reduction: str) -> Array:
-    """Pull the gradient of the loss back to the losses of the tokens (...,)."""
-    # 4. loss = mean of losses, or their sum
-    share = d_loss.dtype.type(share_of_each(counted, reduction))  # a float is float64 in NumPy 1
-    return np.broadcast_to(d_loss * share, counted.shape)
+    loss = reduce_losses(losses, counted, reduction)
+    return log_probs, expected, losses, loss
 
 
 def cross_entropy_steps_backward(
@@ -72,6 +47,24 @@ def cross_entropy_steps_backward(
     # 3. to 1. what softmax said, less what was asked for; an ignored token has no gradient
     d_logits = d_losses[..., None] * (np.exp(log_probs) - expected)
     return np.where(counted[..., None], d_logits, 0)
+
+
+def reduce_losses(losses: Array, counted: Array, reduction: str) -> Array:
+    """Sum the losses of the tokens (...,), or take their mean."""
+    if reduction == "none":
+        return losses
+    return np.asarray(losses.sum() * share_of_each(counted, reduction))
+
+
+def reduce_losses_backward(d_loss: Array, counted: Array, reduction: str) -> Array:
+    """Pull the gradient of the loss back to the losses of the tokens (...,)."""
+    share = d_loss.dtype.type(share_of_each(counted, reduction))  # a float is float64 in NumPy 1
+    return np.broadcast_to(d_loss * share, counted.shape)
+
+
+def share_of_each(counted: Array, reduction: str) -> float:
+    """Return how much a token's loss counts: the mean is over the tokens that are not ignored."""
+    return 1 / max(int(counted.sum()), 1) if reduction == "mean" else 1.0
 
 
 class CrossEntropyCache(NamedTuple):
@@ -125,12 +118,6 @@ def cross_entropy_forward(
     cache : CrossEntropyCache
         With ``cache.losses``, of each token.
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError, BackendError
-        `logits` is not a float array, `targets` are not integers of its shape without the last
-        axis, one of them is not in the vocabulary, or an option has an impossible value.
-
     Notes
     -----
     Log and softmax are computed in one step: the log of a probability that has become 0 would be
@@ -144,57 +131,17 @@ def cross_entropy_forward(
     >>> np.exp(-cache.losses), float(loss.round(4))
     (array([0.75, 0.5 ]), 0.4904)
     """
-    dtype, (logits,) = as_computed(logits=logits)
-    if logits.ndim < 1 or logits.shape[-1] == 0:
-        raise ShapeError(f"logits: expected (..., V) with V >= 1; got {logits.shape}")
-    targets, counted = _check_targets(targets, logits.shape, ignore_index)
-    label_smoothing = check_number("label_smoothing", label_smoothing)
-    if not 0 <= label_smoothing <= 1:
-        raise ConfigError(f"label_smoothing: expected 0 to 1; got {label_smoothing}")
-    check_choice("reduction", reduction, REDUCTIONS)
-
-    kernels = find_kernels(ONE_PASS_KERNELS, logits)
-    if kernels is None:
-        steps = cross_entropy_steps(logits, targets, counted, label_smoothing)
-    else:
-        steps = CrossEntropySteps._make(
-            kernels.cross_entropy(logits, targets, counted, label_smoothing)
-        )
-    loss = reduce_losses(steps.losses, counted, reduction)
-    if is_watched():
-        _record(logits, targets, counted, label_smoothing, steps)
-        if reduction != "none":
-            constant("share", share_of_each(counted, reduction))
-            step("loss", np.asarray(loss), "", "losses.sum() * share")
-    log_probs, expected, losses = steps
-    cache = CrossEntropyCache(
-        log_probs, expected, counted, losses, reduction, dtype, chosen_backend()
-    )
-    return np.asarray(loss, dtype), cache
+    return CROSS_ENTROPY.forward(
+        logits=logits, targets=targets, ignore_index=ignore_index, label_smoothing=label_smoothing,
+        reduction=reduction,
+    )  # fmt: skip
 
 
 def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntropyGrads:
     """Pull a gradient back to the logits: ``d_logits = (softmax(logits) - one_hot(target)) / n``.
 
-    Parameters
-    ----------
-    d_loss : float array like the loss
-        1.0 to train on this loss alone.
-    cache : CrossEntropyCache
-
-    Returns
-    -------
-    CrossEntropyGrads
-        ``d_logits``. Each token's row sums to 0.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_loss` is not a float or not of the shape of the loss; `cache` is not forward's.
-
-    Notes
-    -----
-    n is the number of tokens that are not ignored. Derivation: ``docs/blocks.md``.
+    `d_loss` is like the loss: 1.0 to train on this loss alone. n is the number of tokens that are
+    not ignored. Each token's row of `d_logits` sums to 0.
 
     Examples
     --------
@@ -202,73 +149,105 @@ def cross_entropy_backward(d_loss: Array, cache: CrossEntropyCache) -> CrossEntr
     >>> cross_entropy_backward(np.array(1.0), cache).d_logits
     array([[-0.75,  0.75]])
     """
-    check_type("cache", cache, CrossEntropyCache, "cross_entropy_forward")
-    log_probs, expected, counted, _, reduction, dtype, backend = cache
-    shape = counted.shape if reduction == "none" else ()
-    d_loss = as_gradient(d_loss, shape, log_probs.dtype, name="d_loss")
-    kernels = find_kernels(ONE_PASS_KERNELS, d_loss, log_probs, backend=backend)
-    if kernels is None:
-        d_logits = cross_entropy_steps_backward(d_loss, log_probs, expected, counted, reduction)
-    else:
-        d_losses = reduce_losses_backward(d_loss, counted, reduction)
-        d_logits = kernels.cross_entropy_backward(d_losses, log_probs, expected, counted)
-    if is_watched():
-        _record_backward(d_loss, d_logits, counted, reduction)
-    return CrossEntropyGrads(d_logits.astype(dtype, copy=False))
+    return CROSS_ENTROPY.backward(d_loss, cache)
 
 
-def _check_targets(
-    targets: Any, logits_shape: tuple[int, ...], ignore_index: int | None
-) -> tuple[Array, Array]:
-    """Return the targets, 0 where they are ignored, and whether each counts."""
-    targets = as_integer_array("targets", targets, "an integer array, an id for each token")
-    *tokens, V = logits_shape
-    if targets.shape != tuple(tokens):
+def _check(values: Values) -> None:
+    """Add `counted`, whether each target counts, and put 0 where it does not."""
+    logits, ignored = values["logits"], values["ignore_index"]
+    if logits.ndim < 1 or logits.shape[-1] == 0:
+        raise ShapeError(f"logits: expected (..., V) with V >= 1; got {logits.shape}")
+    targets = as_integer_array(
+        "targets", values["targets"], "an integer array, an id for each token"
+    )
+    if targets.shape != logits.shape[:-1]:
         raise ShapeError(
-            f"targets: expected {tuple(tokens)}, as logits {logits_shape} without the last axis; "
-            f"got {targets.shape}"
+            f"targets: expected {logits.shape[:-1]}, as logits {logits.shape} without the last "
+            f"axis; got {targets.shape}"
         )
     counted = np.ones(targets.shape, bool)
-    if ignore_index is not None:
-        counted = targets != check_integer("ignore_index", ignore_index)
+    if ignored is not None:
+        counted = targets != check_integer("ignore_index", ignored)
     advice = "; where nothing is asked, " + (
-        "pass ignore_index=" if ignore_index is None else f"write {ignore_index}, the ignore_index"
+        "pass ignore_index=" if ignored is None else f"write {ignored}, the ignore_index"
     )
-    return check_ids("targets", np.where(counted, targets, 0), V, advice), counted
+    targets = check_ids("targets", np.where(counted, targets, 0), logits.shape[-1], advice)
+    values |= {"targets": targets, "counted": counted}
+    if not 0 <= values["label_smoothing"] <= 1:
+        raise ConfigError(f"label_smoothing: expected 0 to 1; got {values['label_smoothing']}")
 
 
-def _record(
-    logits: Array, targets: Array, counted: Array, label_smoothing: float, steps: CrossEntropySteps
-) -> None:
-    """Record the steps of each token's loss."""
-    axes, tokens = axes_of(logits, "V"), axes_of(logits, "")
-    step("logits", logits, axes)
-    constant("targets", targets, tokens)
+def _records(values: Values) -> Records:
+    smoothing, counted, V = values["label_smoothing"], values["counted"], values["logits"].shape[-1]
+    yield "logits", "... V", ""
+    yield "targets", "..."
     at_target = "(targets[..., None] == np.arange(V))"
     expected = f"1.0 * {at_target}"
-    if label_smoothing:
-        constant("label_smoothing", label_smoothing)
-        expected = f"(1 - label_smoothing) * {at_target} + label_smoothing / {logits.shape[-1]}"
+    if smoothing:
+        yield "label_smoothing", ""
+        expected = f"(1 - label_smoothing) * {at_target} + label_smoothing / {V}"
     if not counted.all():
-        constant("counted", counted, tokens)
+        yield "counted", "..."
         expected = f"np.where(counted[..., None], {expected}, 0)"
-    step("expected", steps.expected, axes, expected)
+    yield "expected", "... V", expected
     shifted = "(logits - logits.max(axis=-1, keepdims=True))"
     log_of_sum = f"np.log(np.exp({shifted}).sum(axis=-1, keepdims=True))"
-    step("log_probs", steps.log_probs, axes, f"{shifted} - {log_of_sum}")
-    step("losses", steps.losses, tokens, "-(expected * log_probs).sum(axis=-1)")
+    yield "log_probs", "... V", f"{shifted} - {log_of_sum}"
+    yield "losses", "...", "-(expected * log_probs).sum(axis=-1)"
+    if values["reduction"] != "none":
+        constant("share", share_of_each(counted, values["reduction"]))
+        yield "loss", "", "losses.sum() * share"
 
 
-def _record_backward(d_loss: Array, d_logits: Array, counted: Array, reduction: str) -> None:
-    """Record backward's steps."""
-    tokens, of_each = axes_of(d_logits, ""), "np.exp(log_probs) - expected"
-    if reduction == "none":
-        step("d_losses", d_loss, tokens)
+def _records_backward(values: Values) -> Records:
+    of_each = "np.exp(log_probs) - expected"
+    if values["reduction"] == "none":
+        values["d_losses"] = values["d_loss"]
+        yield "d_losses", "...", ""
         equation = f"d_losses[..., None] * ({of_each})"
     else:
-        step("d_loss", d_loss, "")
+        yield "d_loss", "", ""
         equation = f"d_loss * share * ({of_each})"
-    if not counted.all():
-        constant("counted", counted, tokens)
+    if not values["counted"].all():
+        yield "counted", "..."
         equation = f"np.where(counted[..., None], {equation}, 0)"
-    step("d_logits", d_logits, axes_of(d_logits, "V"), equation)
+    yield "d_logits", "... V", equation
+
+
+def _kernel(
+    kernels: Any, logits: Array, targets: Array, counted: Array, smoothing: float, reduction: str
+) -> Any:
+    log_probs, expected, losses = kernels.cross_entropy(logits, targets, counted, smoothing)
+    return log_probs, expected, losses, reduce_losses(losses, counted, reduction)
+
+
+def _kernel_backward(
+    kernels: Any, d_loss: Array, log_probs: Array, expected: Array, counted: Array, reduction: str
+) -> Any:
+    d_losses = reduce_losses_backward(d_loss, counted, reduction)
+    return kernels.cross_entropy_backward(d_losses, log_probs, expected, counted)
+
+
+def _like(cache: CrossEntropyCache) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    shape = cache.counted.shape if cache.reduction == "none" else ()
+    return shape, cache.log_probs.dtype
+
+
+CROSS_ENTROPY = Pair(
+    cross_entropy_steps,
+    cross_entropy_steps_backward,
+    CrossEntropyCache,
+    CrossEntropyGrads,
+    inputs={"logits": ""},
+    options={
+        "label_smoothing": check_number,
+        "reduction": partial(check_choice, choices=REDUCTIONS),
+    },
+    check=_check,
+    computes="log_probs expected losses loss",
+    like=_like,
+    records=_records,
+    records_backward=_records_backward,
+    kernel=_kernel,
+    kernel_backward=_kernel_backward,
+)

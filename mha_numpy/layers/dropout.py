@@ -3,12 +3,13 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from mha_numpy.checks import check_broadcast, check_type
+from mha_numpy.checks import check_broadcast, check_share
+from mha_numpy.core.pair import Pair, Records, Values, axes_of
 from mha_numpy.core.shapes import broadcast_axes
-from mha_numpy.dtypes import Array
-from mha_numpy.layers.arrays import as_computed, as_gradient, axes_of
-from mha_numpy.steps import constant, is_watched, step
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.layers.layer import Layer, make_rng
 
 
 def dropout_steps(x: Array, dropout_mask: Array) -> Array:
@@ -51,11 +52,6 @@ def dropout_forward(x: Array, dropout_mask: Array) -> tuple[Array, DropoutCache]
     out : array like `x`
     cache : DropoutCache
 
-    Raises
-    ------
-    DTypeError, ShapeError
-        An argument is not a float array, or the mask does not fit.
-
     Notes
     -----
     Source: Srivastava et al. 2014, *Dropout*; scaling what is kept: section 10, "inverted".
@@ -65,34 +61,11 @@ def dropout_forward(x: Array, dropout_mask: Array) -> tuple[Array, DropoutCache]
     >>> dropout_forward(np.array([1.0, 2.0, 3.0]), np.array([0.0, 2.0, 2.0]))[0]
     array([0., 4., 6.])
     """
-    dtype, (x, dropout_mask) = as_computed(x=x, dropout_mask=dropout_mask)
-    check_broadcast("dropout_mask", dropout_mask, x.shape, axes_of(x))
-    out = dropout_steps(x, dropout_mask)
-    if is_watched():
-        step("x", x, axes_of(x))
-        mask_axes = broadcast_axes(dropout_mask.shape, axes_of(x), x.shape)
-        constant("dropout_mask", dropout_mask, mask_axes)
-        step("out", out, axes_of(x), "x * dropout_mask")
-    return out.astype(dtype, copy=False), DropoutCache(dropout_mask, x.shape, dtype)
+    return DROPOUT.forward(x=x, dropout_mask=dropout_mask)
 
 
 def dropout_backward(d_out: Array, cache: DropoutCache) -> DropoutGrads:
     """Pull a gradient back through dropout, by the same mask: ``d_x = d_out * dropout_mask``.
-
-    Parameters
-    ----------
-    d_out : float array like `x`
-    cache : DropoutCache
-
-    Returns
-    -------
-    DropoutGrads
-        ``d_x``.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Examples
     --------
@@ -100,11 +73,83 @@ def dropout_backward(d_out: Array, cache: DropoutCache) -> DropoutGrads:
     >>> dropout_backward(np.ones(3), cache).d_x
     array([0., 2., 2.])
     """
-    check_type("cache", cache, DropoutCache, "dropout_forward")
-    dropout_mask, shape, dtype = cache
-    d_out = as_gradient(d_out, shape, dropout_mask.dtype)
-    d_x = dropout_steps_backward(d_out, dropout_mask)
-    if is_watched():
-        step("d_out", d_out, axes_of(d_out))
-        step("d_x", d_x, axes_of(d_out), "d_out * dropout_mask")
-    return DropoutGrads(d_x.astype(dtype, copy=False))
+    return DROPOUT.backward(d_out, cache)
+
+
+def draw_dropout_mask(
+    shape: tuple[int, ...], p: float, rng: np.random.Generator, dtype: npt.DTypeLike
+) -> Array:
+    """Draw 0 with probability `p`, else ``1 / (1 - p)``, so that the mean stays 1."""
+    kept = rng.random(shape) >= p
+    return (kept / (1 - p)).astype(dtype)
+
+
+def check_dropout_p(p: Any) -> float:
+    """Return the share of numbers to drop, or raise a ConfigError."""
+    return check_share("dropout_p", p, symbol="p")
+
+
+class Dropout(Layer):
+    """Drop a share of the numbers while ``layer.training``; do nothing otherwise.
+
+    Parameters
+    ----------
+    dropout_p : float
+        0 <= p < 1.
+    rng : int or numpy Generator, optional
+        Draws what is dropped: the same seed drops the same. Default: fresh randomness.
+
+    Examples
+    --------
+    >>> layer = Dropout(0.5, rng=0)
+    >>> layer(np.ones(6)), layer.eval()(np.ones(6))
+    (array([2., 0., 0., 0., 2., 2.]), array([1., 1., 1., 1., 1., 1.]))
+    """
+
+    def __init__(
+        self, dropout_p: float = 0.0, *, rng: int | np.random.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.dropout_p = check_dropout_p(dropout_p)
+        self.rng = make_rng(rng)
+
+    def forward(self, x: Array) -> Array:
+        """Multiply by 0 or ``1 / (1 - p)``: (...) -> (...)."""
+        if not self.training or self.dropout_p == 0:
+            self._cache = ()  # nothing is dropped
+            return x
+        x = as_float_array("x", x)
+        dropout_mask = draw_dropout_mask(x.shape, self.dropout_p, self.rng, x.dtype)
+        out, self._cache = dropout_forward(x, dropout_mask)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Return the gradient of `x`."""
+        cache = self.forward_cache
+        return dropout_backward(d_out, cache).d_x if cache else d_out
+
+
+def _check(values: Values) -> None:
+    x = values["x"]
+    check_broadcast("dropout_mask", values["dropout_mask"], x.shape, axes_of(x, "... D"))
+    values["shape"] = x.shape
+
+
+def _records(values: Values) -> Records:
+    x = values["x"]
+    yield "x", "... D", ""
+    yield "dropout_mask", broadcast_axes(values["dropout_mask"].shape, axes_of(x, "... D"), x.shape)
+    yield "out", "... D", "x * dropout_mask"
+
+
+DROPOUT = Pair(
+    dropout_steps,
+    dropout_steps_backward,
+    DropoutCache,
+    DropoutGrads,
+    inputs={"x": "", "dropout_mask": ""},
+    check=_check,
+    like=lambda cache: (cache.shape, cache.dropout_mask.dtype),
+    records=_records,
+    records_backward=[("d_out", "... D", ""), ("d_x", "... D", "d_out * dropout_mask")],
+)

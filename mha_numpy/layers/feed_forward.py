@@ -1,25 +1,19 @@
 """The feed-forward network of a transformer, forward and backward."""
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
-from mha_numpy.checks import check_choice, check_shape, check_type
+import numpy as np
+
+from mha_numpy.backends import check_backend
+from mha_numpy.checks import check_choice, check_count, check_flag, check_shape, check_type
 from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
+from mha_numpy.core.pair import Records, Values, plus, record, sum_equation
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.layers.arrays import axes_of, check_width, sum_equation
-from mha_numpy.layers.gelu import gelu_backward, gelu_forward
-from mha_numpy.layers.relu import relu_backward, relu_forward
-from mha_numpy.layers.swiglu import swiglu_backward, swiglu_forward
-from mha_numpy.steps import constant, is_watched, renamed, step
-
-ACTIVATIONS: dict[str, tuple[Any, Any]] = {
-    "relu": (relu_forward, relu_backward),
-    "gelu": (gelu_forward, gelu_backward),
-    "gelu_tanh": (partial(gelu_forward, approximate="tanh"), gelu_backward),
-    "swiglu": (swiglu_forward, swiglu_backward),
-}
+from mha_numpy.layers.activations import ACTIVATIONS
+from mha_numpy.layers.layer import Layer, make_rng
+from mha_numpy.steps import renamed
 
 
 class FeedForwardParams(NamedTuple):
@@ -74,11 +68,6 @@ def feed_forward_forward(
     out : (..., D) array
     cache : FeedForwardCache
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError, BackendError
-        An argument is of the wrong kind, shape or value; the message names it.
-
     Notes
     -----
     The network works on each token alone; only attention moves information between tokens. A token
@@ -101,8 +90,8 @@ def feed_forward_forward(
     gate = gate_cache = None
     if w_gate is not None:
         gate, gate_cache = linear_forward(x, w_gate, b_gate)
-    if is_watched():
-        _record_widening(x, params, hidden, gate)
+    values = {"x": x, "hidden": hidden, "gate": gate, **params._asdict()}
+    record(values, _widening)
 
     # 2. activate
     with renamed(x="hidden", out="activated"):
@@ -111,8 +100,7 @@ def feed_forward_forward(
 
     # 3. narrow
     out, narrow = linear_forward(activated, w_out, b_out)
-    if is_watched():
-        step("out", out, axes_of(x), "activated @ w_out" + _plus("b_out", b_out))
+    record({"out": out, **params._asdict()}, _narrowing)
     return out, FeedForwardCache(into, gate_cache, activation, activation_cache, narrow)
 
 
@@ -128,11 +116,6 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
     -------
     FeedForwardGrads
         ``d_x`` and ``d_params``, a FeedForwardParams of gradients, None where there is no param.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
 
     Notes
     -----
@@ -153,8 +136,8 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
     d_activated, d_w_out, d_b_out = linear_backward(d_out, cache.out)
 
     # 2. activated = activate(hidden), or activate(gate, hidden)
-    if is_watched():
-        _record_narrowing(d_out, d_activated, d_w_out, d_b_out)
+    values = {"d_out": d_out, "d_activated": d_activated, "d_w_out": d_w_out, "d_b_out": d_b_out}
+    record(values, _narrowing_backward)
     with renamed(x="hidden", out="activated"):
         d_hidden = activate_backward(d_activated, cache.activated)
 
@@ -165,9 +148,71 @@ def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardG
         d_x_gate, d_w_gate, d_b_gate = linear_backward(d_hidden.d_gate, cache.gate)
         d_x = d_x + d_x_gate
     d_params = FeedForwardParams(d_w_in, d_b_in, d_w_out, d_b_out, d_w_gate, d_b_gate)
-    if is_watched():
-        _record_widening_backward(d_x, d_params)
+    values = {f"d_{name}": gradient for name, gradient in d_params._asdict().items()}
+    record({"d_x": d_x, **values}, _widening_backward)
     return FeedForwardGrads(d_x, d_params)
+
+
+class FeedForward(Layer):
+    """`feed_forward_forward` with params of its own.
+
+    Parameters
+    ----------
+    embed_dim : int
+        D.
+    hidden_dim : int, optional
+        F; default 4 D.
+    activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
+    bias : bool
+        Whether the linear maps have biases.
+    backend : {"numpy", "loops", "numba"}, optional
+    rng : int or numpy Generator, optional
+        Seeds the params: the same seed draws the same. Default: fresh randomness.
+
+    Examples
+    --------
+    >>> layer = FeedForward(4, activation="swiglu", bias=False)
+    >>> layer(np.ones((2, 5, 4))).shape, list(layer.params)
+    ((2, 5, 4), ['w_in', 'w_out', 'w_gate'])
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        hidden_dim: int | None = None,
+        *,
+        activation: str = "gelu",
+        bias: bool = True,
+        backend: str | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        D = check_count("embed_dim", embed_dim)
+        F = 4 * D if hidden_dim is None else check_count("hidden_dim", hidden_dim)
+        self.activation = check_choice("activation", activation, ACTIVATIONS)
+        self.backend = check_backend(backend)
+        shapes = {"in": (D, F), "out": (F, D)}
+        if activation == "swiglu":
+            shapes["gate"] = (D, F)
+        rng = make_rng(rng)
+        for name, (inputs, outputs) in shapes.items():
+            bound = 1 / np.sqrt(inputs)
+            self.params[f"w_{name}"] = rng.uniform(-bound, bound, (inputs, outputs))
+            if check_flag("bias", bias):
+                self.params[f"b_{name}"] = np.zeros(outputs)
+
+    def forward(self, x: Array) -> Array:
+        """Widen, activate and narrow each token: (..., D) -> (..., D)."""
+        params = FeedForwardParams._make(self.params.get(p) for p in FeedForwardParams._fields)
+        out, self._cache = feed_forward_forward(x, params, activation=self.activation)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Add to the params' gradients and return that of `x`."""
+        d_x, d_params = feed_forward_backward(d_out, self.forward_cache)
+        for name, gradient in d_params._asdict().items():
+            self.accumulate(name, gradient)
+        return d_x
 
 
 def _check_inputs(
@@ -193,55 +238,39 @@ def _check_inputs(
             param = as_float_array(name, param)
             check_shape(name, param, axes, sizes, to_match="w_in" if sizes else "")
         arrays[name] = param
-    check_width(x, sizes["D"], f"w_in {arrays['w_in'].shape}")
+    check_shape("x", x, "... D", sizes, to_match=f"w_in {arrays['w_in'].shape}")
     return x, FeedForwardParams(**arrays)
 
 
-def _plus(name: str, b: Array | None) -> str:
-    """Write the bias of a linear map, where there is one."""
-    return "" if b is None else f" + {name}"
+def _widening(values: Values) -> Records:
+    yield "x", "... D", ""
+    yield from AXES.items()
+    yield "gate", "... F", "x @ w_gate" + plus("b_gate", values["b_gate"])
+    yield "hidden", "... F", "x @ w_in" + plus("b_in", values["b_in"])
 
 
-def _record_widening(
-    x: Array, params: FeedForwardParams, hidden: Array, gate: Array | None
-) -> None:
-    """Record the params and the linear maps before the activation."""
-    axes = axes_of(x, "F")
-    step("x", x, axes_of(x))
-    for name, param in params._asdict().items():
-        if param is not None:
-            constant(name, param, AXES[name])
-    if gate is not None:
-        step("gate", gate, axes, "x @ w_gate" + _plus("b_gate", params.b_gate))
-    step("hidden", hidden, axes, "x @ w_in" + _plus("b_in", params.b_in))
+def _narrowing(values: Values) -> Records:
+    yield "out", "... D", "activated @ w_out" + plus("b_out", values["b_out"])
 
 
-def _record_narrowing(
-    d_out: Array, d_activated: Array, d_w_out: Array, d_b_out: Array | None
-) -> None:
-    """Record the way back through the last linear map."""
-    step("d_out", d_out, axes_of(d_out))
-    step("d_activated", d_activated, axes_of(d_out, "F"), "d_out @ w_out.T")
-    _record_map_backward("out", "activated", d_out, d_w_out, d_b_out)
+def _narrowing_backward(values: Values) -> Records:
+    yield "d_out", "... D", ""
+    yield "d_activated", "... F", "d_out @ w_out.T"
+    yield from _map_backward("out", "activated", values["d_out"], "d_out")
 
 
-def _record_widening_backward(d_x: Array, d_params: FeedForwardParams) -> None:
-    """Record the way back through the linear maps before the activation."""
-    _record_map_backward("in", "x", d_x, d_params.w_in, d_params.b_in, "d_hidden")
-    by_gate = ""
-    if d_params.w_gate is not None:
-        _record_map_backward("gate", "x", d_x, d_params.w_gate, d_params.b_gate, "d_gate")
-        by_gate = " + d_gate @ w_gate.T"
-    step("d_x", d_x, axes_of(d_x), f"d_hidden @ w_in.T{by_gate}")
+def _widening_backward(values: Values) -> Records:
+    d_x = values["d_x"]
+    yield from _map_backward("in", "x", d_x, "d_hidden")
+    yield from _map_backward("gate", "x", d_x, "d_gate")
+    by_gate = "" if values["d_w_gate"] is None else " + d_gate @ w_gate.T"
+    yield "d_x", "... D", f"d_hidden @ w_in.T{by_gate}"
 
 
-def _record_map_backward(
-    letter: str, x: str, tokens: Array, d_w: Array, d_b: Array | None, d_mapped: str = "d_out"
-) -> None:
-    """Record the gradients of the params of one linear map."""
+def _map_backward(letter: str, x: str, tokens: Array, d_mapped: str) -> Records:
+    """Yield the gradients of the params of one linear map."""
     inputs, outputs = AXES[f"w_{letter}"].split()
     rows = math.prod(tokens.shape[:-1])
     product = f"{x}.reshape({rows}, {inputs}).T @ {d_mapped}.reshape({rows}, {outputs})"
-    step(f"d_w_{letter}", d_w, f"{inputs} {outputs}", product)
-    if d_b is not None:
-        step(f"d_b_{letter}", d_b, outputs, sum_equation(d_mapped, tokens))
+    yield f"d_w_{letter}", f"{inputs} {outputs}", product
+    yield f"d_b_{letter}", outputs, sum_equation(d_mapped, tokens)

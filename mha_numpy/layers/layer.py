@@ -80,11 +80,6 @@ def check_layer(name: str, value: Any) -> None:
         )
 
 
-def _place_and_text(child: tuple[str, "Layer"]) -> tuple[str, str]:
-    """Return the name of the list that holds a child, or its own; and the child's text."""
-    return child[0].partition(".")[0], repr(child[1])
-
-
 def _layers_in(
     name: str, value: Any, around: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, "Layer"]]:
@@ -225,7 +220,9 @@ class Layer(metaclass=LayerType):
         count = self.num_parameters
         shown = [*self.shown_options(), *([f"{count:,} parameters"] if count else [])]
         lines = [f"{type(self).__name__}({', '.join(shown)})"]
-        for (_, part), alike in groupby(self.children().items(), _place_and_text):
+        parts = [(name, repr(part)) for name, part in self.children().items()]
+        # those of one list that look alike share a line
+        for (_, part), alike in groupby(parts, lambda each: (each[0].partition(".")[0], each[1])):
             first, *others = (name for name, _ in alike)
             lines.append(f"{first}{f' ... {others[-1]}' if others else ''}: {part}")
         return "\n".join(lines).replace("\n", "\n  ")

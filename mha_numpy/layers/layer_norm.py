@@ -1,33 +1,21 @@
 """Layer normalisation, forward and backward."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
-from mha_numpy.checks import check_number, check_shape, check_type
+from mha_numpy.backends import check_backend
+from mha_numpy.checks import check_count, check_flag, check_number
+from mha_numpy.core.pair import Pair, Records, Values, plus, sum_equation
 from mha_numpy.dtypes import Array
-from mha_numpy.layers.arrays import (
-    as_computed,
-    as_gradient,
-    axes_of,
-    check_width,
-    sum_equation,
-    sum_over_tokens,
-)
-from mha_numpy.steps import constant, is_watched, step
+from mha_numpy.errors import ShapeError
+from mha_numpy.layers.layer import Layer
 
 
-class LayerNormSteps(NamedTuple):
-    """What forward's steps compute."""
-
-    centred: Array  # (..., D): each token less its own mean
-    inverse_std: Array  # (..., 1)
-    x_hat: Array  # (..., D): of mean 0 and variance 1
-    out: Array  # (..., D)
-
-
-def layer_norm_steps(x: Array, gain: Array, bias: Array | None, eps: float) -> LayerNormSteps:
+def layer_norm_steps(
+    x: Array, gain: Array, bias: Array | None, eps: float
+) -> tuple[Array, Array, Array, Array]:
     """Normalise each token (..., D) by its own mean and variance."""
     # 1. centre
     centred = x - x.mean(axis=-1, keepdims=True)
@@ -38,16 +26,16 @@ def layer_norm_steps(x: Array, gain: Array, bias: Array | None, eps: float) -> L
 
     # 3. scale and shift
     out = x_hat * gain if bias is None else x_hat * gain + bias
-    return LayerNormSteps(centred, inverse_std, x_hat, out)
+    return centred, inverse_std, x_hat, out
 
 
 def layer_norm_steps_backward(
-    d_out: Array, x_hat: Array, inverse_std: Array, gain: Array
-) -> tuple[Array, Array, Array]:
+    d_out: Array, x_hat: Array, inverse_std: Array, gain: Array, has_bias: bool
+) -> tuple[Array, Array, Array | None]:
     """Pull the gradient (..., D) back to x, gain and bias."""
     # 3. out = x_hat * gain + bias
     d_gain = sum_over_tokens(d_out * x_hat)
-    d_bias = sum_over_tokens(d_out)
+    d_bias = sum_over_tokens(d_out) if has_bias else None
     d_x_hat = d_out * gain
 
     # 2. x_hat = centred * inverse_std: each feature also moves the deviation of its token
@@ -57,6 +45,11 @@ def layer_norm_steps_backward(
     # 1. centred = x - mean: each feature also moves the mean of its token
     d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)
     return d_x, d_gain, d_bias
+
+
+def sum_over_tokens(per_token: Array) -> Array:
+    """Sum (..., D) over every token of every sequence: a param serves them all."""
+    return per_token.sum(axis=tuple(range(per_token.ndim - 1)))
 
 
 class LayerNormCache(NamedTuple):
@@ -104,11 +97,6 @@ def layer_norm_forward(
     out : (..., D) array
     cache : LayerNormCache
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError, BackendError
-        An argument is not a float array, the sizes do not match, or `eps` is not positive.
-
     Notes
     -----
     The variance divides by D, not by D - 1. Source: Ba, Kiros and Hinton 2016, *Layer
@@ -121,24 +109,7 @@ def layer_norm_forward(
     array([[-1.,  1.],
            [ 0.,  0.]])
     """
-    dtype, (x, gain, bias) = as_computed(x=x, gain=gain, bias=bias)
-    sizes: dict[str, int] = {}
-    check_shape("gain", gain, "D", sizes)
-    if bias is not None:
-        check_shape("bias", bias, "D", sizes, to_match=f"gain {gain.shape}")
-    check_width(x, sizes["D"], f"gain {gain.shape}")
-    eps = check_number("eps", eps, positive=True)
-
-    kernels = find_kernels(ONE_PASS_KERNELS, x)
-    if kernels is None:
-        steps = layer_norm_steps(x, gain, bias, eps)
-        _, inverse_std, x_hat, out = steps
-        if is_watched():
-            _record(x, gain, bias, eps, steps)
-    else:
-        inverse_std, x_hat, out = kernels.norm(x, gain, bias, eps, centres=True)
-    cache = LayerNormCache(x_hat, inverse_std, gain, bias is not None, dtype, chosen_backend())
-    return out.astype(dtype, copy=False), cache
+    return LAYER_NORM.forward(x=x, gain=gain, bias=bias, eps=eps)
 
 
 def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
@@ -147,24 +118,7 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     ``d_x = (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat)) / std`` with
     ``d_x_hat = d_out * gain``: what does not change the normalised token has no gradient.
 
-    Parameters
-    ----------
-    d_out : (..., D) float array
-    cache : LayerNormCache
-
-    Returns
-    -------
-    LayerNormGrads
-        ``d_x``, ``d_gain``, and ``d_bias`` (None if there was no bias).
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
-
-    Notes
-    -----
-    Derivation: ``docs/blocks.md``.
+    `d_bias` is None if there was no bias.
 
     Examples
     --------
@@ -173,42 +127,107 @@ def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
     >>> bool(np.allclose(d_x, 0)), d_bias  # the same shift of all features changes nothing
     (True, array([1., 1., 1.]))
     """
-    check_type("cache", cache, LayerNormCache, "layer_norm_forward")
-    x_hat, inverse_std, gain, has_bias, dtype, backend = cache
-    d_out = as_gradient(d_out, x_hat.shape, x_hat.dtype)
-    kernels = find_kernels(ONE_PASS_KERNELS, d_out, x_hat, backend=backend)
-    if kernels is None:
-        d_x, d_gain, d_bias = layer_norm_steps_backward(d_out, x_hat, inverse_std, gain)
-    else:
-        d_x, d_gain, d_bias = kernels.norm_backward(d_out, x_hat, inverse_std, gain, centres=True)
-    if is_watched():
-        _record_backward(d_out, d_x, d_gain, d_bias if has_bias else None)
-    d_x, d_gain, d_bias = (d.astype(dtype, copy=False) for d in (d_x, d_gain, d_bias))
-    return LayerNormGrads(d_x, d_gain, d_bias if has_bias else None)
+    return LAYER_NORM.backward(d_out, cache)
 
 
-def _record(x: Array, gain: Array, bias: Array | None, eps: float, steps: LayerNormSteps) -> None:
-    """Record forward's steps."""
-    axes = axes_of(x)
-    step("x", x, axes)
-    constant("gain", gain, "D")
-    constant("eps", eps)
-    step("centred", steps.centred, axes, "x - x.mean(axis=-1, keepdims=True)")
+class LayerNorm(Layer):
+    """`layer_norm_forward` with a gain, first 1, and a bias, first 0.
+
+    Parameters
+    ----------
+    embed_dim : int
+        D.
+    eps : float
+    bias : bool
+        Whether there is a bias.
+    backend : {"numpy", "loops", "numba"}, optional
+
+    Examples
+    --------
+    >>> LayerNorm(2)(np.array([[1.0, 3.0]])).round(3)
+    array([[-1.,  1.]])
+    """
+
+    def __init__(
+        self, embed_dim: int, *, eps: float = 1e-5, bias: bool = True, backend: str | None = None
+    ) -> None:
+        super().__init__()
+        self.params["gain"] = np.ones(check_count("embed_dim", embed_dim))
+        if check_flag("bias", bias):
+            self.params["bias"] = np.zeros(embed_dim)
+        self.eps = check_number("eps", eps, positive=True)
+        self.backend = check_backend(backend)
+
+    def forward(self, x: Array) -> Array:
+        """Normalise each token: (..., D) -> (..., D)."""
+        gain, bias = self.params["gain"], self.params.get("bias")
+        out, self._cache = layer_norm_forward(x, gain, bias, eps=self.eps)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Add to the params' gradients and return that of `x`."""
+        d_x, d_gain, d_bias = layer_norm_backward(d_out, self.forward_cache)
+        self.accumulate("gain", d_gain)
+        self.accumulate("bias", d_bias)
+        return d_x
+
+
+def check_gain(gain: Array) -> None:
+    """Raise a ShapeError where tokens have no features: there is no mean of none."""
+    if gain.size == 0:
+        raise ShapeError("gain: expected (D,) with D >= 1; got (0,)")
+
+
+def _check(values: Values) -> None:
+    check_gain(values["gain"])
+    values["has_bias"] = values["bias"] is not None
+
+
+def _records(values: Values) -> Records:
+    yield "x", "... D", ""
+    yield "gain", "D"
+    yield "eps", ""
+    yield "centred", "... D", "x - x.mean(axis=-1, keepdims=True)"
     std = "np.sqrt((centred ** 2).mean(axis=-1, keepdims=True) + eps)"
-    step("inverse_std", steps.inverse_std, axes_of(x, "1"), f"1 / {std}")
-    step("x_hat", steps.x_hat, axes, "centred * inverse_std")
-    if bias is not None:
-        constant("bias", bias, "D")
-    step("out", steps.out, axes, "x_hat * gain" + (" + bias" if bias is not None else ""))
+    yield "inverse_std", "... 1", f"1 / {std}"
+    yield "x_hat", "... D", "centred * inverse_std"
+    yield "bias", "D"
+    yield "out", "... D", "x_hat * gain" + plus("bias", values["bias"])
 
 
-def _record_backward(d_out: Array, d_x: Array, d_gain: Array, d_bias: Array | None) -> None:
-    """Record backward's steps."""
-    axes = axes_of(d_out)
-    step("d_out", d_out, axes)
-    step("d_gain", d_gain, "D", sum_equation("d_out * x_hat", d_out))
-    if d_bias is not None:
-        step("d_bias", d_bias, "D", sum_equation("d_out", d_out))
+def _records_backward(values: Values) -> Records:
+    d_out = values["d_out"]
+    yield "d_out", "... D", ""
+    yield "d_gain", "D", sum_equation("d_out * x_hat", d_out)
+    yield "d_bias", "D", sum_equation("d_out", d_out)
     by_mean = "(d_out * gain).mean(axis=-1, keepdims=True)"
     by_std = "x_hat * (d_out * gain * x_hat).mean(axis=-1, keepdims=True)"
-    step("d_x", d_x, axes, f"inverse_std * (d_out * gain - {by_mean} - {by_std})")
+    yield "d_x", "... D", f"inverse_std * (d_out * gain - {by_mean} - {by_std})"
+
+
+def _kernel(kernels: Any, x: Array, gain: Array, bias: Array | None, eps: float) -> Any:
+    return None, *kernels.norm(x, gain, bias, eps, centres=True)  # centred is not kept
+
+
+def _kernel_backward(kernels: Any, *given: Any) -> Any:
+    *arrays, has_bias = given
+    d_x, d_gain, d_bias = kernels.norm_backward(*arrays, centres=True)
+    return d_x, d_gain, d_bias if has_bias else None
+
+
+LAYER_NORM = Pair(
+    layer_norm_steps,
+    layer_norm_steps_backward,
+    LayerNormCache,
+    LayerNormGrads,
+    inputs={"gain": "D", "bias": "D", "x": "... D"},
+    optional=("bias",),
+    options={"eps": partial(check_number, positive=True)},
+    check=_check,
+    computes="centred inverse_std x_hat out",
+    like="x_hat",
+    records=_records,
+    records_backward=_records_backward,
+    kernel=_kernel,
+    kernel_backward=_kernel_backward,
+)

@@ -5,11 +5,9 @@ import numpy as np
 from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core import linear_backward, linear_forward
-from mha_numpy.core.linear import LinearGrads
+from mha_numpy.core.pair import Records, Values, plus, record, sum_equation
 from mha_numpy.dtypes import Array
-from mha_numpy.layers.arrays import axes_of, sum_equation
 from mha_numpy.layers.layer import Layer, make_rng
-from mha_numpy.steps import constant, is_watched, step
 
 
 class Linear(Layer):
@@ -25,11 +23,6 @@ class Linear(Layer):
         What multiplies, as `linear_forward` explains.
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
-
-    Raises
-    ------
-    ConfigError
-        An argument has an impossible value; the message names it.
 
     Notes
     -----
@@ -64,28 +57,27 @@ class Linear(Layer):
         """Map every vector of `x`: (..., I) -> (..., O)."""
         w, b = self.params["w"], self.params.get("b")
         out, self._cache = linear_forward(x, w, b)
-        if is_watched():
-            step("x", self._cache.x, axes_of(self._cache.x, "I"))
-            constant("w", w, "I O")
-            if b is not None:
-                constant("b", b, "O")
-            step("out", out, axes_of(out, "O"), "x @ w" + (" + b" if b is not None else ""))
+        record({"x": self._cache.x, "w": w, "b": b, "out": out}, _records)
         return out
 
     def backward(self, d_out: Array) -> Array:
         """Add to the params' gradients and return that of `x`."""
         grads = linear_backward(d_out, self.forward_cache)
-        if is_watched():
-            _record_backward(d_out, grads)
+        record({"d_out": d_out, **grads._asdict()}, _records_backward)
         self.accumulate("w", grads.d_w)
         self.accumulate("b", grads.d_b)
         return grads.d_x
 
 
-def _record_backward(d_out: Array, grads: LinearGrads) -> None:
-    """Record backward's steps."""
-    step("d_out", d_out, axes_of(d_out, "O"))
-    step("d_x", grads.d_x, axes_of(grads.d_x, "I"), "d_out @ w.T")
-    step("d_w", grads.d_w, "I O", "x.reshape(-1, I).T @ d_out.reshape(-1, O)")
-    if grads.d_b is not None:
-        step("d_b", grads.d_b, "O", sum_equation("d_out", d_out))
+def _records(values: Values) -> Records:
+    yield "x", "... I", ""
+    yield "w", "I O"
+    yield "b", "O"
+    yield "out", "... O", "x @ w" + plus("b", values["b"])
+
+
+def _records_backward(values: Values) -> Records:
+    yield "d_out", "... O", ""
+    yield "d_x", "... I", "d_out @ w.T"
+    yield "d_w", "I O", "x.reshape(-1, I).T @ d_out.reshape(-1, O)"
+    yield "d_b", "O", sum_equation("d_out", values["d_out"])

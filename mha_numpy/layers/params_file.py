@@ -157,7 +157,6 @@ def in_dtype(name: str, array: Array, dtype: npt.DTypeLike) -> Array:
 
 
 def _kind(array: Array) -> str:
-    """Return shape and dtype."""
     return f"{array.shape} of {array.dtype}"
 
 

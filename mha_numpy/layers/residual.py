@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.checks import check_flag
+from mha_numpy.core.pair import axes_of
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import MhaError, ShapeError
-from mha_numpy.layers.arrays import add, axes_of
-from mha_numpy.layers.dropout_layer import Dropout
+from mha_numpy.layers.dropout import Dropout
 from mha_numpy.layers.layer import Layer, check_layer
 from mha_numpy.steps import record_sum, step
 
@@ -28,11 +29,6 @@ class Residual(Layer):
     rng : int or numpy Generator, optional
         Draws what is dropped: the same seed drops the same. Default: fresh randomness.
 
-    Raises
-    ------
-    ConfigError
-        `layer` or `norm` is not a Layer, or an option has an impossible value.
-
     Notes
     -----
     The gradient of the sum goes both ways: through the layer and past it. Sources: He et al.
@@ -40,8 +36,7 @@ class Residual(Layer):
 
     Examples
     --------
-    >>> from mha_numpy.layers.feed_forward_layer import FeedForward
-    >>> from mha_numpy.layers.norm import LayerNorm
+    >>> from mha_numpy.layers import FeedForward, LayerNorm
     >>> layer = Residual(FeedForward(4), LayerNorm(4))
     >>> layer(np.ones((2, 5, 4))).shape
     (2, 5, 4)
@@ -69,20 +64,20 @@ class Residual(Layer):
     def forward(self, x: Array, *others: Array, **options: Any) -> Array:
         """Add the layer's output to `x`; `others` and options are the layer's."""
         x = as_float_array("x", x)
-        step("skip", x, axes_of(x))
+        step("skip", x, axes_of(x, "... D"))
         inner = self.norm(x) if self.norm_first else x
         added = self.dropout(self.layer(inner, *others, **options))
         if added.shape != x.shape:
             raise ShapeError(f"layer: expected an output like x {x.shape}; got {added.shape}")
         total = add(x, added)
-        record_sum("sum", total, axes_of(total), x, added)
+        record_sum("sum", total, axes_of(total, "... D"), x, added)
         return total if self.norm_first else self.norm(total)
 
     def backward(self, d_out: Array) -> tuple[Array, ...]:
         """Return the gradient of `x`, then those of the others."""
         d_out = as_float_array("d_out", d_out)
         d_sum = d_out if self.norm_first else self.norm.backward(d_out)
-        step("d_sum", d_sum, axes_of(d_sum))
+        step("d_sum", d_sum, axes_of(d_sum, "... D"))
         d_layer = self.layer.backward(self.dropout.backward(d_sum))
         d_x, *d_others = d_layer if isinstance(d_layer, tuple) else (d_layer,)
         if d_x is None:
@@ -93,5 +88,11 @@ class Residual(Layer):
         if self.norm_first:
             d_x = self.norm.backward(d_x)
         d_skip = add(d_sum, d_x)
-        record_sum("d_skip", d_skip, axes_of(d_skip), d_sum, d_x)
+        record_sum("d_skip", d_skip, axes_of(d_skip, "... D"), d_sum, d_x)
         return d_skip, *d_others
+
+
+def add(a: Array, b: Array) -> Array:
+    """Return the sum of two arrays: by a kernel, where their shape is one."""
+    kernels = find_kernels(ONE_PASS_KERNELS, a, b)
+    return a + b if kernels is None or a.shape != b.shape else kernels.add(a, b)

@@ -1,32 +1,19 @@
 """Root-mean-square normalisation, forward and backward."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
-from mha_numpy.checks import check_number, check_shape, check_type
+from mha_numpy.backends import check_backend
+from mha_numpy.checks import check_count, check_number
+from mha_numpy.core.pair import Pair, Records, Values, sum_equation
 from mha_numpy.dtypes import Array
-from mha_numpy.layers.arrays import (
-    as_computed,
-    as_gradient,
-    axes_of,
-    check_width,
-    sum_equation,
-    sum_over_tokens,
-)
-from mha_numpy.steps import constant, is_watched, step
+from mha_numpy.layers.layer import Layer
+from mha_numpy.layers.layer_norm import check_gain, sum_over_tokens
 
 
-class RMSNormSteps(NamedTuple):
-    """What forward's steps compute."""
-
-    inverse_rms: Array  # (..., 1)
-    x_hat: Array  # (..., D): of mean square 1
-    out: Array  # (..., D)
-
-
-def rms_norm_steps(x: Array, gain: Array, eps: float) -> RMSNormSteps:
+def rms_norm_steps(x: Array, gain: Array, eps: float) -> tuple[Array, Array, Array]:
     """Normalise each token (..., D) by its own root mean square."""
     # 1. divide by the root of the mean square
     inverse_rms = 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps)  # (..., 1)
@@ -34,7 +21,7 @@ def rms_norm_steps(x: Array, gain: Array, eps: float) -> RMSNormSteps:
 
     # 2. scale
     out = x_hat * gain
-    return RMSNormSteps(inverse_rms, x_hat, out)
+    return inverse_rms, x_hat, out
 
 
 def rms_norm_steps_backward(
@@ -86,11 +73,6 @@ def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array
     out : (..., D) array
     cache : RMSNormCache
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError, BackendError
-        An argument is not a float array, the sizes do not match, or `eps` is not positive.
-
     Notes
     -----
     It is layer normalisation without centring and without a bias. Source: Zhang and Sennrich 2019,
@@ -102,45 +84,13 @@ def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array
     >>> out.round(3)  # divided by the root of 12.5
     array([[ 0.849, -1.131]])
     """
-    dtype, (x, gain) = as_computed(x=x, gain=gain)
-    check_shape("gain", gain, "D", {})
-    check_width(x, len(gain), f"gain {gain.shape}")
-    eps = check_number("eps", eps, positive=True)
-
-    kernels = find_kernels(ONE_PASS_KERNELS, x)
-    if kernels is None:
-        inverse_rms, x_hat, out = steps = rms_norm_steps(x, gain, eps)
-        if is_watched():
-            _record(x, gain, eps, steps)
-    else:
-        inverse_rms, x_hat, out = kernels.norm(x, gain, None, eps, centres=False)
-    cache = RMSNormCache(x_hat, inverse_rms, gain, dtype, chosen_backend())
-    return out.astype(dtype, copy=False), cache
+    return RMS_NORM.forward(x=x, gain=gain, eps=eps)
 
 
 def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
     """Pull a gradient back through the normalisation.
 
     ``d_x = (d_x_hat - x_hat * mean(d_x_hat * x_hat)) / rms`` with ``d_x_hat = d_out * gain``.
-
-    Parameters
-    ----------
-    d_out : (..., D) float array
-    cache : RMSNormCache
-
-    Returns
-    -------
-    RMSNormGrads
-        ``d_x`` and ``d_gain``.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output; `cache` is not forward's.
-
-    Notes
-    -----
-    Derivation: ``docs/blocks.md``.
 
     Examples
     --------
@@ -149,35 +99,72 @@ def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
     >>> bool(np.allclose(d_x, 0, atol=1e-6))
     True
     """
-    check_type("cache", cache, RMSNormCache, "rms_norm_forward")
-    x_hat, inverse_rms, gain, dtype, backend = cache
-    d_out = as_gradient(d_out, x_hat.shape, x_hat.dtype)
-    kernels = find_kernels(ONE_PASS_KERNELS, d_out, x_hat, backend=backend)
-    if kernels is None:
-        d_x, d_gain = rms_norm_steps_backward(d_out, x_hat, inverse_rms, gain)
-    else:
-        d_x, d_gain, _ = kernels.norm_backward(d_out, x_hat, inverse_rms, gain, centres=False)
-    if is_watched():
-        _record_backward(d_out, d_x, d_gain)
-    return RMSNormGrads(d_x.astype(dtype, copy=False), d_gain.astype(dtype, copy=False))
+    return RMS_NORM.backward(d_out, cache)
 
 
-def _record(x: Array, gain: Array, eps: float, steps: RMSNormSteps) -> None:
-    """Record forward's steps."""
-    axes = axes_of(x)
-    step("x", x, axes)
-    constant("gain", gain, "D")
-    constant("eps", eps)
-    equation = "1 / np.sqrt((x ** 2).mean(axis=-1, keepdims=True) + eps)"
-    step("inverse_rms", steps.inverse_rms, axes_of(x, "1"), equation)
-    step("x_hat", steps.x_hat, axes, "x * inverse_rms")
-    step("out", steps.out, axes, "x_hat * gain")
+class RMSNorm(Layer):
+    """`rms_norm_forward` with a gain, first 1.
+
+    Parameters
+    ----------
+    embed_dim : int
+        D.
+    eps : float
+    backend : {"numpy", "loops", "numba"}, optional
+
+    Examples
+    --------
+    >>> RMSNorm(2)(np.array([[3.0, -4.0]])).round(3)
+    array([[ 0.849, -1.131]])
+    """
+
+    def __init__(self, embed_dim: int, *, eps: float = 1e-6, backend: str | None = None) -> None:
+        super().__init__()
+        self.params["gain"] = np.ones(check_count("embed_dim", embed_dim))
+        self.eps = check_number("eps", eps, positive=True)
+        self.backend = check_backend(backend)
+
+    def forward(self, x: Array) -> Array:
+        """Normalise each token: (..., D) -> (..., D)."""
+        out, self._cache = rms_norm_forward(x, self.params["gain"], eps=self.eps)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Add to the gain's gradient and return that of `x`."""
+        d_x, d_gain = rms_norm_backward(d_out, self.forward_cache)
+        self.accumulate("gain", d_gain)
+        return d_x
 
 
-def _record_backward(d_out: Array, d_x: Array, d_gain: Array) -> None:
-    """Record backward's steps."""
-    axes = axes_of(d_out)
-    step("d_out", d_out, axes)
-    step("d_gain", d_gain, "D", sum_equation("d_out * x_hat", d_out))
+def _records(values: Values) -> Records:
+    yield "x", "... D", ""
+    yield "gain", "D"
+    yield "eps", ""
+    root = "np.sqrt((x ** 2).mean(axis=-1, keepdims=True) + eps)"
+    yield "inverse_rms", "... 1", f"1 / {root}"
+    yield "x_hat", "... D", "x * inverse_rms"
+    yield "out", "... D", "x_hat * gain"
+
+
+def _records_backward(values: Values) -> Records:
+    yield "d_out", "... D", ""
+    yield "d_gain", "D", sum_equation("d_out * x_hat", values["d_out"])
     by_rms = "x_hat * (d_out * gain * x_hat).mean(axis=-1, keepdims=True)"
-    step("d_x", d_x, axes, f"inverse_rms * (d_out * gain - {by_rms})")
+    yield "d_x", "... D", f"inverse_rms * (d_out * gain - {by_rms})"
+
+
+RMS_NORM = Pair(
+    rms_norm_steps,
+    rms_norm_steps_backward,
+    RMSNormCache,
+    RMSNormGrads,
+    inputs={"gain": "D", "x": "... D"},
+    options={"eps": partial(check_number, positive=True)},
+    check=lambda values: check_gain(values["gain"]),
+    computes="inverse_rms x_hat out",
+    like="x_hat",
+    records=_records,
+    records_backward=_records_backward,
+    kernel=lambda kernels, x, gain, eps: kernels.norm(x, gain, None, eps, centres=False),
+    kernel_backward=lambda kernels, *given: kernels.norm_backward(*given, centres=False)[:2],
+)

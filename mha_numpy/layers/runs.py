@@ -12,16 +12,8 @@ from mha_numpy.steps import WATCHER, Scope, Watcher, watching
 class Place(Scope):
     """Hands on what a layer records, under its name in the model: "blocks.0.attention.scores".
 
-    Parameters
-    ----------
-    recorder : Watcher
-        Of the whole model.
-    places : mapping of ints to strings
-        The name of each of the model's layers, by its ``id``.
-    layer : Layer, optional
-        The one that runs.
-    name : str
-        Of the layer that runs.
+    `recorder` is that of the whole model, `places` has the name of each of its layers by their
+    ``id``, `layer` is the one that runs, under `name`.
     """
 
     def __init__(
@@ -98,28 +90,25 @@ def _place_of(layer: Any, active: Watcher, *, is_backward: bool) -> Place:
 
 def _begin(model: Any, recorder: Watcher, *, is_backward: bool) -> Place:
     """Name all layers of a model that begins to run."""
-    parts = list(model.named_layers())
     if not is_backward:
-        for _, part in parts:
+        for part in model.layers():
             part.runs = 0
-    inner = [f"{name}.{part.at_its_place}" for name, part in parts if _shares_its_place(part)]
-    return Place(recorder, {id(part): _name_of_place(name, inner) for name, part in parts})
+    places: dict[int, str] = {}
+    _name_places(model, "", places)
+    return Place(recorder, places)
 
 
-def _shares_its_place(layer: Any) -> bool:
-    """Return whether a child records under the layer's own name: one that shares none itself."""
-    child = getattr(layer, layer.at_its_place, None) if layer.at_its_place else None
-    return child is not None and not child.at_its_place
+def _name_places(layer: Any, name: str, places: dict[int, str]) -> None:
+    """Name a layer and all below it; a child that is at its parent's place has the parent's name.
 
-
-def _name_of_place(name: str, inner: list[str]) -> str:
-    """Return the name of a layer; one that is at its parent's place has the parent's."""
-    for each in sorted(inner, reverse=True):  # the longest first
-        each = each.lstrip(".")
-        if name == each or name.startswith(f"{each}."):
-            outer = each.rpartition(".")[0]
-            name = (outer + name.removeprefix(each)).lstrip(".")
-    return name
+    A layer that two share has the name of its first place.
+    """
+    if id(layer) in places:
+        return
+    places[id(layer)] = name
+    for part, child in layer.children().items():
+        is_at_its_place = part == layer.at_its_place and not child.at_its_place
+        _name_places(child, name if is_at_its_place else f"{name}.{part}".lstrip("."), places)
 
 
 def _name_of_run(layer: Any, name: str, *, is_backward: bool) -> str:

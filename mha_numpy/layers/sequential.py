@@ -1,54 +1,13 @@
-"""Layers one after the other, and an activation to put between them."""
+"""Layers one after the other."""
 
 from collections.abc import Iterator
 from typing import overload
 
-from mha_numpy.backends import check_backend
-from mha_numpy.checks import check_choice
+from mha_numpy.core.pair import axes_of
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
-from mha_numpy.layers.arrays import axes_of
-from mha_numpy.layers.feed_forward import ACTIVATIONS
 from mha_numpy.layers.layer import Layer, check_layer
 from mha_numpy.steps import step
-
-
-class Activation(Layer):
-    """An activation function, for each number by itself.
-
-    Parameters
-    ----------
-    activation : {"relu", "gelu", "gelu_tanh"}
-    backend : {"numpy", "loops", "numba"}, optional
-
-    Raises
-    ------
-    ConfigError, BackendError
-        There is no such activation or backend.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Activation("relu")(np.array([-1.0, 2.0]))
-    array([0., 2.])
-    """
-
-    def __init__(self, activation: str = "gelu", *, backend: str | None = None) -> None:
-        super().__init__()
-        of_one_array = [name for name in ACTIVATIONS if name != "swiglu"]
-        self.activation = check_choice("activation", activation, of_one_array)
-        self.backend = check_backend(backend)
-
-    def forward(self, x: Array) -> Array:
-        """Apply the function: (...) -> (...)."""
-        activate, _ = ACTIVATIONS[self.activation]
-        out, self._cache = activate(x)
-        return out
-
-    def backward(self, d_out: Array) -> Array:
-        """Return the gradient of `x`."""
-        _, activate_backward = ACTIVATIONS[self.activation]
-        return activate_backward(d_out, self.forward_cache).d_x
 
 
 class Sequential(Layer):
@@ -60,15 +19,10 @@ class Sequential(Layer):
         At least one. Each takes one array and returns one. ``layer[0]`` is the first, and
         ``layer[1:]`` a Sequential of the others, with the same params.
 
-    Raises
-    ------
-    ConfigError
-        There is none, or one of them is no layer.
-
     Examples
     --------
     >>> import numpy as np
-    >>> from mha_numpy.layers import Linear
+    >>> from mha_numpy.layers import Activation, Linear
     >>> layer = Sequential(Linear(3, 8), Activation("relu"), Linear(8, 2))
     >>> layer(np.ones((5, 3))).shape, layer.num_parameters
     ((5, 2), 50)
@@ -101,12 +55,12 @@ class Sequential(Layer):
         """Run one part after the other."""
         for part in self.parts:
             x = part(x)
-        return step("out", x, axes_of(x))
+        return step("out", x, axes_of(x, "... D"))
 
     def backward(self, d_out: Array) -> Array:
         """Run their backward passes, the last part first, and return the gradient of `x`."""
         d_x = as_float_array("d_out", d_out)
-        step("d_out", d_x, axes_of(d_x))
+        step("d_out", d_x, axes_of(d_x, "... D"))
         for part in reversed(self.parts):
             d_x = part.backward(d_x)
             if isinstance(d_x, tuple):  # a gradient for each input: the part was passed only x

@@ -11,10 +11,11 @@ from mha_numpy.core.masks import Window, check_window
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.layers.attention import MultiHeadAttention
-from mha_numpy.layers.feed_forward_layer import FeedForward
+from mha_numpy.layers.feed_forward import FeedForward
 from mha_numpy.layers.layer import Layer, make_rng
-from mha_numpy.layers.norm import LayerNorm, RMSNorm
+from mha_numpy.layers.layer_norm import LayerNorm
 from mha_numpy.layers.residual import Residual
+from mha_numpy.layers.rms_norm import RMSNorm
 from mha_numpy.steps import step
 
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
@@ -70,11 +71,6 @@ class TransformerBlock(Layer):
     backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
-
-    Raises
-    ------
-    ConfigError, BackendError
-        An argument has an impossible value; the message names it.
 
     Notes
     -----
@@ -162,11 +158,6 @@ class TransformerBlock(Layer):
         Returns
         -------
         (B, T, D) array
-
-        Raises
-        ------
-        DTypeError, ShapeError, MaskError, ConfigError
-            An argument is of the wrong kind, shape or value; the message names it.
         """
         if (memory is None) == self.reads_memory:
             expected = "the encoder's output" if self.reads_memory else "None"

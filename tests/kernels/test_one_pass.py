@@ -10,7 +10,7 @@ from mha_numpy import backend, layers
 from mha_numpy.kernels import one_pass, parallel
 from mha_numpy.kernels.one_pass import ROWS
 from mha_numpy.layers import LayerNorm
-from mha_numpy.layers.arrays import add
+from mha_numpy.layers.residual import add
 from mha_numpy.models.train import gradient_norm
 from mha_numpy.models.train.optimizers import adam_step
 from tests.compare import Tolerance, assert_close

@@ -1,4 +1,4 @@
-"""All pairs of layers in one table, each with what draws its inputs."""
+"""All pairs around attention in one table, each with what draws its inputs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy import layers
+from mha_numpy import core, layers
 from mha_numpy.layers import FeedForwardParams
 
 D, F, V, N = 7, 5, 6, 8
@@ -43,6 +43,11 @@ def draw_norm(rng, tokens, *params, **options):
         "x": 2 * rng.normal(size=(*tokens, D)) + 1,
         **{name: rng.normal(size=D) for name in params},
     }, options
+
+
+def draw_linear(rng, tokens, *params):
+    shapes = {"x": (*tokens, D), "w": (D, F), "b": (F,)}
+    return {name: rng.normal(size=shapes[name]) for name in ("x", *params)}, {}
 
 
 def draw_features(rng, tokens, *names, **options):
@@ -85,7 +90,8 @@ def draw_feed_forward(rng, tokens, activation, biases):
 
 def pair(name, draw, *arguments, least_rank=0, maps_tokens=True, **options):
     """Return the pair of a name, drawn with these arguments and options."""
-    forward, backward = (getattr(layers, f"{name}_{way}") for way in ("forward", "backward"))
+    room = core if name == "linear" else layers
+    forward, backward = (getattr(room, f"{name}_{way}") for way in ("forward", "backward"))
 
     def draw_all(rng, tokens):
         return draw(rng, tokens, *arguments, **options)
@@ -94,6 +100,8 @@ def pair(name, draw, *arguments, least_rank=0, maps_tokens=True, **options):
 
 
 PAIRS = {
+    "linear": pair("linear", draw_linear, "w", "b"),
+    "linear without bias": pair("linear", draw_linear, "w"),
     "layer norm": pair("layer_norm", draw_norm, "gain", "bias"),
     "layer norm without bias": pair("layer_norm", draw_norm, "gain", eps=0.5),
     "rms norm": pair("rms_norm", draw_norm, "gain"),

@@ -189,7 +189,7 @@ MUTATIONS = [
     Mutation("residual: nothing flows past", "residual.py", {"return d_skip, *d_others": "return d_x, *d_others"}, "layers"),
     Mutation("residual: dropout of the sum", "residual.py", {"added = self.dropout(self.layer(inner, *others, **options))": "added = self.layer(inner, *others, **options)",
              "total = add(x, added)": "total = self.dropout(add(x, added))"}, "layers"),
-    Mutation("kept numbers not enlarged", "dropout_layer.py", {"(kept / (1 - p))": "kept"}, "layers"),
+    Mutation("kept numbers not enlarged", "dropout.py", {"(kept / (1 - p))": "kept"}, "layers"),
     Mutation("memory's mask forgotten", "transformer_blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "layers"),
     Mutation("gradients replaced, not added", "layer.py", {"np.array(gradient) if stored is None else stored + gradient": "np.array(gradient)"}, "layers"),
     # what stands around attention
@@ -202,11 +202,11 @@ MUTATIONS = [
     Mutation("the mean held constant", "layer_norm.py", {"d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)": "d_x = d_centred"}, "layers"),
     Mutation("gain forgotten in backward", "layer_norm.py", {"    d_x_hat = d_out * gain\n": "    d_x_hat = d_out\n"}, "layers"),
     Mutation("root mean square: a sum for the mean", "rms_norm.py", {"(d_x_hat * x_hat).mean(axis=-1": "(d_x_hat * x_hat).sum(axis=-1"}, "layers"),
-    Mutation("params: mean over tokens", "arrays.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
-    Mutation("relu: a gradient at 0", "relu.py", {"np.where(x.real <= 0, 0, d_out)": "np.where(x.real < 0, 0, d_out)"}, "layers"),
-    Mutation("gelu: its share held constant", "gelu.py", {"return d_x + d_share * slope": "return d_x"}, "layers"),
-    Mutation("gelu: the density not scaled", "gelu.py", {"/ math.sqrt(8)": "/ 2"}, "layers"),
-    Mutation("swiglu: slope of sigmoid for that of silu", "swiglu.py", {"d_gate = d_gate + d_share * share * (1 - share)":
+    Mutation("params: mean over tokens", "layer_norm.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
+    Mutation("relu: a gradient at 0", "activations.py", {"np.where(x.real <= 0, 0, d_out)": "np.where(x.real < 0, 0, d_out)"}, "layers"),
+    Mutation("gelu: its share held constant", "activations.py", {"return d_x + d_share * slope": "return d_x"}, "layers"),
+    Mutation("gelu: the density not scaled", "activations.py", {"/ math.sqrt(8)": "/ 2"}, "layers"),
+    Mutation("swiglu: slope of sigmoid for that of silu", "activations.py", {"d_gate = d_gate + d_share * share * (1 - share)":
              "d_gate = d_share * share * (1 - share)"}, "layers"),
     Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "layers"),
     Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "layers"),

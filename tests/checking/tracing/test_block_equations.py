@@ -9,12 +9,13 @@ from tests.checking.tracing.whole import assert_whole
 from tests.layers.pairs import PAIRS
 from tests.layers.test_every_pair import arrays
 
+RECORDED = [name for name in PAIRS if "linear" not in name]  # whoever calls it records it
 RANKS = [(), (4,), (2, 3), (2, 1, 3), (1, 2, 1, 3)]
 
 
 @pytest.mark.parametrize(
     ("name", "tokens"),
-    [(name, tokens) for name in PAIRS for tokens in RANKS[PAIRS[name].least_rank :]],
+    [(name, tokens) for name in RECORDED for tokens in RANKS[PAIRS[name].least_rank :]],
 )
 def test_equations_hold(name, tokens, rng):
     forward, inputs = PAIRS[name].ready(rng, tokens)

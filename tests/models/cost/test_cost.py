@@ -69,14 +69,13 @@ def counted(monkeypatch):
 
     for name in ("shared_matmul", "summed_matmul"):
         monkeypatch.setattr(attention, name, counting(getattr(attention, name)))
-    monkeypatch.setattr(linear, "linear_steps", counting(linear.linear_steps))
-    backward = linear.linear_steps_backward
+    monkeypatch.setattr(linear.LINEAR, "steps", counting(linear.linear_steps))
 
     def two_products(d_out, x, w, has_bias):
         counted.extend([2 * d_out.size * w.shape[0], 2 * x.size * w.shape[1]])
-        return backward(d_out, x, w, has_bias)
+        return linear.linear_steps_backward(d_out, x, w, has_bias)
 
-    monkeypatch.setattr(linear, "linear_steps_backward", two_products)
+    monkeypatch.setattr(linear.LINEAR, "steps_backward", two_products)
     return counted
 
 

@@ -1,0 +1,169 @@
+"""A pair: equations forward and backward, and all that surrounds them in the same way."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
+from mha_numpy.checks import check_shape, check_type
+from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
+from mha_numpy.errors import ShapeError
+from mha_numpy.steps import constant, is_watched, step
+
+Values = dict[str, Any]
+Records = Iterable[tuple[str, ...]]
+OfValues = Records | Callable[[Values], Records]
+
+
+@dataclass(eq=False)
+class Pair:
+    """A forward with its backward: checks, dtypes, kernels and recording around the equations.
+
+    All is handed on by name. The inputs, the options and what `check` adds are values; `steps`
+    takes those that its arguments name, and what it returns are values, too. The cache keeps those
+    that its fields name. `steps_backward` takes the gradient of the output, then fields of the
+    cache.
+
+    `records` and `records_backward` are ``(name, axes, equation)`` for each step and
+    ``(name, axes)`` for each constant, as `step` and `constant` explain them, or a function of the
+    values that yields these. A value of None is left out.
+    """
+
+    steps: Callable[..., Any]
+    steps_backward: Callable[..., Any]
+    cache: Any  # its type, a NamedTuple
+    grads: Any
+    inputs: Mapping[str, str]  # arrays of floats, and their axes: "D", "... D"; "" for any
+    like: str | Callable[[Any], tuple[tuple[int, ...], np.dtype[Any]]]  # shape, dtype of the output
+    optional: tuple[str, ...] = ()  # inputs that may be None
+    computes: str = "out"  # names of what `steps` returns, the output last
+    options: Mapping[str, Callable[[str, Any], Any]] = field(default_factory=dict)  # their checks
+    check: Callable[[Values], None] = lambda values: None  # of what is left to check
+    records: OfValues = ()
+    records_backward: OfValues = ()
+    kernels: dict[str, str] = field(default_factory=lambda: ONE_PASS_KERNELS)
+    kernel: Callable[..., Any] | None = None  # of the module of kernels, then what `steps` takes
+    kernel_backward: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        self._names = self.computes.split()
+        self._takes = list(inspect.signature(self.steps).parameters)
+        _, *self._takes_backward = inspect.signature(self.steps_backward).parameters
+
+    def forward(self, **values: Any) -> tuple[Any, Any]:
+        """Return the output and the cache of these inputs and options."""
+        for name in self.inputs:
+            if values[name] is not None or name not in self.optional:
+                values[name] = as_float_array(name, values[name])
+        dtype = result_dtype(*[values[name] for name in self.inputs])
+        inner = compute_dtype(dtype)
+        for name in self.inputs:
+            if values[name] is not None:
+                values[name] = values[name].astype(inner, copy=False)
+        self._check_axes(values)
+        for name, check in self.options.items():
+            values[name] = check(name, values[name])
+        values |= {"dtype": dtype, "inner": inner, "backend": chosen_backend()}
+        self.check(values)
+
+        given = [values[name] for name in self._takes]
+        computed = self._compute(self.steps, self.kernel, values["backend"], given)
+        if len(self._names) == 1:
+            computed = (computed,)
+        values.update(zip(self._names, computed, strict=True))
+        record(values, self.records)
+        cache = self.cache._make([values[name] for name in self.cache._fields])
+        return computed[-1].astype(dtype, copy=False), cache
+
+    def backward(self, d_out: Array, cache: Any) -> Any:
+        """Return the gradients of the inputs, from that of the output."""
+        name = self.steps.__name__.removesuffix("_steps")
+        check_type("cache", cache, self.cache, f"{name}_forward")
+        if isinstance(self.like, str):
+            output = getattr(cache, self.like)
+            shape, inner = output.shape, output.dtype
+        else:
+            shape, inner = self.like(cache)
+        d_out = as_gradient(f"d_{self._names[-1]}", d_out, shape, inner)
+
+        given = [d_out, *[getattr(cache, name) for name in self._takes_backward]]
+        backend = getattr(cache, "backend", "numpy")
+        computed = self._compute(self.steps_backward, self.kernel_backward, backend, given)
+        if len(self.grads._fields) == 1:
+            computed = (computed,)
+        grads = self.grads._make(computed)
+        if is_watched():
+            values = {**cache._asdict(), f"d_{self._names[-1]}": d_out, **grads._asdict()}
+            record(values, self.records_backward)
+        return self.grads._make(
+            [d if d is None else d.astype(cache.dtype, copy=False) for d in computed]
+        )
+
+    def _check_axes(self, values: Values) -> None:
+        """Check the axes of the inputs: all have to match the first."""
+        sizes: dict[str, int] = {}
+        to_match = ""
+        for name, axes in self.inputs.items():
+            array = values[name]
+            if axes and array is not None:
+                check_shape(name, array, axes, sizes, to_match=to_match)
+                to_match = to_match or f"{name} {array.shape}"
+
+    def _compute(self, steps: Any, kernel: Any, backend: str, given: list[Any]) -> Any:
+        """Let a kernel compute, or the equations where there is none."""
+        if kernel is not None and backend != "numpy":
+            floats = [x for x in given if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
+            if kernels := find_kernels(self.kernels, *floats, backend=backend):
+                return kernel(kernels, *given)
+        return steps(*given)
+
+
+def as_gradient(name: str, d_out: Any, shape: tuple[int, ...], inner: np.dtype[Any]) -> Array:
+    """Return the gradient of an output of this shape, in a dtype to compute in."""
+    d_out = as_float_array(name, d_out)
+    if d_out.shape != shape:
+        raise ShapeError(f"{name}: expected {shape}, as {name[2:]}; got {d_out.shape}")
+    return d_out.astype(np.result_type(inner, d_out.dtype), copy=False)
+
+
+def record(values: Values, records: OfValues) -> None:
+    """Note steps and constants while a recorder is active."""
+    if not is_watched():
+        return
+    for name, axes, *equation in records(values) if callable(records) else records:
+        value = values[name]
+        if value is None:
+            continue
+        if equation:
+            step(name, value, axes_of(value, axes), *equation)
+        else:
+            constant(name, value, axes_of(value, axes))
+
+
+def axes_of(x: Array, axes: str) -> str:
+    """Name the axes of (..., D), as a recorder is shown them; `axes` is "... D"."""
+    ellipsis, *last = axes.split() or [""]
+    if ellipsis != "...":
+        return axes
+    leading = x.ndim - len(last)
+    if leading < 0:
+        return ""
+    names = {0: "", 1: "T", 2: "B T", 3: "B H T"}
+    tokens = names.get(leading, " ".join(f"N_{i}" for i in range(leading)))
+    return " ".join([tokens, *last]).strip()
+
+
+def sum_equation(product: str, x: Array) -> str:
+    """Write the sum of (..., D) over every token of every sequence."""
+    axes = tuple(range(x.ndim - 1))
+    if not axes:
+        return product
+    return f"{product if product.isidentifier() else f'({product})'}.sum(axis={axes})"
+
+
+def plus(name: str, b: Any) -> str:
+    """Write the bias that a map adds, where there is one."""
+    return "" if b is None else f" + {name}"

@@ -1,0 +1,389 @@
+"""ReLU, GELU and SwiGLU, forward and backward: activations, for each number by itself."""
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.backends import check_backend
+from mha_numpy.checks import check_choice
+from mha_numpy.core.pair import Pair, Records, Values
+from mha_numpy.dtypes import Array
+from mha_numpy.errors import ShapeError
+from mha_numpy.layers.erf import erf, erf_slope
+from mha_numpy.layers.layer import Layer
+from mha_numpy.steps import constant
+
+
+def relu_steps(x: Array) -> Array:
+    """Keep what is positive."""
+    # 1. cut off below 0
+    return np.where(x.real <= 0, 0, x)  # NaN stays NaN
+
+
+def relu_steps_backward(d_out: Array, x: Array) -> Array:
+    """Pull the gradient back to x: it passes where x did."""
+    # 1. out = x where x > 0, else 0
+    return np.where(x.real <= 0, 0, d_out)
+
+
+class ReluCache(NamedTuple):
+    """What `relu_backward` needs."""
+
+    x: Array
+    dtype: np.dtype[Any]
+    backend: str
+
+
+class ReluGrads(NamedTuple):
+    """The gradient of the one input."""
+
+    d_x: Array
+
+
+def relu_forward(x: Array) -> tuple[Array, ReluCache]:
+    """Replace every negative number by 0: ``out = max(x, 0)``.
+
+    Parameters
+    ----------
+    x : float array of any shape
+
+    Returns
+    -------
+    out : array like `x`
+    cache : ReluCache
+
+    Notes
+    -----
+    At 0, where there are two slopes, the gradient is 0, as in PyTorch. Source: Nair and Hinton
+    2010, *Rectified linear units improve restricted Boltzmann machines*.
+
+    Examples
+    --------
+    >>> relu_forward(np.array([-2.0, 0.0, 3.0]))[0]
+    array([0., 0., 3.])
+    """
+    return RELU.forward(x=x)
+
+
+def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
+    """Pull a gradient back through ReLU: ``d_x = d_out`` where ``x > 0``, else 0.
+
+    Examples
+    --------
+    >>> out, cache = relu_forward(np.array([-2.0, 0.0, 3.0]))
+    >>> relu_backward(np.array([5.0, 6.0, 7.0]), cache).d_x
+    array([0., 0., 7.])
+    """
+    return RELU.backward(d_out, cache)
+
+
+RELU = Pair(
+    relu_steps,
+    relu_steps_backward,
+    ReluCache,
+    ReluGrads,
+    inputs={"x": ""},
+    like="x",
+    records=[("x", "... F", ""), ("out", "... F", "np.maximum(x, 0)")],
+    records_backward=[("d_out", "... F", ""), ("d_x", "... F", "np.where(x > 0, d_out, 0)")],
+    kernel=lambda kernels, x: kernels.relu(x),
+    kernel_backward=lambda kernels, *given: kernels.relu_backward(*given),
+)
+
+
+APPROXIMATIONS = ("none", "tanh")
+CUBIC = 0.044715
+SLOPE = math.sqrt(2 / math.pi)
+
+
+def gelu_steps(x: Array, approximate: str) -> tuple[Array, Array]:
+    """Multiply each number by the share of normally distributed numbers that lie below it."""
+    # 1. share
+    if approximate == "tanh":
+        share = (1 + np.tanh(SLOPE * x * (1 + CUBIC * x**2))) / 2
+    else:
+        share = (1 + erf(x / math.sqrt(2))) / 2
+
+    # 2. multiply
+    out = x * share
+    return share, out
+
+
+def gelu_steps_backward(d_out: Array, x: Array, share: Array, approximate: str) -> Array:
+    """Pull the gradient back to x, which counts twice: as itself and in its share."""
+    # 2. out = x * share
+    d_x = d_out * share
+    d_share = d_out * x
+
+    # 1. share = (1 + tanh(...)) / 2, or the same with erf
+    if approximate == "tanh":
+        inner_slope = SLOPE * (1 + 3 * CUBIC * x**2)
+        slope = 2 * share * (1 - share) * inner_slope  # (1 - tanh^2) / 2 = 2 share (1 - share)
+    else:
+        slope = erf_slope(x / math.sqrt(2)) / math.sqrt(8)
+    return d_x + d_share * slope
+
+
+class GeluCache(NamedTuple):
+    """What `gelu_backward` needs."""
+
+    x: Array
+    share: Array
+    approximate: str
+    dtype: np.dtype[Any]
+    backend: str
+
+
+class GeluGrads(NamedTuple):
+    """The gradient of the one input."""
+
+    d_x: Array
+
+
+def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCache]:
+    """Multiply each number by the probability that a normal one is smaller.
+
+    ``out = x * (1 + erf(x / sqrt(2))) / 2``; with ``approximate="tanh"``
+    ``out = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2``.
+
+    Parameters
+    ----------
+    x : float array of any shape
+    approximate : {"none", "tanh"}
+        GPT-2 was trained with "tanh", BERT with "none"; they differ by at most 0.0005.
+
+    Returns
+    -------
+    out : array like `x`
+    cache : GeluCache
+
+    Notes
+    -----
+    GELU is a smooth ReLU. NumPy has no erf, so the exact form computes it by a series.
+    Source: Hendrycks and Gimpel 2016, *Gaussian error linear units*, section 2. Derivation:
+    ``docs/blocks.md``.
+
+    Examples
+    --------
+    >>> gelu_forward(np.array([-1.0, 0.0, 1.0]))[0].round(4)
+    array([-0.1587,  0.    ,  0.8413])
+    >>> gelu_forward(np.array([-1.0, 0.0, 1.0]), approximate="tanh")[0].round(4)
+    array([-0.1588,  0.    ,  0.8412])
+    """
+    return GELU.forward(x=x, approximate=approximate)
+
+
+def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
+    """Pull a gradient back through GELU: ``d_x = d_out * (share + x * slope of share)``.
+
+    Notes
+    -----
+    The share's slope is the normal density ``e^(-x^2 / 2) / sqrt(2 pi)``. Derivation:
+    ``docs/blocks.md``.
+
+    Examples
+    --------
+    >>> out, cache = gelu_forward(np.array([-1.0, 0.0, 1.0]))
+    >>> gelu_backward(np.ones(3), cache).d_x.round(4)
+    array([-0.0833,  0.5   ,  1.0833])
+    """
+    return GELU.backward(d_out, cache)
+
+
+def _gelu_records(values: Values) -> Records:
+    yield "x", "... F", ""
+    if values["approximate"] == "tanh":
+        constant("slope", SLOPE)
+        constant("cubic", CUBIC)
+        yield "share", "... F", "(1 + np.tanh(slope * x * (1 + cubic * x ** 2))) / 2"
+    else:
+        yield "share", "... F", "(1 + erf(x / np.sqrt(2))) / 2"
+    yield "out", "... F", "x * share"
+
+
+def _gelu_records_backward(values: Values) -> Records:
+    yield "d_out", "... F", ""
+    slope = "np.exp(-(x ** 2) / 2) / np.sqrt(2 * np.pi)"
+    if values["approximate"] == "tanh":
+        slope = "2 * share * (1 - share) * slope * (1 + 3 * cubic * x ** 2)"
+    yield "d_x", "... F", f"d_out * (share + x * {slope})"
+
+
+GELU = Pair(
+    gelu_steps,
+    gelu_steps_backward,
+    GeluCache,
+    GeluGrads,
+    inputs={"x": ""},
+    options={"approximate": partial(check_choice, choices=APPROXIMATIONS)},
+    computes="share out",
+    like="x",
+    records=_gelu_records,
+    records_backward=_gelu_records_backward,
+    kernel=lambda kernels, *given: kernels.gelu(*given),
+    kernel_backward=lambda kernels, *given: kernels.gelu_backward(*given),
+)
+
+
+def swiglu_steps(gate: Array, x: Array) -> tuple[Array, Array, Array]:
+    """Multiply (..., F) by the SiLU of its gate."""
+    # 1. sigmoid, by tanh, which does not overflow
+    share = (1 + np.tanh(gate / 2)) / 2
+
+    # 2. SiLU
+    silu = gate * share
+
+    # 3. multiply
+    out = silu * x
+    return share, silu, out
+
+
+def swiglu_steps_backward(
+    d_out: Array, gate: Array, x: Array, share: Array, silu: Array
+) -> tuple[Array, Array]:
+    """Pull the gradient (..., F) back to gate and x."""
+    # 3. out = silu * x
+    d_silu = d_out * x
+    d_x = d_out * silu
+
+    # 2. silu = gate * share
+    d_gate = d_silu * share
+    d_share = d_silu * gate
+
+    # 1. share = sigmoid(gate), whose slope is share (1 - share)
+    d_gate = d_gate + d_share * share * (1 - share)
+    return d_gate, d_x
+
+
+class SwigluCache(NamedTuple):
+    """What `swiglu_backward` needs."""
+
+    gate: Array  # (..., F)
+    x: Array  # (..., F)
+    share: Array  # (..., F)
+    silu: Array  # (..., F)
+    dtype: np.dtype[Any]
+    backend: str
+
+
+class SwigluGrads(NamedTuple):
+    """Gradients, in the order of the inputs."""
+
+    d_gate: Array  # (..., F)
+    d_x: Array  # (..., F)
+
+
+def swiglu_forward(gate: Array, x: Array) -> tuple[Array, SwigluCache]:
+    """Let a gate decide how much of each feature passes: ``out = gate * sigmoid(gate) * x``.
+
+    Parameters
+    ----------
+    gate, x : (..., F) float arrays of one shape
+        Two linear maps of the same tokens; `feed_forward_forward` computes them.
+
+    Returns
+    -------
+    out : (..., F) array
+    cache : SwigluCache
+
+    Notes
+    -----
+    ``gate * sigmoid(gate)`` is SiLU, also called Swish. Source: Shazeer 2020, *GLU variants
+    improve transformer*, eq. 6. Derivation: ``docs/blocks.md``.
+
+    Examples
+    --------
+    >>> out, cache = swiglu_forward(np.array([-9.0, 0.0, 9.0]), np.array([2.0, 2.0, 2.0]))
+    >>> print(out.round(1))
+    [-0.  0. 18.]
+    """
+    return SWIGLU.forward(gate=gate, x=x)
+
+
+def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
+    """Pull a gradient back through SwiGLU.
+
+    ``d_gate = d_out * x * (share + gate * share * (1 - share))`` with ``share = sigmoid(gate)``,
+    and ``d_x = d_out * gate * share``.
+
+    Examples
+    --------
+    >>> out, cache = swiglu_forward(np.array([0.0]), np.array([2.0]))
+    >>> swiglu_backward(np.array([1.0]), cache)
+    SwigluGrads(d_gate=array([1.]), d_x=array([0.]))
+    """
+    return SWIGLU.backward(d_out, cache)
+
+
+def _check_swiglu(values: Values) -> None:
+    gate, x = values["gate"], values["x"]
+    if gate.shape != x.shape:
+        raise ShapeError(f"x: expected {gate.shape}, as gate; got {x.shape}")
+
+
+SWIGLU = Pair(
+    swiglu_steps,
+    swiglu_steps_backward,
+    SwigluCache,
+    SwigluGrads,
+    inputs={"gate": "", "x": ""},
+    check=_check_swiglu,
+    computes="share silu out",
+    like="x",
+    records=[
+        ("gate", "... F", ""),
+        ("x", "... F", ""),
+        ("share", "... F", "1 / (1 + np.exp(-gate))"),
+        ("silu", "... F", "gate * share"),
+        ("out", "... F", "silu * x"),
+    ],
+    records_backward=[
+        ("d_out", "... F", ""),
+        ("d_gate", "... F", "d_out * x * (share + gate * share * (1 - share))"),
+        ("d_x", "... F", "d_out * silu"),
+    ],
+    kernel=lambda kernels, *given: kernels.swiglu(*given),
+    kernel_backward=lambda kernels, *given: kernels.swiglu_backward(*given),
+)
+
+ACTIVATIONS: dict[str, tuple[Any, Any]] = {
+    "relu": (relu_forward, relu_backward),
+    "gelu": (gelu_forward, gelu_backward),
+    "gelu_tanh": (partial(gelu_forward, approximate="tanh"), gelu_backward),
+    "swiglu": (swiglu_forward, swiglu_backward),
+}
+
+
+class Activation(Layer):
+    """An activation function, for each number by itself.
+
+    Parameters
+    ----------
+    activation : {"relu", "gelu", "gelu_tanh"}
+    backend : {"numpy", "loops", "numba"}, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Activation("relu")(np.array([-1.0, 2.0]))
+    array([0., 2.])
+    """
+
+    def __init__(self, activation: str = "gelu", *, backend: str | None = None) -> None:
+        super().__init__()
+        of_one_array = [name for name in ACTIVATIONS if name != "swiglu"]
+        self.activation = check_choice("activation", activation, of_one_array)
+        self.backend = check_backend(backend)
+
+    def forward(self, x: Array) -> Array:
+        """Apply the function: (...) -> (...)."""
+        activate, _ = ACTIVATIONS[self.activation]
+        out, self._cache = activate(x)
+        return out
+
+    def backward(self, d_out: Array) -> Array:
+        """Return the gradient of `x`."""
+        _, activate_backward = ACTIVATIONS[self.activation]
+        return activate_backward(d_out, self.forward_cache).d_x
