@@ -189,14 +189,12 @@ def gradcheck(
 def _all_derivatives(
     derivative: Callable[[str, Probe], float], probes: dict[str, list[Probe]], label: str
 ) -> dict[str, Array]:
-    """Return one method's derivatives along all probes, by array."""
     flat = [(name, probe) for name, some in probes.items() for probe in some]
     taken = iter([derivative(name, probe) for name, probe in progress(flat, len(flat), label)])
     return {name: np.array([next(taken) for _ in some]) for name, some in probes.items()}
 
 
 def _largest(by_array: dict[str, Array]) -> float:
-    """Return the largest finite derivative of the whole set."""
     return float(max(abs(n[np.isfinite(n)]).max(initial=0) for n in by_array.values()))
 
 
@@ -255,7 +253,6 @@ def _row(
     tolerance: tuple[float, float],
     scale: float,
 ) -> ArrayReport:
-    """Compare the derivatives of one array with what its analytic gradient predicts."""
     gradient, probes, numeric, noise = compared
     if not probes:
         return ArrayReport(name, gradient.shape, method, "none", True, "-", 0, 0, 0)
@@ -282,7 +279,6 @@ def _row(
 
 
 def _extent(elements: int, directions: int, size: int) -> str:
-    """Say how much of an array was checked."""
     if elements == size and not directions:
         return f"all {size}"
     return f"{elements} of {size}" + (f" + {directions} directions" if directions else "")

@@ -34,11 +34,6 @@ def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[st
         From names to values, as a JSON file has them; other names than the table's are ignored.
     fields : tuple of Field
 
-    Raises
-    ------
-    ConfigError
-        A value is missing, of the wrong type, out of range, or contradicts another.
-
     Examples
     --------
     >>> read_fields({"n_head": 2, "n_layer": 3}, (Field("n_head", "num_heads", count),))
@@ -185,11 +180,6 @@ class ModelConfig:
     Parameters
     ----------
     folder : path
-
-    Raises
-    ------
-    FileError
-        There is no such file, or it is not a JSON object.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -30,13 +30,6 @@ class Tokenizer:
     ----------
     path : path
         A tokenizer.json.
-
-    Raises
-    ------
-    FileError
-        There is no such file, or it is damaged.
-    ConfigError
-        The package tokenizers is not installed.
     """
 
     def __init__(self, path: Path) -> None:

@@ -131,11 +131,6 @@ class Trace:
         Trace
             Its inputs are inputs, whatever computed them elsewhere.
 
-        Raises
-        ------
-        MissingStepError
-            Nothing was recorded there.
-
         Examples
         --------
         >>> from mha_numpy.layers import EncoderBlock
@@ -155,7 +150,6 @@ class Trace:
         return found
 
     def _take(self, step: Step, *, is_from_elsewhere: bool) -> None:
-        """Note a step of a model's place under its name there."""
         own: dict[str, Any] = {"name": _own_name(step), "number": len(self.steps) + 1}
         if step.is_constant:
             self.constants.append(replace(step, **own))
@@ -166,7 +160,6 @@ class Trace:
             self.steps.append(replace(step, **own, memory=memory))
 
     def _is_from_elsewhere(self, step: Step) -> bool:
-        """Return whether a step's equation names an array of another place."""
         tree = self.tree_of(step)
         known = self.known_before(step)
         return tree is not None and any(
@@ -185,13 +178,6 @@ class Trace:
         -------
         array
             What the step recorded, to rounding; the tests compare the two.
-
-        Raises
-        ------
-        MissingStepError
-            No step has that name, or several places have one.
-        ConfigError
-            The step is an input, or its equation names what is not on record.
 
         Examples
         --------
@@ -241,13 +227,6 @@ class Trace:
         Returns
         -------
         str
-
-        Raises
-        ------
-        MissingStepError
-            No step has that name, or several places have one.
-        ConfigError
-            `index` is not one of the array's cells.
 
         Notes
         -----
@@ -368,7 +347,6 @@ class Trace:
 
 
 def _own_name(step: Step) -> str:
-    """Return a step's name without its place."""
     return step.name.rpartition(".")[2]
 
 
@@ -378,7 +356,6 @@ def _is_called(step: Step, name: str) -> bool:
 
 
 def _nearest(name: object, known: Iterable[str], otherwise: str) -> str:
-    """Return advice about a misspelt name."""
     return did_you_mean(str(name), sorted(known), most=3) or otherwise
 
 

@@ -125,7 +125,6 @@ def origin_of(step: Step, tree: ast.expr | None, recorded: Mapping[str, Step]) -
 
 
 def _origin_without_equation(step: Step, recorded: Mapping[str, Step]) -> Origin:
-    """Return that of an input, or of an array that is an earlier one under another name."""
     twin = recorded.get(step.memory.removeprefix("is "))
     if not step.memory.startswith("is ") or twin is None:
         return Origin("input" if step.memory == "input" else "unknown")
@@ -134,7 +133,6 @@ def _origin_without_equation(step: Step, recorded: Mapping[str, Step]) -> Origin
 
 
 def _origin(tree: ast.expr, step: Step, recorded: Mapping[str, Step]) -> Origin:
-    """Derive the cells that each cell reads, or raise one of NOT_KNOWN."""
     own = tuple(_same(axis, size) for axis, size in enumerate(step.array.shape))
     condition = None
     if isinstance(tree, ast.Call) and function_of(tree) == "where":
@@ -158,7 +156,6 @@ def _origin(tree: ast.expr, step: Step, recorded: Mapping[str, Step]) -> Origin:
 
 
 def _form(tree: ast.expr, sources: Sequence[Source]) -> str:
-    """Say what kind of equation it is."""
     nodes = list(ast.walk(tree))
     if moved_name(tree):
         return "moved"
@@ -235,7 +232,6 @@ class _Walk:
     def _call(
         self, node: ast.Call, args: list[ast.expr], options: dict[Any, Any], reads: Reads
     ) -> None:
-        """Read the operands of a function or a method."""
         name = function_of(node)
         if name in FUNCTIONS:
             return self._cellwise(args, reads)
@@ -292,7 +288,6 @@ def _same(axis: int, size: int) -> Read:
 
 
 def _whole(size: int) -> Read:
-    """Read all of an axis."""
     return Read((), size, size)
 
 
@@ -314,7 +309,6 @@ def _mapped(read: Read, indices: Array, size: int) -> Read:
 
 
 def _unreduced(reads: Reads, shape: tuple[int, ...], options: dict[Any, Any]) -> Reads:
-    """Read those axes whole that a sum goes over."""
     axis = options.get("axis", tuple(range(len(shape))))
     summed = {n % len(shape) for n in (axis if isinstance(axis, tuple) else (axis,))}
     rest = iter(reads)

@@ -69,11 +69,6 @@ def ablation_scores(
     -------
     dict from the name of each attention layer to an (H,) array
 
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        The score is not a number, or a mean is missing or no such array.
-
     Notes
     -----
     The score is computed once for each head. What is lost is a lower bound, roughly, of what the
@@ -148,11 +143,6 @@ def pruning_curve(
     PruningCurve
         ``heads`` in the order of the cuts, and the ``scores`` after 0, 1, 2, ... of them.
 
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        There is no such head, the score is not a number, or a mean is missing or no such array.
-
     Notes
     -----
     With N cuts an order takes N + 1 scores, and greedy cuts of N heads take N (N + 1) / 2 + 1.
@@ -196,13 +186,11 @@ def pruning_curve(
 def _score_without(
     heads: Sequence[Head], model: Layer, score: Score, means: Mapping[str, Array] | None
 ) -> float:
-    """Return the score of a model while these heads are cut."""
     with cut_model(model, heads_by_layer(heads), means=means):
         number = score()
     return check_number("score", number[()] if isinstance(number, np.ndarray) else number)
 
 
 def _all_heads(model: Layer) -> list[Head]:
-    """Return all heads of all layers."""
     layers = attention_layers(model).items()
     return [(name, h) for name, layer in layers for h in range(layer.num_heads)]

@@ -30,11 +30,6 @@ def cut_heads(
     means : (H, d_v) float array, optional
         From `mean_heads`: the mean output of each head.
 
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        There is no such head, or `means` is no such array.
-
     Notes
     -----
     The mean of head h, times its rows of w_o, is added to b_o. Other heads may take over the work
@@ -98,11 +93,6 @@ def cut_model(
     means : dict from names of layers to (H, d_v) float arrays, optional
         From `mean_heads`, at least for the layers that are cut.
 
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        There is no such layer or head, or a mean is missing or no such array.
-
     Examples
     --------
     >>> from mha_numpy.models import AttentionOnlyLM
@@ -135,11 +125,6 @@ def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array
     -------
     (H, d_v) array
         Before the gate and w_o.
-
-    Raises
-    ------
-    MhaError, ShapeError
-        There was no forward before it, or `counted` is not of its shape.
 
     Examples
     --------

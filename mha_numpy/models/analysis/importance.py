@@ -33,11 +33,6 @@ def gate_gradients(model: Layer, run: Callable[[], Any]) -> dict[str, Array]:
         B sequences of all batches together. If `run` differentiates a mean over a batch, each row
         is the share of that sequence in the mean.
 
-    Raises
-    ------
-    ConfigError
-        `run` made no backward through one of the layers.
-
     Examples
     --------
     >>> layer = MultiHeadAttention(embed_dim=8, num_heads=2)
@@ -94,11 +89,6 @@ def head_importance(
     dict from the name of each attention layer to an (H,) array
         In the unit of the scalar: how much it would change to first order without the head, if all
         its changes had the same sign.
-
-    Raises
-    ------
-    ConfigError
-        `run` made no backward through one of the layers.
 
     Notes
     -----
@@ -163,11 +153,6 @@ def weights_times_norm(layer: MultiHeadAttention) -> Array:
     Returns
     -------
     (B, H, T_q, T_k) array
-
-    Raises
-    ------
-    MhaError
-        There was no forward before it.
 
     Notes
     -----

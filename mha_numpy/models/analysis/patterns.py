@@ -31,11 +31,6 @@ def pattern_score(weights: Array, where: Array, counted: Array | None = None) ->
         From 0 to 1; of several places of one query all count together. It is NaN if no query has
         such a place.
 
-    Raises
-    ------
-    DTypeError, ShapeError
-        An argument is of the wrong kind or shape.
-
     Examples
     --------
     >>> weights = np.array([[[[1, 0, 0], [0.8, 0.2, 0], [0.1, 0.6, 0.3]]]])
@@ -80,11 +75,6 @@ def token_patterns(
             What came right after an earlier copy: it is likely to follow again.
         "delimiter"
             Only with `is_delimiter`.
-
-    Raises
-    ------
-    ConfigError, ShapeError
-        An argument is of the wrong kind or shape.
 
     Notes
     -----
@@ -149,11 +139,6 @@ def head_patterns(
     dict of (H,) arrays
         The `pattern_score` of each pattern, from 0 to 1. A causal head has 0 for "next".
 
-    Raises
-    ------
-    DTypeError, ConfigError, ShapeError
-        An argument is of the wrong kind or shape.
-
     Notes
     -----
     A high score says where a head looks on these tokens, and not why; most heads of large models
@@ -194,11 +179,6 @@ def mean_distance(weights: Array, counted: Array | None = None) -> Array:
     -------
     (H,) array
 
-    Raises
-    ------
-    DTypeError, ShapeError
-        An argument is of the wrong kind or shape.
-
     Notes
     -----
     Source: Vig and Belinkov 2019, *Analyzing the structure of attention in a transformer language
@@ -232,11 +212,6 @@ def mean_entropy(weights: Array, counted: Array | None = None) -> Array:
     (H,) array
         Divide by log(2) for bits.
 
-    Raises
-    ------
-    DTypeError, ShapeError
-        An argument is of the wrong kind or shape.
-
     Notes
     -----
     Source: Clark et al. 2019, *What does BERT look at?*, section 3.3.
@@ -269,14 +244,12 @@ def _check_counted(counted: Array | None, weights: Array) -> Array:
 
 
 def _check_weights(weights: Any) -> Array:
-    """Return weights of attention, or raise an error that says what is wrong."""
     weights = as_float_array("weights", weights)
     check_shape("weights", weights, "B H T_q T_k", {})
     return weights
 
 
 def _check_self(weights: Any) -> Array:
-    """Return weights of self-attention, or raise an error that says what is wrong."""
     weights = _check_weights(weights)
     if weights.shape[2] != weights.shape[3]:
         raise ShapeError(f"weights: expected (B, H, T, T), of self-attention; got {weights.shape}")

@@ -37,11 +37,6 @@ class ModelConfig:
         All params, as the source has them.
     source : str
 
-    Raises
-    ------
-    ConfigError
-        A size is not an integer >= 1, or `num_kv_heads` does not divide `num_heads`.
-
     Examples
     --------
     >>> CONFIGURATIONS["llama-3-70b"].variant, CONFIGURATIONS["gpt-2"].variant
@@ -160,11 +155,6 @@ def find_configuration(name: Any) -> ModelConfig:
     Returns
     -------
     ModelConfig
-
-    Raises
-    ------
-    ConfigError
-        There is none of that name; the message has the nearest names.
 
     Examples
     --------

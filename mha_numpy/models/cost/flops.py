@@ -47,11 +47,6 @@ def count_flops(
     -------
     Flops
 
-    Raises
-    ------
-    ConfigError
-        A number is not an integer, or too small.
-
     Notes
     -----
     Hidden cells count, half of all if attention is causal: the reference computes them, the kernels

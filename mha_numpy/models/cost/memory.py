@@ -21,11 +21,6 @@ def kv_cache_bytes(config: ModelConfig, tokens: int, *, batch: int = 1, itemsize
     -------
     int
 
-    Raises
-    ------
-    ConfigError
-        A number is not an integer >= 1.
-
     Notes
     -----
     Grouping divides it by G = H / H_kv. Sources: Shazeer 2019; Ainslie et al. 2023.

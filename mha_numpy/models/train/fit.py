@@ -27,7 +27,7 @@ from mha_numpy.models.train.checkpoint import (
     set_states,
     states_of,
 )
-from mha_numpy.models.train.clipping import clip_gradients, gradient_norm
+from mha_numpy.models.train.gradients import clip_gradients, gradient_norm
 from mha_numpy.models.train.finite import ADVICE, check_finite, where_it_began
 from mha_numpy.models.train.history import History
 from mha_numpy.models.train.optimizers import Optimizer
@@ -62,12 +62,6 @@ def loss_and_gradients(
     -------
     float
         The mean over all tokens whose target is not IGNORED, in nats; or what `loss` returns.
-
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        `batch` is not a Batch, its arrays are not what the model and the loss take, or `loss` is
-        no such pair.
 
     Examples
     --------
@@ -111,7 +105,6 @@ def loss_and_gradients(
 
 
 def _loss_of(model: Layer, label_smoothing: float, loss: Loss | None) -> Loss:
-    """Return the pair of functions of a loss: cross-entropy, where no other is given."""
     if loss is None:
         forward = partial(
             cross_entropy_forward,
@@ -204,8 +197,6 @@ def fit(
     KeyboardInterrupt
         Ctrl-C came. The step is finished and, with `checkpoint`, a checkpoint written first; a
         second Ctrl-C does not wait.
-    ConfigError
-        An argument has an impossible value; the message names it.
 
     Examples
     --------
@@ -354,7 +345,6 @@ def held_interrupt() -> Iterator[Callable[[], bool]]:
 
 
 def _factor(schedule: Schedule, step: int) -> float:
-    """Return the schedule's factor for a step."""
     factor = schedule(step)
     factor = factor[()] if isinstance(factor, np.ndarray) else factor  # np.where returns rank 0
     if isinstance(factor, (float, np.floating)) and not math.isfinite(factor):
@@ -363,7 +353,6 @@ def _factor(schedule: Schedule, step: int) -> float:
 
 
 def _as_numbers(measured: Any) -> dict[str, float]:
-    """Return what `measure` returned, each number as a float."""
     try:
         numbers = {name: float(number) for name, number in measured.items()}
     except (AttributeError, TypeError, ValueError, OverflowError) as reason:
@@ -388,7 +377,6 @@ def _check_inputs(step: int, batch: Batch) -> None:
 
 
 def _not_finite(step: int, loss: float, norm: float, origin: str) -> str:
-    """Say that a step failed, why, and what may help."""
     what = f"loss {loss}" if not math.isfinite(loss) else f"a gradient of norm {norm}"
     return (
         f"step {step}: expected a finite loss and gradient; got {what}, which began in {origin}; "
