@@ -181,7 +181,7 @@ def adam_step(
     param, gradient, mean, square = _as_like_arrays(
         param=param, gradient=gradient, mean=mean, square=square
     )
-    options = {"learning_rate": learning_rate, "betas": betas, "eps": eps}
+    options: dict[str, Any] = {"learning_rate": learning_rate, "betas": betas, "eps": eps}
     options |= {"weight_decay": weight_decay, "backend": backend}
     t, options = check_count("t", t), check_options(options)
     return adam_equations(param, gradient, mean, square, t, **options)
@@ -365,7 +365,8 @@ class SGD(Optimizer):
         self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any
     ) -> tuple[Array, ...]:
         """Return the param after this step, and its velocity."""
-        return sgd_equations(param, gradient, *memory, **options)
+        (velocity,) = memory
+        return sgd_equations(param, gradient, velocity, **options)
 
 
 class Adam(Optimizer):
@@ -408,7 +409,8 @@ class Adam(Optimizer):
         self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any
     ) -> tuple[Array, ...]:
         """Return the param after this step, and the running mean and square of its gradient."""
-        return adam_equations(param, gradient, *memory, self.t + 1, **options)
+        mean, square = memory
+        return adam_equations(param, gradient, mean, square, self.t + 1, **options)
 
 
 class AdamW(Adam):
