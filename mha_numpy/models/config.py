@@ -26,13 +26,7 @@ class Field(NamedTuple):
 
 
 def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Any]:
-    """Return the options that the values of a table's fields become.
-
-    Parameters
-    ----------
-    values : dict
-        From names to values, as a JSON file has them; other names than the table's are ignored.
-    fields : tuple of Field
+    """Return the options that the values of a table's fields become; other names are ignored.
 
     Examples
     --------
@@ -175,12 +169,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
 
 
 class ModelConfig:
-    """The config.json in a model's folder.
-
-    Parameters
-    ----------
-    folder : path
-    """
+    """The config.json in a model's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "config.json"

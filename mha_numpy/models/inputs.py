@@ -14,11 +14,7 @@ from mha_numpy.steps import step
 def as_cells(mask: Array | None, shape: tuple[int, ...]) -> Array | None:
     """Return a mask of tokens as one of cells: (B, T) -> (B, 1, 1, T); one of rank 4 stays.
 
-    Parameters
-    ----------
-    mask : bool array, optional
-    shape : (B, T)
-        Of all tokens, those in a KV cache too.
+    `shape` is (B, T) of all tokens, those in a KV cache too.
     """
     if mask is None or np.ndim(mask) == 4:
         return mask

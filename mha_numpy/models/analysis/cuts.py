@@ -85,13 +85,7 @@ def cut_model(
 ) -> Iterator[None]:
     """Cut heads of several layers off while a `with` block runs, as `cut_heads` does in each.
 
-    Parameters
-    ----------
-    model : Layer
-    heads : dict from names of layers to numbers of heads
-        Names as of `attention_layers`.
-    means : dict from names of layers to (H, d_v) float arrays, optional
-        From `mean_heads`, at least for the layers that are cut.
+    Both dicts have names of `attention_layers`; `means` has them for all layers that are cut.
 
     Examples
     --------

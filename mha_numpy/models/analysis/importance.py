@@ -74,10 +74,8 @@ def head_importance(
 
     Parameters
     ----------
-    model : Layer
-        Its gradients are forgotten; in `run` it is in `eval` mode.
-    run : function without arguments
-        It runs the model forward, and backward from any scalar, as `gate_gradients` explains.
+    model, run
+        As for `gate_gradients`.
     each_sequence : bool
         False: ``|sum_b d_gate_bh|``, where one sequence's help and another's harm cancel.
     normalize : bool
@@ -146,16 +144,6 @@ def weights_times_norm(layer: MultiHeadAttention) -> Array:
     ``|weights_ij * (v_j w_o^h)|``: a head may give a token much weight and take next to nothing
     from it, because its value is short.
 
-    Parameters
-    ----------
-    layer : MultiHeadAttention
-
-    Returns
-    -------
-    (B, H, T_q, T_k) array
-
-    Notes
-    -----
     Source: Kobayashi et al. 2020, *Attention is not only a weight: analyzing transformers with
     vector norms*, eq. 5.
 

@@ -11,16 +11,7 @@ from mha_numpy.layers import Layer, MultiHeadAttention
 
 
 def attention_layers(model: Layer) -> dict[str, MultiHeadAttention]:
-    """Return all attention layers of a model, by their dotted names.
-
-    Parameters
-    ----------
-    model : Layer
-
-    Returns
-    -------
-    dict
-        In the order of ``model.named_layers()``.
+    """Return all attention layers of a model by their dotted names, as `named_layers` orders them.
 
     Examples
     --------

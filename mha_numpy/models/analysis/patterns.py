@@ -130,9 +130,8 @@ def head_patterns(
     ----------
     weights : (B, H, T, T) float array
         Of self-attention over these tokens.
-    ids : (B, T) int array
-    is_delimiter, counted : (B, T) bool arrays, optional
-        As `token_patterns` explains them.
+    ids, is_delimiter, counted
+        As for `token_patterns`.
 
     Returns
     -------
@@ -172,8 +171,8 @@ def mean_distance(weights: Array, counted: Array | None = None) -> Array:
     ----------
     weights : (B, H, T, T) float array
         Of self-attention.
-    counted : (B, T) bool array, optional
-        Which queries count; default all.
+    counted : optional
+        As for `pattern_score`.
 
     Returns
     -------
@@ -203,9 +202,8 @@ def mean_entropy(weights: Array, counted: Array | None = None) -> Array:
 
     Parameters
     ----------
-    weights : (B, H, T_q, T_k) float array
-    counted : (B, T_q) bool array, optional
-        Which queries count; default all.
+    weights, counted
+        As for `pattern_score`.
 
     Returns
     -------

@@ -145,16 +145,7 @@ CONFIGURATIONS = {
 
 
 def find_configuration(name: Any) -> ModelConfig:
-    """Return a known model by its name.
-
-    Parameters
-    ----------
-    name : str
-        Capitals, dashes, underscores and spaces do not count.
-
-    Returns
-    -------
-    ModelConfig
+    """Return a known model by its name; capitals, dashes, underscores and spaces do not count.
 
     Examples
     --------

@@ -27,18 +27,8 @@ def count_parameters(config: ModelConfig) -> Parameters:
     A layer's attention has ``D H d_k + 2 D H_kv d_k + H d_k D`` of them: w_q, w_k, w_v, w_o. With
     H d_k = D and H_kv = H that is 4 D^2, whatever the number of heads.
 
-    Parameters
-    ----------
-    config : ModelConfig
-
-    Returns
-    -------
-    counted : Parameters
-        Their ``total`` agrees with what the models' authors published.
-
-    Notes
-    -----
-    Source: Kaplan et al. 2020, *Scaling Laws for Neural Language Models*, table 1.
+    The ``total`` of known models agrees with what their authors published. Source: Kaplan et al.
+    2020, *Scaling Laws for Neural Language Models*, table 1.
 
     Examples
     --------

@@ -45,13 +45,7 @@ def watched(model: Layer, look: Look) -> Iterator[None]:
 def where_it_began(model: Layer, run: Callable[[], object]) -> str:
     """Return the first layer that makes a number that is not finite, while `run` uses the model.
 
-    Examples
-    --------
-    >>> from mha_numpy.layers import FeedForward, LayerNorm, Residual
-    >>> layer = Residual(FeedForward(4), LayerNorm(4))
-    >>> layer.norm.params["gain"][:] = np.nan
-    >>> where_it_began(layer, lambda: layer(np.eye(4)))
-    'the forward of norm, whose gain is not finite'
+    Such as "the forward of norm, whose gain is not finite".
     """
     found: list[str] = []
 

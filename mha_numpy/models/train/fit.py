@@ -27,8 +27,8 @@ from mha_numpy.models.train.checkpoint import (
     set_states,
     states_of,
 )
-from mha_numpy.models.train.gradients import clip_gradients, gradient_norm
 from mha_numpy.models.train.finite import ADVICE, check_finite, where_it_began
+from mha_numpy.models.train.gradients import clip_gradients, gradient_norm
 from mha_numpy.models.train.history import History
 from mha_numpy.models.train.optimizers import Optimizer
 from mha_numpy.models.train.schedules import Schedule, constant

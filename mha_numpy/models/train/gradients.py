@@ -15,14 +15,7 @@ from mha_numpy.layers.layer import check_layer
 
 
 def movable_params(layer: Layer) -> dict[str, Array]:
-    """Return a layer's params by their dotted names.
-
-    Examples
-    --------
-    >>> from mha_numpy.layers import Linear
-    >>> list(movable_params(Linear(3, 4)))
-    ['w', 'b']
-    """
+    """Return a layer's params by their dotted names, or raise an error where one cannot move."""
     params = dict(layer.named_params())
     if not params:
         raise ConfigError(
@@ -35,7 +28,7 @@ def movable_params(layer: Layer) -> dict[str, Array]:
                 f"got {describe(param)}; write {advice.format(name.rpartition('.')[2])}"
             )
     by_address = sorted(params, key=lambda name: params[name].ctypes.data)
-    for first, second in pairwise(by_address):
+    for first, second in pairwise(by_address):  # each would move what the other has just moved
         if np.shares_memory(params[first], params[second]):
             raise ConfigError(
                 f"{second}: expected memory of its own; got some of {first}; write "
@@ -45,14 +38,7 @@ def movable_params(layer: Layer) -> dict[str, Array]:
 
 
 def fitting_grads(layer: Layer) -> dict[str, Array]:
-    """Return a layer's gradients by the dotted names of its params.
-
-    Examples
-    --------
-    >>> from mha_numpy.layers import Linear
-    >>> fitting_grads(Linear(3, 4))["b"]  # zeros where none came
-    array([0., 0., 0., 0.])
-    """
+    """Return a layer's gradients by the dotted names of its params: zeros where none came."""
     params = dict(layer.named_params())
     grads = {name: as_float_array(name, gradient) for name, gradient in layer.named_grads()}
     for name, gradient in grads.items():

@@ -206,11 +206,7 @@ def train_recipe(
         checkpoint=checkpoint,
         progress=progress,
     )
-    return Trained(name, task, model, history, _command(name, seed))
-
-
-def _command(name: str, seed: int) -> str:
-    return f"mha-numpy train {name}, seed {seed}"
+    return Trained(name, task, model, history, f"mha-numpy train {name}, seed {seed}")
 
 
 def load_trained(name: str, *, params: PathLike | None = None, backend: str = "numpy") -> Trained:
@@ -240,12 +236,14 @@ def load_trained(name: str, *, params: PathLike | None = None, backend: str = "n
     recipe = find_recipe(name)
     task = recipe.make_task()
     model: Layer = recipe.make_model(task, backend=backend, rng=0)
-    if params is not None:
+    origin = f"mha-numpy train {name}, seed 0"
+    if params is None:
+        with resources.as_file(params_file(name)) as path:
+            model.load(path)
+    else:
         model.load(params)
-        return Trained(name, task, model.eval(), History(), f"params of {Path(params).name}")
-    with resources.as_file(params_file(name)) as path:
-        model.load(path)
-    return Trained(name, task, model.eval(), History(), _command(name, seed=0))
+        origin = f"params of {Path(params).name}"
+    return Trained(name, task, model.eval(), History(), origin)
 
 
 def params_file(name: str) -> Any:

@@ -91,17 +91,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
 def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict[str, Array]:
     """Raise a ConfigError unless names, shapes and kinds of arrays are those of a layer's layout.
 
-    The layer's numbers are not looked at, and of the arrays' only those of a table that is there
-    twice.
-
-    Parameters
-    ----------
-    layer, arrays, layout
-        As for `from_layout`.
-
-    Returns
-    -------
-    dict from the names in the layout's rows to arrays
+    Return the arrays by the names in the layout's rows. The layer's numbers are not looked at, and
+    of the arrays' only those of a table that is there twice.
     """
     table = _layout_of(layer, layout)
     params = dict(layer.named_params())
