@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mha_numpy.models.cost.configurations import CONFIGURATIONS, ModelConfig
-from mha_numpy.models.cost.flops import count_flops
-from mha_numpy.models.cost.memory import kv_cache_bytes
-from mha_numpy.models.cost.parameters import count_parameters
+from mha_numpy.models.cost.counts import count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.tables import Table
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

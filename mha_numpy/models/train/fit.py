@@ -263,8 +263,11 @@ def fit(
             if not math.isfinite(value + norm):
                 set_states(generators, states)
                 _check_inputs(step, batch)
-                origin = where_it_began(model, run)
-                raise TrainingError(_not_finite(step, value, norm, origin) + largest[1])
+                got = f"a gradient of norm {norm}" if math.isfinite(value) else f"loss {value}"
+                raise TrainingError(
+                    f"step {step}: expected a finite loss and gradient; got {got}, which began in "
+                    f"{where_it_began(model, run)}; {ADVICE}{largest[1]}"
+                )
             try:
                 optimizer.step(factor)
             except TrainingError as reason:
@@ -374,11 +377,3 @@ def _check_inputs(step: int, batch: Batch) -> None:
                 f"step {step}: expected finite numbers in the batch; "
                 f"got NaN or inf in {name}, {describe(array)}"
             )
-
-
-def _not_finite(step: int, loss: float, norm: float, origin: str) -> str:
-    what = f"loss {loss}" if not math.isfinite(loss) else f"a gradient of norm {norm}"
-    return (
-        f"step {step}: expected a finite loss and gradient; got {what}, which began in {origin}; "
-        f"{ADVICE}"
-    )
