@@ -41,7 +41,7 @@ from mha_numpy.kernels.tile import (
     tile_of,
 )
 from mha_numpy.kernels.transpose import transpose
-from mha_numpy.kernels.visible import NOTHING, add_product, add_product_T, find_visible, hide
+from mha_numpy.kernels.visible import NOTHING, add_product, find_visible, hide
 
 BACKWARD = Layout(  # rows and columns, see `tiled.tile_shapes`
     q="width d_k",  # scale * q
@@ -137,7 +137,7 @@ def backward_tiles(thread, threads, arguments):
 
                 # 6. heads = dropped @ v
                 multiply(d_cells, v[j : j + n], s.d_heads_T[:width_v], d_cells, adds=False)
-                add_product(d_v_block, dropped, s.d_heads, seen_by_key, visible)
+                add_product(d_v_block, dropped, s.d_heads, seen_by_key, visible, False)
                 # 5. dropped = weights * dropout_mask
                 if has_dropout:
                     multiply_rows(d_cells, s.by_key)
@@ -152,8 +152,8 @@ def backward_tiles(thread, threads, arguments):
                     multiply_rows(d_cells, s.slope)
                     hide(d_cells, seen_by_key, visible, 0.0)
                 # 1. scores = (scale * q) @ k^T
-                add_product(d_k_block, d_cells, s.q, seen_by_key, visible)
-                add_product_T(s.d_q, d_cells, k, seen_by_key, visible)
+                add_product(d_k_block, d_cells, s.q, seen_by_key, visible, False)
+                add_product(s.d_q, d_cells, k, seen_by_key, visible, True)
             scale_rows(s.d_q, problem.scale)
             if round_number == 0:
                 store_queries(d_q, s.d_q, tile)

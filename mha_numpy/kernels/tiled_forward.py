@@ -37,7 +37,7 @@ from mha_numpy.kernels.visible import (
     EVERYTHING,
     NONE_SET,
     NOTHING,
-    add_product_T,
+    add_product,
     find_visible,
     hide,
 )
@@ -113,7 +113,7 @@ def forward_tiles(thread, threads, arguments):
             if not in_place:
                 copy_rows(s.v, v_block)
                 v_block = s.v[:n]
-            add_product_T(s.heads[:rows], cells[:, :rows], v_block, seen_by_key, visible)
+            add_product(s.heads[:rows], cells[:, :rows], v_block, seen_by_key, visible, True)
         finish(tile, s, sees_any, heads, lse)
 
 

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -87,7 +86,10 @@ def generate(
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ShapeError(f"ids: expected (B, T) with T >= 1; got {ids.shape}")
     check_count("steps", steps, least=0)
-    stops = _check_stop(stop)
+    expected = "a token or a list of tokens"
+    stops = as_integer_array("stop", np.zeros(0, int) if stop is None else stop, expected)
+    if stops.ndim > 1:
+        raise ConfigError(f"stop: expected {expected}; got {describe(stop)}")
     rng = make_rng(rng)
     kv_caches: list[KVCache] = []
     kept = model.max_tokens  # of a text that is too long
@@ -106,14 +108,6 @@ def generate(
             if stops.size and has_ended.all():
                 break
     return ids
-
-
-def _check_stop(stop: Any) -> Array:
-    expected = "a token or a list of tokens"
-    stops = as_integer_array("stop", np.zeros(0, int) if stop is None else stop, expected)
-    if stops.ndim > 1:
-        raise ConfigError(f"stop: expected {expected}; got {describe(stop)}")
-    return stops
 
 
 @explained

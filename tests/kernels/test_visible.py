@@ -16,7 +16,6 @@ from mha_numpy.kernels.visible import (
     NOTHING,
     SOMETHING,
     add_product,
-    add_product_T,
     find_visible,
     first_bits,
     hide,
@@ -105,10 +104,7 @@ class TestBits:
 
 @driver(matrix, matrix, matrix, words, types.intp, types.boolean)
 def apply_add_product(target, cells, b, seen, visible, to_queries):
-    if to_queries:
-        add_product_T(target, cells, b, seen, visible)
-    else:
-        add_product(target, cells, b, seen, visible)
+    add_product(target, cells, b, seen, visible, to_queries)
 
 
 class TestAddProduct:

@@ -9,7 +9,7 @@ from mha_numpy.checks import check_shape
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import Layer, MultiHeadAttention
-from mha_numpy.models.analysis.layers import check_heads, check_layers
+from mha_numpy.models.analysis.layers import check_counted, check_heads, check_layers
 
 
 @contextmanager
@@ -129,6 +129,5 @@ def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array
     """
     heads = layer.forward_cache.attention.heads  # (B, H, T_q, d_v)
     B, _, T_q, _ = heads.shape
-    counted = np.ones((B, T_q), bool) if counted is None else np.asarray(counted, bool)
-    check_shape("counted", counted, "B T_q", {"B": B, "T_q": T_q}, to_match="the last forward")
+    counted = check_counted(counted, "B T_q", {"B": B, "T_q": T_q}, "the last forward")
     return heads.swapaxes(1, 2)[counted].mean(axis=0)

@@ -7,6 +7,7 @@ import numpy as np
 from mha_numpy.checks import check_broadcast, check_shape
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ShapeError
+from mha_numpy.models.analysis.layers import check_counted
 
 
 def pattern_score(weights: Array, where: Array, counted: Array | None = None) -> Array:
@@ -94,8 +95,7 @@ def token_patterns(
     ids = as_integer_array("ids", ids, "an integer array")
     sizes: dict[str, int] = {}
     check_shape("ids", ids, "B T", sizes)
-    counted = np.ones(ids.shape, bool) if counted is None else np.asarray(counted, bool)
-    check_shape("counted", counted, "B T", sizes, to_match="ids")
+    counted = check_counted(counted, "B T", sizes, "ids")
 
     i, j = np.ogrid[: sizes["T"], : sizes["T"]]  # query and key
     is_copy = (ids[:, :, None] == ids[:, None, :]) & (i != j)  # (B, T, T)
@@ -110,8 +110,7 @@ def token_patterns(
         "induction": np.roll(is_earlier, 1, axis=2),
     }
     if is_delimiter is not None:
-        is_delimiter = np.asarray(is_delimiter, bool)
-        check_shape("is_delimiter", is_delimiter, "B T", sizes, to_match="ids")
+        is_delimiter = check_counted(is_delimiter, "B T", sizes, "ids", "is_delimiter")
         patterns["delimiter"] = is_delimiter[:, None, :]
     both_count = counted[:, :, None] & counted[:, None, :]
     return {name: where & both_count for name, where in patterns.items()}
@@ -235,10 +234,7 @@ def _mean_over(numbers: Array, counted: Array) -> Array:
 def _check_counted(counted: Array | None, weights: Array) -> Array:
     """Return which queries count as (B, T_q) bools."""
     B, _, T_q, _ = weights.shape
-    counted = np.ones((B, T_q), bool) if counted is None else np.asarray(counted, bool)
-    sizes = {"B": B, "T_q": T_q}
-    check_shape("counted", counted, "B T_q", sizes, to_match=f"weights {weights.shape}")
-    return counted
+    return check_counted(counted, "B T_q", {"B": B, "T_q": T_q}, f"weights {weights.shape}")
 
 
 def _check_weights(weights: Any) -> Array:
