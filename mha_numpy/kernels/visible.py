@@ -137,7 +137,7 @@ def hide(cells, seen_by_key, visible, value):
 
 @inner
 def add_product(target, cells, b, seen_by_key, visible, to_queries):
-    """Do ``target += cells @ b``, what the queries of b give to each key; or `to_queries`, by .T.
+    """Do ``target += cells @ b``, what queries give to keys, or `to_queries` ``cells.T @ b``.
 
     A hidden cell, which is 0, adds nothing: not even 0 * NaN.
     """
