@@ -35,7 +35,6 @@ def run_twice(pair: Pair) -> tuple[Array, tuple[Any, ...]]:
 
 
 def _check_untouched(pair: Pair, function: str) -> None:
-    """Raise a ConfigError if an input has been changed in place."""
     name = pair.changed_input()
     if name is not None:
         raise ConfigError(f"{name}: {function} changes its input in place; let it work on a copy")
@@ -77,7 +76,6 @@ def analytic_gradients(
 def _call_backward(
     pair: Pair, backward: Callable[..., Any], d_out: Array, cache: tuple[Any, ...]
 ) -> Any:
-    """Call backward by the convention; where it takes other arguments, say so."""
     try:
         return backward(d_out, *cache) if cache else pair.call(backward, {}, d_out)
     except TypeError as error:

@@ -90,13 +90,6 @@ def compare(
         wrong dtype, wrong shape, not finite, differs (how many numbers, the worst and where, one
         factor between all), agrees.
 
-    Raises
-    ------
-    ConfigError
-        `expected` holds no array, or `tolerance` is not a positive number.
-    DTypeError
-        `expected` holds something else than arrays of numbers or bools, numbers, and None.
-
     Examples
     --------
     >>> print(compare(np.array([[1.0, 2.0], [3.0, 8.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])))
@@ -148,7 +141,6 @@ def agreeing(actual: Any, expected: Any, *, tolerance: float | None = None) -> I
 
 
 def _check_expected(path: str, leaf: Any) -> Array:
-    """Return an expected leaf as an array of numbers or bools, or raise an error that names it."""
     array = np.asarray(leaf) if _is_array(leaf) or isinstance(leaf, NUMBERS) else None
     if array is None or array.dtype.kind not in "biufc":
         name = f"expected[{path!r}]" if path else "expected"
@@ -199,7 +191,6 @@ def _spelled_as(names: Iterable[str], name: str) -> str:
 def _compare_one(
     name: str, actual: Any, expected: Any, largest: np.floating[Any], tolerance: float | None
 ) -> ComparedArray:
-    """Return what is found about one array."""
     shape = actual.shape if isinstance(actual, (np.ndarray, np.generic)) else None
     found = _misfit(actual, expected)
     if not found[0]:
@@ -211,7 +202,6 @@ def _compare_one(
 
 
 def _is_array(leaf: Any) -> bool:
-    """Return whether a leaf holds numbers in NumPy's sense."""
     return isinstance(leaf, (np.ndarray, np.generic))
 
 
@@ -257,7 +247,6 @@ def _misfit(actual: Any, expected: Any) -> tuple[str, str]:
 
 
 def _could_be_array(actual: Any, expected: Array) -> bool:
-    """Return whether a list holds the numbers of an array."""
     try:
         return isinstance(actual, (list, tuple)) and np.shape(actual) == expected.shape
     except ValueError:  # of several lengths
@@ -267,7 +256,6 @@ def _could_be_array(actual: Any, expected: Array) -> bool:
 def _difference(
     actual: Array, expected: Array, largest: np.floating[Any], tolerance: float | None
 ) -> tuple[str, str]:
-    """Return whether and where numbers differ, as a kind and in words."""
     differs = differing(actual, expected, largest, tolerance)
     if not differs.any():
         return "", ""
@@ -276,7 +264,6 @@ def _difference(
 
 
 def _where(actual: Array, expected: Array, differs: Array) -> str:
-    """Say how many numbers differ, which is the worst, and whether one factor explains all."""
     error = distances(actual, expected)
     error = np.where(differs, np.where(np.isnan(error), np.inf, error), -1)
     worst = np.unravel_index(error.argmax(), error.shape)
@@ -289,7 +276,6 @@ def _where(actual: Array, expected: Array, differs: Array) -> str:
 
 
 def _narrower(actual: Array, expected: Array) -> str:
-    """Say that only the dtype is to blame, where it is."""
     is_narrower = actual.dtype.itemsize < expected.dtype.itemsize
     if not is_narrower or differing(actual, expected, largest_of(expected)).any():
         return ""

@@ -122,54 +122,61 @@ class Pair:
         return None
 
 
-def central_difference(pair: Pair, d_out: Array, name: str, probe: Probe, h: float) -> float:
-    """Return ``(f(x + h u) - f(x - h u)) / 2 h`` for f = sum(out * d_out)."""
-    h *= probe.size
-    ahead, _ = pair.run({name: probe.step_from(pair.arrays[name], h)})
-    behind, _ = pair.run({name: probe.step_from(pair.arrays[name], -h)})
-    # the difference before the sum: what does not depend on x cancels exactly
-    return float(((ahead - behind) * d_out).sum() / (2 * h))
+@dataclass(frozen=True)
+class Slopes:
+    """Derivatives of f = sum(out * d_out), where a pair's forward gives `out`."""
 
+    pair: Pair
+    out: Array
+    d_out: Array
+    h: float  # step, in sizes of the probe
 
-def is_kink(
-    pair: Pair, out: Array, d_out: Array, name: str, probe: Probe, h: float, off: float
-) -> bool:
-    """Return whether a jump of the slope within h is why a central difference is off.
+    def central(self, name: str, probe: Probe, share: float = 1.0) -> float:
+        """Return ``(f(x + h u) - f(x - h u)) / 2 h``; with `share` for a part of the step."""
+        h = share * self.h * probe.size
+        ahead, behind = self._outputs(name, probe, h), self._outputs(name, probe, -h)
+        # the difference before the sum: what does not depend on x cancels exactly
+        return float(((ahead - behind) * self.d_out).sum() / (2 * h))
 
-    Its halves, the slopes to either side, then differ by at least as much. Where it is smooth they
-    differ four times as much over four times the distance, at a jump about the same.
-    """
+    def complex_step(self, name: str, probe: Probe) -> float:
+        """Return ``Im f(x + i h u) / h``."""
+        h = TINY_STEP * probe.size
+        with allow_complex():
+            out = self._outputs(name, probe, 1j * h)
+        return float((out.imag * self.d_out).sum() / h)
 
-    def gap(step: float) -> float:
-        ahead, _ = pair.run({name: probe.step_from(pair.arrays[name], step)})
-        behind, _ = pair.run({name: probe.step_from(pair.arrays[name], -step)})
-        return abs(float((((ahead - out) - (out - behind)) * d_out).sum() / step))
+    def is_kink(self, name: str, probe: Probe, off: float) -> bool:
+        """Return whether a jump of the slope within h is why a central difference is off.
 
-    near, far = gap(4 * h * probe.size), gap(16 * h * probe.size)
-    return off <= near and far < 2 * near
+        Its halves, the slopes to either side, then differ by at least as much. Where it is smooth
+        they differ four times as much over four times the distance, at a jump about the same.
+        """
 
+        def gap(step: float) -> float:
+            ahead, behind = self._outputs(name, probe, step), self._outputs(name, probe, -step)
+            bend = (ahead - self.out) - (self.out - behind)
+            return abs(float((bend * self.d_out).sum() / step))
 
-def complex_step(pair: Pair, d_out: Array, name: str, probe: Probe) -> float:
-    """Return ``Im f(x + i h u) / h`` for f = sum(out * d_out)."""
-    h = TINY_STEP * probe.size
-    with allow_complex():
-        out, _ = pair.run({name: probe.step_from(pair.arrays[name], 1j * h)})
-    return float((out.imag * d_out).sum() / h)
+        near, far = gap(4 * self.h * probe.size), gap(16 * self.h * probe.size)
+        return off <= near and far < 2 * near
 
+    def noise(self, probe: Probe) -> float:
+        """Estimate the error that rounding of the output can cause in a central difference."""
+        rounding = 4 * EPSILON * float(np.linalg.norm(np.nan_to_num(self.out * self.d_out)))
+        return rounding / (self.h * probe.size)
 
-def rounding_noise(out: Array, d_out: Array, probe: Probe, h: float) -> float:
-    """Estimate the error that rounding of the output can cause in a central difference."""
-    rounding = 4 * EPSILON * float(np.linalg.norm(np.nan_to_num(out * d_out)))
-    return rounding / (h * probe.size)
+    def why_no_complex_step(self, rng: np.random.Generator) -> str:
+        """Try whether forward takes complex numbers; return why not, or nothing."""
+        for name, array in self.pair.arrays.items():
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", np.exceptions.ComplexWarning)
+                    self.complex_step(name, random_direction(array, rng, "trial"))
+            except Exception as error:
+                kind = type(error).__name__
+                return f"no complex step: forward with a complex {name} raises {kind}"
+        return ""
 
-
-def why_no_complex_step(pair: Pair, d_out: Array, rng: np.random.Generator) -> str:
-    """Try whether forward takes complex numbers; return why not, or nothing."""
-    for name, array in pair.arrays.items():
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", np.exceptions.ComplexWarning)
-                complex_step(pair, d_out, name, random_direction(array, rng, "trial"))
-        except Exception as error:
-            return f"no complex step: forward with a complex {name} raises {type(error).__name__}"
-    return ""
+    def _outputs(self, name: str, probe: Probe, length: complex) -> Array:
+        out, _ = self.pair.run({name: probe.step_from(self.pair.arrays[name], length)})
+        return out

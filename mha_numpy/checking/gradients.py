@@ -8,16 +8,7 @@ import numpy as np
 
 from mha_numpy.calls import explained
 from mha_numpy.checking.analytic import analytic_gradients, run_twice
-from mha_numpy.checking.derivatives import (
-    Pair,
-    Probe,
-    central_difference,
-    complex_step,
-    is_kink,
-    make_probes,
-    rounding_noise,
-    why_no_complex_step,
-)
+from mha_numpy.checking.derivatives import Pair, Probe, Slopes, make_probes
 from mha_numpy.checking.layers import Inputs, pair_of
 from mha_numpy.checking.report import ArrayReport, GradcheckReport
 from mha_numpy.checks import check_count, check_number
@@ -146,11 +137,9 @@ def gradcheck(
         name: make_probes(array, rng, max_full, samples, directions)
         for name, array in pair.arrays.items()
     }
-    methods: dict[str, Callable[[str, Probe], float]] = {
-        "central": lambda name, probe: central_difference(pair, d_out, name, probe, h),
-        "complex step": lambda name, probe: complex_step(pair, d_out, name, probe),
-    }
-    notes = [why_no_complex_step(pair, d_out, rng)]
+    slopes = Slopes(pair, out, d_out, h)
+    methods = {"central": slopes.central, "complex step": slopes.complex_step}
+    notes = [slopes.why_no_complex_step(rng)]
     if notes[0]:
         del methods["complex step"]
     numeric = {
@@ -158,17 +147,15 @@ def gradcheck(
         for method, derivative in methods.items()
     }
     noise = {
-        name: np.array([rounding_noise(out, d_out, probe, h) for probe in some])
-        for name, some in probes.items()
+        name: np.array([slopes.noise(probe) for probe in some]) for name, some in probes.items()
     }
-    scale = _largest(numeric["central"])
     lost = ""
     if "complex step" in methods:
-        lost = _lost_by_complex_step(pair, d_out, probes, numeric, noise, tolerances, h)
+        lost = _lost_by_complex_step(slopes, probes, numeric, noise, tolerances["central"])
         if lost:
             del numeric["complex step"]
     worst_noise = max((n.max(initial=0) for n in noise.values()), default=0)
-    if "complex step" not in numeric and worst_noise > 1e-3 * scale > 0:
+    if "complex step" not in numeric and worst_noise > 1e-3 * _largest(numeric["central"]) > 0:
         notes.append(f"rounding hides differences below {worst_noise:.0e}")
 
     rows = []
@@ -178,7 +165,7 @@ def gradcheck(
             compared = (analytic[name], some, by_array[name], noise[name] * share)
             rows.append(_row(method, name, compared, tolerances[method], _largest(by_array)))
     rows = _decided(rows, list(pair.arrays))
-    kinks = _kinks(rows, pair, out, d_out, probes, h)
+    kinks = _kinks(rows, slopes, probes)
     if lost and lost not in kinks:
         notes.append(f"no complex step: forward does not carry it through from {lost}")
     if kinks:
@@ -189,32 +176,28 @@ def gradcheck(
 def _all_derivatives(
     derivative: Callable[[str, Probe], float], probes: dict[str, list[Probe]], label: str
 ) -> dict[str, Array]:
-    """Return one method's derivatives along all probes, by array."""
     flat = [(name, probe) for name, some in probes.items() for probe in some]
     taken = iter([derivative(name, probe) for name, probe in progress(flat, len(flat), label)])
     return {name: np.array([next(taken) for _ in some]) for name, some in probes.items()}
 
 
 def _largest(by_array: dict[str, Array]) -> float:
-    """Return the largest finite derivative of the whole set."""
     return float(max(abs(n[np.isfinite(n)]).max(initial=0) for n in by_array.values()))
 
 
 def _lost_by_complex_step(
-    pair: Pair,
-    d_out: Array,
+    slopes: Slopes,
     probes: dict[str, list[Probe]],
     numeric: dict[str, dict[str, Array]],
     noise: dict[str, Array],
-    tolerances: Mapping[str, tuple[float, float]],
-    h: float,
+    tolerance: tuple[float, float],
 ) -> str:
     """Return the name of an array whose complex steps miss a part of forward, or nothing.
 
     Where the methods disagree, either the central difference is truncated, and a quarter of the
     step brings it sixteen times closer, or the complex step has lost what it did not carry.
     """
-    rtol, atol = tolerances["central"]
+    rtol, atol = tolerance
     scale = _largest(numeric["central"])
     for name, some in probes.items():
         central, stepped = numeric["central"][name], numeric["complex step"][name]
@@ -222,27 +205,21 @@ def _lost_by_complex_step(
         allowed = rtol * np.abs(central) + np.maximum(atol * scale, noise[name])
         suspects = np.flatnonzero(off > allowed)
         for n in suspects[np.argsort(-off[suspects])][:8]:
-            closer = central_difference(pair, d_out, name, some[n], h / 4)
+            closer = slopes.central(name, some[n], share=1 / 4)
             if abs(closer - stepped[n]) > off[n] / 4 + 4 * noise[name][n]:
                 return name
     return ""
 
 
 def _kinks(
-    rows: list[ArrayReport],
-    pair: Pair,
-    out: Array,
-    d_out: Array,
-    probes: dict[str, list[Probe]],
-    h: float,
+    rows: list[ArrayReport], slopes: Slopes, probes: dict[str, list[Probe]]
 ) -> dict[str, str]:
     """Return the worst place of each failed array that fails there because the slope jumps."""
     places = {}
     for row in rows:
         if row.method == "central" and not row.passed:
             probe = next(probe for probe in probes[row.name] if probe.label == row.worst)
-            off = abs(row.analytic - row.numeric)
-            if is_kink(pair, out, d_out, row.name, probe, h, off):
+            if slopes.is_kink(row.name, probe, abs(row.analytic - row.numeric)):
                 at = f" along {row.worst}" if isinstance(row.worst, str) else list(row.worst) or ""
                 places[row.name] = f"{row.name}{at}"
     return places
@@ -255,7 +232,6 @@ def _row(
     tolerance: tuple[float, float],
     scale: float,
 ) -> ArrayReport:
-    """Compare the derivatives of one array with what its analytic gradient predicts."""
     gradient, probes, numeric, noise = compared
     if not probes:
         return ArrayReport(name, gradient.shape, method, "none", True, "-", 0, 0, 0)
@@ -268,24 +244,21 @@ def _row(
     worst = int(excess.argmax())
     directions = sum(probe.direction is not None for probe in probes)
     elements = len(probes) - directions
+    checked = f"all {gradient.size}"
+    if elements < gradient.size or directions:
+        checked = f"{elements} of {gradient.size}"
+        checked += f" + {directions} directions" if directions else ""
     return ArrayReport(
         name=name,
         shape=gradient.shape,
         method=method,
-        checked=_extent(elements, directions, gradient.size),
+        checked=checked,
         passed=bool(excess[worst] <= 1),
         worst=probes[worst].label,
         analytic=float(analytic[worst]),
         numeric=float(numeric[worst]),
         error=float(off.max() / max(scale, noise.max() / tolerance[1], TINY)),
     )
-
-
-def _extent(elements: int, directions: int, size: int) -> str:
-    """Say how much of an array was checked."""
-    if elements == size and not directions:
-        return f"all {size}"
-    return f"{elements} of {size}" + (f" + {directions} directions" if directions else "")
 
 
 def _decided(rows: list[ArrayReport], names: list[str]) -> list[ArrayReport]:

@@ -50,7 +50,6 @@ def find_pattern(actual: Array, expected: Array) -> str:
 
 
 def _agree(one: Array, other: Array) -> bool:
-    """Return whether two arrays are equal to within the tolerance of a pattern."""
     return bool((np.abs(one - other) <= SAME * np.abs(other).max(initial=0)).all())
 
 
@@ -61,7 +60,6 @@ def _factors(actual: Array, expected: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _one_factor(actual: Array, expected: Array) -> str:
-    """Say that all numbers are off by the same factor."""
     factor = _factors(actual, expected, tuple(range(actual.ndim))).item()
     is_small = np.abs(actual).max() <= SAME * np.abs(expected).max()
     if is_small:
@@ -72,7 +70,6 @@ def _one_factor(actual: Array, expected: Array) -> str:
 
 
 def _one_distance(actual: Array, expected: Array) -> str:
-    """Say that all numbers are off by the same amount."""
     distance = (actual - expected).mean()
     if not _agree(actual - expected, np.full_like(actual, distance)):
         return ""
@@ -80,7 +77,6 @@ def _one_distance(actual: Array, expected: Array) -> str:
 
 
 def _exchanged(actual: Array, expected: Array) -> str:
-    """Say that the last two axes have changed places."""
     is_square = actual.ndim > 1 and actual.shape[-1] == actual.shape[-2]
     if is_square and _agree(actual.swapaxes(-1, -2), expected):
         return "what was expected, with the last two axes exchanged"
@@ -88,7 +84,6 @@ def _exchanged(actual: Array, expected: Array) -> str:
 
 
 def _reordered(actual: Array, expected: Array) -> str:
-    """Say that the indices of one axis are in another order."""
     for axis, size in enumerate(actual.shape):
         if not 2 <= size <= MOST:
             continue
@@ -100,7 +95,6 @@ def _reordered(actual: Array, expected: Array) -> str:
 
 
 def _own_factor(actual: Array, expected: Array) -> str:
-    """Say that each index of some axes has a factor of its own."""
     for kept, summed in _axes(actual, expected):
         if _agree(actual, _factors(actual, expected, summed) * expected):
             return f"each index of {kept} has a factor of its own"
@@ -108,7 +102,6 @@ def _own_factor(actual: Array, expected: Array) -> str:
 
 
 def _own_distance(actual: Array, expected: Array) -> str:
-    """Say that each index of some axes is off by one number."""
     off = actual - expected
     for kept, summed in _axes(actual, expected):
         if _agree(off, np.broadcast_to(off.mean(axis=summed, keepdims=True), off.shape)):
@@ -132,13 +125,11 @@ def _axes(actual: Array, expected: Array) -> Iterator[tuple[str, tuple[int, ...]
 
 
 def _moved(actual: Array, expected: Array) -> str:
-    """Say that the same numbers stand in other places."""
     mine, theirs = np.sort(actual, axis=None), np.sort(expected, axis=None)
     return "the same numbers, in other places" if _agree(mine, theirs) else ""
 
 
 def _where_alone(actual: Array, expected: Array) -> str:
-    """Say that all differences are at one index of an axis."""
     off = ~(np.isclose(actual, expected, rtol=SAME, atol=0, equal_nan=True))
     for axis, size in enumerate(actual.shape):
         others = tuple(i for i in range(actual.ndim) if i != axis)

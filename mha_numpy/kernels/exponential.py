@@ -6,6 +6,7 @@ Source of the method: Muller, *Elementary Functions*, 3rd ed., chapter 11.
 """
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,9 +48,7 @@ def _emit_powers(builder: Any, x: Any, dtype: types.Float) -> tuple[Any, Any]:
     """Return 2^n and 2^f - 1 with e^x = 2^n * 2^f."""
     format_ = FORMATS[dtype]
 
-    def constant(value: float) -> Any:
-        return emit_constant(x.type, value)
-
+    constant = partial(emit_constant, x.type)
     # adding 1.5 * 2^fraction_bits leaves no room for a fraction: the sum is rounded to an integer,
     # n + largest_exponent in the lowest bits, which are the exponent of 2^n when shifted there
     rounder = constant(1.5 * 2.0**format_.fraction_bits + format_.largest_exponent)
@@ -93,9 +92,7 @@ def tanh(typingctx, vector):
     dtype = getattr(vector, "dtype", vector)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        def constant(value: float) -> Any:
-            return emit_constant(args[0].type, value)
-
+        constant = partial(emit_constant, args[0].type)
         # beyond 20 it is 1 to the last bit
         x = builder.fmul(args[0], constant(2.0))
         for bound, beyond in ((40.0, ">"), (-40.0, "<")):
@@ -119,9 +116,7 @@ def log(typingctx, vector):
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         (x,) = args
 
-        def constant(value: float) -> Any:
-            return emit_constant(x.type, value)
-
+        constant = partial(emit_constant, x.type)
         word = ir.VectorType(ir.IntType(vector.dtype.bitwidth), vector.lanes)
         shift = emit_constant(word, format_.fraction_bits)
         # the exponent of x / sqrt(1/2), whose bits are those of x less those of sqrt(1/2)

@@ -18,6 +18,7 @@ from numba import config, from_dtype, get_num_threads, types
 
 from mha_numpy.kernels.compile import REGROUP, jit
 from mha_numpy.kernels.host import LEAST_WORK
+from mha_numpy.kernels.problem import Problem
 
 
 @jit(fastmath=REGROUP)
@@ -30,8 +31,9 @@ def dot(x, y, j):
 
 
 @jit(fastmath=REGROUP, nogil=True)
-def forward(heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap):
+def forward(problem, heads, lse):
     """Fill one head's heads (T_q, d_v), which come as zeros, and lse (T_q,)."""
+    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = problem
     zero, inf, nan = q.dtype.type(0), q.dtype.type(np.inf), q.dtype.type(np.nan)
     for i in range(len(q)):
         q_i, head = q[i], heads[i]
@@ -69,11 +71,9 @@ def forward(heads, lse, q, k, v, mask, bias, dropout_mask, left, right, q_offset
 
 
 @jit(fastmath=REGROUP, nogil=True)
-def backward(
-    d_q, d_k, d_v, d_biased, d_heads, heads, lse,
-    q, k, v, mask, bias, dropout_mask, left, right, q_offset, scale, softcap,
-):  # fmt: skip
+def backward(problem, d_q, d_k, d_v, d_biased, d_heads, heads, lse):
     """Add one query head's share to d_q, d_k, d_v, and to d_biased if that has columns."""
+    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = problem
     one, inf = q.dtype.type(1), q.dtype.type(np.inf)
     for i in range(len(q)):
         q_i, d_q_i, d_head = q[i], d_q[i], d_heads[i]
@@ -109,31 +109,27 @@ def backward(
 
 
 def attention_forward(*inputs: Any) -> tuple[Any, Any]:
-    """Return heads and lse; `_completed` names the inputs."""
-    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = _completed(*inputs)
-    (B, H, T_q, _), (_, H_kv, T_k, d_v) = q.shape, v.shape
+    """Return heads and lse; the inputs are the fields of a Problem, None for what is not given."""
+    problem = _completed(*inputs)
+    q = problem.q
+    (B, H, T_q, _), (_, _, T_k, d_v) = q.shape, problem.v.shape
     heads, lse = np.zeros((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
     run = compiled(forward, q.dtype)
 
     def query_head(n: int) -> None:
-        b, h, g = n // H, n % H, n % H // (H // H_kv)
-        run(
-            heads[b, h], lse[b, h], q[b, h], k[b, g], v[b, g], mask[b, h], bias[b, h],
-            dropout_mask[b, h], left, right, q_offset[b], scale, softcap,
-        )  # fmt: skip
+        b, h = n // H, n % H
+        run(_of_head(problem, b, h), heads[b, h], lse[b, h])
 
     _share_out(query_head, B * H, work=q.size * T_k)
     return heads, lse
 
 
 def attention_backward(
-    d_heads: Any, heads: Any, lse: Any, q: Any, k: Any, v: Any, mask: Any, bias: Any, *others: Any
-) -> tuple[Any, ...]:
+    d_heads: Any, heads: Any, lse: Any, *inputs: Any
+) -> tuple[Any, Any, Any, Any | None]:
     """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
-    has_bias = bias is not None
-    q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap = _completed(
-        q, k, v, mask, bias, *others
-    )
+    problem, has_bias = _completed(*inputs), inputs[4] is not None
+    q, k, v = problem[:3]
     (B, H, T_q, _), (_, H_kv, T_k, _) = q.shape, k.shape
     d_heads, heads, lse = (np.ascontiguousarray(x) for x in (d_heads, heads, lse))
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
@@ -144,9 +140,8 @@ def attention_backward(
         b, g, G = n // H_kv, n % H_kv, H // H_kv
         for h in range(g * G, (g + 1) * G):
             run(
-                d_q[b, h], d_k[b, g], d_v[b, g], d_biased[b, h],
-                d_heads[b, h], heads[b, h], lse[b, h], q[b, h], k[b, g], v[b, g], mask[b, h],
-                bias[b, h], dropout_mask[b, h], left, right, q_offset[b], scale, softcap,
+                _of_head(problem, b, h), d_q[b, h], d_k[b, g], d_v[b, g], d_biased[b, h],
+                d_heads[b, h], heads[b, h], lse[b, h],
             )  # fmt: skip
 
     _share_out(key_head, B * H_kv, work=q.size * T_k)
@@ -156,15 +151,25 @@ def attention_backward(
 def _completed(
     q: Any, k: Any, v: Any, mask: Any, bias: Any, dropout_mask: Any,
     q_offset: Any, left: int, right: int, scale: float, softcap: float | None,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> Problem:  # fmt: skip
     """Put what changes nothing in the place of what was not given; rows one after the other."""
     cells, real = (*q.shape[:3], k.shape[2]), q.dtype.type
-    mask = np.broadcast_to(np.True_, cells) if mask is None else mask
-    bias = np.broadcast_to(real(0), cells) if bias is None else bias
-    dropout_mask = np.broadcast_to(real(1), cells) if dropout_mask is None else dropout_mask
-    q, k, v = np.ascontiguousarray(q), np.ascontiguousarray(k), np.ascontiguousarray(v)
-    scale, softcap = real(scale), real(softcap or 0)
-    return q, k, v, mask, bias, dropout_mask, q_offset, left, right, scale, softcap
+    return Problem(
+        np.ascontiguousarray(q), np.ascontiguousarray(k), np.ascontiguousarray(v),
+        np.broadcast_to(np.True_, cells) if mask is None else mask,
+        np.broadcast_to(real(0), cells) if bias is None else bias,
+        np.broadcast_to(real(1), cells) if dropout_mask is None else dropout_mask,
+        q_offset, left, right, real(scale), real(softcap or 0),
+    )  # fmt: skip
+
+
+def _of_head(problem: Problem, b: int, h: int) -> Problem:
+    """Return the problem of one query head: q (T_q, d_k), k (T_k, d_k), mask (T_q, T_k), ..."""
+    q, k, v, mask, bias, dropout_mask, q_offset, *others = problem
+    g = h // (q.shape[1] // k.shape[1])
+    return Problem(
+        q[b, h], k[b, g], v[b, g], mask[b, h], bias[b, h], dropout_mask[b, h], q_offset[b], *others
+    )
 
 
 def _share_out(head: Callable[[int], None], count: int, work: int) -> None:
@@ -189,8 +194,8 @@ def compiled(function: Any, dtype: Any) -> Any:
     real: Any = from_dtype(dtype)
     rows, lse = (types.Array(real, ndim, "C", readonly=True) for ndim in (2, 1))
     mask, cells = (types.Array(x, 2, "A", readonly=True) for x in (types.boolean, real))
-    filled = [real[:, ::1], real[::1]]  # heads, lse
-    if function is backward:
-        filled = [real[:, ::1]] * 4 + [rows, rows, lse]  # d_q to d_biased, d_heads to lse
     given = [rows] * 3 + [mask, cells, cells] + [types.int64] * 3 + [real, real]
-    return function.compile((*filled, *given))
+    arrays = [real[:, ::1], real[::1]]  # heads, lse
+    if function is backward:
+        arrays = [real[:, ::1]] * 4 + [rows, rows, lse]  # d_q to d_biased, d_heads to lse
+    return function.compile((types.NamedTuple(given, Problem), *arrays))

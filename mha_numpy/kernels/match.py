@@ -1,9 +1,12 @@
-"""Step 1 of attention, for forward and for backward alike: how well each key fits each query."""
+"""Steps 1 and 2 of attention, for forward and for backward alike: scores of keys and queries."""
 
 from mha_numpy.kernels.compile import inner
+from mha_numpy.kernels.exponential import tanh
 from mha_numpy.kernels.product import multiply
-from mha_numpy.kernels.rows import row_dots
-from mha_numpy.kernels.simd import lanes
+from mha_numpy.kernels.rows import row_dots, scale_rows
+from mha_numpy.kernels.simd import lanes, load, store
+from mha_numpy.kernels.tile import load_queries
+from mha_numpy.kernels.transpose import transpose
 
 FEW = 8  # queries: with more, a Vector of them is full enough for the product of tiles
 
@@ -20,6 +23,14 @@ def suits_few(k, queries):
     return queries <= FEW and is_in_vectors(k)
 
 
+@inner(in_place=True)
+def load_scaled(q, q_T, problem, tile):
+    """Load ``scale * q`` of a tile's queries, and the same turned over."""
+    load_queries(q, problem.q, tile)
+    scale_rows(q, problem.scale)
+    transpose(q_T, q)
+
+
 @inner
 def match(scores, k, q, q_T, queries, along_rows):
     """Do ``scores = k @ q.T``: a row a key; columns beyond the queries are left to chance.
@@ -31,3 +42,14 @@ def match(scores, k, q, q_T, queries, along_rows):
         row_dots(scores, k, q[: queries + queries % 2])
     else:
         multiply(scores, k, q_T[: k.shape[1]], scores, adds=False)
+
+
+@inner
+def cap(cells, slope, softcap):
+    """Do ``cells = softcap * tanh(cells / softcap)``; keep the derivative, if there is room."""
+    for j in range(cells.shape[0]):
+        for c in range(0, cells.shape[1], lanes(cells)):
+            bent = tanh(load(cells, j, c) / softcap)
+            store(cells, j, c, bent * softcap)
+            if slope.shape[0] > 0:
+                store(slope, j, c, 1.0 - bent * bent)

@@ -17,7 +17,7 @@ from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import BLOCK, divide_up, items_of, like_scratch
 from mha_numpy.kernels.product import ROWS, multiply
 from mha_numpy.kernels.rows import add_sums, copy_rows
-from mha_numpy.kernels.scratch import ALIGNMENT, first_aligned, new_pools, take_tile
+from mha_numpy.kernels.scratch import Layout, new_pools
 from mha_numpy.kernels.simd import as_written, lanes
 from mha_numpy.kernels.transpose import transpose
 
@@ -31,6 +31,13 @@ HIGH = 8 * ROWS  # rows of a that meet a strip at a time
 HEIGHT = 16 * BLOCK  # rows of a that meet a strip before the next one
 SHARES = 4  # of long sums, where the result is too small to share out itself
 LEAST_DEPTH = 8 * BLOCK  # of such a share
+TILES = Layout(  # rows and columns
+    strip="strip block",  # of b: one panel below the other
+    square="block block",
+    factors="depth high",
+    ends="high block",
+)
+cut = TILES.cut
 
 
 def linear(x: Array, w: Array, b: Array | None) -> Array:
@@ -63,8 +70,9 @@ def multiply_add(
     parts = c if shares == 1 else np.empty((shares * M, N), c.dtype)
     sums_of_parts = np.zeros((0 if sums is None else shares, N), c.dtype)
     start = np.empty((0, N), c.dtype) if start is None else np.broadcast_to(start, (HIGH, N))
-    pools = new_pools(threads, pool_numbers(width), a.dtype, np.empty)
-    arguments = (a, b, start, parts, sums_of_parts, height, width, depth, pools)
+    shapes, numbers = tile_shapes(width)
+    pools = new_pools(threads, numbers, a.dtype, np.empty)
+    arguments = (a, b, start, parts, sums_of_parts, height, width, depth, shapes, pools)
     compiled(a.dtype)(threads, arguments)
     if shares > 1:
         parts.reshape(shares, M, N).sum(axis=0, out=c)
@@ -92,10 +100,10 @@ def cut_sum(M: int, K: int, N: int) -> tuple[int, int]:
     return -(-K // depth), depth
 
 
-def pool_numbers(width: int) -> int:
-    """Return how many numbers the tiles of a thread hold at most."""
-    panels, lane = -(-width // BLOCK), ALIGNMENT // 4  # a Vector of float32 may have to be filled
-    return (panels * DEPTH + BLOCK + HIGH) * BLOCK + DEPTH * (HIGH + lane)
+@lru_cache
+def tile_shapes(width: int) -> tuple[Array, int]:
+    """Return (rows, columns) of a thread's tiles, and how many numbers all of them hold."""
+    return TILES.shapes({"strip": -(-width // BLOCK) * DEPTH, "depth": DEPTH, "high": HIGH})
 
 
 @lru_cache
@@ -105,7 +113,10 @@ def compiled(dtype: np.dtype[Any]) -> Any:
     given = types.Array(number, 2, "A", readonly=True, aligned=False)
     made = types.Array(number, 2, "C")
     return parallel(
-        multiply_strips, types.Tuple((given, given, given, made, made, size, size, size, made))
+        multiply_strips,
+        types.Tuple(
+            (given, given, given, made, made, size, size, size, types.Array(size, 2, "C"), made)
+        ),
     )
 
 
@@ -115,13 +126,9 @@ def multiply_strips(thread, threads, arguments):
     as_written()
     a, b, start = like_scratch(arguments[0]), like_scratch(arguments[1]), like_scratch(arguments[2])
     c, sums = like_scratch(arguments[3]), like_scratch(arguments[4])
-    height, width, depth, pool = arguments[5], arguments[6], arguments[7], arguments[8][thread]
+    height, width, depth, shapes, pools = arguments[5:]
     (M, K), N = a.shape, b.shape[1]
-    panels = divide_up(width, BLOCK)
-    strip, at = take_tile(pool, first_aligned(pool), panels * DEPTH, BLOCK)
-    square, at = take_tile(pool, at, BLOCK, BLOCK)
-    factors, at = take_tile(pool, at, DEPTH, HIGH)
-    ends, at = take_tile(pool, at, HIGH, BLOCK)
+    strip, square, factors, ends = cut(pools[thread], shapes)
     strips, blocks = divide_up(N, width), divide_up(M, height)
     for item in items_of(thread, threads, divide_up(K, depth) * blocks, strips):
         share, i = item // strips // blocks, item // strips % blocks * height

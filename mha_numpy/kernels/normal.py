@@ -6,6 +6,7 @@ method: Press et al. 2007, *Numerical Recipes*, 3rd ed., section 6.2.2.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,7 @@ def normal_share(typingctx, vector):
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         (x,) = args
 
-        def constant(value: float) -> Any:
-            return emit_constant(x.type, value)
-
+        constant = partial(emit_constant, x.type)
         # 1. u, from t
         is_above = builder.fcmp_ordered(">", x, constant(0.0))
         z = builder.fmul(x, constant(math.sqrt(0.5)))

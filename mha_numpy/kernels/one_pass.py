@@ -36,88 +36,69 @@ SLOPE, CUBIC = math.sqrt(2 / math.pi), 0.044715  # of GELU by tanh
 
 def relu(x: Array) -> Array:
     """Return the output."""
-    out = np.empty(x.shape, x.dtype)
-    run(relu_rows, x, out)
+    (out,) = run(relu_rows, [x], [x.shape])
     return out
 
 
 def relu_backward(d_out: Array, x: Array) -> Array:
     """Return d_x."""
-    d_x = np.empty(x.shape, x.dtype)
-    run(relu_rows_backward, d_out, x, d_x)
+    (d_x,) = run(relu_rows_backward, [d_out, x], [x.shape])
     return d_x
 
 
-def gelu(x: Array, approximate: str) -> tuple[Array, Array]:
+def gelu(x: Array, approximate: str) -> tuple[Array, ...]:
     """Return the share of each number that passes, and the output."""
-    share, out = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
-    run(gelu_rows, x, share, out, options=[approximate == "tanh"])
-    return share, out
+    return run(gelu_rows, [x], [x.shape] * 2, [approximate == "tanh"])
 
 
 def gelu_backward(d_out: Array, x: Array, share: Array, approximate: str) -> Array:
     """Return d_x."""
-    d_x = np.empty(x.shape, x.dtype)
-    run(gelu_rows_backward, d_out, x, share, d_x, options=[approximate == "tanh"])
+    (d_x,) = run(gelu_rows_backward, [d_out, x, share], [x.shape], [approximate == "tanh"])
     return d_x
 
 
-def swiglu(gate: Array, x: Array) -> tuple[Array, Array, Array]:
+def swiglu(gate: Array, x: Array) -> tuple[Array, ...]:
     """Return the share of the gate that passes, its SiLU, and the output."""
-    share, silu, out = (
-        np.empty(x.shape, x.dtype),
-        np.empty(x.shape, x.dtype),
-        np.empty(x.shape, x.dtype),
-    )
-    run(swiglu_rows, gate, x, share, silu, out)
-    return share, silu, out
+    return run(swiglu_rows, [gate, x], [x.shape] * 3)
 
 
 def swiglu_backward(
     d_out: Array, gate: Array, x: Array, share: Array, silu: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, ...]:
     """Return d_gate and d_x."""
-    d_gate, d_x = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
-    run(swiglu_rows_backward, d_out, gate, x, share, silu, d_gate, d_x)
-    return d_gate, d_x
+    return run(swiglu_rows_backward, [d_out, gate, x, share, silu], [x.shape] * 2)
 
 
 def norm(
     x: Array, gain: Array, bias: Array | None, eps: float, *, centres: bool
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, ...]:
     """Return 1 / std (or 1 / rms, where it does not centre) of each token, x_hat and out."""
     bias = np.zeros_like(gain) if bias is None else bias
-    inverse, x_hat, out = (
-        np.empty((*x.shape[:-1], 1), x.dtype),
-        np.empty(x.shape, x.dtype),
-        np.empty(x.shape, x.dtype),
-    )
-    run(norm_rows, x, gain, bias, inverse, x_hat, out, options=[eps, centres])
-    return inverse, x_hat, out
+    made = [(*x.shape[:-1], 1), x.shape, x.shape]
+    return run(norm_rows, [x, gain, bias], made, [eps, centres])
 
 
 def norm_backward(
     d_out: Array, x_hat: Array, inverse: Array, gain: Array, *, centres: bool
 ) -> tuple[Array, Array, Array]:
     """Return d_x, d_gain and d_bias."""
-    d_x = np.empty(x_hat.shape, x_hat.dtype)
     tokens = x_hat.size // len(gain)
     sums = np.zeros((2, -(-tokens // ROWS), len(gain)), x_hat.dtype)
-    run(norm_rows_backward, d_out, x_hat, inverse, gain, d_x, *sums, options=[centres])
+    given = [d_out, x_hat, inverse, gain, *sums]
+    (d_x,) = run(norm_rows_backward, given, [x_hat.shape], [centres])
     d_gain, d_bias = sums.sum(axis=1)
     return d_x, d_gain, d_bias
 
 
 def add(a: Array, b: Array) -> Array:
     """Return the sum of two arrays of one shape; rows of b are repeated if too few."""
-    out = np.empty(a.shape, a.dtype)
-    run(add_rows, a, b, out)
+    (out,) = run(add_rows, [a, b], [a.shape])
     return out
 
 
 def sum_of_squares(x: Array) -> float:
     """Return the sum of all squares, taken in float64."""
-    rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1)
+    rows = as_rows(x)
     sums = np.empty((-(-len(rows) // ROWS), 1))
     compiled(square_rows, x.dtype)(count_threads(x.size), (rows, sums))
     return float(sums.sum())
@@ -125,10 +106,9 @@ def sum_of_squares(x: Array) -> float:
 
 def collect(x: Array, ids: Array, V: int) -> Array:
     """Return the sums (V, D) of those rows of x, (..., D), that have the same id."""
-    rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
     sums = np.zeros((V, x.shape[-1]), x.dtype)
     threads = min(count_threads(COST * x.size), -(-x.shape[-1] // LEAST_COLUMNS))
-    compiled(collect_rows, x.dtype)(threads, (rows, np.ascontiguousarray(ids).reshape(-1, 1), sums))
+    compiled(collect_rows, x.dtype)(threads, (as_rows(x), as_rows(ids[..., None]), sums))
     return sums
 
 
@@ -137,13 +117,9 @@ def cross_entropy(
 ) -> tuple[Array, Array, Array]:
     """Return log_probs, expected, and the loss of each token."""
     targets = np.where(counted, targets, -1)[..., None].astype(logits.dtype)
-    log_probs, expected, losses = (
-        np.empty(logits.shape, logits.dtype),
-        np.empty(logits.shape, logits.dtype),
-        np.empty(targets.shape, logits.dtype),
-    )
     options = [1 - label_smoothing, label_smoothing / logits.shape[-1]]
-    run(cross_entropy_rows, logits, targets, log_probs, expected, losses, options=options)
+    made = [logits.shape, logits.shape, targets.shape]
+    log_probs, expected, losses = run(cross_entropy_rows, [logits, targets], made, options)
     return log_probs, expected, losses[..., 0]
 
 
@@ -152,8 +128,8 @@ def cross_entropy_backward(
 ) -> Array:
     """Return d_logits."""
     counted = counted[..., None].astype(log_probs.dtype)
-    d_logits = np.empty(log_probs.shape, log_probs.dtype)
-    run(cross_entropy_rows_backward, log_probs, expected, d_losses[..., None], counted, d_logits)
+    given = [log_probs, expected, d_losses[..., None], counted]
+    (d_logits,) = run(cross_entropy_rows_backward, given, [log_probs.shape])
     return d_logits
 
 
@@ -167,25 +143,34 @@ def adam(
     betas: tuple[float, float],
     eps: float,
     weight_decay: float,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, ...]:
     """Return param, mean and square after step t."""
-    new_param, new_mean, new_square = (np.empty(param.shape, param.dtype) for _ in range(3))
     (beta_1, beta_2), shrink = betas, 1 - learning_rate * weight_decay
     options = [beta_1, 1 - beta_1, beta_2, 1 - beta_2, 1 - beta_1**t, 1 - beta_2**t]
     options += [shrink, learning_rate, eps]
-    made = new_param, new_mean, new_square
-    run(adam_rows, param, gradient, mean, square, *made, options=options)
-    return new_param, new_mean, new_square
+    return run(adam_rows, [param, gradient, mean, square], [param.shape] * 3, options)
 
 
-def run(kernel: Any, *arrays: Array, options: Sequence[float] = (0,)) -> None:
-    """Run a kernel on arrays (..., D); those that it fills were made here."""
+def run(
+    kernel: Any,
+    given: Sequence[Array],
+    shapes: Sequence[tuple[int, ...]],
+    options: Sequence[float] = (0,),
+) -> tuple[Array, ...]:
+    """Run a kernel on arrays (..., D); make, fill and return arrays of these shapes."""
     keep_freed_memory()
-    dtype = arrays[0].dtype
-    rows = [np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1) for x in arrays]
+    dtype = given[0].dtype
+    made = tuple(np.empty(shape, dtype) for shape in shapes)
+    rows = [as_rows(x) for x in (*given, *made)]
     rows += [np.empty((0, 0), dtype)] * (NUM_ARRAYS - 1 - len(rows))
-    threads = count_threads(COST * arrays[0].size)
+    threads = count_threads(COST * given[0].size)
     compiled(kernel, dtype)(threads, (np.array([options], dtype), *rows))
+    return made
+
+
+def as_rows(x: Array) -> Array:
+    """Return (..., D) as contiguous rows; a number is a row of one."""
+    return np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1)
 
 
 @lru_cache
@@ -353,7 +338,7 @@ def norm_rows(thread, threads, arguments):
 def norm_rows_backward(thread, threads, arguments):
     """Fill d_x, and add to the sums of each block."""
     apart()
-    options, d_out, x_hat, inverse, gain, d_x, d_gain, d_bias = arguments
+    options, d_out, x_hat, inverse, gain, d_gain, d_bias, d_x = arguments
     number = d_x.dtype.type
     D, centres = number(d_x.shape[1]), options[0, 0]
     for block in range(thread, len(d_gain), threads):

@@ -1,8 +1,9 @@
-"""Scratch: tiles and words cut from a pool that a thread is given.
+"""Scratch: the tiles that a thread works on, cut from a pool that it is given.
 
 The rows of a tile are whole registers, and begin where a register may.
 """
 
+from collections import namedtuple
 from functools import cache
 from typing import Any
 
@@ -14,18 +15,42 @@ from numba.np.arrayobj import populate_array
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.host import HOST
-from mha_numpy.kernels.problem import BLOCK, divide_up
-from mha_numpy.kernels.simd import emit_pointer, lanes
+from mha_numpy.kernels.problem import BLOCK
+from mha_numpy.kernels.simd import emit_pointer
 
 ALIGNMENT = HOST.register_bytes
+
+
+class Layout:
+    """A kernel's tiles by their names, with the names of their sizes: "rows columns".
+
+    In a kernel ``layout.cut(pool, shapes)`` returns the tiles by their names; `shapes` computes
+    what it is to be given. "block" is BLOCK, other names are the kernel's own.
+    """
+
+    def __init__(self, **tiles: str) -> None:
+        self.sizes = [axes.split() for axes in tiles.values()]
+        self.cut = _cutter(namedtuple("Tiles", tiles))
+
+    def shapes(self, sizes: dict[str, int]) -> tuple[npt.NDArray[np.int64], int]:
+        """Return (rows, columns) of each tile, and how many numbers all hold."""
+        known = {"block": BLOCK, "1": 1, **sizes}
+        shapes = np.array([[known[axis] for axis in axes] for axes in self.sizes], np.int64)
+        return shapes, int(shapes.prod(axis=1).sum())
+
+
+def round_up(n: int, dtype: np.dtype[Any]) -> int:
+    """Return n as a multiple of a register's numbers."""
+    lanes = ALIGNMENT // dtype.itemsize
+    return -(-n // lanes) * lanes
 
 
 def new_pools(
     threads: int, numbers: int, dtype: np.dtype[Any], make: Any = np.zeros
 ) -> npt.NDArray[Any]:
-    """Return a pool of zeros for each thread: room for its tiles and two blocks of words."""
+    """Return a pool for each thread, of zeros: room for so many numbers, wherever it begins."""
     keep_freed_memory()
-    return make((threads, numbers + (ALIGNMENT + 16 * BLOCK) // dtype.itemsize), dtype)
+    return make((threads, numbers + ALIGNMENT // dtype.itemsize), dtype)
 
 
 @cache
@@ -38,72 +63,47 @@ def keep_freed_memory() -> None:
     np.empty(2**25 - 2**13, np.uint8)  # nothing is written, so this costs nothing
 
 
-@inner
-def first_aligned(pool):
-    """Return the first element of a pool of numbers at which a tile may begin."""
-    return -pool.ctypes.data % ALIGNMENT // pool.itemsize
+def _cutter(named: Any) -> Any:
+    """Return what cuts a pool into tiles that bear the names of a namedtuple."""
 
+    @inner
+    def cut(pool, shapes):
+        at = -pool.ctypes.data % ALIGNMENT // pool.itemsize
+        after = at
+        for n in range(len(shapes)):
+            after += shapes[n, 0] * shapes[n, 1]
+        if after > pool.size:
+            raise MemoryError("scratch: the pool is too small")
+        return tiles_at(pool, at, shapes)
 
-@inner
-def take_tile(pool, at, rows, columns):
-    """Return a (rows, columns) tile from element `at` of a pool on, and the element after it.
+    @intrinsic
+    def tiles_at(typingctx, pool, at, shapes):
+        tile_type = types.Array(pool.dtype, 2, "A")
+        tiles_type = types.NamedUniTuple(tile_type, len(named._fields), named)
 
-    Columns are rounded up to whole Vectors.
-    """
-    columns = divide_up(columns, lanes(pool)) * lanes(pool)
-    after = at + rows * columns
-    if after > pool.size:
-        raise MemoryError("scratch: the pool is too small")
-    return tile_at(pool, at, rows, columns), after
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            pool_, at, shapes_ = args
+            size, tiles = pool.dtype.bitwidth // 8, []
+            for n in range(len(named._fields)):
+                rows, columns = (
+                    builder.load(
+                        emit_pointer(context, builder, shapes, shapes_, at.type(n), at.type(axis))
+                    )
+                    for axis in (0, 1)
+                )
+                tile = context.make_array(tile_type)(context, builder)
+                populate_array(
+                    tile,
+                    data=emit_pointer(context, builder, pool, pool_, at),
+                    shape=(rows, columns),
+                    strides=(builder.mul(columns, at.type(size)), at.type(size)),
+                    itemsize=at.type(size),
+                    meminfo=None,
+                )
+                tiles.append(tile._getvalue())
+                at = builder.add(at, builder.mul(rows, columns))
+            return context.make_tuple(builder, tiles_type, tiles)
 
+        return tiles_type(pool, types.intp, shapes), codegen
 
-@inner
-def take_words(pool, at):
-    """Return BLOCK words of 64 bits from element `at` of a pool on, and the element after them."""
-    after = at + BLOCK * 8 // pool.itemsize
-    if after > pool.size:
-        raise MemoryError("scratch: the pool is too small")
-    return words_at(pool, at), after
-
-
-@intrinsic
-def words_at(typingctx, pool, at):
-    """Return part of a pool as BLOCK words."""
-    words_type = types.Array(types.uint64, 1, "C")
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        words = context.make_array(words_type)(context, builder)
-        pointer = emit_pointer(context, builder, pool, *args)
-        populate_array(
-            words,
-            data=builder.bitcast(pointer, words.data.type),
-            shape=(args[1].type(BLOCK),),
-            strides=(args[1].type(8),),
-            itemsize=args[1].type(8),
-            meminfo=None,
-        )
-        return words._getvalue()
-
-    return words_type(pool, types.intp), codegen
-
-
-@intrinsic
-def tile_at(typingctx, pool, at, rows, columns):
-    """Return part of a pool as a matrix."""
-    tile_type = types.Array(pool.dtype, 2, "A")
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pool_, at, rows, columns = args
-        size = pool.dtype.bitwidth // 8
-        tile = context.make_array(tile_type)(context, builder)
-        populate_array(
-            tile,
-            data=emit_pointer(context, builder, pool, pool_, at),
-            shape=(rows, columns),
-            strides=(builder.mul(columns, columns.type(size)), columns.type(size)),
-            itemsize=columns.type(size),
-            meminfo=None,
-        )
-        return tile._getvalue()
-
-    return tile_type(pool, types.intp, types.intp, types.intp), codegen
+    return cut

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.problem import BLOCK, divide_up
 from mha_numpy.kernels.rows import add_rows, copy_rows
-from mha_numpy.kernels.simd import lanes
 from mha_numpy.kernels.transpose import transpose
 
 
@@ -80,13 +79,6 @@ def is_in_sight(problem, b, kv_head, first_tile, last_tile, first_key, last_key)
         if first < last:
             return True
     return False
-
-
-@inner
-def tile_width(problem):
-    """Return the rows of a tile, rounded up to whole Vectors: as a rule BLOCK."""
-    heads, queries = tile_shape(problem)
-    return divide_up(heads * queries, lanes(problem.q)) * lanes(problem.q)
 
 
 @inner

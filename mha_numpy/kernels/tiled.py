@@ -10,15 +10,14 @@ from numba import from_dtype, types
 
 from mha_numpy.kernels.parallel import count_threads, parallel
 from mha_numpy.kernels.problem import BLOCK
-from mha_numpy.kernels.scratch import ALIGNMENT, new_pools
-from mha_numpy.kernels.tiled_backward import backward_tiles
-from mha_numpy.kernels.tiled_forward import forward_tiles
+from mha_numpy.kernels.scratch import Layout, new_pools, round_up
+from mha_numpy.kernels.tiled_backward import BACKWARD, backward_tiles
+from mha_numpy.kernels.tiled_forward import FORWARD, forward_tiles
 
 Array = npt.NDArray[Any]
 
 CHUNK_NUMBERS = 2**16  # of a chunk's keys: with their gradients they stay in the second-level cache
 ITEMS = 16  # to share out among threads, where there is enough work for that many
-MOST_LANES = ALIGNMENT // np.dtype(np.float32).itemsize
 NO_CELLS = {  # stand for a mask, a bias or a dropout mask that was not given
     np.dtype(dtype): np.empty((0, 0, 0, 0), dtype) for dtype in (bool, np.float32, np.float64)
 }
@@ -39,15 +38,18 @@ def compiled(kernel: Any, dtype: np.dtype[Any]) -> Kernel:
     def made(ndim: int) -> Any:
         return types.Array(number, ndim, "A")
 
-    pools = types.Array(number, 2, "C")
+    scratch = (
+        types.Array(types.int64, 2, "C"), types.Array(number, 2, "C"),
+        types.Array(types.uint64, 3, "C"),
+    )  # fmt: skip
     problem = (
         given(4), given(4), given(4), given(4, types.boolean), given(4), given(4),
         given(1, types.int64), size, size, number, number,
     )  # fmt: skip
     grads = (made(4), made(4), made(4), made(4))
     others = {
-        forward_tiles: (made(4), made(3), pools),
-        backward_tiles: (given(4), given(4), given(3), *grads, size, size, pools),
+        forward_tiles: (made(4), made(3), *scratch),
+        backward_tiles: (given(4), given(4), given(3), *grads, size, size, *scratch),
     }
     return parallel(kernel, types.Tuple((*problem, *others[kernel])))
 
@@ -55,11 +57,11 @@ def compiled(kernel: Any, dtype: np.dtype[Any]) -> Kernel:
 def attention_forward(q: Array, k: Array, v: Array, *others: Any) -> tuple[Array, Array]:
     """Return heads (B, H, T_q, d_v) and lse (B, H, T_q); `problem_arguments` names the others."""
     run = compiled(forward_tiles, q.dtype)
-    (B, H, T_q, d_k), (H_kv, T_k, d_v) = q.shape, v.shape[1:]
+    (B, H, T_q, _), (_, _, T_k, d_v) = q.shape, v.shape
     heads, lse = laid_out_as(q, d_v), np.empty((B, H, T_q), q.dtype)
     threads = count_threads(heads.size * T_k)
-    pools = new_pools(threads, forward_numbers(H // H_kv * T_q, d_k, d_v), q.dtype)
-    run(threads, (*problem_arguments(q, k, v, *others), heads, lse, pools))
+    problem = problem_arguments(q, k, v, *others)
+    run(threads, (*problem, heads, lse, *new_scratch(FORWARD, threads, problem)))
     return heads, lse
 
 
@@ -69,17 +71,17 @@ def attention_backward(
 ) -> tuple[Array, Array, Array, Array | None]:  # fmt: skip
     """Return d_q, d_k, d_v and, where there is a bias, d_biased (B, H, T_q, T_k)."""
     run = compiled(backward_tiles, q.dtype)
-    (H, T_q, d_k), (B, H_kv, T_k, d_v) = q.shape[1:], v.shape
+    d_k, (B, H_kv, T_k, d_v) = q.shape[3], v.shape
     d_q, d_k_, d_v_ = laid_out_as(q, d_k), laid_out_as(k, d_k), laid_out_as(v, d_v)
     d_biased = NO_CELLS[q.dtype] if bias is None else np.zeros(bias.shape, q.dtype)
     chunk = chunk_size(T_k, B * H_kv, max(d_k, d_v))
     rounds = chunks = -(-T_k // chunk)
     threads = min(count_threads(heads.size * T_k), B * H_kv * chunks)
-    pools = new_pools(threads, backward_numbers(H // H_kv * T_q, d_k, d_v, chunk), q.dtype)
     problem = problem_arguments(q, k, v, mask, bias, *others)
     arrays = (*problem, d_heads, heads, lse, d_q, d_k_, d_v_, d_biased)
+    scratch = new_scratch(BACKWARD, threads, problem, chunk)
     for round_number in range(rounds):
-        run(threads, (*arrays, round_number, chunk, pools))
+        run(threads, (*arrays, round_number, chunk, *scratch))
     return d_q, d_k_, d_v_, None if bias is None else d_biased
 
 
@@ -116,20 +118,31 @@ def chunk_size(T_k: int, heads: int, d: int) -> int:
     return min(T_k, -(-T_k // (chunks * BLOCK)) * BLOCK)
 
 
-@lru_cache
-def forward_numbers(rows: int, d_k: int, d_v: int) -> int:
-    """Return how many numbers the tiles of a forward thread hold at most."""
-    width, d_k, d_v = round_up(min(rows, BLOCK)), round_up(d_k), round_up(d_v)
-    return width * (2 * d_k + d_v + 3) + BLOCK * (d_v + 3 * width)
+def new_scratch(
+    layout: Layout, threads: int, problem: tuple[Any, ...], chunk: int = 0
+) -> tuple[Array, Array, Array]:
+    """Return the shapes of a kernel's tiles, a pool for each thread, and two blocks of words."""
+    q, _, v, _, bias, dropout_mask, *_, softcap = problem
+    (_, H, T_q, d_k), (_, H_kv, _, d_v), dtype = q.shape, v.shape, q.dtype
+    has_bias, has_dropout = bias.size > 0, dropout_mask.size > 0
+    shapes, numbers = tile_shapes(
+        layout, dtype, H // H_kv, T_q, d_k, d_v, has_bias, has_dropout, softcap > 0, chunk
+    )
+    words = np.empty((threads, 2, BLOCK), np.uint64)  # a bit for each query and key of a block
+    return shapes, new_pools(threads, numbers, dtype), words
 
 
 @lru_cache
-def backward_numbers(rows: int, d_k: int, d_v: int, chunk: int) -> int:
-    """Return how many numbers the tiles of a backward thread hold at most."""
-    width, d_k, d_v = round_up(min(rows, BLOCK)), round_up(d_k), round_up(d_v)
-    return width * (3 * d_k + 4 * d_v + 2) + BLOCK * 6 * width + chunk * (2 * d_k + d_v)
-
-
-def round_up(n: int) -> int:
-    """Return n as a multiple of the most lanes that a register has."""
-    return -(-n // MOST_LANES) * MOST_LANES
+def tile_shapes(
+    layout: Layout, dtype: np.dtype[Any], G: int, T_q: int, d_k: int, d_v: int,
+    has_bias: bool, has_dropout: bool, has_softcap: bool, chunk: int,
+) -> tuple[Array, int]:  # fmt: skip
+    """Return (rows, columns) of a kernel's tiles, and how many numbers all of them hold."""
+    queries = min(BLOCK, T_q)
+    width = round_up(min(BLOCK // queries, G) * queries, dtype)  # as a rule BLOCK
+    return layout.shapes({
+        "width": width, "d_k": round_up(d_k, dtype), "d_v": round_up(d_v, dtype), "chunk": chunk,
+        "cells": width if has_bias or has_dropout else 0,
+        "dropped": width if has_dropout else 0,
+        "slope": width if has_softcap else 0,
+    })  # fmt: skip

@@ -7,11 +7,9 @@ later rounds add to them. Sources: Dao et al. 2022, *FlashAttention*, algorithm 
 *FlashAttention-2*, section 3.1.
 """
 
-from typing import Any, NamedTuple
-
 from mha_numpy.kernels.compile import inner, kernel
-from mha_numpy.kernels.exponential import exp, tanh
-from mha_numpy.kernels.match import match, suits_few
+from mha_numpy.kernels.exponential import exp
+from mha_numpy.kernels.match import cap, load_scaled, match, suits_few
 from mha_numpy.kernels.problem import (
     BLOCK,
     NUM_INPUTS,
@@ -29,17 +27,8 @@ from mha_numpy.kernels.rows import (
     multiply_rows,
     scale_rows,
 )
-from mha_numpy.kernels.scratch import (
-    first_aligned,
-    take_tile,
-    take_words,
-)
-from mha_numpy.kernels.simd import (
-    as_written,
-    lanes,
-    load,
-    store,
-)
+from mha_numpy.kernels.scratch import Layout
+from mha_numpy.kernels.simd import as_written, lanes, load, store
 from mha_numpy.kernels.tile import (
     add_queries,
     count_tiles,
@@ -50,41 +39,31 @@ from mha_numpy.kernels.tile import (
     store_cells,
     store_queries,
     tile_of,
-    tile_width,
 )
 from mha_numpy.kernels.transpose import transpose
-from mha_numpy.kernels.visible import (
-    NOTHING,
-    add_product,
-    add_product_T,
-    find_visible,
-    hide,
+from mha_numpy.kernels.visible import NOTHING, add_product, find_visible, hide
+
+BACKWARD = Layout(  # rows and columns, see `tiled.tile_shapes`
+    q="width d_k",  # scale * q
+    q_T="d_k width",
+    heads="width d_v",
+    heads_T="d_v width",
+    d_heads="width d_v",
+    d_heads_T="d_v width",
+    d_q="width d_k",
+    lse="1 width",
+    row_mean="1 width",  # sum_j weights_j d_weights_j, which is d_heads . heads
+    k="chunk d_k",
+    d_k="chunk d_k",
+    d_v="chunk d_v",
+    weights="block width",  # a row a key, as all that follow but the last
+    d_cells="block width",  # the gradient of weights, then of scores
+    dropped="block dropped",
+    slope="block slope",  # of the softcap
+    by_key="block cells",
+    by_query="cells block",  # bias, dropout mask or d_biased: a row a query
 )
-
-
-class Scratch(NamedTuple):
-    """All that a thread needs."""
-
-    q: Any  # (width, d_k) scale * q
-    q_T: Any  # (d_k, width)
-    heads: Any  # (width, d_v)
-    heads_T: Any  # (d_v, width)
-    d_heads: Any  # (width, d_v)
-    d_heads_T: Any  # (d_v, width)
-    d_q: Any  # (width, d_k)
-    lse: Any  # (1, width)
-    row_mean: Any  # (1, width) sum_j weights_j d_weights_j, which is d_heads . heads
-    k: Any  # (chunk, d_k)
-    d_k: Any  # (chunk, d_k)
-    d_v: Any  # (chunk, d_v)
-    weights: Any  # (BLOCK, width): a row a key, as all that follow
-    d_cells: Any  # the gradient of weights, then of scores
-    dropped: Any
-    slope: Any  # of the softcap
-    by_key: Any
-    by_query: Any  # (width, BLOCK) bias, dropout mask or d_biased: a row a query
-    seen_by_key: Any  # (BLOCK,) words: a word a key, a bit a query
-    seen_by_query: Any  # (BLOCK,) words: a word a query, a bit a key
+cut = BACKWARD.cut
 
 
 @kernel
@@ -92,14 +71,15 @@ def backward_tiles(thread, threads, arguments):
     """Let a thread's chunks of keys meet their shares of the queries in this round."""
     as_written()
     problem = problem_of(arguments)
-    d_heads, heads, lse, d_q, d_k, d_v, d_biased, round_number, chunk, pools = arguments[
-        NUM_INPUTS:
-    ]
+    others = arguments[NUM_INPUTS:]
+    d_heads, heads, lse, d_q, d_k, d_v, d_biased = others[:7]
+    round_number, chunk, shapes, pools, words = others[7:]
     (B, H_kv, T_k, width_k), width_v = problem.k.shape, problem.v.shape[3]
     has_bias, has_dropout = problem.bias.size > 0, problem.dropout_mask.size > 0
     chunks, tiles = divide_up(T_k, chunk), count_tiles(problem)
     tiles_of_share = divide_up(tiles, chunks)
-    s = backward_scratch(problem, chunk, pools[thread])
+    s = cut(pools[thread], shapes)
+    seen_by_key, seen_by_query = words[thread, 0], words[thread, 1]
     for item in items_of(thread, threads, B * H_kv, chunks):
         head = item // chunks
         b, kv_head = head // H_kv, head % H_kv
@@ -131,7 +111,7 @@ def backward_tiles(thread, threads, arguments):
                 if has_bias:
                     load_cells(s.by_key, s.by_query, problem.bias, tile, j, n)
                 visible = find_visible(
-                    s.seen_by_key, s.seen_by_query, problem, tile, s.by_query, j, s.weights.shape[1]
+                    seen_by_key, seen_by_query, problem, tile, s.by_query, j, s.weights.shape[1]
                 )
                 if visible == NOTHING:
                     continue
@@ -146,34 +126,34 @@ def backward_tiles(thread, threads, arguments):
                 if has_bias:
                     add_rows(weights, s.by_key)
                 exp_from_lse(weights, s.lse)
-                hide(weights, s.seen_by_key, visible, 0.0)
+                hide(weights, seen_by_key, visible, 0.0)
                 dropped = weights
                 if has_dropout:
                     load_cells(s.by_key, s.by_query, problem.dropout_mask, tile, j, n)
                     dropped = s.dropped[:n]
                     copy_rows(dropped, weights)
                     multiply_rows(dropped, s.by_key)
-                    hide(dropped, s.seen_by_key, visible, 0.0)
+                    hide(dropped, seen_by_key, visible, 0.0)
 
                 # 6. heads = dropped @ v
                 multiply(d_cells, v[j : j + n], s.d_heads_T[:width_v], d_cells, adds=False)
-                add_product(d_v_block, dropped, s.d_heads, s.seen_by_key, visible)
+                add_product(d_v_block, dropped, s.d_heads, seen_by_key, visible, False)
                 # 5. dropped = weights * dropout_mask
                 if has_dropout:
                     multiply_rows(d_cells, s.by_key)
                 # 4. weights = softmax(biased)
                 softmax_backward(d_cells, weights, s.row_mean)
-                hide(d_cells, s.seen_by_key, visible, 0.0)
+                hide(d_cells, seen_by_key, visible, 0.0)
                 # 3. biased = capped + bias
                 if has_bias:
                     store_cells(d_biased, s.d_cells, s.by_query, tile, j)
                 # 2. capped = softcap * tanh(scores / softcap)
                 if problem.softcap > 0:
                     multiply_rows(d_cells, s.slope)
-                    hide(d_cells, s.seen_by_key, visible, 0.0)
+                    hide(d_cells, seen_by_key, visible, 0.0)
                 # 1. scores = (scale * q) @ k^T
-                add_product(d_k_block, d_cells, s.q, s.seen_by_key, visible)
-                add_product_T(s.d_q, d_cells, k, s.seen_by_key, visible)
+                add_product(d_k_block, d_cells, s.q, seen_by_key, visible, False)
+                add_product(s.d_q, d_cells, k, seen_by_key, visible, True)
             scale_rows(s.d_q, problem.scale)
             if round_number == 0:
                 store_queries(d_q, s.d_q, tile)
@@ -181,41 +161,6 @@ def backward_tiles(thread, threads, arguments):
                 add_queries(d_q, s.d_q, tile)
         copy_rows(d_k[b, kv_head, keys], s.d_k[: keys.stop - keys.start, :width_k])
         copy_rows(d_v[b, kv_head, keys], s.d_v[: keys.stop - keys.start, :width_v])
-
-
-@inner
-def backward_scratch(problem, chunk, pool):
-    """Cut a pool of zeros into tiles."""
-    d_k, d_v = problem.k.shape[3], problem.v.shape[3]
-    width = tile_width(problem)
-    cells_width = width if problem.bias.size + problem.dropout_mask.size > 0 else 0
-    dropped_width = width if problem.dropout_mask.size > 0 else 0
-    slope_width = width if problem.softcap > 0 else 0
-    q, at = take_tile(pool, first_aligned(pool), width, d_k)
-    q_T, at = take_tile(pool, at, q.shape[1], width)
-    heads, at = take_tile(pool, at, width, d_v)
-    heads_T, at = take_tile(pool, at, heads.shape[1], width)
-    d_heads, at = take_tile(pool, at, width, d_v)
-    d_heads_T, at = take_tile(pool, at, heads.shape[1], width)
-    d_q, at = take_tile(pool, at, width, d_k)
-    lse, at = take_tile(pool, at, 1, width)
-    row_mean, at = take_tile(pool, at, 1, width)
-    k, at = take_tile(pool, at, chunk, d_k)
-    d_k_, at = take_tile(pool, at, chunk, d_k)
-    d_v_, at = take_tile(pool, at, chunk, d_v)
-    weights, at = take_tile(pool, at, BLOCK, width)
-    d_cells, at = take_tile(pool, at, BLOCK, width)
-    dropped, at = take_tile(pool, at, BLOCK, dropped_width)
-    slope, at = take_tile(pool, at, BLOCK, slope_width)
-    by_key, at = take_tile(pool, at, BLOCK, cells_width)
-    by_query, at = take_tile(pool, at, cells_width, BLOCK)
-    seen_by_key, at = take_words(pool, at)
-    seen_by_query, at = take_words(pool, at)
-    return Scratch(
-        q, q_T, heads, heads_T, d_heads, d_heads_T, d_q, lse, row_mean, k, d_k_, d_v_,
-        weights, d_cells, dropped, slope, by_key, by_query,
-        seen_by_key, seen_by_query,
-    )  # fmt: skip
 
 
 @inner(in_place=True)
@@ -226,9 +171,7 @@ def start(problem, tile, s, d_heads, heads, lse):
     fill(s.heads, 0.0)
     fill(s.lse, 0.0)
     fill(s.d_q, 0.0)
-    load_queries(s.q, problem.q, tile)
-    scale_rows(s.q, problem.scale)
-    transpose(s.q_T, s.q)
+    load_scaled(s.q, s.q_T, problem, tile)
     load_queries(s.d_heads, d_heads, tile)
     transpose(s.d_heads_T, s.d_heads)
     load_queries(s.heads, heads, tile)
@@ -256,13 +199,3 @@ def softmax_backward(d_cells, weights, row_mean):
         for c in range(0, weights.shape[1], lanes(weights)):
             above_mean = load(d_cells, j, c) - load(row_mean, 0, c)
             store(d_cells, j, c, load(weights, j, c) * above_mean)
-
-
-@inner
-def cap(cells, slope, softcap):
-    """Do ``cells = softcap * tanh(cells / softcap)``, and keep the derivative."""
-    for j in range(cells.shape[0]):
-        for c in range(0, cells.shape[1], lanes(cells)):
-            bent = tanh(load(cells, j, c) / softcap)
-            store(cells, j, c, bent * softcap)
-            store(slope, j, c, 1.0 - bent * bent)

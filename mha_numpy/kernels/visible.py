@@ -136,35 +136,23 @@ def hide(cells, seen_by_key, visible, value):
 
 
 @inner
-def add_product(target, cells, b, seen_by_key, visible):
-    """Do ``target += cells @ b``: what the queries of b give to each key.
+def add_product(target, cells, b, seen_by_key, visible, to_queries):
+    """Do ``target += cells @ b``, what queries give to keys, or `to_queries` ``cells.T @ b``.
 
     A hidden cell, which is 0, adds nothing: not even 0 * NaN.
     """
     if visible == EVERYTHING or is_finite(b):
-        multiply(target, cells, b, target, adds=True)
+        if to_queries:
+            multiply(target, cells.T, b, target, adds=True)
+        else:
+            multiply(target, cells, b, target, adds=True)
         return
     for key in range(cells.shape[0]):
         for query in range(cells.shape[1]):
             if seen_by_key[key] >> np.uint64(query) & ONE:
+                to, of = (query, key) if to_queries else (key, query)
                 for c in range(target.shape[1]):
-                    target[key, c] += cells[key, query] * b[query, c]
-
-
-@inner
-def add_product_T(target, cells, b, seen_by_key, visible):
-    """Do ``target += cells.T @ b``: what the keys of b give to each query.
-
-    A hidden cell, which is 0, adds nothing: not even 0 * NaN.
-    """
-    if visible == EVERYTHING or is_finite(b):
-        multiply(target, cells.T, b, target, adds=True)
-        return
-    for key in range(cells.shape[0]):
-        for query in range(cells.shape[1]):
-            if seen_by_key[key] >> np.uint64(query) & ONE:
-                for c in range(target.shape[1]):
-                    target[query, c] += cells[key, query] * b[key, c]
+                    target[to, c] += cells[key, query] * b[of, c]
 
 
 @intrinsic

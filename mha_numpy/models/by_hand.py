@@ -26,11 +26,6 @@ def induction_by_hand(vocab_size: int = 32, max_tokens: int = 48) -> AttentionOn
     AttentionOnlyLM
         Two layers of one head, D = 3 V + N, in `eval` mode.
 
-    Raises
-    ------
-    ConfigError
-        A number is impossible.
-
     Notes
     -----
     The circuit is that of Elhage et al. 2021, *A mathematical framework for transformer

@@ -26,18 +26,7 @@ class Field(NamedTuple):
 
 
 def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Any]:
-    """Return the options that the values of a table's fields become.
-
-    Parameters
-    ----------
-    values : dict
-        From names to values, as a JSON file has them; other names than the table's are ignored.
-    fields : tuple of Field
-
-    Raises
-    ------
-    ConfigError
-        A value is missing, of the wrong type, out of range, or contradicts another.
+    """Return the options that the values of a table's fields become; other names are ignored.
 
     Examples
     --------
@@ -180,17 +169,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
 
 
 class ModelConfig:
-    """The config.json in a model's folder.
-
-    Parameters
-    ----------
-    folder : path
-
-    Raises
-    ------
-    FileError
-        There is no such file, or it is not a JSON object.
-    """
+    """The config.json in a model's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "config.json"

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -59,12 +58,6 @@ def generate(
     (B, T + steps) int array
         The beginnings and what was written; fewer steps if `stop` ended all rows.
 
-    Raises
-    ------
-    ShapeError, ConfigError
-        `ids` is not of rank 2 or empty, `model` is no such model or scores a token NaN or inf, or
-        an option has an impossible value.
-
     Notes
     -----
     The model writes in eval mode, without dropout; afterwards each layer is in the mode that it was
@@ -93,7 +86,10 @@ def generate(
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ShapeError(f"ids: expected (B, T) with T >= 1; got {ids.shape}")
     check_count("steps", steps, least=0)
-    stops = _check_stop(stop)
+    expected = "a token or a list of tokens"
+    stops = as_integer_array("stop", np.zeros(0, int) if stop is None else stop, expected)
+    if stops.ndim > 1:
+        raise ConfigError(f"stop: expected {expected}; got {describe(stop)}")
     rng = make_rng(rng)
     kv_caches: list[KVCache] = []
     kept = model.max_tokens  # of a text that is too long
@@ -112,15 +108,6 @@ def generate(
             if stops.size and has_ended.all():
                 break
     return ids
-
-
-def _check_stop(stop: Any) -> Array:
-    """Return the tokens that end a text; none for None."""
-    expected = "a token or a list of tokens"
-    stops = as_integer_array("stop", np.zeros(0, int) if stop is None else stop, expected)
-    if stops.ndim > 1:
-        raise ConfigError(f"stop: expected {expected}; got {describe(stop)}")
-    return stops
 
 
 @explained
@@ -144,12 +131,6 @@ def choose(
     Returns
     -------
     (B,) int array
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `logits` is no such array, a row has NaN, inf or nothing but -inf, or an option has an
-        impossible value; the message names it.
 
     Examples
     --------
@@ -219,12 +200,6 @@ def translate(
     (T_q,) int array
         The target, its end included if it came in time.
 
-    Raises
-    ------
-    ShapeError, ConfigError
-        `source` is not (1, T_k), `model` is not a Translator or scores a token NaN or inf, or a
-        number is impossible.
-
     Notes
     -----
     The model writes in eval mode, without dropout; afterwards each layer is in the mode that it was
@@ -250,7 +225,6 @@ def translate(
 
 
 def _search(model: Translator, source: Array, longest: int, beams: int) -> Array:
-    """Return the likeliest target that a beam search meets."""
     memory, mask, kv_caches = model.encode(source), padding_of(source), model.new_kv_caches()
     written = np.full((1, 1), START)  # (beams, 1 + steps)
     sums = np.zeros(1)  # of log-probabilities, for each beam

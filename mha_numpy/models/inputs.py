@@ -14,16 +14,7 @@ from mha_numpy.steps import step
 def as_cells(mask: Array | None, shape: tuple[int, ...]) -> Array | None:
     """Return a mask of tokens as one of cells: (B, T) -> (B, 1, 1, T); one of rank 4 stays.
 
-    Parameters
-    ----------
-    mask : bool array, optional
-    shape : (B, T)
-        Of all tokens, those in a KV cache too.
-
-    Raises
-    ------
-    MaskError
-        `mask` has another shape or dtype.
+    `shape` is (B, T) of all tokens, those in a KV cache too.
     """
     if mask is None or np.ndim(mask) == 4:
         return mask
@@ -43,13 +34,7 @@ def check_mask(mask: Any, shape: tuple[int, ...], otherwise: str = "") -> Array:
 
 
 def check_kv_caches(kv_caches: Any, count: int, *, are_pairs: bool = False) -> Sequence[Any]:
-    """Return one KV cache (or a pair) for each block; None for each if there are none.
-
-    Raises
-    ------
-    ConfigError
-        They are not one for each block, of another kind, or do not belong together.
-    """
+    """Return one KV cache (or a pair) for each block; None for each if there are none."""
     if kv_caches is None:
         return [None] * count
     expected = "kv_caches: expected"

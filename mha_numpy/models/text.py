@@ -24,20 +24,7 @@ class Tokens(NamedTuple):
 
 
 class Tokenizer:
-    """Cuts text into the tokens that a model was trained on, by the package tokenizers.
-
-    Parameters
-    ----------
-    path : path
-        A tokenizer.json.
-
-    Raises
-    ------
-    FileError
-        There is no such file, or it is damaged.
-    ConfigError
-        The package tokenizers is not installed.
-    """
+    """Cuts text into the tokens of a tokenizer.json, by the package tokenizers."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -54,16 +41,7 @@ class Tokenizer:
         self.rules.no_padding()
 
     def __call__(self, texts: str | Sequence[str]) -> Tokens:
-        """Cut texts into tokens.
-
-        Parameters
-        ----------
-        texts : str or strings
-
-        Returns
-        -------
-        Tokens
-        """
+        """Cut a text, or several, into tokens."""
         found = self.rules.encode_batch([texts] if isinstance(texts, str) else list(texts))
         lengths = np.array([len(each.ids) for each in found])
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]  # (B, T)

@@ -240,10 +240,6 @@ def test_names_may_be_spelled_otherwise():
     assert [row.name for row in report.rows if not row.passed] == ["d_q", "grad_q"]
 
 
-def test_a_list_where_an_array_is_expected():
-    assert compare([1.0, 2.0], np.ones(2)).rows[0].finding.endswith(": np.array(x) makes one")
-
-
 @pytest.mark.parametrize(
     ("actual", "trouble"),
     [

@@ -126,47 +126,60 @@ def test_a_true_gradient_of_zero_passes_and_a_false_one_fails(rng):
     assert {row.name for row in report.rows if not row.passed} == {"params.b_k"}
 
 
+A, W = np.random.default_rng(1).normal(size=(4, 3)), np.random.default_rng(2).normal(size=(3, 2))
+ROW = np.random.default_rng(3).normal(size=3)
+STYLES = {  # forward, backward, inputs
+    "no cache, by position": (lambda x, w: x @ w, lambda d, x, w: (d @ w.T, x.T @ d), [A, W]),
+    "one array, not in a tuple": (np.exp, lambda d, x: d * np.exp(x), [ROW]),
+    "dicts in any order": (
+        lambda x, w: (x @ w, (x, w)),
+        lambda d, cache: {"d_w": cache[0].T @ d, "d_x": d @ cache[1].T},
+        {"x": A, "w": W},
+    ),
+    "nested params with prefixes of their own": (
+        lambda x, params: x * params["w"] + params["b"][0],
+        lambda d, x, params: {"d_x": d * params["w"], "d_params": {"d_w": d * x, "d_b": [d]}},
+        {"x": ROW, "params": {"w": ROW + 1, "b": [ROW**2]}},
+    ),
+    "float32, which is checked in float64": (
+        np.sin, lambda d, x: d * np.cos(x), [ROW.astype(np.float32)],
+    ),
+    "what is no float array is passed on": (
+        lambda x, power, name: x**power,
+        lambda d, x, power, name: (power * x ** (power - 1) * d,),
+        {"x": ROW, "power": 3, "name": None},
+    ),
+    "gradients of the float inputs alone": (
+        lambda ids, table: table[ids],
+        lambda d, ids, table: (np.array([ids == i for i in range(len(table))]) @ d,),
+        {"ids": np.array([0, 2, 2]), "table": A},
+    ),
+    "lists of numbers": (
+        lambda x, w: (x @ w).tolist(),
+        lambda d, x, w: ((d @ w.T).tolist(), (x.T @ d).tolist()),
+        [A, W],
+    ),
+    **{
+        f"names that begin with {prefix!r}, in another order": (
+            lambda x, w: x @ w,
+            lambda d, x, w, prefix=prefix: {f"{prefix}w": x.T @ d, f"{prefix}x": d @ w.T},
+            {"x": A, "w": W},
+        )
+        for prefix in ("d_", "d", "grad_", "D_", "")
+    },
+}  # fmt: skip
+
+
 class TestAnyCallables:
     """Students write functions of every shape."""
 
-    def test_no_cache_and_positional(self, rng):
-        x, w = rng.normal(size=(4, 3)), rng.normal(size=(3, 2))
-        assert gradcheck(lambda x, w: x @ w, lambda d, x, w: (d @ w.T, x.T @ d), [x, w])
-        assert not gradcheck(lambda x, w: x @ w, lambda d, x, w: (d @ w.T, 2 * x.T @ d), [x, w])
-
-    def test_a_single_array_not_in_a_tuple(self, rng):
-        assert gradcheck(np.exp, lambda d, x: d * np.exp(x), [rng.normal(size=5)])
-
-    def test_dicts_in_any_order(self, rng):
-        inputs = {"x": rng.normal(size=(4, 3)), "w": rng.normal(size=(3, 2))}
-        assert gradcheck(
-            lambda x, w: (x @ w, (x, w)),
-            lambda d, cache: {"d_w": cache[0].T @ d, "d_x": d @ cache[1].T},
-            inputs,
+    @pytest.mark.parametrize("style", STYLES)
+    def test_right_ones_pass_and_wrong_ones_do_not(self, style):
+        forward, backward, inputs = STYLES[style]
+        assert gradcheck(forward, backward, inputs)
+        assert not gradcheck(
+            forward, lambda d, *args, **named: backward(2 * d, *args, **named), inputs
         )
-
-    def test_nested_params_with_prefixes_of_their_own(self, rng):
-        inputs = {
-            "x": rng.normal(size=3),
-            "params": {"w": rng.normal(size=3), "b": [rng.normal(size=3)]},
-        }
-        assert gradcheck(
-            lambda x, params: x * params["w"] + params["b"][0],
-            lambda d, x, params: {"d_x": d * params["w"], "d_params": {"d_w": d * x, "d_b": [d]}},
-            inputs,
-        )
-
-    def test_float32_inputs_are_checked_in_float64(self, rng):
-        assert gradcheck(
-            np.sin, lambda d, x: d * np.cos(x), [rng.normal(size=5).astype(np.float32)]
-        )
-
-    def test_what_is_not_a_float_array_is_passed_on(self, rng):
-        def backward(d_out, x, power, name):
-            return (power * x ** (power - 1) * d_out,)
-
-        inputs = {"x": rng.normal(size=4), "power": 3, "name": None}
-        assert gradcheck(lambda x, power, name: x**power, backward, inputs)
 
     @pytest.mark.parametrize("forward", [np.abs, lambda x: np.sqrt(x.real**2)])
     def test_forward_that_is_not_complex_safe_is_checked_by_central_differences(self, rng, forward):
@@ -284,39 +297,10 @@ class TestNotFooled:
         assert "no complex step" in report.note
         assert "rounding hides differences below" in report.note
 
-    @pytest.mark.parametrize("prefix", ["d_", "d", "grad_", "D_", ""])
-    def test_gradients_by_name_in_another_order(self, rng, prefix):
-        inputs = {"x": rng.normal(size=(3, 3)), "w": rng.normal(size=(3, 3))}
-
-        def backward(d, x, w):
-            return {f"{prefix}w": x.T @ d, f"{prefix}x": d @ w.T}
-
-        assert gradcheck(lambda x, w: x @ w, backward, inputs)
-
     def test_names_that_fit_nothing_are_not_matched_by_order(self, rng):
         inputs = {"x": rng.normal(size=(3, 3)), "w": rng.normal(size=(3, 3))}
         with pytest.raises(ConfigError, match=r"backward: expected d_<name> of \['x', 'w'\]; got"):
             gradcheck(lambda x, w: x @ w, lambda d, x, w: {"a": d, "b": d}, inputs)
-
-    def test_nested_lists_are_arrays(self, rng):
-        x, w = rng.normal(size=(4, 3)), rng.normal(size=(3, 2))
-        report = gradcheck(
-            lambda x, w: (x @ w).tolist(),
-            lambda d, x, w: ((d @ w.T).tolist(), (x.T @ d).tolist()),
-            [x, w],
-        )
-        assert report
-
-    def test_gradients_of_the_float_inputs_alone(self, rng):
-        ids = np.array([0, 2, 2])
-
-        def backward(d, ids, table):
-            d_table = np.zeros_like(table)
-            np.add.at(d_table, ids, d)
-            return (d_table,)
-
-        inputs = {"ids": ids, "table": rng.normal(size=(4, 3))}
-        assert gradcheck(lambda ids, table: table[ids], backward, inputs)
 
 
 def relu(x):
@@ -375,80 +359,58 @@ class TestKinks:
             assert "jumps" not in report.note
 
 
-class TestErrors:
-    def test_how_the_functions_are_called(self):
-        x = {"x": np.ones(3)}
-        with pytest.raises(ConfigError, match=r"backward\(d_out, <the inputs.*raised"):
-            gradcheck(np.exp, lambda d: d, [np.ones(3)])
-        with pytest.raises(ConfigError, match=r"called as backward\(d_out, cache\)"):
-            gradcheck(lambda x: (x, None), lambda d: d, x)
-        with pytest.raises(ConfigError, match=r"^forward: called as forward\(x\), it raised: "):
-            gradcheck(lambda a: a, lambda d, a: d, x)
-        with pytest.raises(ConfigError, match=r"^forward: called as forward\(<1 inputs>\), it rai"):
-            gradcheck(lambda: 1.0, lambda d: d, [np.ones(3)])
-        with pytest.raises(ConfigError, match=r"forward: expected .*\(out, cache\)"):
-            gradcheck(lambda x: [x, (1, 2)], lambda d, x: d, x)
-        with pytest.raises(ConfigError, match="forward: expected to return a float array"):
-            gradcheck(lambda x: {"out": x}, lambda d, x: d, x)
+def in_place(x):
+    x *= 1.5
+    return x
 
-    def test_what_the_functions_return(self):
-        x = [np.ones(3)]
-        with pytest.raises(ConfigError, match="forward: expected to return out or"):
-            gradcheck(lambda x: (x,), lambda d, x: d, x)
-        with pytest.raises(ConfigError, match="backward: expected to return gradients; got None"):
-            gradcheck(np.exp, lambda d, x: None, x)
-        with pytest.raises(ConfigError, match="inputs: expected a dict, tuple or list"):
-            gradcheck(np.exp, lambda d, x: d, x[0])
 
-    def test_a_gradient_of_the_wrong_shape(self, rng):
-        with pytest.raises(ShapeError, match=r"d_w: expected \(3, 2\), as w; got \(2, 3\)"):
-            gradcheck(
-                lambda x, w: x @ w, lambda d, x, w: (d @ w.T, d.T @ x),
-                {"x": rng.normal(size=(4, 3)), "w": rng.normal(size=(3, 2))},
-            )  # fmt: skip
+def backward_in_place(d, x):
+    x += 1
+    return d
 
-    def test_a_missing_gradient(self, rng):
-        with pytest.raises(ConfigError, match="d_w: backward returns no such gradient"):
-            gradcheck(
-                lambda x, w: x * w, lambda d, x, w: (d * w,), {"x": np.ones(3), "w": np.ones(3)}
-            )
 
-    def test_narrow_arithmetic_inside(self):
-        with pytest.raises(DTypeError, match="forward: expected a float64 result.*float32"):
-            gradcheck(lambda x: x.astype(np.float32), lambda d, x: d, [np.ones(3)])
+X, ONES = {"x": np.ones(3)}, [np.ones(3)]
+DRAWS = np.random.default_rng(0)
+XW = {"x": np.ones((4, 3)), "w": np.ones((3, 2))}
+ERRORS = [  # forward, backward, inputs, and what is said
+    (np.exp, lambda d: d, ONES, r"backward: called as backward\(d_out, <the inputs.*raised"),
+    (lambda x: (x, None), lambda d: d, X, r"backward: called as backward\(d_out, cache\)"),
+    (lambda a: a, lambda d, a: d, X, r"forward: called as forward\(x\), it raised: "),
+    (lambda: 1.0, lambda d: d, ONES, r"forward: called as forward\(<1 inputs>\), it rai"),
+    (lambda x: [x, (1, 2)], lambda d, x: d, X, r"forward: expected .*\(out, cache\)"),
+    (lambda x: {"out": x}, lambda d, x: d, X, "forward: expected to return a float array"),
+    (lambda x: (x,), lambda d, x: d, ONES, "forward: expected to return out or"),
+    (np.exp, lambda d, x: None, ONES, "backward: expected to return gradients; got None"),
+    (np.exp, lambda d, x: d, ONES[0], "inputs: expected a dict, tuple or list"),
+    (lambda x, w: x @ w, lambda d, x, w: (d @ w.T, d.T @ x), XW,
+     r"d_w: expected \(3, 2\), as w; got \(2, 3\)"),
+    (lambda x, w: x @ w, lambda d, x, w: (d @ w.T,), XW, "d_w: backward returns no such gradient"),
+    (lambda x: x.astype(np.float32), lambda d, x: d, ONES,
+     "forward: expected a float64 result.*float32"),
+    (in_place, lambda d, x: d, ONES, "0: forward changes its input in place"),
+    (lambda x: x * 1.0, backward_in_place, ONES, "0: backward changes its input in place"),
+    (lambda x: x * DRAWS.normal(size=3), lambda d, x: d, ONES,
+     "forward: expected the same result every time"),
+    (lambda n: np.ones(n), lambda d, n: (d,), {"n": 3}, "inputs: .* at least one float array"),
+]  # fmt: skip
 
-    def test_an_input_changed_in_place(self):
-        def forward(x):
-            x *= 1.5
-            return x
 
-        with pytest.raises(ConfigError, match="in place|same result every time"):
-            gradcheck(forward, lambda d, x: d, [np.ones(3)])
+@pytest.mark.parametrize(("forward", "backward", "inputs", "said"), ERRORS)
+def test_what_cannot_be_checked_is_named(forward, backward, inputs, said):
+    with pytest.raises((ConfigError, DTypeError, ShapeError), match=f"^{said}"):
+        gradcheck(forward, backward, inputs)
 
-        def backward(d, x):
-            x += 1
-            return d
 
-        with pytest.raises(ConfigError, match="0: .*in place"):
-            gradcheck(lambda x: x * 1.0, backward, [np.ones(3)])
+@pytest.mark.parametrize("options", [{"h": 0.0}, {"samples": -1}, {"d_out": np.ones(4)}])
+def test_wrong_options(options):
+    with pytest.raises((ConfigError, ShapeError), match=next(iter(options))):
+        gradcheck(np.exp, lambda d, x: d * np.exp(x), ONES, **options)
 
-    def test_a_forward_that_draws_anew_each_time(self, rng):
-        with pytest.raises(ConfigError, match="same result every time"):
-            gradcheck(lambda x: x * rng.normal(size=3), lambda d, x: d, [np.ones(3)])
 
-    def test_nothing_to_check(self):
-        with pytest.raises(ConfigError, match="at least one float array"):
-            gradcheck(lambda n: np.ones(n), lambda d, n: (d,), {"n": 3})
-
-    def test_wrong_options(self):
-        for options in ({"h": 0.0}, {"samples": -1}, {"d_out": np.ones(4)}):
-            with pytest.raises((ConfigError, ShapeError), match=next(iter(options))):
-                gradcheck(np.exp, lambda d, x: d * np.exp(x), [np.ones(3)], **options)
-
-    def test_the_users_arrays_are_left_alone(self, inputs):
-        for array in inputs.values():
-            array.flags.writeable = False
-        assert gradcheck(attention_forward, attention_backward, inputs)
+def test_the_users_arrays_are_left_alone(inputs):
+    for array in inputs.values():
+        array.flags.writeable = False
+    assert gradcheck(attention_forward, attention_backward, inputs)
 
 
 class TestReport:

@@ -8,6 +8,7 @@ import pytest
 from numba import from_dtype, types
 
 from mha_numpy.kernels.simd import lanes_of
+from tests.compare import Tolerance, assert_close
 
 DTYPES = [np.float32, np.float64]
 by_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -49,3 +50,16 @@ def random_tile(rng, dtype, *shape):
     tile = around[(slice(1, -1),) * len(shape)]
     tile[:] = rng.normal(size=shape)
     return tile
+
+
+def assert_is_product(multiply, a, b, start=0):
+    """Fail unless multiply() returns start + a @ b, in their dtype, and leaves a and b alone."""
+    wide_a, wide_b, before = a.astype(np.float64), b.astype(np.float64), (a.copy(), b.copy())
+    c = multiply()
+    assert c.dtype == a.dtype
+    # a sum of k numbers has k roundings, relative to their sizes
+    size = (abs(wide_a) @ abs(wide_b)).max(initial=0)
+    tolerance = np.finfo(c.dtype).eps * (4 + size * np.sqrt(1 + a.shape[1]) / 2)
+    assert_close(c, start + wide_a @ wide_b, Tolerance(0, tolerance))
+    assert_close(a, before[0], "exact")
+    assert_close(b, before[1], "exact")

@@ -17,8 +17,8 @@ from mha_numpy.kernels.matmul import (
     linear_backward,
     multiply_add,
 )
-from tests.compare import Tolerance, assert_close
-from tests.kernels.drivers import by_dtype
+from tests.compare import assert_close
+from tests.kernels.drivers import assert_is_product, by_dtype
 
 
 def matmul(a, b):
@@ -28,17 +28,7 @@ def matmul(a, b):
 
 
 def assert_product(a, b):
-    """Multiply and compare."""
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    before = a.copy(), b.copy()
-    c = matmul(a, b)
-    assert c.dtype == a.dtype
-    # a sum of K numbers has K roundings, relative to their sizes
-    size = (abs(wide_a) @ abs(wide_b)).max()
-    tolerance = np.finfo(c.dtype).eps * (4 + size * np.sqrt(1 + a.shape[1]) / 2)
-    assert_close(c, wide_a @ wide_b, Tolerance(0, tolerance))
-    assert_close(a, before[0], "exact")
-    assert_close(b, before[1], "exact")
+    assert_is_product(lambda: matmul(a, b), a, b)
 
 
 def random_matrix(rng, dtype, rows, columns):

@@ -88,13 +88,28 @@ def test_poison_goes_where_it_goes_by_the_equations(name, dtype, poison):
             assert_close(array[tame], expected[tame], Tolerance(1e-5, 1e-5))
 
 
-@each_pair
-def test_bitwise_the_same_for_any_number_of_threads(name, monkeypatch):
+def a_loss():
+    rng = np.random.default_rng(0)
+    logits, targets = rng.normal(size=(71, D)).astype(np.float32), rng.integers(0, D, 71)
+    return loss_and_all(logits, targets, LOSSES[2], "numba")
+
+
+def collected():
+    rng = np.random.default_rng(0)
+    x, ids = rng.normal(size=(999, D)).astype(np.float32), rng.integers(0, 4, 999)
+    return [one_pass.collect(x, ids, 5)]
+
+
+RUNS = {name: functools.partial(run, name, draw(name, np.float32), "numba") for name in PAIRS}
+
+
+@pytest.mark.parametrize("made", [*RUNS.values(), a_loss, collected], ids=[*RUNS, "loss", "ids"])
+def test_bitwise_the_same_for_any_number_of_threads(made, monkeypatch):
     monkeypatch.setattr(parallel, "LEAST_WORK", 0)
     found = set()
     for threads in range(1, numba.get_num_threads() + 1):
         numba.set_num_threads(threads)
-        found |= {b"".join(x.tobytes() for x in run(name, draw(name, np.float32), "numba"))}
+        found |= {b"".join(x.tobytes() for x in made()) for _ in range(2)}
     assert len(found) == 1
 
 
@@ -159,17 +174,6 @@ def test_a_loss_is_poisoned_as_by_the_equations(rng, poison, options):
         assert_close(array[np.isfinite(other)], other[np.isfinite(other)], "float32")
 
 
-def test_a_loss_is_bitwise_the_same_for_any_number_of_threads(rng, monkeypatch):
-    monkeypatch.setattr(parallel, "LEAST_WORK", 0)
-    logits, targets = rng.normal(size=(71, D)).astype(np.float32), rng.integers(0, D, 71)
-    found = set()
-    for threads in range(1, numba.get_num_threads() + 1):
-        numba.set_num_threads(threads)
-        made = loss_and_all(logits, targets, LOSSES[2], "numba")
-        found |= {b"".join(x.tobytes() for x in made)}
-    assert len(found) == 1
-
-
 @by_dtype
 @pytest.mark.parametrize("layout", [x for x in LAYOUTS if "for all" not in x])
 def test_a_sum(rng, dtype, layout):
@@ -215,13 +219,3 @@ def test_embedding_and_positions(rng, dtype, width):
     for array, other in zip(found, expected, strict=True):
         assert array.dtype == dtype
         assert_close(array, other, "exact")
-
-
-def test_collected_bitwise_the_same_for_any_number_of_threads(rng, monkeypatch):
-    monkeypatch.setattr(parallel, "LEAST_WORK", 0)
-    x, ids, found = rng.normal(size=(999, D)).astype(np.float32), rng.integers(0, 4, 999), set()
-    for threads in range(1, numba.get_num_threads() + 1):
-        numba.set_num_threads(threads)
-        found |= {one_pass.collect(x, ids, 5).tobytes()}
-        found |= {one_pass.collect(x, ids, 5).tobytes()}
-    assert len(found) == 1

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from numba import types
 
-from mha_numpy.kernels.problem import BLOCK, problem_of
-from mha_numpy.kernels.tile import count_tiles, keys_in_sight, load_cells, tile_of, tile_width
+from mha_numpy.kernels.problem import BLOCK, divide_up, problem_of
+from mha_numpy.kernels.simd import lanes
+from mha_numpy.kernels.tile import count_tiles, keys_in_sight, load_cells, tile_of, tile_shape
 from mha_numpy.kernels.visible import (
     EVERYTHING,
     NOTHING,
     SOMETHING,
     add_product,
-    add_product_T,
     find_visible,
     first_bits,
     hide,
@@ -104,10 +104,7 @@ class TestBits:
 
 @driver(matrix, matrix, matrix, words, types.intp, types.boolean)
 def apply_add_product(target, cells, b, seen, visible, to_queries):
-    if to_queries:
-        add_product_T(target, cells, b, seen, visible)
-    else:
-        add_product(target, cells, b, seen, visible)
+    add_product(target, cells, b, seen, visible, to_queries)
 
 
 class TestAddProduct:
@@ -165,7 +162,8 @@ def walk(dtype):
         problem = problem_of(arguments)
         (B, H_kv, T_k, _), tiles = problem.k.shape, count_tiles(problem)
         blocks = (T_k + BLOCK - 1) // BLOCK
-        width = tile_width(problem)
+        heads, queries = tile_shape(problem)
+        width = divide_up(heads * queries, lanes(problem.q)) * lanes(problem.q)
         for item in range(B * H_kv * tiles):
             b, kv_head, t = item // tiles // H_kv, item // tiles % H_kv, item % tiles
             tile = tile_of(problem, b, kv_head, t)

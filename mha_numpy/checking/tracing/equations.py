@@ -51,8 +51,6 @@ def with_whole_names(tree: ast.expr, place: str, known: Container[str]) -> ast.e
 
 
 class _PutWholeNames(ast.NodeTransformer):
-    """Puts one name for what is written with dots and brackets."""
-
     def __init__(self, place: str, known: Container[str]) -> None:
         self.prefix, self.known = f"{place}." if place else "", known
 
@@ -86,8 +84,6 @@ def with_sizes(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
 
 
 class _PutSizes(ast.NodeTransformer):
-    """Puts sizes in the brackets of reshape, repeat and np.arange."""
-
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes, self.is_inside = sizes, False
 

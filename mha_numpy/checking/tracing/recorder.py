@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MissingStepError, describe, did_you_mean
 from mha_numpy.steps import watching
 from mha_numpy.tables import Table
+
+BY_NUMBER = attrgetter("number")
 
 
 class Trace:
@@ -131,11 +134,6 @@ class Trace:
         Trace
             Its inputs are inputs, whatever computed them elsewhere.
 
-        Raises
-        ------
-        MissingStepError
-            Nothing was recorded there.
-
         Examples
         --------
         >>> from mha_numpy.layers import EncoderBlock
@@ -145,28 +143,25 @@ class Trace:
         ['heads_by_token', 'merged', 'out', 'sum']
         """
         found = Trace()
-        for step in sorted([*self.constants, *self.steps], key=_by_number):
-            if step.place == place:
-                found._take(step, is_from_elsewhere=self._is_from_elsewhere(step))
+        for step in sorted([*self.constants, *self.steps], key=BY_NUMBER):
+            if step.place != place:
+                continue
+            own: dict[str, Any] = {"name": step.own_name, "number": len(found.steps) + 1}
+            if step.is_constant:
+                found.constants.append(replace(step, **own))
+                continue
+            if self._is_from_elsewhere(step):
+                own |= {"equation": "", "memory": "input"}
+            elif place:
+                own["memory"] = step.memory.replace(f"{place}.", "")
+            found.steps.append(replace(step, **own))
         if not found.steps:
             places = {step.place for step in self.steps}
             advice = _nearest(place, places, "{step.place for step in t} has the places")
             raise MissingStepError(f"nothing was recorded at {place!r}; {advice}")
         return found
 
-    def _take(self, step: Step, *, is_from_elsewhere: bool) -> None:
-        """Note a step of a model's place under its name there."""
-        own: dict[str, Any] = {"name": _own_name(step), "number": len(self.steps) + 1}
-        if step.is_constant:
-            self.constants.append(replace(step, **own))
-        elif is_from_elsewhere:
-            self.steps.append(replace(step, **own, equation="", memory="input"))
-        else:
-            memory = step.memory.replace(f"{step.place}.", "") if step.place else step.memory
-            self.steps.append(replace(step, **own, memory=memory))
-
     def _is_from_elsewhere(self, step: Step) -> bool:
-        """Return whether a step's equation names an array of another place."""
         tree = self.tree_of(step)
         known = self.known_before(step)
         return tree is not None and any(
@@ -185,13 +180,6 @@ class Trace:
         -------
         array
             What the step recorded, to rounding; the tests compare the two.
-
-        Raises
-        ------
-        MissingStepError
-            No step has that name, or several places have one.
-        ConfigError
-            The step is an input, or its equation names what is not on record.
 
         Examples
         --------
@@ -241,13 +229,6 @@ class Trace:
         Returns
         -------
         str
-
-        Raises
-        ------
-        MissingStepError
-            No step has that name, or several places have one.
-        ConfigError
-            `index` is not one of the array's cells.
 
         Notes
         -----
@@ -321,7 +302,7 @@ class Trace:
                 f"{len(wholes)} steps are named {name!r}; write one of {', '.join(wholes[:3])}"
                 + ", ..." * (len(wholes) > 3)
             )
-        known = {each for step in self.steps for each in (step.name, _own_name(step))}
+        known = {each for step in self.steps for each in (step.name, step.own_name)}
         advice = _nearest(name, known, "[step.name for step in t] has the names")
         raise MissingStepError(f"no step is named {name!r}; {advice}")
 
@@ -332,7 +313,7 @@ class Trace:
         """
         before = [c for c in self.constants if c.number <= step.number]
         before += self.steps[: step.number - 1]
-        found = {known.name: known for known in sorted(before, key=_by_number)}
+        found = {known.name: known for known in sorted(before, key=BY_NUMBER)}
         if step.is_backward:
             for known in before:
                 last = found.get(known.name, known)
@@ -342,7 +323,7 @@ class Trace:
 
     def sizes_before(self, step: Step) -> dict[str, int]:
         """Return the sizes of the axes of a step and of what its equation names of its place."""
-        known_before = sorted(self.known_before(step).values(), key=_by_number)
+        known_before = sorted(self.known_before(step).values(), key=BY_NUMBER)
         return {
             axis: size
             for known in (*(known for known in known_before if known.place == step.place), step)
@@ -367,24 +348,13 @@ class Trace:
         return "new" if equation else "input"
 
 
-def _own_name(step: Step) -> str:
-    """Return a step's name without its place."""
-    return step.name.rpartition(".")[2]
-
-
 def _is_called(step: Step, name: str) -> bool:
     """Return whether a step has this name, of which the place may be left out."""
     return step.name == name or step.name.endswith(f".{name}")
 
 
 def _nearest(name: object, known: Iterable[str], otherwise: str) -> str:
-    """Return advice about a misspelt name."""
     return did_you_mean(str(name), sorted(known), most=3) or otherwise
-
-
-def _by_number(step: Step) -> int:
-    """Return the place of a step in the trace."""
-    return step.number
 
 
 def _same_numbers(a: Array, b: Array) -> bool:

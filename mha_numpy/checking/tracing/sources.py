@@ -7,9 +7,7 @@ operation that is not known here gives no answer, rather than a guess.
 """
 
 import ast
-import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,33 +22,17 @@ from mha_numpy.checking.tracing.equations import (
     names_in,
     receiver_of,
 )
+from mha_numpy.checking.tracing.reads import (
+    NotKnownError,
+    Reads,
+    broadcast,
+    mapped,
+    same,
+    unreduced,
+    unreshaped,
+    whole,
+)
 from mha_numpy.checking.tracing.step import Step
-from mha_numpy.dtypes import Array
-
-
-class Read(NamedTuple):
-    """Which indices of one axis a cell reads: `length` of them, from a start on.
-
-    The start is a sum of look-ups, one for each axis of the cell that matters: `starts` holds
-    (axis, what each index along it adds).
-    """
-
-    starts: tuple[tuple[int, tuple[int, ...]], ...]
-    length: int
-    size: int  # of the source's axis
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the axis is read from end to end."""
-        return self.length == self.size
-
-    def at(self, index: Sequence[int]) -> range:
-        """Return the indices that the cell at `index` reads."""
-        start = sum(table[index[axis]] for axis, table in self.starts)
-        return range(start, start + self.length)
-
-
-Reads = tuple[Read, ...]  # one for each axis
 
 
 class Source(NamedTuple):
@@ -89,12 +71,8 @@ class Origin(NamedTuple):
     condition: Source | None = None  # where it is False, the cell is hidden
 
 
-class _NotKnownError(Exception):
-    """The cells cannot be derived."""
-
-
 # what an equation raises that is free text, names what is not on record, or does not fit
-NOT_KNOWN = (_NotKnownError, NameError, KeyError, AttributeError, TypeError, ValueError, IndexError)
+NOT_KNOWN = (NotKnownError, NameError, KeyError, AttributeError, TypeError, ValueError, IndexError)
 
 
 def origin_of(step: Step, tree: ast.expr | None, recorded: Mapping[str, Step]) -> Origin:
@@ -125,32 +103,30 @@ def origin_of(step: Step, tree: ast.expr | None, recorded: Mapping[str, Step]) -
 
 
 def _origin_without_equation(step: Step, recorded: Mapping[str, Step]) -> Origin:
-    """Return that of an input, or of an array that is an earlier one under another name."""
     twin = recorded.get(step.memory.removeprefix("is "))
     if not step.memory.startswith("is ") or twin is None:
         return Origin("input" if step.memory == "input" else "unknown")
-    own = tuple(_same(axis, size) for axis, size in enumerate(step.array.shape))
+    own = tuple(same(axis, size) for axis, size in enumerate(step.array.shape))
     return Origin("moved", (Source(twin.name, twin, own),))
 
 
 def _origin(tree: ast.expr, step: Step, recorded: Mapping[str, Step]) -> Origin:
-    """Derive the cells that each cell reads, or raise one of NOT_KNOWN."""
-    own = tuple(_same(axis, size) for axis, size in enumerate(step.array.shape))
+    own = tuple(same(axis, size) for axis, size in enumerate(step.array.shape))
     condition = None
     if isinstance(tree, ast.Call) and function_of(tree) == "where":
         hides, tree, instead = tree.args
         if not isinstance(hides, ast.Name) or names_in(instead):
-            raise _NotKnownError
+            raise NotKnownError
         known = recorded[hides.id]
-        condition = Source(hides.id, known, _broadcast(own, known.array.shape))
+        condition = Source(hides.id, known, broadcast(own, known.array.shape))
     walk = _Walk(recorded)
     if walk.shape_of(tree) != step.array.shape:
-        raise _NotKnownError
+        raise NotKnownError
     walk.visit(tree, own)
     # params behind arrays
     sources = tuple(sorted(_largest(walk.sources), key=lambda source: source.is_constant))
     if not sources:
-        raise _NotKnownError
+        raise NotKnownError
     form = _form(tree, sources)
     if form == "moved" and condition is not None:
         form = "cellwise"
@@ -158,7 +134,6 @@ def _origin(tree: ast.expr, step: Step, recorded: Mapping[str, Step]) -> Origin:
 
 
 def _form(tree: ast.expr, sources: Sequence[Source]) -> str:
-    """Say what kind of equation it is."""
     nodes = list(ast.walk(tree))
     if moved_name(tree):
         return "moved"
@@ -215,34 +190,33 @@ class _Walk:
                 options = {k.arg: evaluate(k.value, self.values) for k in keywords}
                 self._call(node, args, options, reads)
             case _:
-                raise _NotKnownError
+                raise NotKnownError
 
     def _cellwise(self, operands: Sequence[ast.expr], reads: Reads) -> None:
         """Read each operand at the cell's own place, where it has no axis of size 1."""
         for operand in operands:
-            self.visit(operand, _broadcast(reads, self.shape_of(operand)))
+            self.visit(operand, broadcast(reads, self.shape_of(operand)))
 
     def _product(self, a: ast.expr, b: ast.expr, reads: Reads) -> None:
         """Read a row of `a` and a column of `b`."""
         shape_a, shape_b = self.shape_of(a), self.shape_of(b)
         if len(shape_a) < 2 or len(shape_b) < 2:
-            raise _NotKnownError
+            raise NotKnownError
         *leading, row, column = reads
-        contracted = _whole(shape_a[-1])
-        self.visit(a, (*_broadcast(tuple(leading), shape_a[:-2]), row, contracted))
-        self.visit(b, (*_broadcast(tuple(leading), shape_b[:-2]), contracted, column))
+        contracted = whole(shape_a[-1])
+        self.visit(a, (*broadcast(tuple(leading), shape_a[:-2]), row, contracted))
+        self.visit(b, (*broadcast(tuple(leading), shape_b[:-2]), contracted, column))
 
     def _call(
         self, node: ast.Call, args: list[ast.expr], options: dict[Any, Any], reads: Reads
     ) -> None:
-        """Read the operands of a function or a method."""
         name = function_of(node)
         if name in FUNCTIONS:
             return self._cellwise(args, reads)
         if name:
             function = getattr(np, name)
             if not isinstance(function, np.ufunc) or function.signature is not None or options:
-                raise _NotKnownError
+                raise NotKnownError
             return self._cellwise(args, reads)
         array, numbers = receiver_of(node), [evaluate(arg, self.values) for arg in args]
         shape, method = self.shape_of(array), method_of(node)
@@ -254,14 +228,14 @@ class _Walk:
         if method == "transpose":
             return self.visit(array, tuple(reads[numbers.index(i)] for i in range(len(shape))))
         if method == "reshape":
-            return self.visit(array, _unreshaped(reads, shape))
+            return self.visit(array, unreshaped(reads, shape))
         if method == "repeat":
             axis = options["axis"] % len(shape)
-            once = _mapped(reads[axis], np.arange(reads[axis].size) // numbers[0], shape[axis])
+            once = mapped(reads[axis], np.arange(reads[axis].size) // numbers[0], shape[axis])
             return self.visit(array, (*reads[:axis], once, *reads[axis + 1 :]))
         if method in ("sum", "max", "mean") and options.keys() <= {"axis", "keepdims"}:
-            return self.visit(array, _unreduced(reads, shape, options))
-        raise _NotKnownError
+            return self.visit(array, unreduced(reads, shape, options))
+        raise NotKnownError
 
     def _indexed(self, array: ast.expr, index: ast.expr, reads: Reads) -> None:
         """Read through new axes, such as ``x[..., None]``, and through a list of indices."""
@@ -272,7 +246,7 @@ class _Walk:
                 at += 1
                 continue
             if isinstance(part, ast.Slice):
-                raise _NotKnownError
+                raise NotKnownError
             value: Any = evaluate(part, self.values)
             if value is Ellipsis:
                 at = len(kept) - (len(parts) - i - 1)
@@ -280,106 +254,7 @@ class _Walk:
                 del kept[at]
             elif np.ndim(value) == 1 and np.asarray(value).dtype.kind in "iu" and part is parts[-1]:
                 size = self.shape_of(array)[at]
-                kept[at] = _mapped(kept[at], np.asarray(value) % size, size)
+                kept[at] = mapped(kept[at], np.asarray(value) % size, size)
             else:
-                raise _NotKnownError
+                raise NotKnownError
         self.visit(array, tuple(kept))
-
-
-def _same(axis: int, size: int) -> Read:
-    """Read an axis at the cell's own index."""
-    return Read(((axis, tuple(range(size))),), 1, size)
-
-
-def _whole(size: int) -> Read:
-    """Read all of an axis."""
-    return Read((), size, size)
-
-
-def _broadcast(reads: Reads, shape: tuple[int, ...]) -> Reads:
-    """Read an array of another shape that is broadcast, aligned at the right."""
-    tail = reads[len(reads) - len(shape) :]
-    return tuple(
-        read if read.size == size else Read((), 1, 1)
-        for read, size in zip(tail, shape, strict=True)
-    )
-
-
-def _mapped(read: Read, indices: Array, size: int) -> Read:
-    """Read at ``indices[i]`` where the cell's index was i."""
-    if read.length > 1 or len(read.starts) != 1:
-        raise _NotKnownError
-    ((axis, table),) = read.starts
-    return Read(((axis, tuple(int(indices[i]) for i in table)),), 1, size)
-
-
-def _unreduced(reads: Reads, shape: tuple[int, ...], options: dict[Any, Any]) -> Reads:
-    """Read those axes whole that a sum goes over."""
-    axis = options.get("axis", tuple(range(len(shape))))
-    summed = {n % len(shape) for n in (axis if isinstance(axis, tuple) else (axis,))}
-    rest = iter(reads)
-    found = []
-    for n, size in enumerate(shape):
-        if n not in summed:
-            found.append(next(rest))
-            continue
-        found.append(_whole(size))
-        if options.get("keepdims"):
-            next(rest)
-    return tuple(found)
-
-
-def _unreshaped(reads: Reads, before: tuple[int, ...]) -> Reads:
-    """Read an array of the shape `before` of which a reshape made that of `reads`."""
-    after = tuple(read.size for read in reads)
-    if 0 in before:
-        raise _NotKnownError
-    found: list[Read] = []
-    i = j = 0
-    while i < len(before) or j < len(after):  # the next axes on both sides with the same product
-        first_i, first_j = i, j
-        i, j = min(i + 1, len(before)), min(j + 1, len(after))
-        while (n := math.prod(before[first_i:i])) != (m := math.prod(after[first_j:j])):
-            i, j = (i + 1, j) if n < m else (i, j + 1)
-        found += _regrouped(reads[first_j:j], before[first_i:i])
-    return tuple(found)
-
-
-def _regrouped(reads: Reads, sizes: tuple[int, ...]) -> list[Read]:
-    """Read some neighbouring axes that were split or merged."""
-    if tuple(read.size for read in reads) == sizes:
-        return list(reads)
-    if all(read.is_whole for read in reads):
-        return [_whole(size) for size in sizes]
-    if len(sizes) == 1:
-        return [_merged(reads, sizes[0])]
-    if len(reads) == 1:
-        return _split(reads[0], sizes)
-    raise _NotKnownError
-
-
-def _merged(reads: Reads, size: int) -> Read:
-    """Read one axis that a reshape took apart: h and c are h * d + c."""
-    is_free = [read.length > 1 for read in reads]
-    if any(read.length not in (1, read.size) for read in reads) or any(
-        before and not after for before, after in pairwise(is_free)
-    ):
-        raise _NotKnownError  # no range in one piece
-    tables: dict[int, Array] = {}
-    weight = size
-    for read in reads:
-        weight //= read.size
-        for axis, table in read.starts:
-            tables[axis] = tables.get(axis, 0) + weight * np.array(table)
-    starts = tuple((axis, tuple(table.tolist())) for axis, table in tables.items())
-    return Read(starts, math.prod(read.length for read in reads), size)
-
-
-def _split(read: Read, sizes: tuple[int, ...]) -> list[Read]:
-    """Read several axes that a reshape made one of: h * d + c is h and c."""
-    found = []
-    weight = math.prod(sizes)
-    for size in sizes:
-        weight //= size
-        found.append(_mapped(read, np.arange(read.size) // weight % size, size))
-    return found

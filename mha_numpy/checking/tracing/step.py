@@ -30,9 +30,14 @@ class Step:
         return self.name.rpartition(".")[0]
 
     @property
+    def own_name(self) -> str:
+        """The name without the place."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def is_backward(self) -> bool:
         """Whether the step belongs to a backward pass."""
-        return self.name.rpartition(".")[2].startswith("d_")
+        return self.own_name.startswith("d_")
 
     @property
     def layout(self) -> str:

@@ -29,7 +29,6 @@ def explain(origin_of: Callable[[Step], Origin], step: Step, index: Sequence[int
 
 
 def _words(origin: Origin, step: Step, index: tuple[int, ...]) -> str:
-    """Say what a cell was computed from."""
     if origin.form == "input":
         return "is an input"
     if origin.form == "unknown":
@@ -47,12 +46,10 @@ def _words(origin: Origin, step: Step, index: tuple[int, ...]) -> str:
 
 
 def _value(source: Source, index: tuple[int, ...]) -> Any:
-    """Return the one number of a source that a cell reads."""
     return source.step.array[tuple(span.start for span in source.at(index))]
 
 
 def _unknown(origin: Origin, step: Step) -> str:
-    """Say what is known where the cells are not."""
     if not step.equation:
         return f"is of a {step.memory}; how it lies there is not on record"
     computed = f"from {' and '.join(origin.names)}, " if origin.names else ""
@@ -91,7 +88,6 @@ def _span(source: Source, index: tuple[int, ...]) -> str:
 
 
 def _check_index(step: Step, index: Any) -> tuple[int, ...]:
-    """Return the index of one cell, or raise a ConfigError that names the axes."""
     try:
         numbers = tuple(check_integer("index", i) for i in index)
     except TypeError:

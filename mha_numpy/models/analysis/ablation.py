@@ -32,15 +32,6 @@ class PruningCurve(NamedTuple):
 def heads_by_layer(heads: Sequence[Head]) -> dict[str, list[int]]:
     """Return the numbers of the heads of each layer, as `cut_model` and `prune_model` take them.
 
-    Parameters
-    ----------
-    heads : (name of the layer, number of the head) pairs
-        Such as the first ones of `least_important_first`.
-
-    Returns
-    -------
-    dict from names of layers to numbers
-
     Examples
     --------
     >>> heads_by_layer([("0", 3), ("1", 2), ("0", 1)])
@@ -68,11 +59,6 @@ def ablation_scores(
     Returns
     -------
     dict from the name of each attention layer to an (H,) array
-
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        The score is not a number, or a mean is missing or no such array.
 
     Notes
     -----
@@ -105,10 +91,6 @@ def least_important_first(importance: Mapping[str, Array]) -> list[Head]:
     importance : dict from names of layers to (H,) arrays
         From `head_importance`, or what was lost by `ablation_scores`.
 
-    Returns
-    -------
-    list of (name of the layer, number of the head)
-
     Examples
     --------
     >>> least_important_first({"0": np.array([0.2, 0.9]), "1": np.array([0.5])})
@@ -133,25 +115,19 @@ def pruning_curve(
     model : Layer
         Afterwards it is as it was; `prune_model` makes it smaller.
     score : function without arguments
-        It runs the model, in `eval` mode, on what it is measured by, and returns a number: the
-        higher, the better. Of a loss return the negative.
+        As for `ablation_scores`; the higher, the better. Of a loss return the negative.
     order : (name of the layer, number of the head) pairs, optional
         Which head is cut next, such as from `least_important_first`. Default greedy: each time the
         head without which the score is highest.
     num_cuts : int, optional
         How many heads are cut; default all of `order`, or all of the model.
-    means : dict from names of layers to (H, d_v) float arrays, optional
-        From `mean_heads`: a head that is cut writes its mean, instead of 0.
+    means : optional
+        As for `ablation_scores`.
 
     Returns
     -------
     PruningCurve
         ``heads`` in the order of the cuts, and the ``scores`` after 0, 1, 2, ... of them.
-
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        There is no such head, the score is not a number, or a mean is missing or no such array.
 
     Notes
     -----
@@ -196,13 +172,11 @@ def pruning_curve(
 def _score_without(
     heads: Sequence[Head], model: Layer, score: Score, means: Mapping[str, Array] | None
 ) -> float:
-    """Return the score of a model while these heads are cut."""
     with cut_model(model, heads_by_layer(heads), means=means):
         number = score()
     return check_number("score", number[()] if isinstance(number, np.ndarray) else number)
 
 
 def _all_heads(model: Layer) -> list[Head]:
-    """Return all heads of all layers."""
     layers = attention_layers(model).items()
     return [(name, h) for name, layer in layers for h in range(layer.num_heads)]

@@ -9,7 +9,7 @@ from mha_numpy.checks import check_shape
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import Layer, MultiHeadAttention
-from mha_numpy.models.analysis.layers import check_heads, check_layers
+from mha_numpy.models.analysis.layers import check_counted, check_heads, check_layers
 
 
 @contextmanager
@@ -29,11 +29,6 @@ def cut_heads(
         Numbers from 0 to H - 1.
     means : (H, d_v) float array, optional
         From `mean_heads`: the mean output of each head.
-
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        There is no such head, or `means` is no such array.
 
     Notes
     -----
@@ -90,18 +85,7 @@ def cut_model(
 ) -> Iterator[None]:
     """Cut heads of several layers off while a `with` block runs, as `cut_heads` does in each.
 
-    Parameters
-    ----------
-    model : Layer
-    heads : dict from names of layers to numbers of heads
-        Names as of `attention_layers`.
-    means : dict from names of layers to (H, d_v) float arrays, optional
-        From `mean_heads`, at least for the layers that are cut.
-
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        There is no such layer or head, or a mean is missing or no such array.
+    Both dicts have names of `attention_layers`; `means` has them for all layers that are cut.
 
     Examples
     --------
@@ -136,11 +120,6 @@ def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array
     (H, d_v) array
         Before the gate and w_o.
 
-    Raises
-    ------
-    MhaError, ShapeError
-        There was no forward before it, or `counted` is not of its shape.
-
     Examples
     --------
     >>> layer = MultiHeadAttention(embed_dim=8, num_heads=2)
@@ -150,6 +129,5 @@ def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array
     """
     heads = layer.forward_cache.attention.heads  # (B, H, T_q, d_v)
     B, _, T_q, _ = heads.shape
-    counted = np.ones((B, T_q), bool) if counted is None else np.asarray(counted, bool)
-    check_shape("counted", counted, "B T_q", {"B": B, "T_q": T_q}, to_match="the last forward")
+    counted = check_counted(counted, "B T_q", {"B": B, "T_q": T_q}, "the last forward")
     return heads.swapaxes(1, 2)[counted].mean(axis=0)

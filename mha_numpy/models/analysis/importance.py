@@ -33,11 +33,6 @@ def gate_gradients(model: Layer, run: Callable[[], Any]) -> dict[str, Array]:
         B sequences of all batches together. If `run` differentiates a mean over a batch, each row
         is the share of that sequence in the mean.
 
-    Raises
-    ------
-    ConfigError
-        `run` made no backward through one of the layers.
-
     Examples
     --------
     >>> layer = MultiHeadAttention(embed_dim=8, num_heads=2)
@@ -79,10 +74,8 @@ def head_importance(
 
     Parameters
     ----------
-    model : Layer
-        Its gradients are forgotten; in `run` it is in `eval` mode.
-    run : function without arguments
-        It runs the model forward, and backward from any scalar, as `gate_gradients` explains.
+    model, run
+        As for `gate_gradients`.
     each_sequence : bool
         False: ``|sum_b d_gate_bh|``, where one sequence's help and another's harm cancel.
     normalize : bool
@@ -94,11 +87,6 @@ def head_importance(
     dict from the name of each attention layer to an (H,) array
         In the unit of the scalar: how much it would change to first order without the head, if all
         its changes had the same sign.
-
-    Raises
-    ------
-    ConfigError
-        `run` made no backward through one of the layers.
 
     Notes
     -----
@@ -156,21 +144,6 @@ def weights_times_norm(layer: MultiHeadAttention) -> Array:
     ``|weights_ij * (v_j w_o^h)|``: a head may give a token much weight and take next to nothing
     from it, because its value is short.
 
-    Parameters
-    ----------
-    layer : MultiHeadAttention
-
-    Returns
-    -------
-    (B, H, T_q, T_k) array
-
-    Raises
-    ------
-    MhaError
-        There was no forward before it.
-
-    Notes
-    -----
     Source: Kobayashi et al. 2020, *Attention is not only a weight: analyzing transformers with
     vector norms*, eq. 5.
 

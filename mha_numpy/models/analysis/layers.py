@@ -5,22 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_integer
+from mha_numpy.checks import check_integer, check_shape
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.layers import Layer, MultiHeadAttention
 
 
 def attention_layers(model: Layer) -> dict[str, MultiHeadAttention]:
-    """Return all attention layers of a model, by their dotted names.
-
-    Parameters
-    ----------
-    model : Layer
-
-    Returns
-    -------
-    dict
-        In the order of ``model.named_layers()``.
+    """Return all attention layers of a model by their dotted names, as `named_layers` orders them.
 
     Examples
     --------
@@ -32,6 +24,16 @@ def attention_layers(model: Layer) -> dict[str, MultiHeadAttention]:
     return {
         name: layer for name, layer in model.named_layers() if isinstance(layer, MultiHeadAttention)
     }
+
+
+def check_counted(
+    counted: Any, axes: str, sizes: dict[str, int], to_match: str, name: str = "counted"
+) -> Array:
+    """Return which tokens count as bools of these axes: all, unless it is said."""
+    shape = [sizes[axis] for axis in axes.split()]
+    counted = np.ones(shape, bool) if counted is None else np.asarray(counted, bool)
+    check_shape(name, counted, axes, sizes, to_match=to_match)
+    return counted
 
 
 def check_heads(heads: Any, layer: MultiHeadAttention) -> list[int]:

@@ -7,6 +7,7 @@ import numpy as np
 from mha_numpy.checks import check_broadcast, check_shape
 from mha_numpy.dtypes import Array, as_float_array, as_integer_array
 from mha_numpy.errors import ShapeError
+from mha_numpy.models.analysis.layers import check_counted
 
 
 def pattern_score(weights: Array, where: Array, counted: Array | None = None) -> Array:
@@ -30,11 +31,6 @@ def pattern_score(weights: Array, where: Array, counted: Array | None = None) ->
     (H,) array
         From 0 to 1; of several places of one query all count together. It is NaN if no query has
         such a place.
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        An argument is of the wrong kind or shape.
 
     Examples
     --------
@@ -81,11 +77,6 @@ def token_patterns(
         "delimiter"
             Only with `is_delimiter`.
 
-    Raises
-    ------
-    ConfigError, ShapeError
-        An argument is of the wrong kind or shape.
-
     Notes
     -----
     The first copy has no place in "duplicate", for a causal head cannot see the later ones.
@@ -104,8 +95,7 @@ def token_patterns(
     ids = as_integer_array("ids", ids, "an integer array")
     sizes: dict[str, int] = {}
     check_shape("ids", ids, "B T", sizes)
-    counted = np.ones(ids.shape, bool) if counted is None else np.asarray(counted, bool)
-    check_shape("counted", counted, "B T", sizes, to_match="ids")
+    counted = check_counted(counted, "B T", sizes, "ids")
 
     i, j = np.ogrid[: sizes["T"], : sizes["T"]]  # query and key
     is_copy = (ids[:, :, None] == ids[:, None, :]) & (i != j)  # (B, T, T)
@@ -120,8 +110,7 @@ def token_patterns(
         "induction": np.roll(is_earlier, 1, axis=2),
     }
     if is_delimiter is not None:
-        is_delimiter = np.asarray(is_delimiter, bool)
-        check_shape("is_delimiter", is_delimiter, "B T", sizes, to_match="ids")
+        is_delimiter = check_counted(is_delimiter, "B T", sizes, "ids", "is_delimiter")
         patterns["delimiter"] = is_delimiter[:, None, :]
     both_count = counted[:, :, None] & counted[:, None, :]
     return {name: where & both_count for name, where in patterns.items()}
@@ -140,19 +129,13 @@ def head_patterns(
     ----------
     weights : (B, H, T, T) float array
         Of self-attention over these tokens.
-    ids : (B, T) int array
-    is_delimiter, counted : (B, T) bool arrays, optional
-        As `token_patterns` explains them.
+    ids, is_delimiter, counted
+        As for `token_patterns`.
 
     Returns
     -------
     dict of (H,) arrays
         The `pattern_score` of each pattern, from 0 to 1. A causal head has 0 for "next".
-
-    Raises
-    ------
-    DTypeError, ConfigError, ShapeError
-        An argument is of the wrong kind or shape.
 
     Notes
     -----
@@ -187,17 +170,12 @@ def mean_distance(weights: Array, counted: Array | None = None) -> Array:
     ----------
     weights : (B, H, T, T) float array
         Of self-attention.
-    counted : (B, T) bool array, optional
-        Which queries count; default all.
+    counted : optional
+        As for `pattern_score`.
 
     Returns
     -------
     (H,) array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        An argument is of the wrong kind or shape.
 
     Notes
     -----
@@ -223,19 +201,13 @@ def mean_entropy(weights: Array, counted: Array | None = None) -> Array:
 
     Parameters
     ----------
-    weights : (B, H, T_q, T_k) float array
-    counted : (B, T_q) bool array, optional
-        Which queries count; default all.
+    weights, counted
+        As for `pattern_score`.
 
     Returns
     -------
     (H,) array
         Divide by log(2) for bits.
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        An argument is of the wrong kind or shape.
 
     Notes
     -----
@@ -262,21 +234,16 @@ def _mean_over(numbers: Array, counted: Array) -> Array:
 def _check_counted(counted: Array | None, weights: Array) -> Array:
     """Return which queries count as (B, T_q) bools."""
     B, _, T_q, _ = weights.shape
-    counted = np.ones((B, T_q), bool) if counted is None else np.asarray(counted, bool)
-    sizes = {"B": B, "T_q": T_q}
-    check_shape("counted", counted, "B T_q", sizes, to_match=f"weights {weights.shape}")
-    return counted
+    return check_counted(counted, "B T_q", {"B": B, "T_q": T_q}, f"weights {weights.shape}")
 
 
 def _check_weights(weights: Any) -> Array:
-    """Return weights of attention, or raise an error that says what is wrong."""
     weights = as_float_array("weights", weights)
     check_shape("weights", weights, "B H T_q T_k", {})
     return weights
 
 
 def _check_self(weights: Any) -> Array:
-    """Return weights of self-attention, or raise an error that says what is wrong."""
     weights = _check_weights(weights)
     if weights.shape[2] != weights.shape[3]:
         raise ShapeError(f"weights: expected (B, H, T, T), of self-attention; got {weights.shape}")

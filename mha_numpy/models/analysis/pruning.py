@@ -29,11 +29,6 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
     MultiHeadAttention
         With copies of the params that stay, and without gradients.
 
-    Raises
-    ------
-    ConfigError
-        There is no such head, none would stay, or the groups that stay would differ in size.
-
     Notes
     -----
     A mask or bias that has an axis H loses the same heads. Source: Michel et al. 2019, *Are sixteen

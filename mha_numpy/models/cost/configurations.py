@@ -37,11 +37,6 @@ class ModelConfig:
         All params, as the source has them.
     source : str
 
-    Raises
-    ------
-    ConfigError
-        A size is not an integer >= 1, or `num_kv_heads` does not divide `num_heads`.
-
     Examples
     --------
     >>> CONFIGURATIONS["llama-3-70b"].variant, CONFIGURATIONS["gpt-2"].variant
@@ -150,21 +145,7 @@ CONFIGURATIONS = {
 
 
 def find_configuration(name: Any) -> ModelConfig:
-    """Return a known model by its name.
-
-    Parameters
-    ----------
-    name : str
-        Capitals, dashes, underscores and spaces do not count.
-
-    Returns
-    -------
-    ModelConfig
-
-    Raises
-    ------
-    ConfigError
-        There is none of that name; the message has the nearest names.
+    """Return a known model by its name; capitals, dashes, underscores and spaces do not count.
 
     Examples
     --------

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mha_numpy.models.cost.configurations import CONFIGURATIONS, ModelConfig
-from mha_numpy.models.cost.flops import count_flops
-from mha_numpy.models.cost.memory import kv_cache_bytes
-from mha_numpy.models.cost.parameters import count_parameters
+from mha_numpy.models.cost.counts import count_flops, count_parameters, kv_cache_bytes
 from mha_numpy.tables import Table
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -28,18 +26,7 @@ def overview() -> Table:
 
 
 def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | str]:
-    """Yield one model's cost: params, operations, KV cache.
-
-    Parameters
-    ----------
-    config : ModelConfig
-    context, batch : int
-        T and B.
-
-    Yields
-    ------
-    Table or str
-    """
+    """Yield one model's cost for T = `context` and B = `batch`: params, operations, KV cache."""
     yield (
         f"{config.name}: {config.variant}, D={config.embed_dim}, L={config.num_layers}, "
         f"H={config.num_heads}, H_kv={config.num_kv_heads}, d_k={config.head_dim}, "
@@ -76,25 +63,12 @@ def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | 
 
 
 def short(number: float) -> str:
-    """Return a number in three digits and a unit.
-
-    Examples
-    --------
-    >>> short(124439808), short(12)
-    ('124 M', '12')
-    """
-    return next(
-        (f"{number / size:.3g} {unit}" for size, unit in UNITS if number >= size), f"{number:.3g}"
-    )
+    """Return a number in three digits and a unit: 124439808 is 124 M."""
+    found = (f"{number / size:.3g} {unit}" for size, unit in UNITS if number >= size)
+    return next(found, f"{number:.3g}")
 
 
 def in_bytes(number: float) -> str:
-    """Return a number of bytes in three digits and a unit.
-
-    Examples
-    --------
-    >>> in_bytes(2684354560)
-    '2.5 GiB'
-    """
+    """Return a number of bytes in three digits and a unit: 2684354560 are 2.5 GiB."""
     found = (f"{number / size:.3g} {unit}" for size, unit in BYTES if number >= size)
     return next(found, f"{number:.3g} B")

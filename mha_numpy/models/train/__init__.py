@@ -2,8 +2,8 @@
 
 from mha_numpy.models.train.batch import IGNORED, Batch
 from mha_numpy.models.train.checkpoint import load_checkpoint, save_checkpoint
-from mha_numpy.models.train.clipping import clip_gradients, gradient_norm
 from mha_numpy.models.train.fit import fit, loss_and_gradients
+from mha_numpy.models.train.gradients import clip_gradients, gradient_norm
 from mha_numpy.models.train.history import History
 from mha_numpy.models.train.optimizers import SGD, Adam, AdamW, Optimizer, adam_step, sgd_step
 from mha_numpy.models.train.options import ParamGroup

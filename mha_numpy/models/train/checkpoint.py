@@ -45,8 +45,6 @@ def save_checkpoint(
         The file cannot be written; what was there before stays.
     TrainingError
         A param, or what the optimizer remembers, is not finite; what was there before stays.
-    ConfigError
-        An argument is of another type, or the history has anything but numbers.
 
     Examples
     --------
@@ -106,8 +104,6 @@ def load_checkpoint(
     FileError
         There is no such file, it is damaged or no checkpoint, it is of another model or another
         optimizer, or it has more steps; nothing has changed then.
-    ConfigError
-        An argument is of another type.
 
     Notes
     -----
@@ -181,7 +177,6 @@ def set_states(generators: list[np.random.Generator], states: list[Any]) -> None
 
 
 def _arrays_of(optimizer: Optimizer) -> dict[str, Array]:
-    """Return all params, and what the optimizer remembers of each, by their names in the file."""
     params = dict(optimizer.layer.named_params())
     arrays = {PARAMS + name: param for name, param in params.items()}
     for name, param in params.items():
@@ -196,7 +191,6 @@ def _to_json(state: Any) -> str:
 
 
 def _state_of(found: dict[str, Array]) -> dict[str, Any]:
-    """Take the state out of what a file has, or raise a ConfigError if there is none."""
     got = f"another file with {list(found)[:3]}"
     try:
         state = json.loads(found.pop("state").tobytes())
@@ -211,14 +205,12 @@ def _state_of(found: dict[str, Array]) -> dict[str, Any]:
 
 
 def _check_names(what: str, found: Any, expected: list[str]) -> None:
-    """Raise a ConfigError unless `found` is a dict with these names and no others."""
     if not isinstance(found, dict) or set(found) != set(expected):
         got = list(found) if isinstance(found, dict) else found
         raise ConfigError(f"{what}: expected {', '.join(expected)}; got {describe(got)}")
 
 
 def _check_options(ours: dict[str, str], theirs: Any) -> None:
-    """Raise a ConfigError that names the first one that is not the same."""
     if not isinstance(theirs, dict):
         raise ConfigError(f"options: expected a dict; got {describe(theirs)}")
     for name in {**ours, **theirs}:
@@ -260,7 +252,6 @@ PLACES = (("pos", "key"), ("buffer_pos", "buffer"))  # of MT19937, of Philox
 
 
 def _check_history(history: Any) -> None:
-    """Raise a ConfigError unless these are the fields of a History."""
     _check_names("history", history, [field.name for field in fields(History)])
     for name, numbers in history.items():
         if not isinstance(numbers, list):

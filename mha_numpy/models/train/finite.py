@@ -1,7 +1,6 @@
 """Where numbers that are not finite begin."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,22 +10,24 @@ from mha_numpy.layers import Layer
 
 ADVICE = "a smaller learning_rate, a warm-up or max_norm may help"
 
-Look = Callable[[str, Layer, str, Any], None]
 
+def where_it_began(model: Layer, run: Callable[[], object]) -> str:
+    """Return the first layer that makes a number that is not finite, while `run` uses the model.
 
-@contextmanager
-def watched(model: Layer, look: Look) -> Iterator[None]:
-    """Show `look` what every forward and backward returns, of inner layers before outer ones.
-
-    It is called with the layer's dotted name, the layer, "forward" or "backward", and the result.
+    Such as "the forward of norm, whose gain is not finite". Inner layers end before outer ones.
     """
+    found: list[str] = []
 
     def watch(name: str, layer: Layer, direction: str) -> None:
-        run = getattr(layer, direction)
+        pass_of_layer = getattr(layer, direction)
 
         def run_and_look(*inputs: Any, **options: Any) -> Any:
-            result = run(*inputs, **options)
-            look(name, layer, direction, result)
+            result = pass_of_layer(*inputs, **options)
+            made = (result, list(layer.grads.values()) if direction == "backward" else None)
+            if not is_finite(made):
+                bad = [param for param, array in layer.params.items() if not is_finite(array)]
+                reason = f", whose {bad[0]} is not finite" if bad else ""
+                found.append(f"the {direction} of {name or type(layer).__name__}{reason}")
             return result
 
         setattr(layer, direction, run_and_look)
@@ -36,34 +37,10 @@ def watched(model: Layer, look: Look) -> Iterator[None]:
         watch(name, layer, "forward")
         watch(name, layer, "backward")
     try:
-        yield
+        run()
     finally:
         for _, layer in parts:
             del layer.forward, layer.backward  # the class has its own
-
-
-def where_it_began(model: Layer, run: Callable[[], object]) -> str:
-    """Return the first layer that makes a number that is not finite, while `run` uses the model.
-
-    Examples
-    --------
-    >>> from mha_numpy.layers import FeedForward, LayerNorm, Residual
-    >>> layer = Residual(FeedForward(4), LayerNorm(4))
-    >>> layer.norm.params["gain"][:] = np.nan
-    >>> where_it_began(layer, lambda: layer(np.eye(4)))
-    'the forward of norm, whose gain is not finite'
-    """
-    found: list[str] = []
-
-    def look(name: str, layer: Layer, direction: str, result: Any) -> None:
-        made = (result, list(layer.grads.values()) if direction == "backward" else None)
-        if not is_finite(made):
-            bad = [param for param, array in layer.params.items() if not is_finite(array)]
-            reason = f", whose {bad[0]} is not finite" if bad else ""
-            found.append(f"the {direction} of {name or type(layer).__name__}{reason}")
-
-    with watched(model, look):
-        run()
     return found[0] if found else "the loss itself"
 
 

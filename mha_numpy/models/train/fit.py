@@ -28,8 +28,8 @@ from mha_numpy.models.train.checkpoint import (
     set_states,
     states_of,
 )
-from mha_numpy.models.train.clipping import clip_gradients, gradient_norm
 from mha_numpy.models.train.finite import ADVICE, check_finite, where_it_began
+from mha_numpy.models.train.gradients import clip_gradients, gradient_norm
 from mha_numpy.models.train.history import History
 from mha_numpy.models.train.optimizers import Optimizer
 from mha_numpy.models.train.schedules import Schedule, constant
@@ -63,12 +63,6 @@ def loss_and_gradients(
     -------
     float
         The mean over all tokens whose target is not IGNORED, in nats; or what `loss` returns.
-
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        `batch` is not a Batch, its arrays are not what the model and the loss take, or `loss` is
-        no such pair.
 
     Examples
     --------
@@ -113,7 +107,6 @@ def loss_and_gradients(
 
 
 def _loss_of(model: Layer, label_smoothing: float, loss: Loss | None) -> Loss:
-    """Return the pair of functions of a loss: cross-entropy, where no other is given."""
     if loss is None:
         forward = partial(
             cross_entropy_forward,
@@ -206,8 +199,6 @@ def fit(
     KeyboardInterrupt
         Ctrl-C came. The step is finished and, with `checkpoint`, a checkpoint written first; a
         second Ctrl-C does not wait.
-    ConfigError
-        An argument has an impossible value; the message names it.
 
     Examples
     --------
@@ -274,8 +265,11 @@ def fit(
             if not math.isfinite(value + norm):
                 set_states(generators, states)
                 _check_inputs(step, batch)
-                origin = where_it_began(model, run)
-                raise TrainingError(_not_finite(step, value, norm, origin) + largest[1])
+                got = f"a gradient of norm {norm}" if math.isfinite(value) else f"loss {value}"
+                raise TrainingError(
+                    f"step {step}: expected a finite loss and gradient; got {got}, which began in "
+                    f"{where_it_began(model, run)}; {ADVICE}{largest[1]}"
+                )
             try:
                 optimizer.step(factor)
             except TrainingError as reason:
@@ -356,7 +350,6 @@ def held_interrupt() -> Iterator[Callable[[], bool]]:
 
 
 def _factor(schedule: Schedule, step: int) -> float:
-    """Return the schedule's factor for a step."""
     factor = schedule(step)
     factor = factor[()] if isinstance(factor, np.ndarray) else factor  # np.where returns rank 0
     if isinstance(factor, (float, np.floating)) and not math.isfinite(factor):
@@ -365,7 +358,6 @@ def _factor(schedule: Schedule, step: int) -> float:
 
 
 def _as_numbers(measured: Any) -> dict[str, float]:
-    """Return what `measure` returned, each number as a float."""
     try:
         numbers = {name: float(number) for name, number in measured.items()}
     except (AttributeError, TypeError, ValueError, OverflowError) as reason:
@@ -387,12 +379,3 @@ def _check_inputs(step: int, batch: Batch) -> None:
                 f"step {step}: expected finite numbers in the batch; "
                 f"got NaN or inf in {name}, {describe(array)}"
             )
-
-
-def _not_finite(step: int, loss: float, norm: float, origin: str) -> str:
-    """Say that a step failed, why, and what may help."""
-    what = f"loss {loss}" if not math.isfinite(loss) else f"a gradient of norm {norm}"
-    return (
-        f"step {step}: expected a finite loss and gradient; got {what}, which began in {origin}; "
-        f"{ADVICE}"
-    )

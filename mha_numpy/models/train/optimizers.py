@@ -15,9 +15,8 @@ from mha_numpy.layers.foreign import missing_attribute
 from mha_numpy.layers.layer import check_layer
 from mha_numpy.layers.params_file import mismatch
 from mha_numpy.models.train.finite import ADVICE, check_finite, is_finite
-from mha_numpy.models.train.foreign import ATTRIBUTES
-from mha_numpy.models.train.movable import fitting_grads, movable_params
-from mha_numpy.models.train.options import ParamGroup, check_options, options_by_name
+from mha_numpy.models.train.gradients import fitting_grads, movable_params
+from mha_numpy.models.train.options import ATTRIBUTES, ParamGroup, check_options, options_by_name
 
 
 def sgd_equations(
@@ -67,11 +66,6 @@ def sgd_step(
     Returns
     -------
     param, velocity : arrays like `param`
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        The arrays are not floats of one shape, or an option has an impossible value.
 
     Notes
     -----
@@ -170,11 +164,6 @@ def adam_step(
     -------
     param, mean, square : arrays like `param`
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError, BackendError
-        The arrays are not floats of one shape, or an option has an impossible value.
-
     Notes
     -----
     Sources: Kingma and Ba 2015, *Adam*, algorithm 1; decay: Loshchilov and Hutter 2019, *Decoupled
@@ -192,14 +181,13 @@ def adam_step(
     param, gradient, mean, square = _as_like_arrays(
         param=param, gradient=gradient, mean=mean, square=square
     )
-    options = {"learning_rate": learning_rate, "betas": betas, "eps": eps}
+    options: dict[str, Any] = {"learning_rate": learning_rate, "betas": betas, "eps": eps}
     options |= {"weight_decay": weight_decay, "backend": backend}
-    t, checked = check_count("t", t), check_options(options)
-    return adam_equations(param, gradient, mean, square, t, **checked)
+    t, options = check_count("t", t), check_options(options)
+    return adam_equations(param, gradient, mean, square, t, **options)
 
 
 def _as_like_arrays(**arrays: Array) -> list[Array]:
-    """Return float arrays, or raise an error unless all have the shape of the first."""
     (first, *_), found = arrays, [as_float_array(name, x) for name, x in arrays.items()]
     for name, x in zip(arrays, found, strict=True):
         if x.shape != found[0].shape:
@@ -215,6 +203,7 @@ class Optimizer(metaclass=Explained):
     Parameters
     ----------
     layer : Layer
+        With params of float32 or float64, each in memory of its own: they move in their arrays.
     learning_rate : float
         Of a step whose factor in the schedule is 1.
     groups : list of ParamGroup
@@ -292,7 +281,6 @@ class Optimizer(metaclass=Explained):
         raise NotImplementedError
 
     def _current_params(self) -> dict[str, Array]:
-        """Return the layer's params, or raise an error where they are not those of before."""
         params = dict(self.layer.named_params())
         if [*map(id, params.values())] != [*map(id, self._params.values())]:
             params = movable_params(self.layer)
@@ -312,9 +300,6 @@ class Optimizer(metaclass=Explained):
         TrainingError
             A gradient is not finite, or a param, or what is remembered of it, would no longer be;
             nothing has changed.
-        ConfigError, ShapeError, DTypeError
-            `scale` is not a number >= 0, a layer was replaced after the optimizer was made, or a
-            gradient is not a float array like its param.
         """
         scale, shared = check_number("scale", scale, least=0), check_options(self.options)
         params, moved = self._current_params(), []
@@ -344,21 +329,10 @@ class SGD(Optimizer):
 
     Parameters
     ----------
-    layer : Layer
-        Whose params move.
-    learning_rate : float
-    momentum : float
-        0 <= m < 1.
-    nesterov : bool
-        Look ahead, as `sgd_step` explains. Needs momentum > 0.
-    groups : list of ParamGroup
-        Params that take other options; each belongs to the first group that matches its name.
-
-    Raises
-    ------
-    ConfigError
-        An argument has an impossible value, or a param is not an array of float32 or float64
-        with memory of its own; the message names it.
+    layer, learning_rate, groups
+        As for `Optimizer`.
+    momentum, nesterov
+        As for `sgd_step`.
 
     Examples
     --------
@@ -400,21 +374,10 @@ class Adam(Optimizer):
 
     Parameters
     ----------
-    layer : Layer
-        Whose params move.
-    learning_rate : float
-    betas : (float, float)
-        Each 0 <= beta < 1.
-    eps : float
-    backend : {"numpy", "loops", "numba"}, optional
-    groups : list of ParamGroup
-        Params that take other options; each belongs to the first group that matches its name.
-
-    Raises
-    ------
-    ConfigError
-        An argument has an impossible value, or a param is not an array of float32 or float64
-        with memory of its own; the message names it.
+    layer, learning_rate, groups
+        As for `Optimizer`.
+    betas, eps, backend
+        As for `adam_step`.
 
     Examples
     --------
@@ -455,23 +418,11 @@ class AdamW(Adam):
 
     Parameters
     ----------
-    layer : Layer
-        Whose params move.
-    learning_rate : float
-    betas : (float, float)
-        Each 0 <= beta < 1.
-    eps : float
-    weight_decay : float
-        At least 0. All params decay, those of norms and biases too, unless a group excepts them.
-    backend : {"numpy", "loops", "numba"}, optional
-    groups : list of ParamGroup
-        Params that take other options; each belongs to the first group that matches its name.
-
-    Raises
-    ------
-    ConfigError
-        An argument has an impossible value, or a param is not an array of float32 or float64
-        with memory of its own; the message names it.
+    layer, learning_rate, groups
+        As for `Optimizer`.
+    betas, eps, weight_decay, backend
+        As for `adam_step`. All params decay, those of norms and biases too, unless a group excepts
+        them.
 
     Examples
     --------

@@ -14,7 +14,6 @@ from mha_numpy.foreign import refuse
 
 
 def _check_betas(name: str, value: Any) -> tuple[float, float]:
-    """Return two shares, or raise a ConfigError."""
     try:
         beta_1, beta_2 = value
     except (TypeError, ValueError) as reason:
@@ -56,11 +55,6 @@ class ParamGroup(metaclass=Explained):
     **options
         Options of the optimizer, such as `learning_rate` or `weight_decay`. All others are those
         of the optimizer.
-
-    Raises
-    ------
-    ConfigError
-        `names` is not text or has no pattern, or an option has an impossible value.
 
     Notes
     -----
@@ -130,3 +124,30 @@ def options_by_name(
         found |= dict.fromkeys(chosen, group.options)
         left = [name for name in left if name not in found]
     return found
+
+
+# what other libraries' optimizers have as attributes, and what to write here instead
+SAVE = "save_checkpoint(path, optimizer, rng, history) of mha_numpy.models.train, with the params"
+LOAD = "load_checkpoint(path, optimizer, rng) of mha_numpy.models.train, with the params"
+STEP = "optimizer.step(), after backward has filled the gradients"
+MEMORY = "optimizer.memory, a dict by the names of the params"
+ATTRIBUTES = {
+    # PyTorch
+    "zero_grad": "model.zero_grads(): gradients belong to the layers",
+    "state_dict": SAVE,
+    "load_state_dict": LOAD,
+    "param_groups": "optimizer.groups, and optimizer.options for all other params",
+    "add_param_group": "groups=[ParamGroup(names, ...)], when the optimizer is made",
+    "defaults": "optimizer.options, a dict",
+    "state": MEMORY,
+    "lr": "optimizer.learning_rate",
+    # Keras
+    "apply": STEP,
+    "apply_gradients": STEP,
+    "minimize": "fit(model, ...) of mha_numpy.models.train",
+    "iterations": "optimizer.t, the number of steps taken",
+    "variables": MEMORY,
+    # Optax
+    "init": "nothing: an optimizer is ready once it is made",
+    "update": STEP,
+}

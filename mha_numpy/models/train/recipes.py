@@ -62,7 +62,6 @@ def _make_reverse(task: Reverse, **options: Any) -> AttentionOnlyLM:
 
 
 def _measure_reverse(model: AttentionOnlyLM, task: Reverse) -> dict[str, float]:
-    """Return the share of right digits, and the mean weight on the antidiagonal."""
     (ids,), targets = task.draw_batch(np.random.default_rng(HELD_OUT_SEED), 256)
     right = share_right(model(ids), targets)
     weights = model.attentions[0].weights[:, 0]  # (B, T, T)
@@ -77,7 +76,6 @@ def _make_induction(task: Induction, **options: Any) -> AttentionOnlyLM:
 
 
 def _measure_induction(model: AttentionOnlyLM, task: Induction) -> dict[str, float]:
-    """Return the share of right tokens, and two scores of every head."""
     (ids,), targets = task.draw_batch(np.random.default_rng(HELD_OUT_SEED), 256)
     measured = {"right": share_right(model(ids), targets)}
     where = token_patterns(ids)
@@ -122,7 +120,6 @@ def _measure_text(model: TransformerLM, task: Text) -> dict[str, float]:
 
 
 def _read_text(text: str | None = None) -> Text:
-    """Return the task of a text, or of the one that is shipped."""
     if text is None:
         file = resources.files("mha_numpy.models") / "train" / "data" / "moby-dick.txt"
         text = file.read_text(encoding="utf-8")
@@ -182,11 +179,6 @@ def train_recipe(
     Trained
         Model in float32, and history.
 
-    Raises
-    ------
-    ConfigError, BackendError, TrainingError, FileError
-        As `fit` explains.
-
     Examples
     --------
     >>> trained = train_recipe("reverse", steps=75, backend="numpy")
@@ -214,11 +206,7 @@ def train_recipe(
         checkpoint=checkpoint,
         progress=progress,
     )
-    return Trained(name, task, model, history, _command(name, seed))
-
-
-def _command(name: str, seed: int) -> str:
-    return f"mha-numpy train {name}, seed {seed}"
+    return Trained(name, task, model, history, f"mha-numpy train {name}, seed {seed}")
 
 
 def load_trained(name: str, *, params: PathLike | None = None, backend: str = "numpy") -> Trained:
@@ -239,13 +227,6 @@ def load_trained(name: str, *, params: PathLike | None = None, backend: str = "n
     Trained
         Model in float64, in `eval` mode; the params were rounded to float16.
 
-    Raises
-    ------
-    ConfigError
-        There is no such model.
-    FileError
-        There is no such file, or its params are not those of this model.
-
     Examples
     --------
     >>> trained = load_trained("reverse")
@@ -255,12 +236,14 @@ def load_trained(name: str, *, params: PathLike | None = None, backend: str = "n
     recipe = find_recipe(name)
     task = recipe.make_task()
     model: Layer = recipe.make_model(task, backend=backend, rng=0)
-    if params is not None:
+    origin = f"mha-numpy train {name}, seed 0"
+    if params is None:
+        with resources.as_file(params_file(name)) as path:
+            model.load(path)
+    else:
         model.load(params)
-        return Trained(name, task, model.eval(), History(), f"params of {Path(params).name}")
-    with resources.as_file(params_file(name)) as path:
-        model.load(path)
-    return Trained(name, task, model.eval(), History(), _command(name, seed=0))
+        origin = f"params of {Path(params).name}"
+    return Trained(name, task, model.eval(), History(), origin)
 
 
 def params_file(name: str) -> Any:
@@ -281,11 +264,6 @@ def share_right(logits: Array, targets: Array) -> float:
     -------
     float
         Between 0 and 1.
-
-    Raises
-    ------
-    DTypeError, ConfigError, ShapeError
-        The arrays are of another kind, do not match, or ask for nothing.
 
     Examples
     --------

@@ -41,11 +41,6 @@ def warm_up_cosine(steps: int, warm_up: int = 0, *, last: float = 0.0) -> Schedu
     function of the step's number, from 1
         It returns the factor.
 
-    Raises
-    ------
-    ConfigError
-        An argument has an impossible value; the message names it.
-
     Notes
     -----
     Adam's first steps rest on few gradients: small ones do less harm. Sources: Goyal et al. 2017,

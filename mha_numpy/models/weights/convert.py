@@ -91,17 +91,8 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
 def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict[str, Array]:
     """Raise a ConfigError unless names, shapes and kinds of arrays are those of a layer's layout.
 
-    The layer's numbers are not looked at, and of the arrays' only those of a table that is there
-    twice.
-
-    Parameters
-    ----------
-    layer, arrays, layout
-        As for `from_layout`.
-
-    Returns
-    -------
-    dict from the names in the layout's rows to arrays
+    Return the arrays by the names in the layout's rows. The layer's numbers are not looked at, and
+    of the arrays' only those of a table that is there twice.
     """
     table = _layout_of(layer, layout)
     params = dict(layer.named_params())
@@ -156,11 +147,6 @@ def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str
         For PyTorch's ``load_state_dict``, with ``torch.tensor`` around each array; for Keras each
         layer's ``assign``.
 
-    Raises
-    ------
-    ConfigError
-        There is no such layout, or it is not this layer's.
-
     Examples
     --------
     >>> layer = MultiHeadAttention(embed_dim=8, num_heads=2)
@@ -174,7 +160,6 @@ def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str
 
 
 def _layout_of(layer: Layer, layout: str) -> Layout:
-    """Return the table, if it is one for this layer."""
     check_layer("layer", layer)
     table = LAYOUTS[check_choice("layout", layout, LAYOUTS)]
     params = dict(layer.named_params())
@@ -189,7 +174,6 @@ def _layout_of(layer: Layer, layout: str) -> Layout:
 
 
 def _sizes(layer: Layer) -> dict[str, int]:
-    """Return the sizes that a head is cut by, where the layer is attention."""
     if not isinstance(layer, MultiHeadAttention):
         return {}
     return {
@@ -199,7 +183,6 @@ def _sizes(layer: Layer) -> dict[str, int]:
 
 
 def _hint(found: Mapping[str, Array], table: Layout, params: Mapping[str, Array]) -> str:
-    """Say whose names these are, if they are those of another layout."""
     for name, other in LAYOUTS.items():
         if other is not table and names_in(params, other) == set(found):
             return f"; these are the names of layout {name!r}"

@@ -34,13 +34,6 @@ def read_safetensors(path: PathLike) -> dict[str, Array]:
     -------
     dict from names to arrays
         bfloat16, which NumPy does not have, becomes float32; nothing else is changed.
-
-    Raises
-    ------
-    FileError
-        A file is missing or is not a whole safetensors file, or two have the same array.
-    ConfigError
-        `path` is no path, or the package safetensors is not installed.
     """
     return _read(as_path("path", path), _whole)
 
@@ -90,7 +83,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]:
-    """Take every array out of a file, or out of all files of a folder."""
     if not os.path.isdir(path):
         return _read_one(path, take)
     if os.path.exists(path / ONE) or not os.path.exists(path / INDEX):
@@ -113,7 +105,6 @@ def _read(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]:
 
 
 def _is_file_name(name: Any) -> bool:
-    """Return whether a value can be the name of a file beside the index."""
     is_name = isinstance(name, str) and 0 < len(name) < 256 and name.isprintable()
     return is_name and Path(name).name == name
 
@@ -138,7 +129,6 @@ def _read_one(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]
 
 
 def _whole(file: Any, name: str) -> Array:
-    """Return an array of a file."""
     array = file.get_tensor(name)
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 

@@ -114,7 +114,6 @@ def _rows_of(params: Mapping[str, Array], layout: Layout) -> Iterator[Row]:
 
 
 def _side_by_side(row: Row, params: Mapping[str, Array]) -> Array:
-    """Return the row's params as one array."""
     arrays = [params[name] for name in row.ours.split()]
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
 

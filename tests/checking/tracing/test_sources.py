@@ -30,6 +30,21 @@ def some_params(rng, *, kdim=KDIM, vdim=VDIM):
     return dict(zip(MultiHeadParams._fields, arrays, strict=True))
 
 
+def arrays_of_self_attention(rng):
+    return {
+        "x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
+        "d_out": rng.normal(size=(B, T_Q, D_OUT)),
+    }  # fmt: skip
+
+
+def arrays_of_cross_attention(rng):
+    return {
+        "x_q": rng.normal(size=(B, T_Q, D)), "x_k": rng.normal(size=(B, T_K, KDIM)),
+        "x_v": rng.normal(size=(B, T_K, VDIM)), **some_params(rng),
+        "d_out": rng.normal(size=(B, T_Q, D_OUT)),
+    }  # fmt: skip
+
+
 def run_multi_head(arrays, options):
     """Trace a layer's two passes; `arrays` are inputs, params and d_out by name."""
     inputs = {name: arrays[name] for name in ("x_q", "x_k", "x_v") if name in arrays}
@@ -120,27 +135,15 @@ def in_general(step_name, seed):
 
 
 @pytest.mark.slow
-def test_self_attention(rng):
-    arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
-              "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip
-    assert_changes_as_derived(run_multi_head, arrays, {}, exactly=in_general)
-
-
-@pytest.mark.slow
-def test_cross_attention(rng):
-    arrays = {
-        "x_q": rng.normal(size=(B, T_Q, D)), "x_k": rng.normal(size=(B, T_K, KDIM)),
-        "x_v": rng.normal(size=(B, T_K, VDIM)), **some_params(rng),
-        "d_out": rng.normal(size=(B, T_Q, D_OUT)),
-    }  # fmt: skip
-    assert_changes_as_derived(run_multi_head, arrays, {}, exactly=in_general)
+@pytest.mark.parametrize("arrays_of", [arrays_of_self_attention, arrays_of_cross_attention])
+def test_all_of_a_layer(rng, arrays_of):
+    assert_changes_as_derived(run_multi_head, arrays_of(rng), {}, exactly=in_general)
 
 
 @pytest.mark.parametrize("rope", sweep([None, RopeOptions(), RopeOptions(rotary_dim=4)], 0))
 def test_nothing_else_changes_where_much_is_zero(rng, rope):
     """A hidden cell has a weight of exactly 0, and position 0 turns by no angle."""
-    arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
-              "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip
+    arrays = arrays_of_self_attention(rng)
     options = {"is_causal": True, "rope": rope}
     early = ("x_q", "q_projected", "q_by_token", "q_unrotated")
     assert_changes_as_derived(
@@ -152,8 +155,7 @@ def test_nothing_else_changes_where_much_is_zero(rng, rope):
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("rotary_dim", [None, 4, 2])
 def test_pairs_of_a_rotation_are_measured(rng, interleaved, rotary_dim):
-    arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
-              "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip
+    arrays = arrays_of_self_attention(rng)
     rope = RopeOptions(rotary_dim=rotary_dim, interleaved=interleaved)
     t = run_multi_head(arrays, {"rope": rope, "q_offset": 1})
     half = (rotary_dim or D_K) // 2
@@ -192,8 +194,7 @@ def test_attention_at_every_rank_with_options(rng, leading):
 
 
 def test_views_are_the_same_memory(rng):
-    arrays = {"x_q": rng.normal(size=(B, T_Q, D)), **some_params(rng, kdim=D, vdim=D),
-              "d_out": rng.normal(size=(B, T_Q, D_OUT))}  # fmt: skip
+    arrays = arrays_of_self_attention(rng)
     t = run_multi_head(arrays, {})
     seen = 0
     for s in t:
@@ -297,10 +298,7 @@ def test_decoding(rng):
 
 
 def test_extra_keys(rng):
-    arrays = some_params(rng) | {
-        "x_q": rng.normal(size=(B, T_Q, D)), "x_k": rng.normal(size=(B, T_K, KDIM)),
-        "x_v": rng.normal(size=(B, T_K, VDIM)), "d_out": rng.normal(size=(B, T_Q, D_OUT)),
-    }  # fmt: skip
+    arrays = arrays_of_cross_attention(rng)
     extra = {f"extra_{x}": rng.normal(size=(2, H_KV * d)) for x, d in (("k", D_K), ("v", D_V))}
     t = run_multi_head(arrays, extra)
     for name, index, words in (
@@ -413,8 +411,3 @@ def test_an_input_under_two_names(rng):
         attention_forward(x, x, x)
     same = "k[0,0] is an input; it is the same number as q[0,0], under another name"
     assert t.explain("k", (0, 0)) == same
-
-
-def test_an_unknown_name(grouped):
-    with pytest.raises(KeyError, match="no step is named 'score'"):
-        grouped.explain("score", (0,))

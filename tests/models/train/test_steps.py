@@ -17,7 +17,7 @@ from mha_numpy.models.train import (
     warm_up_cosine,
 )
 from mha_numpy.models.train.finite import is_finite
-from mha_numpy.models.train.foreign import ATTRIBUTES
+from mha_numpy.models.train.options import ATTRIBUTES
 
 
 @pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])

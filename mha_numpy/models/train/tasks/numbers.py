@@ -82,12 +82,10 @@ def _short_one(n: int) -> list[str]:
 
 
 def _unless_zero(write: Callable[[int], list[str]], n: int) -> list[str]:
-    """Write what is left, if anything is."""
     return write(n) if n else []
 
 
 def _check_number(n: int) -> int:
-    """Return a number that can be written, or raise a ConfigError."""
     if not 0 <= check_integer("n", n) <= LARGEST:
         raise ConfigError(f"n: expected 0 to {LARGEST:,}; got {n}")
     return n
@@ -162,13 +160,7 @@ class Numbers:
         return float(np.mean(units)), float(np.mean(tens))
 
     def read(self, words: str) -> Array:
-        """Return the ids (1, T_k) of English number words in a text.
-
-        Raises
-        ------
-        ConfigError
-            A word is none of a number, or there are too many or none.
-        """
+        """Return the ids (1, T_k) of English number words in a text."""
         split = words.lower().replace("-", " ").replace(",", " ").split()
         split = [word for word in split if word != "and"]
         unknown = [word for word in split if word not in ENGLISH or word in MARKS]
@@ -186,7 +178,6 @@ class Numbers:
 
 
 def _is_held_out(numbers: Array) -> Array:
-    """Return which numbers are never trained on."""
     return (numbers > 0) & (numbers % HELD_OUT == 0)
 
 

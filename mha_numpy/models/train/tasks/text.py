@@ -50,19 +50,12 @@ class Text:
         return self._cut(self.held_out, rng, size)
 
     def _cut(self, ids: Array, rng: np.random.Generator, size: int) -> Batch:
-        """Cut pieces out at random places."""
         starts = rng.integers(len(ids) - self.num_tokens, size=(size, 1))
         pieces = ids[starts + np.arange(self.num_tokens + 1)]
         return Batch((pieces[:, :-1],), pieces[:, 1:])
 
     def encode(self, text: str) -> Array:
-        """Return the ids of characters.
-
-        Raises
-        ------
-        ConfigError
-            A character is not in the vocabulary.
-        """
+        """Return the ids of characters."""
         unknown = [character for character in text if character not in self._number_of]
         if unknown:
             raise ConfigError(

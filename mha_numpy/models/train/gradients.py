@@ -1,15 +1,61 @@
-"""Clipping: a gradient that is too long keeps its direction."""
+"""Params that an optimizer can move, and their gradients: checked, measured, clipped."""
 
 import math
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from mha_numpy.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.checks import check_number
-from mha_numpy.dtypes import Array
+from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ConfigError, ShapeError, describe
 from mha_numpy.layers import Layer
 from mha_numpy.layers.layer import check_layer
-from mha_numpy.models.train.movable import fitting_grads
+
+
+def movable_params(layer: Layer) -> dict[str, Array]:
+    """Return a layer's params by their dotted names, or raise an error where one cannot move."""
+    params = dict(layer.named_params())
+    if not params:
+        raise ConfigError(
+            f"layer: expected one with params; got a {type(layer).__name__} without any"
+        )
+    for name, param in params.items():
+        if advice := _advice(param):
+            raise ConfigError(
+                f"{name}: expected a float32 or float64 array, which can move in small steps; "
+                f"got {describe(param)}; write {advice.format(name.rpartition('.')[2])}"
+            )
+    by_address = sorted(params, key=lambda name: params[name].ctypes.data)
+    for first, second in pairwise(by_address):  # each would move what the other has just moved
+        if np.shares_memory(params[first], params[second]):
+            raise ConfigError(
+                f"{second}: expected memory of its own; got some of {first}; write "
+                "Unembedding(embedding) for a table that two layers use, and .copy() otherwise"
+            )
+    return params
+
+
+def fitting_grads(layer: Layer) -> dict[str, Array]:
+    """Return a layer's gradients by the dotted names of its params: zeros where none came."""
+    params = dict(layer.named_params())
+    grads = {name: as_float_array(name, gradient) for name, gradient in layer.named_grads()}
+    for name, gradient in grads.items():
+        shape = np.shape(params[name])
+        if gradient.shape != shape:
+            raise ShapeError(
+                f"{name}: expected a gradient {shape} like the param; got {gradient.shape}"
+            )
+    return grads
+
+
+def _advice(param: Any) -> str:
+    if not isinstance(param, np.ndarray):
+        return "np.array(params['{}'], float)"
+    if param.dtype.kind != "f":
+        return "params['{}'].astype(float)"
+    return "layer.astype(np.float32)" if param.dtype == np.float16 else ""
 
 
 def gradient_norm(layer: Layer) -> float:
@@ -17,13 +63,6 @@ def gradient_norm(layer: Layer) -> float:
 
     The squares are summed in float64, where those of float32 cannot overflow; those of float64 are
     divided by the largest first, where they would.
-
-    Raises
-    ------
-    ConfigError
-        `layer` is not a Layer.
-    ShapeError, DTypeError
-        A gradient is not a float array like its param.
 
     Examples
     --------
@@ -65,13 +104,6 @@ def clip_gradients(layer: Layer, max_norm: float) -> float:
     -------
     float
         The length before, as `gradient_norm` gives it.
-
-    Raises
-    ------
-    ConfigError
-        `layer` is not a Layer, or `max_norm` not a number > 0.
-    ShapeError, DTypeError
-        A gradient is not a float array like its param.
 
     Notes
     -----

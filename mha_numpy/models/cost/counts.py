@@ -1,0 +1,165 @@
+"""How many params, operations and bytes a model takes, part by part."""
+
+from typing import NamedTuple
+
+from mha_numpy.checks import check_count, check_flag
+from mha_numpy.models.cost.configurations import ModelConfig
+
+
+class Parameters(NamedTuple):
+    """Numbers of params; of all layers together."""
+
+    embedding: int  # V*D, and context*D where positions are learned
+    attention: int
+    feed_forward: int
+    norms: int
+    output: int  # V*D, or 0 where the embedding serves
+    others: int
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts."""
+        return sum(self)
+
+
+def count_parameters(config: ModelConfig) -> Parameters:
+    """Count a model's params.
+
+    A layer's attention has ``D H d_k + 2 D H_kv d_k + H d_k D`` of them: w_q, w_k, w_v, w_o. With
+    H d_k = D and H_kv = H that is 4 D^2, whatever the number of heads.
+
+    The ``total`` of known models agrees with what their authors published. Source: Kaplan et al.
+    2020, *Scaling Laws for Neural Language Models*, table 1.
+
+    Examples
+    --------
+    >>> from mha_numpy.models.cost import CONFIGURATIONS
+    >>> gpt_2 = count_parameters(CONFIGURATIONS["gpt-2"])
+    >>> gpt_2.total, gpt_2.attention // 12 - 4 * 768  # without biases: 4 * 768^2
+    (124439808, 2359296)
+    """
+    D, L, F = config.embed_dim, config.num_layers, config.feed_forward
+    queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    attention = D * queries + 2 * D * keys + queries * D
+    feed_forward = config.feed_forward_maps * D * F
+    if config.biases:
+        attention += queries + 2 * keys + D
+        feed_forward += (config.feed_forward_maps - 1) * F + D
+    rows = config.vocabulary + (config.context if config.learned_positions else 0)
+    return Parameters(
+        embedding=rows * D,
+        attention=L * attention,
+        feed_forward=L * feed_forward,
+        norms=(L * config.norms + config.final_norm) * config.norm_params * D,
+        output=0 if config.tied else config.vocabulary * D,
+        others=config.others,
+    )
+
+
+class Flops(NamedTuple):
+    """Operations of matrix products, two for each multiply-add; of all layers together."""
+
+    projections: int  # x w_q, x w_k, x w_v, merged w_o
+    scores: int  # q k^T
+    mix: int  # weights v
+    feed_forward: int
+    output: int  # the last vectors by the vocabulary
+
+    @property
+    def attention(self) -> int:
+        """Projections, scores and mix."""
+        return self.projections + self.scores + self.mix
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts."""
+        return sum(self)
+
+
+def count_flops(
+    config: ModelConfig, tokens: int, *, past: int = 0, batch: int = 1, backward: bool = False
+) -> Flops:
+    """Count the operations of a model's matrix products on some tokens.
+
+    Parameters
+    ----------
+    config : ModelConfig
+    tokens : int
+        T, new tokens of each sequence.
+    past : int
+        Tokens before them, whose keys and values a KV cache holds.
+    batch : int
+        B, sequences.
+    backward : bool
+        Count backward instead of forward: two products for each of forward's.
+
+    Returns
+    -------
+    Flops
+
+    Notes
+    -----
+    Hidden cells count, half of all if attention is causal: the reference computes them, the kernels
+    skip them. Softmax is left out: its H T_q T_k exponentials for each layer are few beside the 2
+    d_k multiply-adds of each cell, but they grow with H and the products do not. So are norms,
+    biases and activations. Scores computed anew in a kernel's backward are not counted. Source:
+    Kaplan et al. 2020, table 1, which leaves out scores and mix of short sequences.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from mha_numpy.models.cost import CONFIGURATIONS
+    >>> gpt_2 = CONFIGURATIONS["gpt-2"]
+    >>> one_head = replace(gpt_2, num_heads=1, num_kv_heads=1, head_dim=768)
+    >>> count_flops(gpt_2, 1024) == count_flops(one_head, 1024)
+    True
+    """
+    T, B = check_count("tokens", tokens), check_count("batch", batch)
+    keys_seen = T + check_count("past", past, least=0)
+    D, H, H_kv, d = config.embed_dim, config.num_heads, config.num_kv_heads, config.head_dim
+    each = 2 * (2 if check_flag("backward", backward) else 1)
+    layers = each * config.num_layers
+    return Flops(
+        projections=layers * B * T * D * d * (H + 2 * H_kv + H),
+        scores=layers * B * H * T * keys_seen * d,
+        mix=layers * B * H * T * keys_seen * d,
+        feed_forward=layers * B * T * D * config.feed_forward * config.feed_forward_maps,
+        output=each * B * T * D * config.vocabulary,
+    )
+
+
+def kv_cache_bytes(config: ModelConfig, tokens: int, *, batch: int = 1, itemsize: int = 2) -> int:
+    """Count the bytes of the keys and values of all layers: ``2 L B H_kv T d_k`` numbers.
+
+    Parameters
+    ----------
+    config : ModelConfig
+    tokens : int
+        T of each sequence.
+    batch : int
+        B, sequences.
+    itemsize : int
+        Bytes of a number: 2 for float16, 4 for float32.
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    Grouping divides it by G = H / H_kv. Sources: Shazeer 2019; Ainslie et al. 2023.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from mha_numpy.models.cost import CONFIGURATIONS
+    >>> llama = CONFIGURATIONS["llama-3-70b"]
+    >>> kv_cache_bytes(llama, 8192) / 2**30  # GiB
+    2.5
+    >>> kv_cache_bytes(replace(llama, num_kv_heads=64), 8192) / 2**30  # were it multi-head
+    20.0
+    """
+    numbers = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+    for name, value in (("tokens", tokens), ("batch", batch), ("itemsize", itemsize)):
+        numbers *= check_count(name, value)
+    return numbers
