@@ -46,7 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(command: str, message: str) -> int:
-    """Print one line to stderr and return the exit code of wrong use."""
     print(f"mha-numpy {command}: {' '.join(message.split())}", file=sys.stderr)
     return 2
 

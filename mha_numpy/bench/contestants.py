@@ -37,7 +37,6 @@ class Contestant(NamedTuple):
 
 
 def _ours(label: str, backend: str, packages: tuple[str, ...] = ()) -> Contestant:
-    """Return one of our own backends."""
     attention: Any = partial(our_attention, backend)
     layer: Any = partial(our_layer, backend)
     training: Any = partial(our_training, backend)

@@ -95,7 +95,6 @@ def errors(ours: str, other: str, count: int, threads: int) -> list[float]:
 
 
 def _errors(contestant: Ready, truth: list[Array]) -> Array:
-    """Return the largest error of each array."""
     found = contestant.read(contestant.call())
     return np.array([np.abs(x - y).max() for x, y in zip(found, truth, strict=True)])
 

@@ -52,11 +52,6 @@ def benchmark(settings: Settings) -> Results:
     Results
         A measurement that failed is among the facts, with its reason.
 
-    Raises
-    ------
-    ConfigError
-        ``settings.only`` is part of no measurement's name.
-
     Notes
     -----
     Ours and the other live in a process each, and one is stopped while the other works: threads

@@ -212,11 +212,6 @@ def parse(name: str) -> Problem | LayerProblem | TrainingProblem:
     -------
     Problem, LayerProblem or TrainingProblem
 
-    Raises
-    ------
-    ConfigError
-        It is written otherwise, or the heads do not divide.
-
     Examples
     --------
     >>> parse("8,32/8,1,4096,128")
@@ -245,5 +240,4 @@ def parse(name: str) -> Problem | LayerProblem | TrainingProblem:
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> Array:
-    """Return standard normal float32 numbers."""
     return rng.standard_normal(shape, dtype=np.float32)

@@ -34,7 +34,6 @@ def sections(trained: Trained, seconds: float) -> Iterator[Table | str]:
 
 
 def _head_scores(heads: dict[str, float]) -> Table:
-    """Return a row for each head, and a column for each score."""
     scores = list(dict.fromkeys(name.rsplit(" ", 1)[0] for name in heads))
     places = list(dict.fromkeys(name.rsplit(" ", 1)[1] for name in heads))
     rows = [[place, *(f"{heads[f'{score} {place}']:.2f}" for score in scores)] for place in places]

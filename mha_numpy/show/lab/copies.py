@@ -72,11 +72,6 @@ def notebook_name(number: str) -> str:
     -------
     str
 
-    Raises
-    ------
-    ConfigError
-        There is none of that number.
-
     Examples
     --------
     >>> notebook_name("5")

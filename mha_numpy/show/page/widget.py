@@ -63,7 +63,7 @@ def stepper(
     Parameters
     ----------
     trace : Trace
-        Filled inside ``with trace() as t:``.
+        Filled inside ``with trace() as t:``; at most 300 steps, 32 tokens and 2,000,000 numbers.
     sequence : int
         Which sequence of the batch is shown.
     tokens : sequence of T_q strings, optional
@@ -81,15 +81,6 @@ def stepper(
     -------
     Stepper
         A notebook shows it; ``to_html(path)`` writes it. It holds what the arrays are now.
-
-    Raises
-    ------
-    ConfigError
-        `trace` is empty or has more than 300 steps, more than 32 tokens, more than 2,000,000
-        numbers, or arrays that are not real; `sequence` is not in the batch; or there are more or
-        fewer labels than what they stand for.
-    ShapeError
-        The axes that a step names do not fit its array.
 
     Notes
     -----
@@ -124,7 +115,6 @@ def stepper(
 
 
 def _page(title: str, data: dict[str, Any]) -> str:
-    """Return the page with everything that it needs inside, and with nothing else."""
     learns = "training" in data
     return document(
         title, read("page.html"), data,
@@ -134,7 +124,6 @@ def _page(title: str, data: dict[str, Any]) -> str:
 
 
 def _check_steps(steps: Sequence[Step], constants: Sequence[Step]) -> None:
-    """Raise a ConfigError for what a page cannot show."""
     if not steps:
         raise ConfigError(
             "trace: expected at least one step; got none: call forward inside `with trace() as t:`"

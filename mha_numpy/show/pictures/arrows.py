@@ -53,11 +53,6 @@ def arrows(
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, with the angle of every arrow.
 
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        There is no panel, an array is not (n, 2) and finite, or labels are not as many as arrows.
-
     Examples
     --------
     >>> quarter_turns = np.array([[1.0, 0], [0, 1], [-1, 0]])
@@ -79,7 +74,6 @@ def arrows(
 
 
 def _check_rows(name: str, array: Array) -> Array:
-    """Return a finite (n, 2) array, or raise an error that names it."""
     if array.ndim != 2 or array.shape[1] != 2 or not len(array):
         raise ShapeError(f"panels[{name!r}]: expected (n, 2) with n >= 1; got {array.shape}")
     if not np.isfinite(array).all():
@@ -132,7 +126,6 @@ def _tips(array: Array) -> dict[int, Array]:
 
 
 def _in_words(name: str, array: Array, names: Sequence[str]) -> str:
-    """Return the angles of a panel's arrows in words."""
     angles = np.degrees(np.arctan2(array[:, 1], array[:, 0]))
     told = ", ".join(
         f"{label} at {short_number(angle)}°" for label, angle in zip(names, angles, strict=False)

@@ -56,7 +56,8 @@ def backward_film(
     Parameters
     ----------
     trace : Trace
-        Filled inside ``with trace() as t:``, by the library or by steps of one's own.
+        Filled inside ``with trace() as t:``, by the library or by steps of one's own; at most 300
+        gradients.
     reference : Trace or mapping of names to arrays, optional
         What the gradients should be, by the names ``d_...``; a Trace also lends the arrays of
         forward that `trace` does not have.
@@ -70,15 +71,6 @@ def backward_film(
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels, two for
         each gradient: the array, or an empty place where it was not recorded, and the gradient.
-
-    Raises
-    ------
-    ConfigError
-        `trace` has no step of backward or more than 300, or an array that holds no numbers;
-        `sequence` is not in the batch, or `reference` is something else, or has no gradient of
-        `trace`.
-    ShapeError
-        The axes that a step names do not fit its array.
 
     Notes
     -----
@@ -134,7 +126,6 @@ def backward_film(
 
 
 def _gradients(trace: Trace) -> list[Step]:
-    """Return the steps of backward, or raise a ConfigError."""
     gradients = [step for step in check_trace(trace) if step.is_backward]
     if not gradients:
         raise ConfigError(
@@ -186,7 +177,6 @@ def _pairs(
 
 
 def _reading(panels: list[Panel], first: Difference | None) -> str:
-    """Say how to read the film."""
     text = (
         "Left the array, right its gradient; from pair to pair as backward goes. One cell is one "
         "number: white is 0, full colour the panel's largest |value|, and a minus marks a negative "
@@ -264,7 +254,6 @@ def _light_up(
 
 
 def _alt_text(title: str, verdict: str, note: str, panels: list[Panel]) -> str:
-    """Return the film in words."""
     words = {"": "", "=": ", agrees", "≠": ", differs"}
     told = [
         f"{gradient.step.name} {gradient.facts[0]}{words[gradient.mark]}"
@@ -276,6 +265,5 @@ def _alt_text(title: str, verdict: str, note: str, panels: list[Panel]) -> str:
 
 
 def _block_size(panel: Panel) -> tuple[float, float]:
-    """Return the width and the height of one block."""
     width = panel.blocks.values.shape[2] * panel.layout.cell
     return width, picture_height(panel.blocks, panel.layout)

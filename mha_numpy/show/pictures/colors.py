@@ -32,11 +32,6 @@ def head_color(head: int) -> str:
     str
         "#rrggbb". Heads 8 to 15 have the colours of 0 to 7, darker; head 16 is as head 0 again.
 
-    Raises
-    ------
-    ConfigError
-        `head` is not an integer >= 0.
-
     Notes
     -----
     Six colours of Okabe and Ito, *Color Universal Design* (2008). Their yellow is too pale on
@@ -68,11 +63,6 @@ def group_color(kv_head: int, group_size: int) -> str:
     -------
     str
         "#rrggbb"
-
-    Raises
-    ------
-    ConfigError
-        `kv_head` is not an integer >= 0, or `group_size` is not one >= 1.
 
     Examples
     --------

@@ -38,7 +38,7 @@ def shape_film(
     Parameters
     ----------
     trace : Trace
-        Filled inside ``with trace() as t:``.
+        Filled inside ``with trace() as t:``; at most 300 steps of a pass.
     backward : bool
         Draw the steps of backward instead of those of forward.
     sequence : int
@@ -57,15 +57,6 @@ def shape_film(
     -------
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels.
-
-    Raises
-    ------
-    ConfigError
-        `trace` has no step of that pass or more than 300, or an array that holds no numbers;
-        `sequence` is not in the batch, there are more or fewer tokens than the axis is long, or
-        `columns` is not a count.
-    ShapeError
-        The axes that a step names do not fit its array.
 
     Notes
     -----
@@ -107,7 +98,6 @@ def shape_film(
 
 
 def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
-    """Return the steps of one pass, or raise a ConfigError."""
     steps = [step for step in check_trace(trace) if step.is_backward == backward]
     if not steps:
         wanted, other = ("backward", "forward") if backward else ("forward", "backward")
@@ -120,7 +110,6 @@ def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
 
 
 def _reading(panels: list[Panel]) -> str:
-    """Say how to read the film."""
     text = (
         "One cell is one number: white is 0, full colour the panel's largest |value|, and a minus "
         "marks a negative one."
@@ -136,7 +125,6 @@ def _reading(panels: list[Panel]) -> str:
 
 
 def _alt_text(title: str, note: str, panels: list[Panel]) -> str:
-    """Return the film in words."""
     heading = ". ".join(filter(None, (title, note.rstrip("."))))
     told = "; ".join(f"{panel.title} {' '.join(panel.facts)}" for panel in panels)
     return f"{heading}. One panel for each, its cells coloured by head: {told}."

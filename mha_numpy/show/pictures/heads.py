@@ -69,14 +69,6 @@ def weights_by_head(
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the heads and last the
         scale.
 
-    Raises
-    ------
-    ShapeError, DTypeError, MaskError
-        An array is not of the shape or the kind that is written above.
-    ConfigError
-        There are not T_q and T_k labels, or not H names; `sequence` is not in the batch; or a
-        weight is not between 0 and 1.
-
     Notes
     -----
     All heads share one scale: white is 0, the head's full colour is 1. Up to 12 by 12 cells have
@@ -193,7 +185,6 @@ def _check_labels(
 
 
 def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: list[str]) -> str:
-    """Return the picture in words."""
     told = []
     for name, share in zip(names, np.nan_to_num(weights).mean(axis=1), strict=True):
         told.append(f"{name} gives most weight to {keys[share.argmax()]} ({share.max():.2f})")
@@ -202,7 +193,6 @@ def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: lis
 
 
 def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float) -> None:
-    """Draw one head's heatmap."""
     T_q, T_k = weights.shape
     broken = np.isnan(weights)
     blind = np.asarray((weights == 0).all(axis=1) if seen is None else ~seen.any(axis=1))

@@ -164,7 +164,6 @@ def _add_legend(
 
 
 def _row_width(row: Sequence[Box], gutter: float) -> float:
-    """Return the width of panels side by side."""
     return sum(box.full_width for box in row) + gutter * (len(row) - 1)
 
 

@@ -57,15 +57,6 @@ def matrices(
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the arrays and last the
         scale.
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        An array has more than two axes or more than 512 rows or columns, or holds neither numbers
-        nor bools.
-    ConfigError
-        There is no array, `meaning` is not two strings, or the labels are not as many as the rows
-        or columns of an array.
-
     Notes
     -----
     White is 0, blue is positive and orange negative; up to 12 by 12 cells have their numbers.
@@ -114,7 +105,6 @@ def matrices(
 
 
 def _check_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the arrays with two axes, or raise an error that names one."""
     values = named_arrays("arrays", arrays, "biuf")
     for name, array in values.items():
         if array.ndim not in (1, 2):
@@ -177,7 +167,6 @@ def _notes(panels: list[MatrixPanel], labels: list[list[str] | None]) -> list[st
 def _alt_text(
     title: str, arrays: Mapping[str, Array], values: dict[str, Array], meaning: str
 ) -> str:
-    """Return the picture in words."""
     told = []
     for (name, array), given in zip(values.items(), arrays.values(), strict=True):
         known = array[np.isfinite(array)]
@@ -198,7 +187,6 @@ def _alt_text(
 
 
 def _paint(ax: Axes, panel: MatrixPanel) -> None:
-    """Draw one array: name, cells, labels and facts."""
     values = panel.values
     rows, columns = values.shape
     ax.set_label(f"matrix {panel.name}")

@@ -117,16 +117,6 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the arrays.
 
-    Raises
-    ------
-    ConfigError
-        The first array is no ramp, `num_heads` does not divide its width, another array holds
-        something else than its numbers, or there are more than 2000 cells or 64 in a row or column.
-    ShapeError
-        An array has no axis, more than four, or no cell.
-    DTypeError
-        An array does not hold real numbers.
-
     Notes
     -----
     The last two axes are rows and columns, the leading ones make blocks. At a row stands what it
@@ -163,7 +153,6 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
 
 
 def _check_arrays(arrays: Mapping[str, Array], H: int) -> tuple[Ramp, dict[str, Array]]:
-    """Return the ramp's sizes, and every array as whole numbers of it."""
     if not isinstance(arrays, Mapping) or not arrays:
         raise ConfigError(
             f"arrays: expected a mapping of names to arrays, the ramp first; got {describe(arrays)}"
@@ -191,7 +180,6 @@ def _check_arrays(arrays: Mapping[str, Array], H: int) -> tuple[Ramp, dict[str, 
 
 
 def _check_array(name: str, array: Array) -> Array:
-    """Return an array of real numbers whose blocks can be drawn, or raise an error."""
     array = as_array(name, array, "an array of real numbers", DTypeError)
     if array.dtype.kind not in "iuf":
         raise DTypeError(f"{name}: expected an array of real numbers; got {describe(array)}")
@@ -277,7 +265,6 @@ def _shade(ramp: Ramp, tokens: Array) -> Array:
 
 
 def _paint(ax: Axes, panel: _Panel, ramp: Ramp) -> None:
-    """Draw one panel: name, shape, blocks, sentence."""
     ax.set_axis_off()
     style: dict[str, Any] = {"fontfamily": "monospace", "parse_math": False, "va": "top"}
     bold: dict[str, Any] = {"fontsize": TITLE_SIZE, "fontweight": "bold", **style}
@@ -299,7 +286,6 @@ def _paint(ax: Axes, panel: _Panel, ramp: Ramp) -> None:
 
 
 def _paint_block(ax: Axes, panel: _Panel, i: int, ramp: Ramp, left: float, top: float) -> None:
-    """Draw one block: label, marks, cells with their numbers."""
     numbers, cell = panel.blocks[i], panel.cell
     x, y = left + panel.mark_width, top + LABEL_ROOM * bool(panel.labels)
     style: dict[str, Any] = {"fontfamily": "monospace", "fontsize": MARK}

@@ -109,7 +109,6 @@ def block_places(panel: Panel, header: list[str]) -> list[tuple[float, float]]:
 
 
 def _name_axes(ax: Axes, panel: Panel, left: float, top: float) -> None:
-    """Write what the rows and the columns are."""
     blocks, layout = panel.blocks, panel.layout
     style: dict[str, Any] = {
         "color": MUTED,
@@ -129,7 +128,6 @@ def _name_axes(ax: Axes, panel: Panel, left: float, top: float) -> None:
 
 
 def _name_rows(ax: Axes, panel: Panel, top: float) -> None:
-    """Write the names of a block's rows to its left."""
     for row, name in enumerate(panel.row_names):
         y = top + panel.layout.cell * (row * panel.layout.pitch + 0.5)
         ax.text(
@@ -159,7 +157,6 @@ def _draw_squares(
 def _draw_image(
     ax: Axes, shade: Array, color: str, at: tuple[float, float], layout: Layout
 ) -> None:
-    """Draw a block as an image in a frame."""
     width, height = shade.shape[1] * layout.cell, shade.shape[0] * layout.cell
     ax.imshow(
         shade, cmap=fade(color), norm=Normalize(0, 1), aspect="auto",

@@ -166,7 +166,6 @@ def arrange(
 
 
 def _equation(panel: Panel, width: float) -> list[str]:
-    """Return the step's equation in lines."""
     if not panel.step.equation:
         return []
     return break_code(f"= {panel.step.equation}", int(width / (7 * MONO)))

@@ -28,7 +28,6 @@ class Picture(Figure):
     """
 
     def _repr_html_(self) -> str:
-        """Return the picture as an HTML image, its label as the alternative text."""
         png = BytesIO()
         self.savefig(png, format="png", dpi=DPI)
         return (
@@ -53,11 +52,6 @@ def save_figure(fig: Figure, stem: Path | str) -> list[Path]:
     -------
     list of Path
         The PNG (150 dots per inch) and the SVG.
-
-    Raises
-    ------
-    ConfigError
-        `fig` is not a matplotlib Figure, or `stem` names no file.
 
     Examples
     --------

@@ -27,11 +27,6 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text.
 
-    Raises
-    ------
-    ConfigError
-        A number is not an integer >= 1, or `num_kv_heads` does not divide `num_heads`.
-
     Notes
     -----
     Query head h reads key/value head ``h // G`` with G = H / H_kv, which has the colour of the
@@ -82,7 +77,6 @@ def _square(ax: Axes, x: float, y: float, side: float, color: str, head: int) ->
 
 
 def _alt_text(H: int, H_kv: int) -> str:
-    """Return the picture in words."""
     G = H // H_kv
     if H_kv == 1:
         return f"Query heads: {H}. All read one key/value head."

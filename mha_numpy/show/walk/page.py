@@ -37,11 +37,6 @@ def page_of(seen: Walk) -> "Stepper":
     -------
     Stepper
 
-    Raises
-    ------
-    ConfigError
-        There are more tokens, or numbers, than a page can show.
-
     Examples
     --------
     >>> from mha_numpy.show.walk import walk

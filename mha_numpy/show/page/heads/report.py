@@ -57,12 +57,6 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     HeadReport
         A notebook shows it; ``to_html(path)`` writes it. It needs no network.
 
-    Raises
-    ------
-    ConfigError
-        The model is of another kind or has no tokenizer; or a text has fewer than 2 tokens, more
-        than 64, or more than the model can read.
-
     Notes
     -----
     It takes about four forwards for each head. What is lost without a head is, for a Bert, how far
@@ -115,7 +109,6 @@ def _names_of(texts: str | Sequence[str] | Tokens, labels: Sequence[Sequence[str
 
 
 def _read_texts(model: Any, texts: str | Sequence[str] | Tokens) -> tuple[Tokens, list[list[str]]]:
-    """Return tokens, and their names as a reader knows them."""
     if isinstance(texts, Tokens):
         return texts, [[printable(name) for name in names] for names in texts.names]
     tokenizer = getattr(model, "tokenizer", None)
@@ -142,7 +135,6 @@ def _label(text: str, name: str) -> str:
 
 
 def _check_sizes(model: Any, num_heads: int, tokens: Tokens) -> None:
-    """Raise a ConfigError where texts are too short, or too long."""
     lengths = tokens.mask.sum(axis=1)
     if not len(lengths):
         raise ConfigError("texts: expected at least one; got none")

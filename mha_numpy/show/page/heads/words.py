@@ -71,5 +71,4 @@ def _where(pattern: str) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share in percent."""
     return f"{100 * share:.0f} %"
