@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import cli
+from mha_numpy.cli import commands
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.example import FEATURES, TOKENS, example_setting
@@ -113,7 +114,7 @@ class TestTheCommand:
     @pytest.mark.parametrize("found", [True, False])
     def test_it_is_opened(self, run, tmp_path, monkeypatch, found):
         opened = []
-        monkeypatch.setattr(cli.webbrowser, "open", lambda url: opened.append(url) or found)
+        monkeypatch.setattr(commands.webbrowser, "open", lambda url: opened.append(url) or found)
         _, printed = run("--example", "--open")
         assert opened == [(tmp_path / "page.html").as_uri()]
         assert printed.endswith("it is open in the browser\n" if found else "in a browser\n")
