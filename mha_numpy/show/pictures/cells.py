@@ -10,7 +10,7 @@ from matplotlib.path import Path
 
 from mha_numpy.dtypes import Array
 from mha_numpy.show.pictures.colors import BROKEN, GREY, HIDDEN, INK, hatch_cells, text_on
-from mha_numpy.show.pictures.labels import MINUS
+from mha_numpy.show.pictures.labels import MINUS, write
 from mha_numpy.show.pictures.layout import Box
 
 MAX_NUMBERS = 12  # rows or columns with a number in each cell
@@ -45,6 +45,24 @@ def fit_labels(labels: list[str], cell: float) -> Labels:
     )
 
 
+def cell_corners(
+    shape: tuple[int, ...],
+    at: tuple[float, float],
+    cell: float,
+    *,
+    inset: float,
+    pitch: float = 1.0,
+) -> Any:
+    """Return the corners of (rows, columns) cells whose block begins `at` (x, y): (cells, 4, 2).
+
+    Each is smaller by `inset` of its size on all sides. Rows follow each other by `pitch` cells.
+    """
+    rows, columns = np.indices(shape).reshape(2, -1, 1)
+    x = at[0] + cell * (columns + np.array([inset, 1 - inset, 1 - inset, inset]))
+    y = at[1] + cell * (pitch * rows + np.array([inset, inset, 1 - inset, 1 - inset]))
+    return np.stack([x, y], axis=-1)
+
+
 def paint_cells(
     ax: Axes, colors: Array, numbers: list[str], hidden: Array, broken: Array, cell: float
 ) -> None:
@@ -60,10 +78,11 @@ def paint_cells(
         ax.hlines(np.arange(1, rows), 0, columns, **style)
     for (row, column), text in zip(np.ndindex(rows, columns), numbers, strict=False):
         if text:
-            ax.text(
-                column + 0.5, row + 0.5, text, ha="center", va="center_baseline",
-                fontsize=NUMBER_SIZE, color=text_on(tuple(colors[row, column])), label="number",
-            )  # fmt: skip
+            ink = text_on(tuple(colors[row, column]))
+            place = (column + 0.5, row + 0.5)
+            write(
+                ax, *place, text, NUMBER_SIZE, "center center_baseline", color=ink, label="number"
+            )
 
 
 def _hatch(ax: Axes, cells: Array, hatch: str) -> None:
@@ -83,11 +102,9 @@ def _hatch(ax: Axes, cells: Array, hatch: str) -> None:
 
 def label_cells(ax: Axes, rows: Labels, columns: Labels, *, is_turned: bool) -> None:
     """Write labels at rows and columns; those of columns stand upright if turned."""
-    for labels, write in ((columns, ax.set_xticks), (rows, ax.set_yticks)):
-        write(
-            [place + 0.5 for place in labels.places], labels.texts, fontsize=labels.size,
-            color=INK, parse_math=False,
-        )  # fmt: skip
+    for labels, set_ticks in ((columns, ax.set_xticks), (rows, ax.set_yticks)):
+        places = [place + 0.5 for place in labels.places]
+        set_ticks(places, labels.texts, fontsize=labels.size, color=INK, parse_math=False)
     ax.tick_params(length=2, color=GREY, pad=2)
     ax.tick_params(axis="x", rotation=90 if is_turned else 0)
 

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checks import check_flag
 from mha_numpy.errors import ConfigError
-from mha_numpy.show.pictures.labels import check_text
+from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
 from mha_numpy.show.pictures.layout import start_page
-from mha_numpy.show.pictures.paint import legend_entries, paint
-from mha_numpy.show.pictures.panels import Panel, arrange, prepare
+from mha_numpy.show.pictures.panels import Panel, arrange, legend_entries, paint, prepare
 from mha_numpy.show.pictures.recorded import (
     axis_labels,
     check_number_of_steps,
@@ -85,9 +84,7 @@ def shape_film(
     rows, headers = arrange(panels, columns)
 
     title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
-    title += f"{len(panels)} step{'s' * (len(panels) > 1)}"
-    if batch is not None and batch > 1:
-        title += f", sequence {sequence} of a batch of {batch}"
+    title += f"{len(panels)} step{'s' * (len(panels) > 1)}{of_batch(sequence, batch)}"
     notes = [check_text("note", note), _reading(panels)]
     film, axes = start_page(rows, title, notes, legend=legend_entries(panels))
     film.set_label(_alt_text(title, notes[0], panels))
@@ -125,6 +122,5 @@ def _reading(panels: list[Panel]) -> str:
 
 
 def _alt_text(title: str, note: str, panels: list[Panel]) -> str:
-    heading = ". ".join(filter(None, (title, note.rstrip("."))))
     told = "; ".join(f"{panel.title} {' '.join(panel.facts)}" for panel in panels)
-    return f"{heading}. One panel for each, its cells coloured by head: {told}."
+    return f"{sentences(title, note)} One panel for each, its cells coloured by head: {told}."

@@ -17,8 +17,17 @@ from mha_numpy.show.pictures.cells import (
     paint_cells,
     paint_scale,
 )
-from mha_numpy.show.pictures.colors import HIDDEN, INK, MUTED, fade, head_color
-from mha_numpy.show.pictures.labels import check_labels, check_text, decimal, widest
+from mha_numpy.show.pictures.colors import HIDDEN, MUTED, fade, head_color
+from mha_numpy.show.pictures.labels import (
+    check_labels,
+    check_text,
+    decimal,
+    of_batch,
+    sentences,
+    widest,
+    write,
+    write_title,
+)
 from mha_numpy.show.pictures.layout import Box, flow, patch, start_page
 from mha_numpy.show.pictures.save import Picture
 
@@ -106,8 +115,7 @@ def weights_by_head(
     title = "Attention weights"
     if head_names is None:
         title += f" of {H} head" + "s" * (H > 1)
-    if batch > 1:
-        title += f", sequence {sequence} of a batch of {batch}"
+    title += of_batch(sequence, batch)
     notes = [check_text("note", note)]
     notes.append("Each row is a query; its weights sum to 1 over the keys that it may attend to.")
     every = max(row_labels.every, column_labels.every)
@@ -119,10 +127,7 @@ def weights_by_head(
     picture, axes = start_page([*flow([box] * H), [scale]], title, notes, legend=legend)
     picture.set_label(_alt_text(title, notes[0], weights, keys, names))
     for head, ax in enumerate(axes[:H]):
-        ax.set_title(
-            names[head], loc="left", fontsize=TITLE_SIZE, fontweight="bold", color=INK, pad=5,
-            parse_math=False,
-        )  # fmt: skip
+        write_title(ax, names[head], TITLE_SIZE, 5)
         _paint(ax, weights[head], None if seen is None else seen[head], head, cell)
         ax.set_xlabel(key_name, fontsize=8, color=MUTED, labelpad=2, parse_math=False)
         ax.set_ylabel(query_name, fontsize=8, color=MUTED, labelpad=4, parse_math=False)
@@ -188,8 +193,8 @@ def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: lis
     told = []
     for name, share in zip(names, np.nan_to_num(weights).mean(axis=1), strict=True):
         told.append(f"{name} gives most weight to {keys[share.argmax()]} ({share.max():.2f})")
-    heading = ". ".join(filter(None, (title, note.rstrip("."))))
-    return f"{heading}. One heatmap for each head; on average over the queries, {'; '.join(told)}."
+    about = f"One heatmap for each head; on average over the queries, {'; '.join(told)}."
+    return f"{sentences(title, note)} {about}"
 
 
 def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float) -> None:
@@ -216,9 +221,7 @@ def _mark_blind(ax: Axes, blind: Array, T_k: int, cell: float) -> None:
     """Write over rows that may attend to nothing, once for neighbours."""
     edges = np.diff(np.pad(blind.astype(np.int8), 1))
     for first, past in zip(*(np.nonzero(edges == sign)[0] for sign in (1, -1)), strict=True):
-        ax.text(
-            T_k / 2, (first + past) / 2, "sees nothing" if T_k * cell > 0.75 else "∅",
-            ha="center", va="center", color=INK,
-            fontsize=min(6.5, 72 * cell * (past - first) / 1.3),
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-        )  # fmt: skip
+        text = "sees nothing" if T_k * cell > 0.75 else "∅"
+        size = min(6.5, 72 * cell * (past - first) / 1.3)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+        write(ax, T_k / 2, (first + past) / 2, text, size, "center center", bbox=box)
