@@ -14,6 +14,7 @@ from mha_numpy.bench.adapters import (
     torch_attention,
     torch_layer,
 )
+from mha_numpy.bench.problems import AnyProblem, LayerProblem, Problem
 from mha_numpy.bench.training import our_training, torch_training
 
 Adapter = Callable[..., Ready]  # of (drawn, case, threads)
@@ -29,6 +30,12 @@ class Contestant(NamedTuple):
     layer: Adapter | None = None
     training: Adapter | None = None
     has_backward: bool = True
+
+    def adapter(self, problem: AnyProblem) -> Adapter | None:
+        """Return what makes such a problem ready; None for who has no such thing."""
+        if isinstance(problem, Problem):
+            return self.attention
+        return self.layer if isinstance(problem, LayerProblem) else self.training
 
     @property
     def is_here(self) -> bool:

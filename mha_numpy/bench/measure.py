@@ -30,10 +30,10 @@ CAUSAL = FORWARD_BACKWARD._replace(is_causal=True)
 @lru_cache(maxsize=1)
 def ready(who: str, shape: str, case: Case, threads: int) -> Ready:
     """Make a problem ready for a contestant; the last one stays ready."""
-    problem, contestant = parse(shape), CONTESTANTS[who]
-    adapter = getattr(contestant, problem.kind)
+    problem = parse(shape)
+    adapter = CONTESTANTS[who].adapter(problem)
     if adapter is None:
-        raise ValueError(f"{who} has no {problem.kind}")
+        raise ValueError(f"{who} has nothing for {shape}")
     return adapter(problem.draw(case), case, threads)
 
 

@@ -1,4 +1,4 @@
-"""stepper(): a trace as a page that can be looked at, and played with."""
+"""A trace as a page to look at and to play with, and a page in which a head learns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +30,16 @@ TRAINING_SCRIPTS, TRAINING_STYLES = ("learning.js", "train.js"), ("train.css",)
 START = """const page = startPage(data);
 if (data.training) startTraining(document.getElementById("train"), data.training);
 startTour({ root: document.getElementById("tour"), page });"""
+
+LEARNING_SCRIPTS = (
+    "arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS,
+)  # fmt: skip
+LEARNING_START = """startTraining(document.getElementById("train"), data);
+onTheme(() => {});
+followHeight();"""
+LEARNING_FALLBACK = (
+    "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
+)
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 2_000_000  # in all arrays: the page computes them anew after every edit
@@ -112,6 +122,37 @@ def stepper(
         told["training"] = describe_training()
     return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
                    table_of(steps, sequence), len(steps))  # fmt: skip
+
+
+def training_page() -> Stepper:
+    """Make a page in which a single head learns to say digits backwards.
+
+    The page draws random params and batches, and computes forward, loss, backward and Adam
+    itself, by the equations of one training step that was recorded here. In some 500 steps the
+    weights show the antidiagonal; a click draws the params anew, and it is gone.
+
+    Returns
+    -------
+    Stepper
+        A notebook shows it; ``to_html(path)`` writes it. It needs no network.
+
+    Notes
+    -----
+    The model is one head and a row of numbers for each place; the output of `w_o` is the answer.
+    Source of the task: Lippe, *UvA deep learning tutorials*, number 6.
+
+    Examples
+    --------
+    >>> page = training_page()
+    >>> "Watch a head learn" in page.to_html()
+    True
+    """
+    data = describe_training()
+    page = document(
+        "Watch a head learn", '<section id="train"></section>\n', data,
+        styles=("page.css", *TRAINING_STYLES), scripts=LEARNING_SCRIPTS, start=LEARNING_START,
+    )  # fmt: skip
+    return Stepper(page, LEARNING_FALLBACK, len(data["trace"]["arrays"]))
 
 
 def _page(title: str, data: dict[str, Any]) -> str:

@@ -111,6 +111,20 @@ def test_every_array_of_a_layer_has_a_meaning():
             assert len(array["says"].split()) <= 32
 
 
+@pytest.mark.parametrize(("axis", "is_softmax"), [(-1, True), (-2, False)])
+def test_a_softmax_is_known_by_its_rows_that_sum_to_1(axis, is_softmax):
+    """Whatever it is called; columns that sum to 1 are computed as they are written."""
+    scores = np.arange(6.0).reshape(2, 3) ** 2
+    powers = np.exp(scores)
+    with trace() as t:
+        step("scores", scores, "T_q T_k")
+        equation = f"np.exp(scores) / np.exp(scores).sum(axis={axis}, keepdims=True)"
+        step("shares", powers / powers.sum(axis=axis, keepdims=True), "T_q T_k", equation)
+    tree = describe_trace(t)["arrays"][1]["tree"]
+    assert (tree == ["softmax", ["array", 0]]) == is_softmax
+    assert is_softmax or tree[0] == "/"
+
+
 def test_gradients_are_found_where_an_array_is():
     t = recorded(B=1)[0]
     gradients = describe_trace(t)["gradients"]
