@@ -1,12 +1,9 @@
 """Charts, read back from their artists: values, looks, names, numbers; nothing overlaps."""
 
-import re
-
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from mha_numpy.palette import PALETTE
 from mha_numpy.show.pictures import bar_chart, line_chart, save_figure
 from mha_numpy.show.pictures.labels import MINUS, short_number, widest
@@ -207,34 +204,6 @@ def test_a_line_chart_in_words():
     )
 
 
-@pytest.mark.parametrize(
-    ("x", "lines", "options", "error", "message"),
-    [
-        ([], {"a": []}, {}, ShapeError, r"x: expected (N,) with N >= 1; got (0,)"),
-        ([[1]], {"a": [1]}, {}, ShapeError, r"x: expected (N,) with N >= 1; got (1, 1)"),
-        ([1, 2], {"a": [1]}, {}, ShapeError, r"lines['a']: expected (N=2,) to match x; got (1,)"),
-        ([1, 1], {"a": [1, 2]}, {}, ConfigError, "x: expected finite numbers that increase"),
-        ([1, np.nan], {"a": [1, 2]}, {}, ConfigError, "x: expected finite numbers"),
-        ([-1.7e308, 1.7e308], {"a": [1, 2]}, {}, ConfigError, "x: expected numbers up to 1e+300"),
-        ([1], {}, {}, ConfigError, "lines: expected a Mapping of at least one name"),
-        ([1], [1], {}, ConfigError, "lines: expected a Mapping of at least one name"),
-        ([1], lines_of(9, 1), {}, ConfigError, "lines: expected at most 8; got 9"),
-        ([1], {"a": [np.inf]}, {}, ConfigError, "lines['a']: expected numbers up to 1e+300"),
-        ([1], {"a": ["x"]}, {}, DTypeError, "lines['a']: expected an array of numbers; got"),
-        ([1], {"a": [True]}, {}, DTypeError, "lines['a']: expected an array of numbers; got"),
-        ([0], {"a": [1]}, {"log_x": True}, ConfigError, "x: expected numbers > 0 with log_x=True"),
-        ([1], {"a": [0]}, {"log_y": True}, ConfigError, "lines['a']: expected numbers > 0 with"),
-        ([1], {"a": [0]}, {"log_y": 1}, ConfigError, "log_y: expected True or False; got 1"),
-        ([1], {"a": [0]}, {"title": 1}, ConfigError, "title: expected a string; got 1"),
-        ([1], {"a": [0]}, {"x_label": 1}, ConfigError, "x_label: expected a string; got 1"),
-    ],
-)
-def test_what_lines_cannot_show_is_an_error(x, lines, options, error, message):
-    with pytest.raises(error, match=re.escape(message)) as raised:
-        line_chart(x, lines, **AXES | options)
-    assert "\n" not in str(raised.value)
-
-
 # bars
 
 KV = {"Llama 2 70B": 2.5, "Mistral 7B": 0.31, "Falcon 7B": 0.03125, "GPT-3": 1234, "none": 0}
@@ -318,26 +287,6 @@ def test_bars_in_words():
         {"GQA": 2.5, "MHA": 20}, title="Cache", unit="GB", against={"GQA": 20}, against_label="MHA"
     )
     assert picture.get_label() == "Cache, in GB, vs MHA. GQA: 2.5 (vs 20: 8x less); MHA: 20."
-
-
-@pytest.mark.parametrize(
-    ("bars", "options", "message"),
-    [
-        ({}, {}, "bars: expected a Mapping of at least one name to its number; got {}"),
-        ([1], {}, "bars: expected a Mapping of at least one name to its number; got [1]"),
-        ({"a": -1}, {}, "bars['a']: expected a number >= 0; got -1"),
-        ({"a": np.nan}, {}, "bars['a']: expected a finite number; got nan"),
-        ({"a": "1"}, {}, "bars['a']: expected a finite number; got '1'"),
-        ({"a": 1}, {"against": {"b": 1}}, "against: expected names of bars; got 'b'"),
-        ({"a": 1}, {"against": {"a": -1}}, "against['a']: expected a number >= 0; got -1"),
-        ({"a": 1}, {"title": None}, "title: expected a string; got None"),
-        ({"a": 1}, {"unit": 1}, "unit: expected a string; got 1"),
-        ({"a": 1}, {"against_label": 1}, "against_label: expected a string; got 1"),
-    ],
-)
-def test_what_bars_cannot_show_is_an_error(bars, options, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        bar_chart(bars, **{"title": "t"} | options)
 
 
 # numbers and files

@@ -1,13 +1,10 @@
 """Arrays side by side, read back: cells, numbers, hatches, labels; nothing overlaps."""
 
-import re
-
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
 
 from mha_numpy.core import causal_mask, padding_mask, window_mask
-from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from mha_numpy.palette import PALETTE
 from mha_numpy.show.pictures import matrices, save_figure
 from mha_numpy.show.pictures.colors import BROKEN, HIDDEN
@@ -300,37 +297,6 @@ def test_matrices_in_words():
         "Scores. 4 arrays: p (2,), -0.25 to 0.7; mask (3, 3), 6 of 9 cells: may attend; "
         "n (1, 2), no finite number, 2 NaN or +inf; s (2, 2), 1 to 1,234, 1 hidden, 1 NaN or +inf."
     )
-
-
-@pytest.mark.parametrize(
-    ("arrays", "options", "error", "message"),
-    [
-        ({}, {}, ConfigError, "arrays: expected a Mapping of at least one name to its array"),
-        ([np.eye(2)], {}, ConfigError, "arrays: expected a Mapping of at least one name"),
-        ({"a": 1.0}, {}, ShapeError, "arrays['a']: expected (columns,) or (rows, columns); got ()"),
-        ({"a": np.ones((1, 2, 3))}, {}, ShapeError,
-         "arrays['a']: expected (columns,) or (rows, columns); got (1, 2, 3); draw one head of"),
-        ({"a": np.ones(513)}, {}, ShapeError,
-         "arrays['a']: expected at most 512 rows and columns; got (513,); draw a part"),
-        ({"a": ["x"]}, {}, DTypeError, "arrays['a']: expected an array of numbers or bools"),
-        ({"a": [1j]}, {}, DTypeError, "arrays['a']: expected an array of numbers or bools"),
-        ({"a": [[1], [1, 2]]}, {}, DTypeError, "arrays['a']: expected an array of numbers"),
-        ({"a": np.eye(2)}, {"row_labels": "abc"}, ConfigError,
-         "row_labels: expected 2 of them for arrays['a']; got 3"),
-        ({"a": np.eye(2), "b": np.eye(3)}, {"column_labels": "ab"}, ConfigError,
-         "column_labels: expected 3 of them for arrays['b']; got 2"),
-        ({"a": np.eye(1)}, {"row_labels": []}, ConfigError, "row_labels: expected 1 of them"),
-        ({"a": np.eye(2)}, {"row_labels": 3}, ConfigError, "row_labels: expected a list of string"),
-        ({"a": np.eye(2)}, {"shared": 1}, ConfigError, "shared: expected True or False; got 1"),
-        ({"a": np.eye(2)}, {"meaning": "yes"}, ConfigError, "meaning: expected two strings"),
-        ({"a": np.eye(2)}, {"meaning": ("yes", 0)}, ConfigError, "meaning: expected a string"),
-        ({"a": np.eye(2)}, {"title": None}, ConfigError, "title: expected a string; got None"),
-    ],
-)  # fmt: skip
-def test_what_matrices_cannot_show_is_an_error(arrays, options, error, message):
-    with pytest.raises(error, match=re.escape(message)) as raised:
-        matrices(arrays, **options)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.slow

@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from mha_numpy.checking.tracing import Trace, trace
+from mha_numpy.checking.tracing import trace
 from mha_numpy.core import RopeOptions, attention_forward, step
-from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.show.page import Stepper, stepper
 from mha_numpy.show.page.data import describe_trace, numbers_of
@@ -275,40 +274,6 @@ def of_size(T_q, T_k):
     with trace() as t:
         attention_forward(q, k, k.copy())
     return t
-
-
-def complex_trace():
-    return steps_of(("x", np.ones(3, complex), "T"))
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "error", "message"),
-    [
-        (lambda: "scores", {}, ConfigError, "trace: expected the Trace of `with trace"),
-        (Trace, {}, ConfigError, "trace: expected at least one step; got none"),
-        (lambda: of_size(33, 4), {}, ConfigError,
-         r"expected T_q <= 32; got T_q=33 \(q\): record a shorter sequence, or draw it with draw"),
-        (lambda: of_size(4, 33), {}, ConfigError, "expected T_k <= 32; got T_k=33"),
-        (lambda: steps_of(("w", np.ones((1500, 1500)), "D F")), {}, ConfigError,
-         "at most 2,000,000 numbers for one page; got 2,250,000: record a smaller layer"),
-        (lambda: steps_of(*[(f"x{i}", np.ones(1), "D") for i in range(301)]), {}, ConfigError,
-         "at most 300 steps for one stepper; got 301"),
-        (complex_trace, {}, ConfigError, "expected arrays of real numbers; got x of complex128"),
-        (lambda: recorded()[0], {"tokens": ["a"]}, ConfigError,
-         r"tokens: expected one label for each of T_q \(T_q=5\); got \['a'\]"),
-        (lambda: recorded()[0], {"tokens": "abcde"}, ConfigError, "tokens: expected one label"),
-        (lambda: recorded()[0], {"source_tokens": ["a"]}, ConfigError, "source_tokens: expected"),
-        (lambda: steps_of(("x", np.ones(3), "T")), {"features": ["a"]}, ConfigError,
-         r"features: expected one label for each of D \(no step has that axis\); got"),
-        (lambda: recorded(B=2)[0], {"sequence": 2}, ConfigError, "0 <= sequence < B=2"),
-        (lambda: recorded(B=2)[0], {"sequence": 1.0}, ConfigError, "sequence: expected an integer"),
-        (recorded_rank_2, {"sequence": 1}, ConfigError, "sequence: expected 0"),
-        (lambda: steps_of(("x", np.ones((2, 3)), "T")), {}, ShapeError, "x: expected one axis"),
-    ],
-)  # fmt: skip
-def test_wrong_use(make, options, error, message):
-    with pytest.raises(error, match=message):
-        stepper(make(), **options)
 
 
 def test_32_tokens_and_nearly_all_numbers_fit():
