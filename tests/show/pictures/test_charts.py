@@ -5,12 +5,13 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 from mha_numpy.palette import PALETTE
-from mha_numpy.show.pictures import bar_chart, line_chart, save_figure
+from mha_numpy.show.pictures import bar_chart, line_chart
 from mha_numpy.show.pictures.labels import MINUS, short_number, widest
 from mha_numpy.show.pictures.layout import MARGIN
 from mha_numpy.show.pictures.line_chart import _apart
 from tests.show.pictures.helpers import (
     assert_nothing_overlaps,
+    contrast,
     extent_of,
     texts_of,
     ticks_of,
@@ -36,12 +37,6 @@ def text_of(picture, text):
     return found
 
 
-def contrast_with_white(color):
-    parts = np.array(to_rgb(color))
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05)
-
-
 # lines
 
 
@@ -64,7 +59,7 @@ def test_names_stand_at_the_ends_in_dark_colours_in_the_order_of_the_ends():
     picture = line_chart(POWERS, lines, **AXES)
     assert_nothing_overlaps(picture)
     names = [text_of(picture, name) for name in lines]
-    assert all(contrast_with_white(text.get_color()) > 4.5 for text in names)
+    assert all(contrast(to_rgb(text.get_color()), (1, 1, 1)) > 4.5 for text in names)
     assert len({text.get_color() for text in names}) == 8
     heights = [extent_of(text).y0 for text in names]
     np.testing.assert_array_equal(np.argsort(heights), np.argsort([v[-1] for v in lines.values()]))
@@ -303,15 +298,3 @@ def test_numbers_have_three_digits(value, text):
 
 def test_the_width_of_no_words_is_none():
     assert widest([], 9) == 0 < widest(["i"], 9) < widest(["i", "mm"], 9)
-
-
-@pytest.mark.slow
-def test_files_are_the_same_bytes_each_time(tmp_path):
-    def draw(folder):
-        lines = line_chart(POWERS, lines_of(8), **AXES, log_x=True, log_y=True)
-        bars = bar_chart(KV, title="KV", against=MULTI_HEAD)
-        return [path for figure, name in ((lines, "l"), (bars, "b"))
-                for path in save_figure(figure, tmp_path / folder / name)]  # fmt: skip
-
-    for path, again in zip(draw("one"), draw("two"), strict=True):
-        assert path.read_bytes() == again.read_bytes()
