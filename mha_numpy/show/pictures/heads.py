@@ -173,20 +173,13 @@ def _check_labels(
     query_labels: Sequence[str], key_labels: Sequence[str] | None, T_q: int, T_k: int
 ) -> tuple[list[str], list[str]]:
     """Return printable labels of the rows and of the columns."""
-    rows = check_labels("query_labels", query_labels)
-    if len(rows) != T_q:
-        raise ConfigError(f"query_labels: expected T_q={T_q} of them; got {len(rows)}")
-    if key_labels is None:
-        if T_k != T_q:
-            raise ConfigError(
-                f"key_labels: expected T_k={T_k} of them; got none, and the {T_q} query_labels "
-                "do not fit"
-            )
-        return rows, rows
-    keys = check_labels("key_labels", key_labels)
-    if len(keys) != T_k:
-        raise ConfigError(f"key_labels: expected T_k={T_k} of them; got {len(keys)}")
-    return rows, keys
+    rows = check_labels("query_labels", query_labels, T_q=T_q)
+    if key_labels is None and T_k != T_q:
+        raise ConfigError(
+            f"key_labels: expected T_k={T_k} of them; got none, and the {T_q} query_labels "
+            "do not fit"
+        )
+    return rows, rows if key_labels is None else check_labels("key_labels", key_labels, T_k=T_k)
 
 
 def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: list[str]) -> str:

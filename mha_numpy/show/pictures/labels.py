@@ -111,8 +111,12 @@ def check_text(name: str, value: str) -> str:
     return " ".join(value.split())
 
 
-def check_labels(name: str, labels: Sequence[object]) -> list[str]:
-    """Return printable labels, or raise a ConfigError that names them."""
+def check_labels(name: str, labels: Sequence[object], **axis: int) -> list[str]:
+    """Return printable labels, as many as the given axis is long, or raise a ConfigError."""
     if not isinstance(labels, Iterable):
         raise ConfigError(f"{name}: expected a list of strings; got {describe(labels)}")
-    return [printable(label) for label in labels]
+    found = [printable(label) for label in labels]
+    for letter, size in axis.items():
+        if len(found) != size:
+            raise ConfigError(f"{name}: expected {letter}={size} of them; got {len(found)}")
+    return found
