@@ -24,10 +24,6 @@ class Page:
         Parameters
         ----------
         path : path, optional
-
-        Returns
-        -------
-        str
         """
         if path is not None:
             Path(path).write_text(self.page, encoding="utf-8")

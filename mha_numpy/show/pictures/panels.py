@@ -14,7 +14,7 @@ from mha_numpy.checking.tracing import Step
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
 from mha_numpy.show.pictures.blocks import Blocks, cut_step, is_broken, is_hidden
-from mha_numpy.show.pictures.cells import cell_corners
+from mha_numpy.show.pictures.cells import cell_corners, hatch_cells
 from mha_numpy.show.pictures.colors import (
     BROKEN,
     HIDDEN,
@@ -22,7 +22,6 @@ from mha_numpy.show.pictures.colors import (
     MUTED,
     NO_HEAD,
     fade,
-    hatch_cells,
     text_on,
 )
 from mha_numpy.show.pictures.labels import MONO, MONO_WIDTH, printable, write, write_title

@@ -33,10 +33,6 @@ def page_of(seen: Walk) -> "Stepper":
     ----------
     seen : Walk
 
-    Returns
-    -------
-    Stepper
-
     Examples
     --------
     >>> from mha_numpy.show.walk import walk

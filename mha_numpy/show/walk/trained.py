@@ -34,10 +34,6 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
     seed : int
         Draws what is written after a text.
 
-    Returns
-    -------
-    Setting
-
     Examples
     --------
     >>> from mha_numpy.models.train.recipes import load_trained

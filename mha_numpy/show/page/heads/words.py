@@ -35,10 +35,6 @@ def say_head(
         How many of the queries have a place where this pattern would look.
     queries : int
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> scores = {"previous": 0.9, "first": 0.02, "distance": 1.1, "entropy": 0.4}
