@@ -251,14 +251,6 @@ class TestPlan:
         monkeypatch.setitem(CONTESTANTS, "numpy", CONTESTANTS["numpy"]._replace(layer=None))
         assert not [task for task in plan(Settings(**NUMPY)) if "layer" in task.name]
 
-    @pytest.mark.slow
-    def test_only(self):
-        found = benchmark(Settings(**NUMPY, only="impo"))
-        ((what, who, seconds, unit, note),) = found.facts
-        assert (what, who, unit, note) == ("import", "mha_numpy", "s", "")
-        assert 0.01 < seconds < 60
-        assert found.cells == []
-
     def test_what_cannot_be_measured_says_why(self):
         found = [
             benchmark(Settings(**NUMPY, only=name)).facts[0] for name in ("compile", "scaling")

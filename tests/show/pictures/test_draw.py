@@ -221,15 +221,15 @@ def test_a_stretched_axis_is_no_axis():
     np.testing.assert_allclose(np.diff(ys), ys[1] - ys[0], rtol=1e-4)
 
 
-@pytest.mark.parametrize(("H", "across"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (9, 3), (16, 4)])
-def test_heads_that_stand_apart_make_a_square(H, across):
-    panel = panel_of(shape_film(steps_of(("q", np.ones((H, 5, 5)), "H T_q d_k"))), "q")
-    assert grid_of(panel)[0].shape == (5 * -(-H // across), 5 * across)
-
-
-def test_a_few_tall_heads_stand_side_by_side():
-    panel = panel_of(shape_film(steps_of(("q", np.ones((3, 12, 2)), "H T_q d_k"))), "q")
-    assert grid_of(panel)[0].shape == (12, 6)
+@pytest.mark.parametrize(
+    ("shape", "across"),
+    [((H, 5, 5), n) for H, n in {1: 1, 2: 1, 3: 1, 4: 2, 7: 3, 9: 3, 16: 4}.items()]
+    + [((3, 12, 2), 3)],  # tall
+)
+def test_heads_that_stand_apart_make_a_square(shape, across):
+    H, rows, columns = shape
+    panel = panel_of(shape_film(steps_of(("q", np.ones(shape), "H T_q d_k"))), "q")
+    assert grid_of(panel)[0].shape == (rows * -(-H // across), columns * across)
 
 
 def test_a_product_of_unknown_heads_is_grey():

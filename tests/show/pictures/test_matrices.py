@@ -116,12 +116,6 @@ def test_numbers_in_cells_are_short(values, expected):
     assert list(numbers_of(ax).values()) == expected
 
 
-def test_numbers_stand_at_their_rows_and_columns():
-    ax = panels_of(matrices({"x": np.arange(6).reshape(2, 3)}))["x"]
-    expected = {(i, j): str(3 * i + j) for i, j in np.ndindex(2, 3)}
-    assert numbers_of(ax) == expected
-
-
 def test_minus_is_a_minus_that_can_be_seen():
     (text,) = (t for t in panels_of(matrices({"x": [[-1.0]]}))["x"].texts if t.get_ha() == "center")
     assert text.get_text() == f"{MINUS}1"
