@@ -90,7 +90,6 @@ class Table(NamedTuple):
             yield Table("", [self.columns[i] for i in kept], rows, self.bad_rows)
 
     def _widths(self) -> list[int]:
-        """Return the characters that each column needs."""
         return [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
 
     def to_markdown(self) -> str:
@@ -104,7 +103,6 @@ class Table(NamedTuple):
         return "".join(self._html_parts())
 
     def _repr_html_(self) -> str:
-        """Show the table in a notebook."""
         return self.to_html()
 
     def _html_parts(self) -> Iterator[str]:
@@ -176,7 +174,6 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], groups: list[range]) -
 
 
 def _html_row(tag: str, cells: Sequence[str], background: str) -> Iterator[str]:
-    """Yield one row of an HTML table."""
     yield f'<tr style="background:{background}">'
     for cell in cells:
         width = "min-width:40ch" if len(cell) > LONG else "white-space:nowrap"

@@ -30,11 +30,6 @@ def ratio_chart(results: Results) -> Picture:
         A matplotlib Figure; ``get_label()`` is its alt text. Forward is pale, forward with
         backward dark; causal and masked cases are hatched: grey paper shows them too. Whiskers
         are quartiles. The axis is logarithmic: 2 is as far from 1 as 1/2 is.
-
-    Raises
-    ------
-    ConfigError
-        There is no ratio to draw.
     """
     if not results.cells:
         raise ConfigError("chart: expected a ratio to draw; nothing was compared")
@@ -107,7 +102,6 @@ def _number(ratio: float) -> str:
 
 
 def _alt_text(results: Results, others: list[str]) -> str:
-    """Return the picture in words."""
     told = []
     for other in others:
         medians = [cell.ratio.median for cell in results.cells if cell.other == other]

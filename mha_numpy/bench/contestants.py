@@ -14,6 +14,7 @@ from mha_numpy.bench.adapters import (
     torch_attention,
     torch_layer,
 )
+from mha_numpy.bench.problems import AnyProblem, LayerProblem, Problem
 from mha_numpy.bench.training import our_training, torch_training
 
 Adapter = Callable[..., Ready]  # of (drawn, case, threads)
@@ -30,6 +31,12 @@ class Contestant(NamedTuple):
     training: Adapter | None = None
     has_backward: bool = True
 
+    def adapter(self, problem: AnyProblem) -> Adapter | None:
+        """Return what makes such a problem ready; None for who has no such thing."""
+        if isinstance(problem, Problem):
+            return self.attention
+        return self.layer if isinstance(problem, LayerProblem) else self.training
+
     @property
     def is_here(self) -> bool:
         """Whether all its packages are installed."""
@@ -37,7 +44,6 @@ class Contestant(NamedTuple):
 
 
 def _ours(label: str, backend: str, packages: tuple[str, ...] = ()) -> Contestant:
-    """Return one of our own backends."""
     attention: Any = partial(our_attention, backend)
     layer: Any = partial(our_layer, backend)
     training: Any = partial(our_training, backend)

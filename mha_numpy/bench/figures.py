@@ -159,7 +159,6 @@ def error_ratios(settings: Settings, other: str) -> list[Fact]:
 
 
 def _difference_of_results(ours: Ask, theirs: Ask) -> float | None:
-    """Let both compute, and return how far they are apart."""
     with TemporaryDirectory() as folder:
         files = [str(Path(folder, f"{name}.npz")) for name in ("ours", "theirs")]
         for ask, file in zip((ours, theirs), files, strict=True):

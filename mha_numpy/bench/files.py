@@ -68,7 +68,6 @@ class Files:
 
 
 def _save_chart(path: Path, results: Results) -> None:
-    """Draw the ratios into a file."""
     from mha_numpy.bench.chart import ratio_chart
     from mha_numpy.show.pictures.save import DPI
 
@@ -78,7 +77,6 @@ def _save_chart(path: Path, results: Results) -> None:
 
 
 def _read(page: Path) -> str:
-    """Return the text of a page."""
     try:
         return page.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -79,7 +79,6 @@ def _load() -> str:
 
 
 def _system() -> str:
-    """Return the operating system with its version."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):

@@ -30,10 +30,10 @@ CAUSAL = FORWARD_BACKWARD._replace(is_causal=True)
 @lru_cache(maxsize=1)
 def ready(who: str, shape: str, case: Case, threads: int) -> Ready:
     """Make a problem ready for a contestant; the last one stays ready."""
-    problem, contestant = parse(shape), CONTESTANTS[who]
-    adapter = getattr(contestant, problem.kind)
+    problem = parse(shape)
+    adapter = CONTESTANTS[who].adapter(problem)
     if adapter is None:
-        raise ValueError(f"{who} has no {problem.kind}")
+        raise ValueError(f"{who} has nothing for {shape}")
     return adapter(problem.draw(case), case, threads)
 
 
@@ -95,7 +95,6 @@ def errors(ours: str, other: str, count: int, threads: int) -> list[float]:
 
 
 def _errors(contestant: Ready, truth: list[Array]) -> Array:
-    """Return the largest error of each array."""
     found = contestant.read(contestant.call())
     return np.array([np.abs(x - y).max() for x, y in zip(found, truth, strict=True)])
 

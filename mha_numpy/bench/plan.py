@@ -52,11 +52,6 @@ def benchmark(settings: Settings) -> Results:
     Results
         A measurement that failed is among the facts, with its reason.
 
-    Raises
-    ------
-    ConfigError
-        ``settings.only`` is part of no measurement's name.
-
     Notes
     -----
     Ours and the other live in a process each, and one is stopped while the other works: threads
@@ -97,7 +92,7 @@ def plan(settings: Settings) -> Iterator[Task]:
         if settings.quick and problem.operations(problem.cases()[0]) > SHORT:
             continue
         for other in others:
-            if getattr(CONTESTANTS[other], problem.kind):
+            if CONTESTANTS[other].adapter(problem):
                 yield task(shape, other, compare, shape, other)
     yield task("peak", "the processor", peak)
     modules = [x for other in others for x in CONTESTANTS[other].packages[:1]]

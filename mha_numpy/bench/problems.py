@@ -1,7 +1,7 @@
 """What is measured: sizes, cases, and the random arrays of one call."""
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -84,11 +84,6 @@ class Problem(NamedTuple):
     T_k: int
     d: int
 
-    @property
-    def kind(self) -> str:
-        """What a contestant needs for it."""
-        return "attention"
-
     def operations(self, case: Case) -> int:
         """Count those of the products of visible cells, two for each multiply-add.
 
@@ -139,11 +134,6 @@ class LayerProblem(NamedTuple):
     D: int
     H: int
 
-    @property
-    def kind(self) -> str:
-        """What a contestant needs for it."""
-        return "layer"
-
     def operations(self, case: Case) -> int:
         """Count those of attention and of four linear maps: a product forward, two backward."""
         B, T, D, H = self
@@ -177,11 +167,6 @@ class TrainingProblem(NamedTuple):
     L: int
     V: int
 
-    @property
-    def kind(self) -> str:
-        """What a contestant needs for it."""
-        return "training"
-
     def operations(self, case: Case) -> int:
         """Count those of causal layers, of their feed-forward, and of the map to the vocabulary."""
         model, B, T, D, H, L, V = self
@@ -199,7 +184,10 @@ class TrainingProblem(NamedTuple):
         return TrainingDrawn(self, *tokens)
 
 
-def parse(name: str) -> Problem | LayerProblem | TrainingProblem:
+AnyProblem: TypeAlias = Problem | LayerProblem | TrainingProblem
+
+
+def parse(name: str) -> AnyProblem:
     """Read sizes as they are written in tables.
 
     Parameters
@@ -211,11 +199,6 @@ def parse(name: str) -> Problem | LayerProblem | TrainingProblem:
     Returns
     -------
     Problem, LayerProblem or TrainingProblem
-
-    Raises
-    ------
-    ConfigError
-        It is written otherwise, or the heads do not divide.
 
     Examples
     --------
@@ -245,5 +228,4 @@ def parse(name: str) -> Problem | LayerProblem | TrainingProblem:
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> Array:
-    """Return standard normal float32 numbers."""
     return rng.standard_normal(shape, dtype=np.float32)

@@ -116,11 +116,6 @@ def replace_report(page: str, family: str, markdown: str) -> str:
     -------
     str
 
-    Raises
-    ------
-    ConfigError
-        There is no report, a line is missing, or a family has two reports.
-
     Examples
     --------
     >>> page = "<!-- benchmark: Z80: begin -->\nold\n<!-- benchmark: Z80: end -->\nbelow"
@@ -144,7 +139,6 @@ def replace_report(page: str, family: str, markdown: str) -> str:
 
 
 def _grid(title: str, cells: list[Cell], texts: dict[tuple[str, str], str]) -> Table:
-    """Return a table of texts by (shape, case)."""
     shapes = list(dict.fromkeys(cell.shape for cell in cells))
     cases = list(dict.fromkeys(cell.case for cell in cells))
     rows = [[shape, *(texts.get((shape, case), "") for case in cases)] for shape in shapes]

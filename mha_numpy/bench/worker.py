@@ -86,6 +86,5 @@ def worker(threads: int, **env: str) -> Iterator[Ask]:
 
 
 def _signal(process: subprocess.Popen[bytes], name: str) -> None:
-    """Send a signal, where the system has it."""
     if hasattr(signal, name):
         process.send_signal(getattr(signal, name))

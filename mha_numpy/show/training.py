@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.errors import ConfigError
 from mha_numpy.models import generate
 from mha_numpy.models.train.history import History
 from mha_numpy.models.train.recipes import Trained
@@ -34,7 +33,6 @@ def sections(trained: Trained, seconds: float) -> Iterator[Table | str]:
 
 
 def _head_scores(heads: dict[str, float]) -> Table:
-    """Return a row for each head, and a column for each score."""
     scores = list(dict.fromkeys(name.rsplit(" ", 1)[0] for name in heads))
     places = list(dict.fromkeys(name.rsplit(" ", 1)[1] for name in heads))
     rows = [[place, *(f"{heads[f'{score} {place}']:.2f}" for score in scores)] for place in places]
@@ -54,14 +52,9 @@ def _lines(history: History) -> dict[str, Array]:
 
 
 def save(trained: Trained, folder: Path) -> list[Path]:
-    """Write the params in float16, and pictures of the loss and of what was measured.
-
-    Raises
-    ------
-    ConfigError, FileError
-        The folder cannot be made or written to.
-    """
-    from mha_numpy.show.pictures import line_chart, save_figure
+    """Write the params in float16, and pictures of the loss and of what was measured."""
+    from mha_numpy.show.pictures import line_chart
+    from mha_numpy.show.pictures.save import save_all
 
     history = trained.history
     steps = np.arange(1, history.step + 1)
@@ -74,10 +67,6 @@ def save(trained: Trained, folder: Path) -> list[Path]:
         [measure["step"] for measure in history.measures], lines,
         title=f"{trained.name}: measured while training", x_label="step", y_label="",
     )  # fmt: skip
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = [p for stem, figure in figures.items() for p in save_figure(figure, folder / stem)]
-    except OSError as error:
-        raise ConfigError(f"save: cannot write to {folder}: {error.strerror}") from error
+    paths = save_all(folder, figures)
     trained.model.save(folder / "params.npz", dtype=np.float16)
     return [folder / "params.npz", *paths]

@@ -11,11 +11,6 @@ def test_ratios_are_taken_pair_by_pair():
     assert ratio_of([(1, 3), (10, 30), (100, 300), (1000, 2000)]) == Ratio(3, 2.75, 3)
 
 
-def test_median_and_quartiles():
-    ratio = ratio_of([(2, 2), (2, 4), (2, 6), (2, 8), (2, 100)])
-    assert ratio == Ratio(3, 2, 4)
-
-
 def test_timed():
     assert 0.01 <= timed(lambda: time.sleep(0.01)) < 0.1
 

@@ -10,7 +10,7 @@ from mha_numpy.layers import LearnedPositions, cross_entropy_backward, cross_ent
 from mha_numpy.models.train.optimizers import adam_step
 from mha_numpy.show.page import training_page
 from mha_numpy.show.page.training import describe_training, training_step
-from mha_numpy.show.page.training_page import SCRIPTS
+from mha_numpy.show.page.widget import LEARNING_SCRIPTS as SCRIPTS
 from tests.compare import assert_close
 
 pytestmark = pytest.mark.slow

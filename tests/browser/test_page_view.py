@@ -312,18 +312,9 @@ def test_all_numbers_of_an_array_have_the_same_decimals_and_size(open_page):
 
 
 SENTENCE = [
-    "The",
-    "animal",
-    "didn't",
-    "cross",
-    "the",
-    "street",
-    "because",
-    "it",
-    "was",
-    "too",
-    "tired",
-]
+    "The", "animal", "didn't", "cross", "the", "street", "because",
+    "it", "was", "too", "tired",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

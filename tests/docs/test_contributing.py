@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mha_numpy.cli_parser import make_parser
+from mha_numpy.cli import make_parser
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")

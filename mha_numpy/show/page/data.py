@@ -56,16 +56,14 @@ def items_of(trace: Trace) -> tuple[list[Step], dict[int, int]]:
 
 
 def _is_again(step: Step, item: Step) -> bool:
-    """Return whether a constant is the same as one before."""
     is_twin = step.is_constant and item.is_constant and step.name == item.name
     return is_twin and np.array_equal(step.array, item.array, equal_nan=True)
 
 
 def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any]:
-    """Return what the page knows of one array."""
     tree = None
     if not step.is_constant:
-        tree = equation_tree(trace.tree_of(step), trace.known_before(step), ids)
+        tree = equation_tree(trace.tree_of(step), trace.known_before(step), ids, step.array)
     kind = "backward" if step.is_backward else "forward"
     return {
         "name": step.name,
@@ -82,7 +80,6 @@ def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any
 
 
 def _gradients(last: Mapping[str, Step]) -> dict[str, str]:
-    """Return the name of each array's gradient, where one is on record."""
     found = {
         name: f"d_{name}" for name, step in last.items()
         if f"d_{name}" in last and last[f"d_{name}"].array.shape == step.array.shape
@@ -93,7 +90,6 @@ def _gradients(last: Mapping[str, Step]) -> dict[str, str]:
 
 
 def _options(last: Mapping[str, Step]) -> dict[str, Any]:
-    """Return the names of the arrays that the page's sliders and buttons change."""
     found: dict[str, Any] = {}
     for name in ("mask", "visible"):
         if name in last and last[name].axes.split()[-2:] == ["T_q", "T_k"]:
@@ -133,5 +129,4 @@ def numbers_of(array: Array) -> dict[str, str]:
 
 
 def _base64(array: Array) -> str:
-    """Return the bytes of an array as text."""
     return base64.b64encode(array.tobytes()).decode()

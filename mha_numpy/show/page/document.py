@@ -24,17 +24,12 @@ class Page:
         Parameters
         ----------
         path : path, optional
-
-        Returns
-        -------
-        str
         """
         if path is not None:
             Path(path).write_text(self.page, encoding="utf-8")
         return self.page
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, and a table in case that this is taken out."""
         frame = read("frame.html")
         return fill(frame, {"title": self.shows, "page": escape(self.page),
                             "fallback": self.fallback, "script": read("frame.js")})  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 
 from mha_numpy.checking.tracing.equations import function_of, method_of, receiver_of
 from mha_numpy.checking.tracing.step import Step
+from mha_numpy.dtypes import Array
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@",
@@ -19,6 +20,7 @@ METHODS = {  # names of the arguments, in order
     "reshape": (), "transpose": (), "swapaxes": (), "repeat": ("repeats", "axis"),
     "sum": ("axis", "dtype", "out", "keepdims"), "max": ("axis", "out", "keepdims"),
 }  # fmt: skip
+ROUNDING = 0.01  # of a sum of shares, in float16 too
 
 
 class _NotComputedError(Exception):
@@ -26,7 +28,10 @@ class _NotComputedError(Exception):
 
 
 def equation_tree(
-    tree: ast.expr | None, recorded: Mapping[str, Step], ids: Mapping[int, int]
+    tree: ast.expr | None,
+    recorded: Mapping[str, Step],
+    ids: Mapping[int, int],
+    result: Array | None = None,
 ) -> list[Any] | None:
     """Return an equation as a tree for the page, None where the page cannot compute it.
 
@@ -38,11 +43,14 @@ def equation_tree(
         What the equation may name.
     ids : mapping of ints to ints
         The number of each step in the page, by its ``id``.
+    result : array, optional
+        What the equation gave. Where its rows are shares, a quotient of powers is a softmax,
+        which the page computes without overflow and explains as such.
     """
     if tree is None:
         return None
     try:
-        return _Translator(recorded, ids).tree(tree)
+        return _Translator(recorded, ids, _are_shares(result)).tree(tree)
     except _NotComputedError:
         return None
 
@@ -50,8 +58,10 @@ def equation_tree(
 class _Translator:
     """Translates one equation."""
 
-    def __init__(self, recorded: Mapping[str, Step], ids: Mapping[int, int]) -> None:
-        self.recorded, self.ids = recorded, ids
+    def __init__(
+        self, recorded: Mapping[str, Step], ids: Mapping[int, int], has_shares: bool
+    ) -> None:
+        self.recorded, self.ids, self.has_shares = recorded, ids, has_shares
 
     def tree(self, node: ast.expr) -> list[Any]:
         """Return the tree of an expression."""
@@ -61,8 +71,10 @@ class _Translator:
             if node.id not in self.recorded:
                 raise _NotComputedError(node.id)
             return ["array", self.ids[id(self.recorded[node.id])]]
-        if _is_softmax(node):
-            return ["softmax", self.tree(node.left.args[0])]  # type: ignore[attr-defined]
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and self.has_shares:
+            match node.left:
+                case ast.Call(args=[scores]) as powers if function_of(powers) == "exp":
+                    return ["softmax", self.tree(scores)]
         if isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare):
             return self._operator(node)
         if isinstance(node, ast.Attribute):
@@ -127,12 +139,10 @@ class _Translator:
         return [int(n) for n in value] if isinstance(value, tuple) else int(value)
 
 
-def _is_softmax(node: ast.expr) -> bool:
-    """Return whether it is ``np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)``."""
-    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
+def _are_shares(array: Array | None) -> bool:
+    """Return whether every row sums to 1, or to 0 where it sees nothing; NaN is left out."""
+    if array is None or array.ndim == 0 or array.dtype.kind != "f":
         return False
-    powers = ast.unparse(node.left)
-    return (
-        function_of(node.left) == "exp"
-        and ast.unparse(node.right) == f"{powers}.sum(axis=-1, keepdims=True)"
-    )
+    sums = array.sum(axis=-1, dtype=np.float64)
+    sums = sums[~np.isnan(sums)]
+    return bool((np.minimum(np.abs(sums - 1), np.abs(sums)) < ROUNDING).all())

@@ -23,7 +23,6 @@ def table_of(steps: Sequence[Step], sequence: int) -> str:
 
 
 def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iterator[str]:
-    """Yield the table piece by piece."""
     yield '<table style="border-collapse:collapse;background:#ffffff">'
     yield f'<caption style="text-align:left;color:#1a1a1a;background:#ffffff">{NOTE}</caption>'
     yield '<tr style="background:#d8dee9">'
@@ -50,7 +49,6 @@ def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iter
 
 
 def _unbroken(text: str) -> str:
-    """Return a text that stays in one line."""
     return text.replace(" ", "&nbsp;")
 
 

@@ -44,13 +44,11 @@ def switches_of(trace: Trace, last: Mapping[str, Step], ids: Mapping[int, int]) 
 
 
 def _with_sizes(equation: str, sizes: Mapping[str, int]) -> ast.expr | None:
-    """Return an equation's syntax tree, with sizes in the place of axes."""
     tree = parse(equation)
     return None if tree is None else with_sizes(tree, sizes)
 
 
 def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Switch]:
-    """Return every switch that has an equation for what is on record."""
     D, H, d_k = sizes["D"], sizes["H"], sizes["d_k"]
     found = [
         Switch(

@@ -40,10 +40,6 @@ def training_step(rng: np.random.Generator | int = 0) -> TrainingStep:
     ----------
     rng : numpy Generator or int
         Draws the params and the batch.
-
-    Returns
-    -------
-    TrainingStep
     """
     rng = np.random.default_rng(rng)
     task = Reverse(NUM_TOKENS)

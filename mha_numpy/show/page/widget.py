@@ -1,4 +1,4 @@
-"""stepper(): a trace as a page that can be looked at, and played with."""
+"""A trace as a page to look at and to play with, and a page in which a head learns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +30,16 @@ TRAINING_SCRIPTS, TRAINING_STYLES = ("learning.js", "train.js"), ("train.css",)
 START = """const page = startPage(data);
 if (data.training) startTraining(document.getElementById("train"), data.training);
 startTour({ root: document.getElementById("tour"), page });"""
+
+LEARNING_SCRIPTS = (
+    "arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS,
+)  # fmt: skip
+LEARNING_START = """startTraining(document.getElementById("train"), data);
+onTheme(() => {});
+followHeight();"""
+LEARNING_FALLBACK = (
+    "<p>Here a head learns to say digits backwards, where scripts are allowed to run.</p>"
+)
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 2_000_000  # in all arrays: the page computes them anew after every edit
@@ -63,7 +73,7 @@ def stepper(
     Parameters
     ----------
     trace : Trace
-        Filled inside ``with trace() as t:``.
+        Filled inside ``with trace() as t:``; at most 300 steps, 32 tokens and 2,000,000 numbers.
     sequence : int
         Which sequence of the batch is shown.
     tokens : sequence of T_q strings, optional
@@ -81,15 +91,6 @@ def stepper(
     -------
     Stepper
         A notebook shows it; ``to_html(path)`` writes it. It holds what the arrays are now.
-
-    Raises
-    ------
-    ConfigError
-        `trace` is empty or has more than 300 steps, more than 32 tokens, more than 2,000,000
-        numbers, or arrays that are not real; `sequence` is not in the batch; or there are more or
-        fewer labels than what they stand for.
-    ShapeError
-        The axes that a step names do not fit its array.
 
     Notes
     -----
@@ -123,8 +124,38 @@ def stepper(
                    table_of(steps, sequence), len(steps))  # fmt: skip
 
 
+def training_page() -> Stepper:
+    """Make a page in which a single head learns to say digits backwards.
+
+    The page draws random params and batches, and computes forward, loss, backward and Adam
+    itself, by the equations of one training step that was recorded here. In some 500 steps the
+    weights show the antidiagonal; a click draws the params anew, and it is gone.
+
+    Returns
+    -------
+    Stepper
+        A notebook shows it; ``to_html(path)`` writes it. It needs no network.
+
+    Notes
+    -----
+    The model is one head and a row of numbers for each place; the output of `w_o` is the answer.
+    Source of the task: Lippe, *UvA deep learning tutorials*, number 6.
+
+    Examples
+    --------
+    >>> page = training_page()
+    >>> "Watch a head learn" in page.to_html()
+    True
+    """
+    data = describe_training()
+    page = document(
+        "Watch a head learn", '<section id="train"></section>\n', data,
+        styles=("page.css", *TRAINING_STYLES), scripts=LEARNING_SCRIPTS, start=LEARNING_START,
+    )  # fmt: skip
+    return Stepper(page, LEARNING_FALLBACK, len(data["trace"]["arrays"]))
+
+
 def _page(title: str, data: dict[str, Any]) -> str:
-    """Return the page with everything that it needs inside, and with nothing else."""
     learns = "training" in data
     return document(
         title, read("page.html"), data,
@@ -134,7 +165,6 @@ def _page(title: str, data: dict[str, Any]) -> str:
 
 
 def _check_steps(steps: Sequence[Step], constants: Sequence[Step]) -> None:
-    """Raise a ConfigError for what a page cannot show."""
     if not steps:
         raise ConfigError(
             "trace: expected at least one step; got none: call forward inside `with trace() as t:`"

@@ -9,13 +9,15 @@ from matplotlib.patches import Circle
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.palette import PALETTE
-from mha_numpy.show.pictures.colors import GREY, INK, fade
+from mha_numpy.show.pictures.colors import GREY, fade
 from mha_numpy.show.pictures.labels import (
     check_labels,
     check_text,
     named_arrays,
     short_number,
     widest,
+    write,
+    write_title,
 )
 from mha_numpy.show.pictures.layout import NOTE_SIZE, Box, flow, start_page
 from mha_numpy.show.pictures.save import Picture
@@ -53,11 +55,6 @@ def arrows(
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, with the angle of every arrow.
 
-    Raises
-    ------
-    ConfigError, DTypeError, ShapeError
-        There is no panel, an array is not (n, 2) and finite, or labels are not as many as arrows.
-
     Examples
     --------
     >>> quarter_turns = np.array([[1.0, 0], [0, 1], [-1, 0]])
@@ -79,7 +76,6 @@ def arrows(
 
 
 def _check_rows(name: str, array: Array) -> Array:
-    """Return a finite (n, 2) array, or raise an error that names it."""
     if array.ndim != 2 or array.shape[1] != 2 or not len(array):
         raise ShapeError(f"panels[{name!r}]: expected (n, 2) with n >= 1; got {array.shape}")
     if not np.isfinite(array).all():
@@ -103,7 +99,7 @@ def _paint(ax: Axes, name: str, array: Array, names: Sequence[str]) -> None:
     ax.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
     ax.set_axis_off()
     ax.set_label(name)
-    ax.set_title(name, fontsize=9.5, color=INK, pad=14, parse_math=False)
+    write_title(ax, name, 9.5, 14, loc="center", fontweight="normal")
     ax.add_patch(Circle((0, 0), 1.0, fill=False, edgecolor=GREY, linewidth=0.8))
     for number, (x, y) in enumerate(array):
         share = PALEST + (1 - PALEST) * (number + 1) / len(array)
@@ -114,10 +110,7 @@ def _paint(ax: Axes, name: str, array: Array, names: Sequence[str]) -> None:
                         "shrinkA": 0, "shrinkB": 0},
         )  # fmt: skip
     for number, (x, y) in _tips(array).items():
-        ax.text(
-            x, y, names[number],
-            fontsize=NOTE_SIZE, color=INK, ha=SIDES[round(x)], va="center", parse_math=False,
-        )  # fmt: skip
+        write(ax, x, y, names[number], NOTE_SIZE, f"{SIDES[round(x)]} center")
 
 
 def _tips(array: Array) -> dict[int, Array]:
@@ -132,7 +125,6 @@ def _tips(array: Array) -> dict[int, Array]:
 
 
 def _in_words(name: str, array: Array, names: Sequence[str]) -> str:
-    """Return the angles of a panel's arrows in words."""
     angles = np.degrees(np.arctan2(array[:, 1], array[:, 0]))
     told = ", ".join(
         f"{label} at {short_number(angle)}°" for label, angle in zip(names, angles, strict=False)

@@ -21,15 +21,17 @@ from mha_numpy.show.pictures.difference import (
     is_drawn,
     verdict_of,
 )
-from mha_numpy.show.pictures.labels import check_text
+from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
 from mha_numpy.show.pictures.layout import GUTTER, Box, start_page
-from mha_numpy.show.pictures.paint import (
+from mha_numpy.show.pictures.panels import (
+    Panel,
+    arrange,
     block_places,
     legend_entries,
     paint,
+    prepare,
     write_header,
 )
-from mha_numpy.show.pictures.panels import Panel, arrange, picture_height, prepare
 from mha_numpy.show.pictures.recorded import (
     check_number_of_steps,
     check_sequence,
@@ -56,7 +58,8 @@ def backward_film(
     Parameters
     ----------
     trace : Trace
-        Filled inside ``with trace() as t:``, by the library or by steps of one's own.
+        Filled inside ``with trace() as t:``, by the library or by steps of one's own; at most 300
+        gradients.
     reference : Trace or mapping of names to arrays, optional
         What the gradients should be, by the names ``d_...``; a Trace also lends the arrays of
         forward that `trace` does not have.
@@ -70,15 +73,6 @@ def backward_film(
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels, two for
         each gradient: the array, or an empty place where it was not recorded, and the gradient.
-
-    Raises
-    ------
-    ConfigError
-        `trace` has no step of backward or more than 300, or an array that holds no numbers;
-        `sequence` is not in the batch, or `reference` is something else, or has no gradient of
-        `trace`.
-    ShapeError
-        The axes that a step names do not fit its array.
 
     Notes
     -----
@@ -113,8 +107,7 @@ def backward_film(
     rows, headers = arrange(panels, None, choices=(6, 4, 2))
     boxes = [box for row in rows for box in row]
     title = f"Backward film: {len(gradients)} gradient{'s' * (len(gradients) > 1)}"
-    if batch is not None and batch > 1:
-        title += f", sequence {sequence} of a batch of {batch}"
+    title += of_batch(sequence, batch)
     verdict = "" if reference is None else verdict_of(compared, first, len(gradients), sequence)
     notes = [check_text("note", note), _reading(panels, first)]
     film, axes = start_page(rows, title, notes, verdict=verdict, legend=legend_entries(panels))
@@ -134,7 +127,6 @@ def backward_film(
 
 
 def _gradients(trace: Trace) -> list[Step]:
-    """Return the steps of backward, or raise a ConfigError."""
     gradients = [step for step in check_trace(trace) if step.is_backward]
     if not gradients:
         raise ConfigError(
@@ -186,7 +178,6 @@ def _pairs(
 
 
 def _reading(panels: list[Panel], first: Difference | None) -> str:
-    """Say how to read the film."""
     text = (
         "Left the array, right its gradient; from pair to pair as backward goes. One cell is one "
         "number: white is 0, full colour the panel's largest |value|, and a minus marks a negative "
@@ -216,11 +207,10 @@ def _frame(array: Box, gradient: Box, *, is_first: bool) -> FancyBboxPatch:
 def _paint_missing(ax: Axes, panel: Panel, header: list[str]) -> None:
     """Draw the places of an array that was not recorded, empty."""
     write_header(ax, panel.step.name, header)
-    width, height = _block_size(panel)
     for place in block_places(panel, header):
         outline = Rectangle(
-            place, width, height, fill=False, edgecolor=GREY, linewidth=0.6, linestyle=(0, (3, 3)),
-            clip_on=False, label="missing",
+            place, *panel.block_size, fill=False, edgecolor=GREY, linewidth=0.6,
+            linestyle=(0, (3, 3)), clip_on=False, label="missing",
         )  # fmt: skip
         ax.add_patch(outline)
 
@@ -235,8 +225,7 @@ def _light_up(
 ) -> None:
     """Frame one cell and point at it; the whole picture where the shapes differ."""
     places, layout = block_places(panel, header), panel.layout
-    box = _block_size(panel)
-    corners = np.array([*places, *(np.array(places) + box)])
+    corners = np.array([*places, *(np.array(places) + panel.block_size)])
     low, high = corners.min(axis=0), corners.max(axis=0)
     halo = [patheffects.withStroke(linewidth=4.2, foreground="white")]
     style: dict[str, Any] = {
@@ -264,18 +253,11 @@ def _light_up(
 
 
 def _alt_text(title: str, verdict: str, note: str, panels: list[Panel]) -> str:
-    """Return the film in words."""
     words = {"": "", "=": ", agrees", "≠": ", differs"}
     told = [
         f"{gradient.step.name} {gradient.facts[0]}{words[gradient.mark]}"
         + ("" if array.facts[1:2] != ["param, not recorded"] else " (of a param)")
         for array, gradient in zip(panels[::2], panels[1::2], strict=True)
     ]
-    heading = ". ".join(filter(None, (title, verdict, note.rstrip("."))))
-    return f"{heading}. Each beside its array, in backward's order: {'; '.join(told)}."
-
-
-def _block_size(panel: Panel) -> tuple[float, float]:
-    """Return the width and the height of one block."""
-    width = panel.blocks.values.shape[2] * panel.layout.cell
-    return width, picture_height(panel.blocks, panel.layout)
+    about = f"Each beside its array, in backward's order: {'; '.join(told)}."
+    return f"{sentences(title, verdict, note)} {about}"

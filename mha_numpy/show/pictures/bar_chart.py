@@ -47,12 +47,6 @@ def bar_chart(
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, with every number.
 
-    Raises
-    ------
-    ConfigError
-        There is no bar, a number is negative or not finite, or `against` names a bar that is not
-        there.
-
     Examples
     --------
     >>> picture = bar_chart({"grouped": 2.5}, title="KV cache", unit="GB", against={"grouped": 20})
@@ -96,7 +90,6 @@ def bar_chart(
 
 
 def _check_bars(name: str, bars: Mapping[str, float]) -> dict[str, float]:
-    """Return the numbers as floats >= 0, or raise a ConfigError."""
     if not isinstance(bars, Mapping) or not bars:
         raise ConfigError(
             f"{name}: expected a Mapping of at least one name to its number; got {describe(bars)}"
@@ -123,7 +116,6 @@ def _compared(value: float, other: float) -> str:
 
 
 def _bars_in_words(title: str, unit: str, texts: dict[str, str], against_label: str) -> str:
-    """Return the bars in words."""
     measure = f", in {unit}" if unit else ""
     versus = f", vs {against_label}" if against_label else ""
     return f"{title}{measure}{versus}. {'; '.join(f'{n}: {text}' for n, text in texts.items())}."

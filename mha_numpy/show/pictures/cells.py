@@ -5,16 +5,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
 from mha_numpy.dtypes import Array
-from mha_numpy.show.pictures.colors import BROKEN, GREY, HIDDEN, INK, hatch_cells, text_on
-from mha_numpy.show.pictures.labels import MINUS
+from mha_numpy.show.pictures.colors import BROKEN, GREY, HIDDEN, INK, text_on
+from mha_numpy.show.pictures.labels import MINUS, write
 from mha_numpy.show.pictures.layout import Box
 
 MAX_NUMBERS = 12  # rows or columns with a number in each cell
-MAX_STRIPS = 2000  # hatched one by one
+MAX_STRIPS = 1000  # hatched one by one
 NUMBER_SIZE = 6.5  # in points
 LINE = "#E2E2E2"
 
@@ -45,13 +46,64 @@ def fit_labels(labels: list[str], cell: float) -> Labels:
     )
 
 
+def cell_corners(
+    shape: tuple[int, ...],
+    at: tuple[float, float],
+    cell: float,
+    *,
+    inset: float,
+    pitch: float = 1.0,
+) -> Any:
+    """Return the corners of (rows, columns) cells whose block begins `at` (x, y): (cells, 4, 2).
+
+    Each is smaller by `inset` of its size on all sides. Rows follow each other by `pitch` cells.
+    """
+    rows, columns = np.indices(shape).reshape(2, -1, 1)
+    x = at[0] + cell * (columns + np.array([inset, 1 - inset, 1 - inset, inset]))
+    y = at[1] + cell * (pitch * rows + np.array([inset, inset, 1 - inset, 1 - inset]))
+    return np.stack([x, y], axis=-1)
+
+
+def hatch_cells(
+    ax: Axes,
+    cells: Array,
+    hatch: str,
+    *,
+    at: tuple[float, float] = (0.0, 0.0),
+    cell: float = 1.0,
+    pitch: float = 1.0,
+) -> None:
+    """Hatch the True cells of a (rows, columns) array whose upper left corner lies `at` (x, y).
+
+    Neighbours in a row become one strip, so that a causal mask of a thousand rows is a thousand
+    shapes and not half a million. Rows follow each other by `pitch` cells.
+    """
+    edges = np.diff(np.pad(cells.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    rows, first = np.nonzero(edges == 1)
+    _, past = np.nonzero(edges == -1)
+    if not len(rows):
+        return
+    x = at[0] + cell * np.stack([first, past, past, first], axis=1)
+    y = at[1] + cell * (pitch * rows[:, None] + np.array([0, 0, 1, 1]))
+    corners: Any = np.stack([x, y], axis=-1)
+    style: dict[str, Any] = {
+        "hatch": hatch, "facecolor": "none", "edgecolor": GREY, "linewidth": 0, "clip_on": False,
+        "label": "hidden" if hatch == HIDDEN else "broken",
+    }  # fmt: skip
+    strips = PolyCollection(corners, **style)
+    if len(rows) > MAX_STRIPS:  # as one shape, which is drawn faster
+        ax.add_patch(PathPatch(Path.make_compound_path(*strips.get_paths()), **style))
+    else:
+        ax.add_collection(strips, autolim=False)
+
+
 def paint_cells(
     ax: Axes, colors: Array, numbers: list[str], hidden: Array, broken: Array, cell: float
 ) -> None:
     """Draw (rows, columns, 4) colours with lines between, numbers row by row, and hatches."""
     rows, columns, _ = colors.shape
     for cells, hatch in ((hidden, HIDDEN), (broken, BROKEN)):
-        _hatch(ax, cells, hatch)
+        hatch_cells(ax, cells, hatch)
     extent = (0, columns, rows, 0)
     ax.imshow(colors, extent=extent, aspect="auto", interpolation="nearest", zorder=0)
     if cell >= SMALLEST_SQUARE:
@@ -60,34 +112,18 @@ def paint_cells(
         ax.hlines(np.arange(1, rows), 0, columns, **style)
     for (row, column), text in zip(np.ndindex(rows, columns), numbers, strict=False):
         if text:
-            ax.text(
-                column + 0.5, row + 0.5, text, ha="center", va="center_baseline",
-                fontsize=NUMBER_SIZE, color=text_on(tuple(colors[row, column])), label="number",
-            )  # fmt: skip
-
-
-def _hatch(ax: Axes, cells: Array, hatch: str) -> None:
-    """Hatch the True cells: very many of them as one shape, which is drawn faster."""
-    hatch_cells(ax, cells, hatch)
-    if np.count_nonzero(np.diff(cells)) > MAX_STRIPS:
-        (strips,) = (found for found in ax.collections if found.get_hatch() == hatch)
-        strips.remove()
-        path = Path.make_compound_path(*strips.get_paths())
-        ax.add_patch(
-            PathPatch(
-                path, hatch=hatch, facecolor="none", edgecolor=GREY, linewidth=0,
-                label=strips.get_label(),
+            ink = text_on(tuple(colors[row, column]))
+            place = (column + 0.5, row + 0.5)
+            write(
+                ax, *place, text, NUMBER_SIZE, "center center_baseline", color=ink, label="number"
             )
-        )  # fmt: skip
 
 
 def label_cells(ax: Axes, rows: Labels, columns: Labels, *, is_turned: bool) -> None:
     """Write labels at rows and columns; those of columns stand upright if turned."""
-    for labels, write in ((columns, ax.set_xticks), (rows, ax.set_yticks)):
-        write(
-            [place + 0.5 for place in labels.places], labels.texts, fontsize=labels.size,
-            color=INK, parse_math=False,
-        )  # fmt: skip
+    for labels, set_ticks in ((columns, ax.set_xticks), (rows, ax.set_yticks)):
+        places = [place + 0.5 for place in labels.places]
+        set_ticks(places, labels.texts, fontsize=labels.size, color=INK, parse_math=False)
     ax.tick_params(length=2, color=GREY, pad=2)
     ax.tick_params(axis="x", rotation=90 if is_turned else 0)
 

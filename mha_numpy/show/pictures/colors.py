@@ -1,16 +1,12 @@
-"""One look for one thing: every head's colour, and the hatching of hidden cells."""
+"""One look for one thing: every head's colour, and the hatches of hidden and broken cells."""
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 
 from mha_numpy.checks import check_count
-from mha_numpy.dtypes import Array
 from mha_numpy.palette import PALETTE
 
 INK, MUTED = "#1A1A1A", "#5C5C5C"  # text
@@ -31,11 +27,6 @@ def head_color(head: int) -> str:
     -------
     str
         "#rrggbb". Heads 8 to 15 have the colours of 0 to 7, darker; head 16 is as head 0 again.
-
-    Raises
-    ------
-    ConfigError
-        `head` is not an integer >= 0.
 
     Notes
     -----
@@ -68,11 +59,6 @@ def group_color(kv_head: int, group_size: int) -> str:
     -------
     str
         "#rrggbb"
-
-    Raises
-    ------
-    ConfigError
-        `kv_head` is not an integer >= 0, or `group_size` is not one >= 1.
 
     Examples
     --------
@@ -109,32 +95,3 @@ def text_on(background: Sequence[float]) -> str:
     parts = np.asarray(background[:3])
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     return "white" if linear @ (0.2126, 0.7152, 0.0722) < 0.2 else INK
-
-
-def hatch_cells(
-    ax: Axes,
-    cells: Array,
-    hatch: str,
-    *,
-    at: tuple[float, float] = (0.0, 0.0),
-    cell: float = 1.0,
-    pitch: float = 1.0,
-) -> None:
-    """Hatch the True cells of a (rows, columns) array whose upper left corner lies `at` (x, y).
-
-    Neighbours in a row become one strip, so that a causal mask of a thousand rows is a thousand
-    shapes and not half a million. Rows follow each other by `pitch` cells.
-    """
-    edges = np.diff(np.pad(cells.astype(np.int8), ((0, 0), (1, 1))), axis=1)
-    rows, first = np.nonzero(edges == 1)
-    _, past = np.nonzero(edges == -1)
-    if not len(rows):
-        return
-    x = at[0] + cell * np.stack([first, past, past, first], axis=1)
-    y = at[1] + cell * (pitch * rows[:, None] + np.array([0, 0, 1, 1]))
-    corners: Any = np.stack([x, y], axis=-1)
-    strips = PolyCollection(
-        corners, hatch=hatch, facecolors="none", edgecolors=GREY,
-        linewidths=0, clip_on=False, label="hidden" if hatch == HIDDEN else "broken",
-    )  # fmt: skip
-    ax.add_collection(strips, autolim=False)

@@ -67,7 +67,6 @@ def compare_gradients(gradients: list[Step], reference: Reference) -> list[Compa
 
 
 def _check_numbers(name: str, array: Array) -> Array:
-    """Return the reference's array, or raise a ConfigError that names it."""
     expected = np.asarray(array)
     if expected.dtype.kind not in "iufc":
         raise ConfigError(

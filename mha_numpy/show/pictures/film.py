@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checks import check_flag
 from mha_numpy.errors import ConfigError
-from mha_numpy.show.pictures.labels import check_text
+from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
 from mha_numpy.show.pictures.layout import start_page
-from mha_numpy.show.pictures.paint import legend_entries, paint
-from mha_numpy.show.pictures.panels import Panel, arrange, prepare
+from mha_numpy.show.pictures.panels import Panel, arrange, legend_entries, paint, prepare
 from mha_numpy.show.pictures.recorded import (
     axis_labels,
     check_number_of_steps,
@@ -38,7 +37,7 @@ def shape_film(
     Parameters
     ----------
     trace : Trace
-        Filled inside ``with trace() as t:``.
+        Filled inside ``with trace() as t:``; at most 300 steps of a pass.
     backward : bool
         Draw the steps of backward instead of those of forward.
     sequence : int
@@ -57,15 +56,6 @@ def shape_film(
     -------
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels.
-
-    Raises
-    ------
-    ConfigError
-        `trace` has no step of that pass or more than 300, or an array that holds no numbers;
-        `sequence` is not in the batch, there are more or fewer tokens than the axis is long, or
-        `columns` is not a count.
-    ShapeError
-        The axes that a step names do not fit its array.
 
     Notes
     -----
@@ -94,9 +84,7 @@ def shape_film(
     rows, headers = arrange(panels, columns)
 
     title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
-    title += f"{len(panels)} step{'s' * (len(panels) > 1)}"
-    if batch is not None and batch > 1:
-        title += f", sequence {sequence} of a batch of {batch}"
+    title += f"{len(panels)} step{'s' * (len(panels) > 1)}{of_batch(sequence, batch)}"
     notes = [check_text("note", note), _reading(panels)]
     film, axes = start_page(rows, title, notes, legend=legend_entries(panels))
     film.set_label(_alt_text(title, notes[0], panels))
@@ -107,7 +95,6 @@ def shape_film(
 
 
 def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
-    """Return the steps of one pass, or raise a ConfigError."""
     steps = [step for step in check_trace(trace) if step.is_backward == backward]
     if not steps:
         wanted, other = ("backward", "forward") if backward else ("forward", "backward")
@@ -120,7 +107,6 @@ def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
 
 
 def _reading(panels: list[Panel]) -> str:
-    """Say how to read the film."""
     text = (
         "One cell is one number: white is 0, full colour the panel's largest |value|, and a minus "
         "marks a negative one."
@@ -136,7 +122,5 @@ def _reading(panels: list[Panel]) -> str:
 
 
 def _alt_text(title: str, note: str, panels: list[Panel]) -> str:
-    """Return the film in words."""
-    heading = ". ".join(filter(None, (title, note.rstrip("."))))
     told = "; ".join(f"{panel.title} {' '.join(panel.facts)}" for panel in panels)
-    return f"{heading}. One panel for each, its cells coloured by head: {told}."
+    return f"{sentences(title, note)} One panel for each, its cells coloured by head: {told}."

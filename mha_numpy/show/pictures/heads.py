@@ -17,8 +17,17 @@ from mha_numpy.show.pictures.cells import (
     paint_cells,
     paint_scale,
 )
-from mha_numpy.show.pictures.colors import HIDDEN, INK, MUTED, fade, head_color
-from mha_numpy.show.pictures.labels import check_labels, check_text, decimal, widest
+from mha_numpy.show.pictures.colors import HIDDEN, MUTED, fade, head_color
+from mha_numpy.show.pictures.labels import (
+    check_labels,
+    check_text,
+    decimal,
+    of_batch,
+    sentences,
+    widest,
+    write,
+    write_title,
+)
 from mha_numpy.show.pictures.layout import Box, flow, patch, start_page
 from mha_numpy.show.pictures.save import Picture
 
@@ -69,14 +78,6 @@ def weights_by_head(
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the heads and last the
         scale.
 
-    Raises
-    ------
-    ShapeError, DTypeError, MaskError
-        An array is not of the shape or the kind that is written above.
-    ConfigError
-        There are not T_q and T_k labels, or not H names; `sequence` is not in the batch; or a
-        weight is not between 0 and 1.
-
     Notes
     -----
     All heads share one scale: white is 0, the head's full colour is 1. Up to 12 by 12 cells have
@@ -114,8 +115,7 @@ def weights_by_head(
     title = "Attention weights"
     if head_names is None:
         title += f" of {H} head" + "s" * (H > 1)
-    if batch > 1:
-        title += f", sequence {sequence} of a batch of {batch}"
+    title += of_batch(sequence, batch)
     notes = [check_text("note", note)]
     notes.append("Each row is a query; its weights sum to 1 over the keys that it may attend to.")
     every = max(row_labels.every, column_labels.every)
@@ -127,10 +127,7 @@ def weights_by_head(
     picture, axes = start_page([*flow([box] * H), [scale]], title, notes, legend=legend)
     picture.set_label(_alt_text(title, notes[0], weights, keys, names))
     for head, ax in enumerate(axes[:H]):
-        ax.set_title(
-            names[head], loc="left", fontsize=TITLE_SIZE, fontweight="bold", color=INK, pad=5,
-            parse_math=False,
-        )  # fmt: skip
+        write_title(ax, names[head], TITLE_SIZE, 5)
         _paint(ax, weights[head], None if seen is None else seen[head], head, cell)
         ax.set_xlabel(key_name, fontsize=8, color=MUTED, labelpad=2, parse_math=False)
         ax.set_ylabel(query_name, fontsize=8, color=MUTED, labelpad=4, parse_math=False)
@@ -176,33 +173,24 @@ def _check_labels(
     query_labels: Sequence[str], key_labels: Sequence[str] | None, T_q: int, T_k: int
 ) -> tuple[list[str], list[str]]:
     """Return printable labels of the rows and of the columns."""
-    rows = check_labels("query_labels", query_labels)
-    if len(rows) != T_q:
-        raise ConfigError(f"query_labels: expected T_q={T_q} of them; got {len(rows)}")
-    if key_labels is None:
-        if T_k != T_q:
-            raise ConfigError(
-                f"key_labels: expected T_k={T_k} of them; got none, and the {T_q} query_labels "
-                "do not fit"
-            )
-        return rows, rows
-    keys = check_labels("key_labels", key_labels)
-    if len(keys) != T_k:
-        raise ConfigError(f"key_labels: expected T_k={T_k} of them; got {len(keys)}")
-    return rows, keys
+    rows = check_labels("query_labels", query_labels, T_q=T_q)
+    if key_labels is None and T_k != T_q:
+        raise ConfigError(
+            f"key_labels: expected T_k={T_k} of them; got none, and the {T_q} query_labels "
+            "do not fit"
+        )
+    return rows, rows if key_labels is None else check_labels("key_labels", key_labels, T_k=T_k)
 
 
 def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: list[str]) -> str:
-    """Return the picture in words."""
     told = []
     for name, share in zip(names, np.nan_to_num(weights).mean(axis=1), strict=True):
         told.append(f"{name} gives most weight to {keys[share.argmax()]} ({share.max():.2f})")
-    heading = ". ".join(filter(None, (title, note.rstrip("."))))
-    return f"{heading}. One heatmap for each head; on average over the queries, {'; '.join(told)}."
+    about = f"One heatmap for each head; on average over the queries, {'; '.join(told)}."
+    return f"{sentences(title, note)} {about}"
 
 
 def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float) -> None:
-    """Draw one head's heatmap."""
     T_q, T_k = weights.shape
     broken = np.isnan(weights)
     blind = np.asarray((weights == 0).all(axis=1) if seen is None else ~seen.any(axis=1))
@@ -226,9 +214,7 @@ def _mark_blind(ax: Axes, blind: Array, T_k: int, cell: float) -> None:
     """Write over rows that may attend to nothing, once for neighbours."""
     edges = np.diff(np.pad(blind.astype(np.int8), 1))
     for first, past in zip(*(np.nonzero(edges == sign)[0] for sign in (1, -1)), strict=True):
-        ax.text(
-            T_k / 2, (first + past) / 2, "sees nothing" if T_k * cell > 0.75 else "∅",
-            ha="center", va="center", color=INK,
-            fontsize=min(6.5, 72 * cell * (past - first) / 1.3),
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-        )  # fmt: skip
+        text = "sees nothing" if T_k * cell > 0.75 else "∅"
+        size = min(6.5, 72 * cell * (past - first) / 1.3)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+        write(ax, T_k / 2, (first + past) / 2, text, size, "center center", bbox=box)

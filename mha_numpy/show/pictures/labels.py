@@ -1,16 +1,36 @@
 """What stands in words on a picture: names and numbers; checked, cut short, measured."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, describe
+from mha_numpy.show.pictures.colors import INK
 
 LONGEST = 24  # characters of a label
 MINUS = "\N{MINUS SIGN}"
+MONO: dict[str, Any] = {"fontfamily": "monospace"}
+MONO_WIDTH = 0.602 / 72  # inches of a monospaced character, per point of its size
+
+
+def write(
+    ax: Axes, x: float, y: float, text: str, size: float, align: str = "left top", **style: Any
+) -> None:
+    """Write a text, never as a formula; `align` says where (x, y) is: "center bottom"."""
+    ha, va = align.split()
+    default: dict[str, Any] = {"color": INK, "parse_math": False}
+    ax.text(x, y, text, fontsize=size, ha=ha, va=va, **default | style)
+
+
+def write_title(ax: Axes, text: str, size: float, pad: float, **style: Any) -> None:
+    """Write a panel's title above its upper left corner."""
+    default: dict[str, Any] = {"loc": "left", "color": INK, "fontweight": "bold"}
+    ax.set_title(text, fontsize=size, pad=pad, parse_math=False, **default | style)
 
 
 def printable(label: object, longest: int = LONGEST) -> str:
@@ -55,6 +75,16 @@ def decimal(value: float, places: int = 2) -> str:
     return (MINUS if value < 0 else "") + (digits.removeprefix("0") if places else digits)
 
 
+def of_batch(sequence: int, batch: int | None) -> str:
+    """Return what a title says of a drawn sequence, "" if it is the only one."""
+    return f", sequence {sequence} of a batch of {batch}" if batch is not None and batch > 1 else ""
+
+
+def sentences(*parts: str) -> str:
+    """Return what is not empty as sentences: they begin an alt text."""
+    return " ".join(f"{part.rstrip('.')}." for part in parts if part)
+
+
 def named_arrays(name: str, arrays: Mapping[str, Array], kinds: str) -> dict[str, Array]:
     """Return the arrays of a Mapping, numbers as float64, or raise an error that names one."""
     if not isinstance(arrays, Mapping) or not arrays:
@@ -81,8 +111,12 @@ def check_text(name: str, value: str) -> str:
     return " ".join(value.split())
 
 
-def check_labels(name: str, labels: Sequence[object]) -> list[str]:
-    """Return printable labels, or raise a ConfigError that names them."""
+def check_labels(name: str, labels: Sequence[object], **axis: int) -> list[str]:
+    """Return printable labels, as many as the given axis is long, or raise a ConfigError."""
     if not isinstance(labels, Iterable):
         raise ConfigError(f"{name}: expected a list of strings; got {describe(labels)}")
-    return [printable(label) for label in labels]
+    found = [printable(label) for label in labels]
+    for letter, size in axis.items():
+        if len(found) != size:
+            raise ConfigError(f"{name}: expected {letter}={size} of them; got {len(found)}")
+    return found

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.transforms import Affine2D, Transform
 
-from mha_numpy.show.pictures.colors import GREY, INK, MUTED
+from mha_numpy.show.pictures.colors import GREY, INK, MUTED, head_color
 from mha_numpy.show.pictures.labels import widest
 from mha_numpy.show.pictures.save import DPI, Picture
 
@@ -60,6 +60,12 @@ def patch(**style: Any) -> Rectangle:
     """Return a legend's patch."""
     default: dict[str, Any] = {"linewidth": 0, "edgecolor": GREY}
     return Rectangle((0, 0), 1, 1, **default | style)
+
+
+def head_legend(H: int) -> dict[str, Rectangle]:
+    """Return a patch for each of H query heads; colours repeat from the sixteenth on."""
+    legend = {f"head {h}": patch(facecolor=head_color(h)) for h in range(min(H, 16))}
+    return legend | {"16 on: again": patch(facecolor="none")} if H > 16 else legend
 
 
 def flow(boxes: Sequence[Box], gutter: float = GUTTER) -> list[list[Box]]:
@@ -164,7 +170,6 @@ def _add_legend(
 
 
 def _row_width(row: Sequence[Box], gutter: float) -> float:
-    """Return the width of panels side by side."""
     return sum(box.full_width for box in row) + gutter * (len(row) - 1)
 
 

@@ -74,14 +74,6 @@ def line_chart(
         A matplotlib Figure; ``get_label()`` is its alt text, with each line's lowest and highest
         value.
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        `x` or a line is not a row of N >= 1 numbers.
-    ConfigError
-        `x` does not increase, there is no line or more than eight, or a number is infinite or has
-        no logarithm.
-
     Notes
     -----
     Each line has its own colour, marker and dash; where names are too long to stand at the lines'
@@ -127,7 +119,6 @@ def line_chart(
 def _check_lines(
     x: Sequence[float] | Array, lines: Mapping[str, Array], *, is_log_x: bool, is_log_y: bool
 ) -> tuple[Array, dict[str, Array]]:
-    """Return x and the lines as float64, or raise an error that names one of them."""
     across, values = as_numbers("x", x), named_arrays("lines", lines, "iuf")
     if across.ndim != 1 or across.size == 0:
         raise ShapeError(f"x: expected (N,) with N >= 1; got {across.shape}")
@@ -251,7 +242,6 @@ def _apart(wanted: list[float], pitch: float, low: float, high: float) -> list[f
 def _lines_in_words(
     title: str, x_label: str, y_label: str, across: Array, values: dict[str, Array]
 ) -> str:
-    """Return the chart in words."""
     told = []
     for name, line in values.items():
         if np.isnan(line).all():

@@ -1,6 +1,8 @@
 """Arrays side by side: numbers by sign and size, masks by who may attend."""
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,18 +14,76 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.palette import PALETTE
 from mha_numpy.show.pictures.blocks import is_broken, is_hidden
-from mha_numpy.show.pictures.cells import NUMBER_SIZE, SCALE, label_cells, paint_cells, paint_scale
-from mha_numpy.show.pictures.colors import BROKEN, GREY, HIDDEN, INK, MUTED, fade
-from mha_numpy.show.pictures.labels import check_labels, check_text, named_arrays, short_number
-from mha_numpy.show.pictures.layout import flow, patch, start_page
-from mha_numpy.show.pictures.matrix_panels import NAME_SIZE, MatrixPanel, prepare_matrix
+from mha_numpy.show.pictures.cells import (
+    MAX_NUMBERS,
+    NUMBER_SIZE,
+    SCALE,
+    Labels,
+    fit_labels,
+    label_cells,
+    paint_cells,
+    paint_scale,
+)
+from mha_numpy.show.pictures.colors import BROKEN, GREY, HIDDEN, MUTED, fade
+from mha_numpy.show.pictures.labels import (
+    MONO,
+    check_labels,
+    check_text,
+    decimal,
+    named_arrays,
+    printable,
+    short_number,
+    widest,
+    write_title,
+)
+from mha_numpy.show.pictures.layout import PIXEL, Box, flow, patch, pixels, start_page
 from mha_numpy.show.pictures.save import Picture
 
 MAX_SIDE = 512  # rows or columns
+COUNTED = 8  # places of a long axis that are numbered
+LONGEST_NAME = 40  # characters
+NAME_SIZE = 9  # in points
 SIGNED = LinearSegmentedColormap.from_list(
     "negative, white, positive", [PALETTE[1], "#ffffff", PALETTE[0]], N=257
 )
 MAY_ATTEND = fade(PALETTE[0])(0.3)
+
+# lengths in inches
+CELL, LARGE, THINNEST = 45 * PIXEL, 2.65, 0.16  # LARGE: of a side, at least a pixel a cell
+NAME, TICK, FACT = 0.24, 0.08, 0.15
+
+
+class _Panel(NamedTuple):
+    """One array, ready to be drawn."""
+
+    name: str
+    values: Array  # (rows, columns)
+    full: float  # the |x| that has the full colour; 0 if all numbers are 0
+    numbers: list[str]  # of the cells, row by row; none where they do not fit
+    cell: tuple[float, float]  # width and height
+    rows: Labels
+    columns: Labels
+    is_turned: bool  # whether column labels stand upright
+    facts: list[str]  # under the cells
+    left: float  # room for row labels
+    below: float  # room for column labels
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether the cells are bools."""
+        return self.values.dtype == bool
+
+    @property
+    def box(self) -> Box:
+        """The cells, and room for name, labels and facts."""
+        (rows, columns), (wide, high) = self.values.shape, self.cell
+        words = max(
+            widest([self.name], NAME_SIZE, "monospace", "bold"),
+            widest(self.facts, NUMBER_SIZE, "monospace"),
+        )
+        width, height = max(1, columns) * wide, max(1, rows) * high
+        right, below = max(0.0, words - width), self.below + FACT * len(self.facts)
+        return Box(width, height, self.left, NAME, pixels(right), below)
 
 
 def matrices(
@@ -56,15 +116,6 @@ def matrices(
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the arrays and last the
         scale.
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        An array has more than two axes or more than 512 rows or columns, or holds neither numbers
-        nor bools.
-    ConfigError
-        There is no array, `meaning` is not two strings, or the labels are not as many as the rows
-        or columns of an array.
 
     Notes
     -----
@@ -99,7 +150,7 @@ def matrices(
         facts = [str(np.shape(given))] + ["no cells"] * (array.size == 0)
         if not is_shared and array.dtype != bool:
             facts.append(f"largest |x| {short_number(largest[name])}")
-        panels.append(prepare_matrix(name, array, largest[name], labels, facts))
+        panels.append(_prepare(name, array, largest[name], labels, facts))
     rows, scale = flow([panel.box for panel in panels]), _scale_texts(values, largest, is_shared)
     picture, axes = start_page(
         rows + [[SCALE]] * bool(scale), title, _notes(panels, labels), legend=_legend(values, words)
@@ -114,7 +165,6 @@ def matrices(
 
 
 def _check_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the arrays with two axes, or raise an error that names one."""
     values = named_arrays("arrays", arrays, "biuf")
     for name, array in values.items():
         if array.ndim not in (1, 2):
@@ -128,6 +178,70 @@ def _check_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
                 f"got {array.shape}; draw a part"
             )
     return {name: np.atleast_2d(array) for name, array in values.items()}
+
+
+def _prepare(
+    name: str, values: Array, full: float, labels: list[list[str] | None], facts: list[str]
+) -> _Panel:
+    """Choose the size of the cells, and what is written at them."""
+    rows, columns = values.shape
+    has_numbers = max(rows, columns) <= MAX_NUMBERS and values.dtype != bool
+    numbers = _cell_texts(values) if has_numbers else []
+    if max(rows, columns) <= MAX_NUMBERS:
+        wide, high = pixels(max(CELL, widest(numbers, NUMBER_SIZE) + 0.08)), CELL
+    else:
+        side = max(PIXEL, min(CELL, math.floor(LARGE / max(rows, columns) / PIXEL) * PIXEL))
+        wide, high = (max(side, pixels(THINNEST / max(1, n))) for n in (columns, rows))
+    row_labels = _choose_labels(name, "row", labels[0], rows, high)
+    column_labels = _choose_labels(name, "column", labels[1], columns, wide)
+    long = widest(column_labels.texts, column_labels.size)
+    is_turned = long > wide * column_labels.every - 0.06
+    left = TICK + widest(row_labels.texts, row_labels.size) if row_labels.texts else 0.0
+    below = TICK + (long if is_turned else 0.12) if column_labels.texts else 0.0
+    return _Panel(
+        printable(name, LONGEST_NAME), values, full, numbers, (wide, high), row_labels,
+        column_labels, is_turned, facts, pixels(left), below + 0.07,
+    )  # fmt: skip
+
+
+def _choose_labels(
+    name: str, axis: str, labels: list[str] | None, size: int, cell: float
+) -> Labels:
+    """Choose labels as far as they fit; a long axis without labels is counted."""
+    if labels is None:
+        every = 1 << max(0, math.ceil(math.log2(max(1, size / COUNTED))))
+        counted = list(range(0, size, every)) if size > MAX_NUMBERS else []
+        return Labels(counted, [str(place) for place in counted])
+    if size <= 1 < len(labels):
+        return Labels([], [])
+    if len(labels) != size:
+        raise ConfigError(
+            f"{axis}_labels: expected {size} of them for arrays[{name!r}]; got {len(labels)}"
+        )
+    return fit_labels(labels, cell)
+
+
+def _cell_texts(values: Array) -> list[str]:
+    """Return what stands in the cells: few characters, with one number of places for all."""
+    known = values[np.isfinite(values)]
+    largest = float(np.abs(known).max(initial=0.0))
+    is_whole = bool((known == np.round(known)).all())
+    limits = [np.inf, 99.5, 9.95, 0.5]  # numbers below have more than 0, 1, 2 places
+    places = 0 if is_whole else sum(largest < limit for limit in limits) - 1
+    while places > 1 and np.allclose(known, np.round(known, places - 1), 0, 1e-6 * largest):
+        places -= 1  # .25, not .250
+    if 0.0095 <= largest < 9999.5 or (is_whole and largest < 1e6):
+        return [decimal(value, places) if np.isfinite(value) else "" for value in values.flat]
+    return [_scientific(value) if np.isfinite(value) else "" for value in values.flat]
+
+
+def _scientific(value: float) -> str:
+    """Return a number as 1.2e-9, and 0 as 0."""
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{abs(value):.1e}".split("e")
+    power = f"e{int(exponent)}" if int(exponent) else ""
+    return decimal(math.copysign(float(mantissa), value), 1) + power
 
 
 def _largest(values: Array) -> float:
@@ -164,7 +278,7 @@ def _legend(values: dict[str, Array], meaning: list[str]) -> dict[str, Rectangle
     return legend
 
 
-def _notes(panels: list[MatrixPanel], labels: list[list[str] | None]) -> list[str]:
+def _notes(panels: list[_Panel], labels: list[list[str] | None]) -> list[str]:
     """Say so where not all labels fit."""
     notes = []
     for axis, given in enumerate(labels):
@@ -177,7 +291,6 @@ def _notes(panels: list[MatrixPanel], labels: list[list[str] | None]) -> list[st
 def _alt_text(
     title: str, arrays: Mapping[str, Array], values: dict[str, Array], meaning: str
 ) -> str:
-    """Return the picture in words."""
     told = []
     for (name, array), given in zip(values.items(), arrays.values(), strict=True):
         known = array[np.isfinite(array)]
@@ -197,20 +310,16 @@ def _alt_text(
     return f"{heading}{len(told)} array{'s' * (len(told) > 1)}: {'; '.join(told)}."
 
 
-def _paint(ax: Axes, panel: MatrixPanel) -> None:
-    """Draw one array: name, cells, labels and facts."""
+def _paint(ax: Axes, panel: _Panel) -> None:
     values = panel.values
     rows, columns = values.shape
     ax.set_label(f"matrix {panel.name}")
-    ax.set_title(
-        panel.name, loc="left", fontsize=NAME_SIZE, fontweight="bold", fontfamily="monospace",
-        color=INK, pad=5, parse_math=False,
-    )  # fmt: skip
+    write_title(ax, panel.name, NAME_SIZE, 5, **MONO)
     ax.spines[:].set(edgecolor=GREY, linewidth=0.8)
     ax.annotate(
         "\n".join(panel.facts), (0, 0), (0, -72 * panel.below), xycoords="axes fraction",
-        textcoords="offset points", va="top", fontsize=NUMBER_SIZE, fontfamily="monospace",
-        color=MUTED, parse_math=False,
+        textcoords="offset points", va="top", fontsize=NUMBER_SIZE, color=MUTED, parse_math=False,
+        **MONO,
     )  # fmt: skip
     if values.size:
         is_shown = values if panel.is_mask else np.isfinite(values)

@@ -71,12 +71,6 @@ def animate(
     -------
     Path
 
-    Raises
-    ------
-    ConfigError
-        `trace` is empty or too long, `sequence` is not in the batch, `path` ends otherwise, or
-        there are more or fewer tokens than T_q.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory

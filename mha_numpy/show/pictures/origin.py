@@ -13,10 +13,12 @@ from matplotlib.patches import Rectangle
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, ShapeError, describe
-from mha_numpy.show.pictures.colors import INK, MUTED, NO_HEAD, fade, head_color, text_on
-from mha_numpy.show.pictures.layout import MAX_WIDTH, Box, flow, patch, start_page
+from mha_numpy.show.pictures.cells import cell_corners
+from mha_numpy.show.pictures.colors import MUTED, NO_HEAD, fade, head_color, text_on
+from mha_numpy.show.pictures.labels import MONO, MONO_WIDTH, write
+from mha_numpy.show.pictures.layout import MAX_WIDTH, Box, flow, head_legend, patch, start_page
 from mha_numpy.show.pictures.origin_words import Ramp, count_of, mark_of, sentence_of
-from mha_numpy.show.pictures.panels import LINE, MONO, break_code
+from mha_numpy.show.pictures.panels import LINE, break_code
 from mha_numpy.show.pictures.save import Picture
 
 MAX_SIDE, MAX_CELLS = 64, 2000  # rows or columns of a block; cells of the film
@@ -48,12 +50,12 @@ class _Panel(NamedTuple):
     def mark_width(self) -> float:
         """What the longest mark needs."""
         longest = max((len(mark) for rows in self.marks for mark in rows), default=0)
-        return MARK * MONO * longest + 0.06 * bool(longest)
+        return MARK * MONO_WIDTH * longest + 0.06 * bool(longest)
 
     @property
     def block_width(self) -> float:
         """One block with its marks or its label, and the gap behind it."""
-        label = MARK * MONO * max(map(len, self.labels), default=0)
+        label = MARK * MONO_WIDTH * max(map(len, self.labels), default=0)
         cells = max(self.blocks.shape[2] * self.cell, label)
         return self.mark_width + cells + GAP
 
@@ -65,13 +67,13 @@ class _Panel(NamedTuple):
     @property
     def width(self) -> float:
         """What the blocks and the text need."""
-        longest = TITLE_SIZE * MONO * min(len(self.name), 44)
+        longest = TITLE_SIZE * MONO_WIDTH * min(len(self.name), 44)
         return max(self.across * self.block_width - GAP, longest, TEXT)
 
     @property
     def title(self) -> list[str]:
         """The name in lines."""
-        return break_code(self.name, int(self.width / (TITLE_SIZE * MONO)))
+        return break_code(self.name, int(self.width / (TITLE_SIZE * MONO_WIDTH)))
 
     @property
     def told(self) -> list[str]:
@@ -117,16 +119,6 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the arrays.
 
-    Raises
-    ------
-    ConfigError
-        The first array is no ramp, `num_heads` does not divide its width, another array holds
-        something else than its numbers, or there are more than 2000 cells or 64 in a row or column.
-    ShapeError
-        An array has no axis, more than four, or no cell.
-    DTypeError
-        An array does not hold real numbers.
-
     Notes
     -----
     The last two axes are rows and columns, the leading ones make blocks. At a row stands what it
@@ -163,7 +155,6 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
 
 
 def _check_arrays(arrays: Mapping[str, Array], H: int) -> tuple[Ramp, dict[str, Array]]:
-    """Return the ramp's sizes, and every array as whole numbers of it."""
     if not isinstance(arrays, Mapping) or not arrays:
         raise ConfigError(
             f"arrays: expected a mapping of names to arrays, the ramp first; got {describe(arrays)}"
@@ -191,7 +182,6 @@ def _check_arrays(arrays: Mapping[str, Array], H: int) -> tuple[Ramp, dict[str, 
 
 
 def _check_array(name: str, array: Array) -> Array:
-    """Return an array of real numbers whose blocks can be drawn, or raise an error."""
     array = as_array(name, array, "an array of real numbers", DTypeError)
     if array.dtype.kind not in "iuf":
         raise DTypeError(f"{name}: expected an array of real numbers; got {describe(array)}")
@@ -261,11 +251,9 @@ def _notes(ramp: Ramp) -> str:
 
 def _legend(ramp: Ramp) -> dict[str, Rectangle]:
     """Return a patch for every head, and grey ones for the first and the last token."""
-    colors: dict[str, Any] = {f"head {h}": head_color(h) for h in range(min(ramp.H, 16))}
-    if ramp.H > 16:
-        colors["16 on: again"] = "none"
     shades = {f"token {t}": fade(NO_HEAD)(_shade(ramp, np.array(t))) for t in (0, ramp.T - 1)}
-    return {text: patch(facecolor=color) for text, color in {**colors, **shades}.items()}
+    tokens = {text: patch(facecolor=shade) for text, shade in shades.items()}
+    return head_legend(ramp.H) | tokens
 
 
 def _shade(ramp: Ramp, tokens: Array) -> Array:
@@ -277,14 +265,10 @@ def _shade(ramp: Ramp, tokens: Array) -> Array:
 
 
 def _paint(ax: Axes, panel: _Panel, ramp: Ramp) -> None:
-    """Draw one panel: name, shape, blocks, sentence."""
     ax.set_axis_off()
-    style: dict[str, Any] = {"fontfamily": "monospace", "parse_math": False, "va": "top"}
-    bold: dict[str, Any] = {"fontsize": TITLE_SIZE, "fontweight": "bold", **style}
     for i, words in enumerate(panel.title):
-        ax.text(0, TITLE_LINE * i, words, color=INK, **bold)
-    shape_at = TITLE_LINE * len(panel.title)
-    ax.text(0, shape_at, str(panel.shape), color=MUTED, fontsize=7, **style)
+        write(ax, 0, TITLE_LINE * i, words, TITLE_SIZE, fontweight="bold", **MONO)
+    write(ax, 0, TITLE_LINE * len(panel.title), str(panel.shape), 7, color=MUTED, **MONO)
     for i in range(len(panel.blocks)):
         line, column = panel.place(i)
         _paint_block(
@@ -292,41 +276,29 @@ def _paint(ax: Axes, panel: _Panel, ramp: Ramp) -> None:
         )
     below = panel.height - SENTENCE_LINE * len(panel.told)
     for i, words in enumerate(panel.told):
-        ax.text(
-            0, below + SENTENCE_LINE * i, words, color=INK, fontsize=SENTENCE, va="top",
-            parse_math=False, label="sentence",
-        )  # fmt: skip
+        write(ax, 0, below + SENTENCE_LINE * i, words, SENTENCE, label="sentence")
 
 
 def _paint_block(ax: Axes, panel: _Panel, i: int, ramp: Ramp, left: float, top: float) -> None:
-    """Draw one block: label, marks, cells with their numbers."""
     numbers, cell = panel.blocks[i], panel.cell
     x, y = left + panel.mark_width, top + LABEL_ROOM * bool(panel.labels)
-    style: dict[str, Any] = {"fontfamily": "monospace", "fontsize": MARK}
     if panel.labels:
-        ax.text(x, y - 0.03, panel.labels[i], color=INK, va="bottom", label="block", **style)
+        write(ax, x, y - 0.03, panel.labels[i], MARK, "left bottom", label="block", **MONO)
+    style: dict[str, Any] = {"align": "right center_baseline", "color": MUTED, **MONO}
     for row, mark in enumerate(panel.marks[i] if panel.marks else []):
-        ax.text(
-            x - 0.05, y + (row + 0.5) * cell, mark, color=MUTED, ha="right",
-            va="center_baseline", label="mark", **style,
-        )  # fmt: skip
-    rows, columns = np.indices(numbers.shape).reshape(2, -1, 1)
-    inset = 0.04
-    xs = x + cell * (columns + np.array([inset, 1 - inset, 1 - inset, inset]))
-    ys = y + cell * (rows + np.array([inset, inset, 1 - inset, 1 - inset]))
+        write(ax, x - 0.05, y + (row + 0.5) * cell, mark, MARK, label="mark", **style)
     origins, shades = ramp.heads(numbers).ravel(), _shade(ramp, ramp.tokens(numbers).ravel())
     faces = [fade(head_color(h))(s) for h, s in zip(origins.tolist(), shades, strict=True)]
-    corners: Any = np.stack([xs, ys], axis=-1)
     squares = PolyCollection(
-        corners, facecolors=faces, edgecolors=[head_color(h) for h in origins.tolist()],
-        linewidths=0.4, clip_on=False, label="cells",
+        cell_corners(numbers.shape, (x, y), cell, inset=0.04), facecolors=faces,
+        edgecolors=[head_color(h) for h in origins.tolist()], linewidths=0.4, clip_on=False,
+        label="cells",
     )  # fmt: skip
     ax.add_collection(squares, autolim=False)
-    if cell < NUMBER * MONO * len(str(ramp.size - 1)) + 0.03:
+    if cell < NUMBER * MONO_WIDTH * len(str(ramp.size - 1)) + 0.03:
         return
     for (row, column), number in np.ndenumerate(numbers):
-        ax.text(
-            x + (column + 0.5) * cell, y + (row + 0.5) * cell, str(number), ha="center",
-            va="center_baseline", fontsize=NUMBER, color=text_on(faces[row * numbers.shape[1]
-            + column]), label="number",
-        )  # fmt: skip
+        middle = (x + (column + 0.5) * cell, y + (row + 0.5) * cell)
+        ink = text_on(faces[row * numbers.shape[1] + column])
+        align = "center center_baseline"
+        write(ax, *middle, str(number), NUMBER, align, color=ink, label="number")

@@ -93,12 +93,10 @@ def sentence_of(ramp: Ramp, shape: tuple[int, ...], blocks: Array, labels: list[
 
 
 def _is_whole_token(ramp: Ramp, line: Array) -> bool:
-    """Return whether a row or column is one token's row of the ramp."""
     return np.array_equal(line, line[0] + np.arange(ramp.D)) and line[0] % ramp.D == 0
 
 
 def _mix(what: str, ramp: Ramp, blocks: Array, labels: list[str], mixing: int) -> str:
-    """Say what a block mixes."""
     if len(blocks) == 1:
         return f"mixes {what}: {_holding(ramp, blocks[0])}"
     return f"blocks mix {what}: block {labels[mixing]} holds {_holding(ramp, blocks[mixing])}"

@@ -1,17 +1,39 @@
-"""Where the blocks of a step, and the steps of a film, lie. Lengths are in inches."""
+"""One recorded step as a panel: cut into blocks, laid out, painted. Lengths are in inches."""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import Normalize
+from matplotlib.patches import Rectangle
 
 from mha_numpy.checking.tracing import Step
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
-from mha_numpy.show.pictures.blocks import Blocks, cut_step
-from mha_numpy.show.pictures.labels import printable
-from mha_numpy.show.pictures.layout import GUTTER, MAX_WIDTH, PIXEL, Box, pixels
+from mha_numpy.show.pictures.blocks import Blocks, cut_step, is_broken, is_hidden
+from mha_numpy.show.pictures.cells import cell_corners, hatch_cells
+from mha_numpy.show.pictures.colors import (
+    BROKEN,
+    HIDDEN,
+    INK,
+    MUTED,
+    NO_HEAD,
+    fade,
+    text_on,
+)
+from mha_numpy.show.pictures.labels import MONO, MONO_WIDTH, printable, write, write_title
+from mha_numpy.show.pictures.layout import (
+    GUTTER,
+    MAX_WIDTH,
+    PIXEL,
+    Box,
+    head_legend,
+    patch,
+    pixels,
+)
 from mha_numpy.show.pictures.recorded import check_numbers
 
 MAX_SIDE = 64  # rows or columns of a block drawn as squares; beyond it is an image
@@ -23,7 +45,8 @@ TITLE, LINE = 0.22, 0.14
 TEXT = 1.75  # what a panel's text has at least
 LEAST_ROW, LONGEST_NAME = 0.1, 9  # of a row with its name: inches; characters of that name
 AXIS_ROOM, LABEL_ROOM = 0.2, 0.14  # an axis' name; a head's number at its block
-MONO = 0.602 / 72  # width of a monospaced character, per point of its size
+SMALL: dict[str, Any] = {"size": 6, "color": MUTED, **MONO}  # numbers of heads, names of rows
+MAX_VECTORS = 800  # squares in a panel that are shapes in an SVG; more are pixels there
 
 
 class Layout(NamedTuple):
@@ -59,13 +82,20 @@ class Panel(NamedTuple):
     def left(self) -> float:
         """Room for the name of the rows' axis, and for the rows' own names."""
         longest = max(map(len, self.row_names), default=0)
-        return AXIS_ROOM + bool(longest) * (6 * MONO * longest + 0.03)
+        return AXIS_ROOM + bool(longest) * (6 * MONO_WIDTH * longest + 0.03)
+
+    @property
+    def block_size(self) -> tuple[float, float]:
+        """Width and height of one block."""
+        _, rows, columns = self.blocks.values.shape
+        height = max(0.0, (rows - 1) * self.layout.pitch + 1)
+        return columns * self.layout.cell, height * self.layout.cell
 
     @property
     def width(self) -> float:
         """What the picture and its unbroken lines need."""
-        lines = max(7 * MONO * len(line) for line in self.facts)
-        return max(self.left + self.layout.width, 9 * MONO * len(self.title), lines, TEXT)
+        lines = max(7 * MONO_WIDTH * len(line) for line in self.facts)
+        return max(self.left + self.layout.width, 9 * MONO_WIDTH * len(self.title), lines, TEXT)
 
 
 def prepare(
@@ -114,7 +144,7 @@ def _lay_out(blocks: Blocks, cell: float) -> Layout:
     ]
     most = 0.9 / max(blocks.across, n / blocks.across)  # a hundred heads leave room for cells
     gap = min(pixels(max(share * cell, least)), most)
-    label, label_at = 6 * MONO * max(map(len, blocks.labels), default=0), ""
+    label, label_at = 6 * MONO_WIDTH * max(map(len, blocks.labels), default=0), ""
     if label and blocks.across == 1 and blocks.spread == "touching":
         label_at = "right" if height >= 0.085 else ""
     elif label:
@@ -157,7 +187,7 @@ def arrange(
         most = max(map(len, lines))
         headers += [own + [""] * (most - len(own)) for own in lines]
         tallest = max(
-            max(panel.layout.height, LABEL_ROOM + 6.5 * MONO * len(panel.blocks.row_axis))
+            max(panel.layout.height, LABEL_ROOM + 6.5 * MONO_WIDTH * len(panel.blocks.row_axis))
             for panel in row
         )
         height = LINE * most + tallest + AXIS_ROOM
@@ -166,10 +196,9 @@ def arrange(
 
 
 def _equation(panel: Panel, width: float) -> list[str]:
-    """Return the step's equation in lines."""
     if not panel.step.equation:
         return []
-    return break_code(f"= {panel.step.equation}", int(width / (7 * MONO)))
+    return break_code(f"= {panel.step.equation}", int(width / (7 * MONO_WIDTH)))
 
 
 def break_code(code: str, most: int) -> list[str]:
@@ -189,6 +218,127 @@ def break_code(code: str, most: int) -> list[str]:
     return [line.rstrip().replace("\0", " ") for line in lines]
 
 
-def picture_height(blocks: Blocks, layout: Layout) -> float:
-    """Return the height of one block."""
-    return max(0.0, (blocks.values.shape[1] - 1) * layout.pitch + 1) * layout.cell
+def legend_entries(panels: list[Panel]) -> dict[str, Rectangle]:
+    """Return a patch for everything that has a colour or a hatch of its own."""
+    last = [panel.blocks.labels[-1] for panel in panels if panel.blocks.labels]
+    H = max((int(label.split("-")[-1]) + 1 for label in last), default=0)
+    entries = head_legend(H)
+    if any(not panel.blocks.labels for panel in panels):
+        entries["no head"] = patch(facecolor=NO_HEAD)
+    for text, hatch, is_such in (
+        ("-inf: hidden", HIDDEN, is_hidden), ("NaN or +inf", BROKEN, is_broken),
+    ):  # fmt: skip
+        if any(is_such(panel.blocks.values).any() for panel in panels):
+            entries[text] = patch(facecolor="none", hatch=hatch)
+    return entries
+
+
+def paint(ax: Axes, panel: Panel, header: list[str]) -> None:
+    """Draw one panel: title, what is known about the step, and the picture."""
+    blocks, layout = panel.blocks, panel.layout
+    write_header(ax, panel.title, header)
+    left, top = panel.left, LINE * len(header)
+    _name_axes(ax, panel, left, top)
+    if blocks.values.size == 0:
+        write(ax, left, top + LABEL_ROOM, "no cells", 7, color=MUTED)
+        return
+    hidden, broken = is_hidden(blocks.values), is_broken(blocks.values)
+    shown = np.ma.array(np.abs(blocks.values), mask=hidden | broken)
+    largest = float(shown.max()) if shown.count() else 0.0
+    shade = (shown > 0) * (0.1 + 0.9 * shown / (largest or 1.0))
+    for i, (x, y) in enumerate(block_places(panel, header)):
+        draw = _draw_image if layout.as_image else _draw_squares
+        draw(ax, shade[i], blocks.colors[i], (x, y), layout)
+        if layout.cell >= SMALLEST_SIGN:
+            negative = np.asarray(blocks.values[i].real < 0) & ~hidden[i]
+            _mark_negative(ax, negative, shade[i], blocks.colors[i], (x, y), layout)
+        for row, name in enumerate(panel.row_names if layout.lefts[i] == 0 else ()):
+            middle = y + layout.cell * (row * layout.pitch + 0.5)
+            write(ax, panel.left - 0.04, middle, name, align="right center_baseline", **SMALL)
+        for cells, hatch in ((hidden[i], HIDDEN), (broken[i], BROKEN)):
+            hatch_cells(ax, cells, hatch, at=(x, y), cell=layout.cell, pitch=layout.pitch)
+        width, height = panel.block_size
+        if layout.label_at == "above":
+            where = (x + width / 2, y - 0.02)
+            write(ax, *where, blocks.labels[i], align="center bottom", **SMALL)
+        elif layout.label_at == "right":
+            where = (x + width + 0.04, y + height / 2)
+            write(ax, *where, blocks.labels[i], align="left center_baseline", **SMALL)
+
+
+def write_header(ax: Axes, title: str, header: list[str]) -> None:
+    """Write a panel's title, and the lines below it."""
+    ax.set_axis_off()
+    write_title(ax, title, 9, 4, y=1.0, **MONO)
+    for i, line in enumerate(header):
+        write(ax, 0, LINE * i, line, 7, color=MUTED if i else INK, **MONO)
+
+
+def block_places(panel: Panel, header: list[str]) -> list[tuple[float, float]]:
+    """Return where each block's upper left corner lies in its panel."""
+    lefts, tops = panel.layout.lefts + panel.left, panel.layout.tops + LINE * len(header)
+    return list(zip(lefts.tolist(), tops.tolist(), strict=True))
+
+
+def _name_axes(ax: Axes, panel: Panel, left: float, top: float) -> None:
+    blocks, layout = panel.blocks, panel.layout
+    width, height = panel.block_size
+    style: dict[str, Any] = {"size": 6.5, "color": MUTED, **MONO}
+    if blocks.row_axis:
+        long = 6.5 * MONO_WIDTH * len(blocks.row_axis)
+        middle = top + LABEL_ROOM + max(height, long) / 2
+        write(ax, 0.12, middle, blocks.row_axis, align="right center", rotation=90, **style)
+    if blocks.column_axis:
+        width = width if blocks.spread == "apart" else layout.width
+        middle = left + max(width, 6.5 * MONO_WIDTH * len(blocks.column_axis)) / 2
+        below = top + layout.height + 0.04
+        write(ax, middle, below, blocks.column_axis, align="center top", **style)
+
+
+def _draw_squares(
+    ax: Axes, shade: Array, color: str, at: tuple[float, float], layout: Layout
+) -> None:
+    """Draw a block cell by cell, with gaps."""
+    colormap = fade(color)
+    squares = PolyCollection(
+        cell_corners(shade.shape, at, layout.cell, inset=0.06, pitch=layout.pitch),
+        array=shade.ravel(), cmap=colormap, norm=Normalize(0, 1), edgecolors=[colormap(0.4)],
+        linewidths=min(0.4, 4 * layout.cell), clip_on=False,
+    )  # fmt: skip
+    squares.set_rasterized(len(layout.lefts) * shade.size > MAX_VECTORS)  # an SVG stays small
+    ax.add_collection(squares, autolim=False)
+
+
+def _draw_image(
+    ax: Axes, shade: Array, color: str, at: tuple[float, float], layout: Layout
+) -> None:
+    width, height = shade.shape[1] * layout.cell, shade.shape[0] * layout.cell
+    ax.imshow(
+        shade, cmap=fade(color), norm=Normalize(0, 1), aspect="auto",
+        extent=(at[0], at[0] + width, at[1] + height, at[1]), clip_on=False,
+    )  # fmt: skip
+    frame = Rectangle(at, width, height, fill=False, edgecolor=color, linewidth=0.5, clip_on=False)
+    ax.add_patch(frame)
+
+
+def _mark_negative(
+    ax: Axes,
+    negative: Array,
+    shade: Array,
+    color: str,
+    at: tuple[float, float],
+    layout: Layout,
+) -> None:
+    """Draw a minus into the negative cells of a block: the colour tells the size alone."""
+    rows, columns = np.nonzero(negative)
+    if not len(rows):
+        return
+    x = at[0] + layout.cell * (columns[:, None] + np.array([0.27, 0.73]))
+    y = at[1] + layout.cell * (layout.pitch * rows[:, None] + np.array([0.5, 0.5]))
+    lines: Any = np.stack([x, y], axis=-1)
+    minus = LineCollection(
+        lines, colors=[text_on(rgb) for rgb in fade(color)(shade[negative])], label="negative",
+        linewidths=min(1.3, 72 * 0.14 * layout.cell), capstyle="butt", clip_on=False,
+    )  # fmt: skip
+    minus.set_rasterized(len(layout.lefts) * shade.size > MAX_VECTORS)
+    ax.add_collection(minus, autolim=False)

@@ -1,6 +1,7 @@
 """Picture: a figure that carries its own description, in a notebook and in files."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from html import escape
 from io import BytesIO
 from pathlib import Path
@@ -28,7 +29,6 @@ class Picture(Figure):
     """
 
     def _repr_html_(self) -> str:
-        """Return the picture as an HTML image, its label as the alternative text."""
         png = BytesIO()
         self.savefig(png, format="png", dpi=DPI)
         return (
@@ -54,11 +54,6 @@ def save_figure(fig: Figure, stem: Path | str) -> list[Path]:
     list of Path
         The PNG (150 dots per inch) and the SVG.
 
-    Raises
-    ------
-    ConfigError
-        `fig` is not a matplotlib Figure, or `stem` names no file.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -79,3 +74,24 @@ def save_figure(fig: Figure, stem: Path | str) -> list[Path]:
     with mpl.rc_context({"svg.hashsalt": "mha_numpy"}):
         fig.savefig(svg, dpi=DPI, metadata={**told, "Date": None, "Creator": None})
     return [png, svg]
+
+
+def save_all(
+    folder: Path, figures: Mapping[str, Figure], texts: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Write figures by their stems, and texts by their names, for a command's ``--save``.
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [path for stem, fig in figures.items() for path in save_figure(fig, folder / stem)]
+        for name, text in (texts or {}).items():
+            (folder / name).write_text(text, encoding="utf-8")
+            paths.append(folder / name)
+    except OSError as error:
+        raise ConfigError(f"save: cannot write to {folder}: {error.strerror}") from error
+    return paths

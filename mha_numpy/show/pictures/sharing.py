@@ -5,7 +5,8 @@ from matplotlib.patches import Polygon, Rectangle
 
 from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError
-from mha_numpy.show.pictures.colors import INK, fade, group_color, head_color, text_on
+from mha_numpy.show.pictures.colors import fade, group_color, head_color, text_on
+from mha_numpy.show.pictures.labels import write
 from mha_numpy.show.pictures.layout import MAX_WIDTH, Box, start_page
 from mha_numpy.show.pictures.save import Picture
 
@@ -26,11 +27,6 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
     -------
     Picture
         A matplotlib Figure; ``get_label()`` is its alt text.
-
-    Raises
-    ------
-    ConfigError
-        A number is not an integer >= 1, or `num_kv_heads` does not divide `num_heads`.
 
     Notes
     -----
@@ -58,7 +54,7 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
     picture.set_label(_alt_text(H, H_kv))
     ax.set_axis_off()
     for text, y in (("query heads", cell / 2), ("key/value heads", bottom + below / 2)):
-        ax.text(-0.12, y, text, ha="right", va="center", color=INK)
+        write(ax, -0.12, y, text, 10, "right center")
     for g in range(H_kv):
         color = group_color(g, G)
         first, past = g * G * cell, (g + 1) * G * cell
@@ -75,14 +71,11 @@ def _square(ax: Axes, x: float, y: float, side: float, color: str, head: int) ->
     """Draw a head, with its number if there is room."""
     ax.add_patch(Rectangle((x, y), side, side, facecolor=color, edgecolor="white", linewidth=0.8))
     if side >= LEGIBLE:
-        ax.text(
-            x + side / 2, y + side / 2, str(head), ha="center", va="center",
-            fontsize=min(9, 36 * side), color=text_on(fade(color)(1.0)),
-        )  # fmt: skip
+        size, ink = min(9, 36 * side), text_on(fade(color)(1.0))
+        write(ax, x + side / 2, y + side / 2, str(head), size, "center center", color=ink)
 
 
 def _alt_text(H: int, H_kv: int) -> str:
-    """Return the picture in words."""
     G = H // H_kv
     if H_kv == 1:
         return f"Query heads: {H}. All read one key/value head."

@@ -85,7 +85,6 @@ def example_setting(seed: int = 0) -> Setting:
 
 
 def _by_feature(table: Table) -> Array:
-    """Return a matrix with a row for each feature."""
     matrix = np.zeros((len(FEATURES), len(FEATURES)))
     for feature, columns in table.items():
         for column, number in columns.items():

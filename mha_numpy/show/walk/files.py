@@ -59,43 +59,26 @@ def _one_array(loaded: Any, path: Path) -> Array:
 
 
 def save(seen: Walk, folder: Path) -> list[Path]:
-    """Write the pictures, each as PNG and SVG, and the trace as JSON; return the paths.
+    """Write the pictures, each as PNG and SVG, and the trace as JSON; return the paths."""
+    from mha_numpy.show.pictures import shape_film, weights_by_head
+    from mha_numpy.show.pictures.save import save_all
 
-    Raises
-    ------
-    ConfigError
-        The folder cannot be made or written to.
-    """
-    from mha_numpy.show.pictures import save_figure, shape_film, weights_by_head
-
-    note = seen.page_note
     names: dict[str, Any] = {"tokens": seen.tokens, "source_tokens": seen.source_tokens}
+    film: dict[str, Any] = {**names, "columns": 6}
+    axes: dict[str, Any] = {"query_name": seen.query_name, "key_name": seen.key_name}
     figures = {
-        "shape-film": shape_film(seen.trace, **names, columns=6, note=seen.note),
-        "shape-film-backward": shape_film(seen.trace, backward=True, **names, columns=6, note=note),
+        "shape-film": shape_film(seen.trace, **film, note=seen.note),
+        "shape-film-backward": shape_film(seen.trace, **film, backward=True, note=seen.page_note),
         "weights": weights_by_head(
-            seen.weights,
-            seen.tokens,
-            seen.source_tokens,
-            visible=seen.visible,
-            query_name=seen.query_name,
-            key_name=seen.key_name,
-            note=seen.note,
+            seen.weights, *names.values(), visible=seen.visible, **axes, note=seen.note
         ),
     }
     described = {
-        "tokens": seen.tokens,
-        "source_tokens": seen.source_tokens,
+        **names,
         "model": seen.model,
         "layer": repr(seen.layer),
         "is_causal": seen.is_causal,
         "sizes": seen.trace.sizes,
         "steps": [step.as_dict(values=True) for step in seen.trace],
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = [p for stem, figure in figures.items() for p in save_figure(figure, folder / stem)]
-        (folder / "trace.json").write_text(json.dumps(described), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"save: cannot write to {folder}: {error.strerror}") from error
-    return [*paths, folder / "trace.json"]
+    return save_all(folder, figures, {"trace.json": json.dumps(described)})

@@ -33,15 +33,6 @@ def page_of(seen: Walk) -> "Stepper":
     ----------
     seen : Walk
 
-    Returns
-    -------
-    Stepper
-
-    Raises
-    ------
-    ConfigError
-        There are more tokens, or numbers, than a page can show.
-
     Examples
     --------
     >>> from mha_numpy.show.walk import walk

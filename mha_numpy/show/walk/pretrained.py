@@ -119,7 +119,6 @@ def _shown(model: Any, name: str) -> str:
 
 
 def _next_token(model: Any, logits: Any) -> tuple[Any, ...]:
-    """Say which tokens are the likeliest after the last one."""
     probs, _ = softmax_forward(logits)
     told = {}
     for i in probs.argsort()[::-1][:LIKELIEST]:

@@ -57,7 +57,6 @@ def attention_table(seen: Walk) -> Table:
 
 
 def _summary(seen: Walk) -> str:
-    """Say what is about to be shown, in one paragraph."""
     sizes = seen.trace.sizes
     kind = "cross-attention" if seen.is_cross else "self-attention"
     if seen.is_causal:
@@ -110,7 +109,6 @@ def _numbers(step: Step) -> list[str]:
 
 
 def _gradients(seen: Walk) -> Table:
-    """Return the largest errors of each gradient, by both methods."""
     central, complex_step = (seen.report.errors(method) for method in ("central", "complex step"))
     first = {row.name: row for row in reversed(seen.report.rows)}
     rows = [
@@ -126,7 +124,6 @@ def _gradients(seen: Walk) -> Table:
 
 
 def _verdict(seen: Walk) -> str:
-    """Say in one line whether the gradients are right."""
     report = seen.report
     if not report:
         return "gradients: WRONG, see the rows marked FAIL"

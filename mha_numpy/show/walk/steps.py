@@ -78,12 +78,6 @@ def walk(
     -------
     Walk
 
-    Raises
-    ------
-    ConfigError, FileError
-        An argument has an impossible value, or does not go with another, or a model cannot be
-        read; the message names it.
-
     Examples
     --------
     >>> seen = walk("to be or not to be", heads=2, dim=8)
@@ -133,7 +127,6 @@ def walk(
 
 
 def _given(options: dict[str, Any]) -> list[str]:
-    """Return the names of the options that somebody has set."""
     return [name for name, value in options.items() if value is not None and value is not False]
 
 

@@ -29,11 +29,6 @@ def tokenize(text: str, *, name: str = "text") -> list[str]:
     list of str
         An apostrophe inside a word belongs to the word, an accent or vowel sign to its letter.
 
-    Raises
-    ------
-    ConfigError
-        There is no token in the text.
-
     Examples
     --------
     >>> tokenize("The animal didn't cross, it was tired.")
@@ -62,11 +57,6 @@ def embed(tokens: Sequence[str], D: int, *, seed: int = 0) -> Array:
     -------
     (T, D) float64 array
         A standard normal vector for each token, plus sinusoids.
-
-    Raises
-    ------
-    ConfigError
-        `D` is not a positive integer, or `seed` not an integer >= 0.
 
     Examples
     --------

@@ -34,15 +34,6 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
     seed : int
         Draws what is written after a text.
 
-    Returns
-    -------
-    Setting
-
-    Raises
-    ------
-    ConfigError
-        The model cannot read this text; the message says what it can.
-
     Examples
     --------
     >>> from mha_numpy.models.train.recipes import load_trained
@@ -76,7 +67,6 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
 def _read_induction(
     trained: Trained, text: str, seed: int
 ) -> tuple[MultiHeadAttention, str, dict[str, Any]]:
-    """Read words, and say which comes next."""
     words = tokenize(text)
     known = list(dict.fromkeys(words))
     V, T = trained.task.vocab_size, trained.task.num_tokens
@@ -127,7 +117,6 @@ def _read_numbers(
 def _read_reverse(
     trained: Trained, text: str, seed: int
 ) -> tuple[MultiHeadAttention, str, dict[str, Any]]:
-    """Read digits, and say them backwards."""
     digits, T = list("".join(text.split())), trained.task.num_tokens
     if len(digits) != T or not set(digits) <= set("0123456789"):
         raise ConfigError(f"text: expected {T} digits, {EXPECTED['reverse']}; got {describe(text)}")
@@ -144,7 +133,6 @@ def _read_reverse(
 def _read_text(
     trained: Trained, text: str, seed: int
 ) -> tuple[MultiHeadAttention, str, dict[str, Any]]:
-    """Read characters, and write what may follow."""
     task, model = trained.task, trained.model
     ids = task.encode(text)[None]
     if ids.shape[1] > model.max_tokens:

@@ -7,7 +7,7 @@ import pytest
 
 from mha_numpy import cli
 from mha_numpy.errors import ConfigError
-from mha_numpy.show.lab import copies, copy_notebooks, jupyter, open_lab
+from mha_numpy.show.lab import copies, copy_notebooks, open_lab
 from mha_numpy.show.lab.copies import our_notebooks
 
 
@@ -15,8 +15,8 @@ from mha_numpy.show.lab.copies import our_notebooks
 def started(monkeypatch):
     """Stand in for JupyterLab, installed or not: note what would have been started."""
     commands = []
-    monkeypatch.setattr(jupyter, "find_spec", lambda name: name)
-    monkeypatch.setattr(jupyter.subprocess, "call", lambda command: commands.append(command) or 7)
+    monkeypatch.setattr(copies, "find_spec", lambda name: name)
+    monkeypatch.setattr(copies.subprocess, "call", lambda command: commands.append(command) or 7)
     return commands
 
 
@@ -94,7 +94,7 @@ def test_wrong_options_are_one_line(tmp_path, started, capsys, arguments, messag
 
 def test_without_jupyterlab(tmp_path, monkeypatch, capsys):
     notebook = copy_notebooks(tmp_path).written[0]
-    monkeypatch.setattr(jupyter, "find_spec", lambda name: None)
+    monkeypatch.setattr(copies, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install jupyterlab"):
         open_lab(notebook)
     assert cli.main(["lab", str(tmp_path / "other")]) == 2

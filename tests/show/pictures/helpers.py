@@ -1,5 +1,8 @@
 """Reading pictures back from their artists: colours, cells, texts, and whether any overlap."""
 
+import json
+import re
+
 import numpy as np
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -107,18 +110,47 @@ def grid_of(panel):
     return colors, shades, np.array(xs), np.array(ys)
 
 
+def cells_of(ax):
+    """Return the colours of the cells of a heatmap or a matrix."""
+    (image,) = ax.images
+    return np.asarray(image.get_array())
+
+
+def contrast(one, other):
+    """Return the contrast of two colours, each (red, green, blue), as accessibility counts it."""
+    parts = np.array([one, other])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    low, high = np.sort(linear @ (0.2126, 0.7152, 0.0722) + 0.05)
+    return high / low
+
+
 def hatched(panel, label="hidden"):
     return [c for c in panel.collections if c.get_hatch() and c.get_label() == label]
 
 
-def hatched_cells(panel, shape):
-    """Return which cells of a heatmap the hatched strips cover."""
+def hatched_cells(panel, shape, label="hidden"):
+    """Return which cells the hatched strips cover, drawn one by one or as one shape."""
     covered = np.zeros(shape, bool)
-    for strips in hatched(panel):
-        for path in strips.get_paths():
-            (x0, y0), (x1, y1) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+    paths = [path for strips in hatched(panel, label) for path in strips.get_paths()]
+    paths += [patch.get_path() for patch in panel.patches if patch.get_label() == label]
+    for path in paths:
+        for corners in path.vertices.reshape(-1, 5, 2):
+            (x0, y0), (x1, y1) = corners[:4].min(axis=0), corners[:4].max(axis=0)
             covered[round(y0) : round(y1), round(x0) : round(x1)] = True
     return covered
+
+
+def data_of(page):
+    """Return the JSON that a page carries."""
+    (text,) = re.findall(r'id="data">(.*?)</script>', page.to_html(), re.DOTALL)
+    return json.loads(text)
+
+
+def assert_needs_no_network(page):
+    """Check that a page asks for nothing, and that its browser is told to refuse the rest."""
+    html = page.to_html().replace("http://www.w3.org/2000/svg", "")
+    assert "default-src 'none'" in html
+    assert not re.findall(r"""https?:|src=|href=(?!.{1,2}#)|url\(|@import|import\(|fetch\(""", html)
 
 
 def assert_nothing_overlaps(figure):

@@ -1,11 +1,9 @@
 """Arrows on circles, read back: where they point, which have names, what the words say."""
 
 import numpy as np
-import pytest
 from matplotlib.text import Annotation
 
 from mha_numpy.core import rope_forward
-from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.show.pictures import arrows
 from tests.show.pictures.helpers import assert_nothing_overlaps
 
@@ -47,17 +45,3 @@ def test_names_do_not_overlap_and_those_without_room_are_left_out():
 def test_the_words_have_every_angle():
     words = arrows({"x": np.array([[1, 1], [0, -2]])}, title="t", labels=["a", "b"]).get_label()
     assert words == "t. x: a at 45°, b at -90°."
-
-
-@pytest.mark.parametrize(
-    ("panels", "options", "error", "message"),
-    [
-        ({}, {}, ConfigError, "panels: expected a Mapping"),
-        ({"x": np.ones(2)}, {}, ShapeError, r"panels\['x'\]: expected \(n, 2\) with n >= 1; got"),
-        ({"x": np.array([[np.nan, 1]])}, {}, ConfigError, "expected finite numbers"),
-        ({"x": np.ones((3, 2))}, {"labels": ["a"]}, ConfigError, "labels: expected 3, one for"),
-    ],
-)
-def test_wrong_use(panels, options, error, message):
-    with pytest.raises(error, match=message):
-        arrows(panels, title="t", **options)

@@ -11,7 +11,6 @@ from matplotlib.text import Annotation
 import mha_numpy.core.attention as core_attention
 from mha_numpy.checking.tracing import Trace, trace
 from mha_numpy.core import RopeOptions, attention_backward, attention_forward
-from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.show.pictures import backward_film, head_color, shape_film
 from mha_numpy.steps import step
 from tests.show.pictures.helpers import (
@@ -380,35 +379,6 @@ def test_one_number_and_no_number_are_drawn():
     lit_cell(gradient_panel(film, "d_loss"))
     assert "no cells" in lines_of(gradient_panel(film, "d_x"))
     assert_nothing_overlaps(film)
-
-
-# errors
-
-
-def test_what_cannot_be_drawn_or_compared_is_an_error():
-    t, _ = recorded(B=2)
-    for bad in (2, -1):
-        with pytest.raises(ConfigError, match="sequence: expected an index into the batch"):
-            backward_film(t, sequence=bad)
-    with pytest.raises(ConfigError, match="trace: expected the Trace of"):
-        backward_film([])
-    with pytest.raises(
-        ConfigError, match="trace: expected at least one gradient, .* got 1 forward"
-    ):
-        backward_film(steps_of(("x", np.ones(3), "D")))
-    with pytest.raises(ConfigError, match="at most 300 steps for one film; got 301"):
-        backward_film(steps_of(*((f"d_x{i}", np.full(1, i), "D") for i in range(301))))
-    with pytest.raises(ShapeError, match=r"d_x: expected one axis name per axis"):
-        backward_film(steps_of(("d_x", np.ones((3, 2)), "D")))
-    with pytest.raises(ConfigError, match="reference: expected a Trace or a mapping .* got 3"):
-        backward_film(t, reference=3)
-    for nothing in ({"d_foo": np.ones(3)}, {}, steps_of(("q", np.ones(3), "D"))):
-        with pytest.raises(
-            ConfigError, match=r"reference: expected a gradient .*\(d_out, d_merged,"
-        ):
-            backward_film(t, reference=nothing)
-    with pytest.raises(ConfigError, match="reference: expected d_out as an array of numbers"):
-        backward_film(t, reference={"d_out": "text"})
 
 
 def test_a_film_of_own_steps_needs_no_forward():

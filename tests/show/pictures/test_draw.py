@@ -6,17 +6,19 @@ from functools import cache
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 
 from mha_numpy.checking.tracing import trace
 from mha_numpy.core import RopeOptions, causal_mask
-from mha_numpy.errors import ConfigError, MaskError, ShapeError
+from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures import (
-    Picture,
     backward_film,
+    bar_chart,
     fade,
     group_color,
     head_color,
+    line_chart,
+    matrices,
     save_figure,
     shape_film,
     weights_by_head,
@@ -25,7 +27,9 @@ from mha_numpy.show.pictures.colors import NO_HEAD, text_on
 from mha_numpy.steps import step
 from tests.show.pictures.helpers import (
     assert_nothing_overlaps,
+    cells_of,
     colors_of,
+    contrast,
     grid_of,
     hatched,
     hatched_cells,
@@ -39,15 +43,10 @@ from tests.show.pictures.helpers import (
 )
 
 SENTENCE = [
-    "The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired",
-    ".",
+    "The", "animal", "didn't", "cross", "the", "street", "because",
+    "it", "was", "too", "tired", ".",
 ]  # fmt: skip
-
-
-def cells_of(ax):
-    """Return the colours of a heatmap's cells."""
-    (image,) = ax.images
-    return np.asarray(image.get_array())
+LABELS = {"title": "t", "x_label": "x", "y_label": "y"}
 
 
 @cache
@@ -75,25 +74,10 @@ def test_fade_leads_from_white_to_the_colour():
 
 
 def test_text_is_legible_on_every_shade():
-    def luminance(color):
-        parts = np.array(color)
-        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-        return linear @ (0.2126, 0.7152, 0.0722) + 0.05
-
     for h in range(16):
         for shade in np.linspace(0, 1, 21):
             ground = fade(head_color(h))(shade)
-            ink = luminance([1.0] * 3 if text_on(ground) == "white" else [0x1A / 255] * 3)
-            contrast = max(ink, luminance(ground[:3])) / min(ink, luminance(ground[:3]))
-            assert contrast > 4, (h, shade)
-
-
-@pytest.mark.parametrize("bad", [-1, 1.5, True])
-def test_a_head_is_a_count(bad):
-    with pytest.raises(ConfigError, match="head: expected"):
-        head_color(bad)
-    with pytest.raises(ConfigError, match="group_size: expected"):
-        group_color(0, 0)
+            assert contrast(ground[:3], to_rgb(text_on(ground))) > 4, (h, shade)
 
 
 def test_a_head_has_one_colour_in_the_film_and_in_the_heatmaps():
@@ -237,15 +221,15 @@ def test_a_stretched_axis_is_no_axis():
     np.testing.assert_allclose(np.diff(ys), ys[1] - ys[0], rtol=1e-4)
 
 
-@pytest.mark.parametrize(("H", "across"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (9, 3), (16, 4)])
-def test_heads_that_stand_apart_make_a_square(H, across):
-    panel = panel_of(shape_film(steps_of(("q", np.ones((H, 5, 5)), "H T_q d_k"))), "q")
-    assert grid_of(panel)[0].shape == (5 * -(-H // across), 5 * across)
-
-
-def test_a_few_tall_heads_stand_side_by_side():
-    panel = panel_of(shape_film(steps_of(("q", np.ones((3, 12, 2)), "H T_q d_k"))), "q")
-    assert grid_of(panel)[0].shape == (12, 6)
+@pytest.mark.parametrize(
+    ("shape", "across"),
+    [((H, 5, 5), n) for H, n in {1: 1, 2: 1, 3: 1, 4: 2, 7: 3, 9: 3, 16: 4}.items()]
+    + [((3, 12, 2), 3)],  # tall
+)
+def test_heads_that_stand_apart_make_a_square(shape, across):
+    H, rows, columns = shape
+    panel = panel_of(shape_film(steps_of(("q", np.ones(shape), "H T_q d_k"))), "q")
+    assert grid_of(panel)[0].shape == (rows * -(-H // across), columns * across)
 
 
 def test_a_product_of_unknown_heads_is_grey():
@@ -379,37 +363,6 @@ def test_the_number_of_columns_can_be_chosen():
         assert len({round(ax.get_position().x0, 4) for ax in film.axes}) == min(
             columns, len(film.axes)
         )
-    with pytest.raises(ConfigError, match="columns: expected"):
-        shape_film(t, columns=0)
-
-
-# the film: errors
-
-
-def test_what_a_film_cannot_show_is_an_error():
-    t, _ = recorded(B=2)
-    for bad in (2, -1, 0.5):
-        with pytest.raises(ConfigError, match="sequence: expected"):
-            shape_film(t, sequence=bad)
-    with pytest.raises(ConfigError, match="sequence: expected 0, as no step has an axis B; got 1"):
-        shape_film(steps_of(("x", np.ones(3), "D")), sequence=1)
-    with pytest.raises(ConfigError, match="trace: expected at least one backward step; got 1"):
-        shape_film(steps_of(("x", np.ones(3), "D")), backward=True)
-    with pytest.raises(ConfigError, match="trace: expected at least one forward step; got 0"):
-        shape_film(steps_of())
-    with pytest.raises(ConfigError, match="trace: expected the Trace of `with trace"):
-        shape_film([])
-    with pytest.raises(ConfigError, match="backward: expected True or False"):
-        shape_film(t, backward="yes")
-    with pytest.raises(ConfigError, match="at most 300 steps for one film; got 301"):
-        shape_film(steps_of(*((f"x{i}", np.full(1, i), "D") for i in range(301))))
-    with pytest.raises(ShapeError, match=r"x: expected one axis name per axis of shape \(3, 2\)"):
-        shape_film(steps_of(("x", np.ones((3, 2)), "D")))
-    for odd in (np.array(["a"]), np.array([None]), np.zeros(2, "m8[s]"), np.zeros(2, [("a", int)])):
-        with pytest.raises(ConfigError, match="expected arrays of numbers; got odd of "):
-            shape_film(steps_of(("odd", odd, "D")))
-        with pytest.raises(ConfigError, match="expected arrays of numbers; got odd of "):
-            backward_film(steps_of(("odd", odd, "D"), ("d_odd", np.ones(odd.shape), "D")))
 
 
 # the heatmaps
@@ -501,8 +454,6 @@ def test_heads_may_have_names_and_a_long_heading_wraps():
     assert [ax.get_title(loc="left") for ax in picture.axes[:2]] == names
     assert "layer 2 gives most weight to a (0.33)" in picture.get_label()
     assert_nothing_overlaps(weights_by_head(weights[:, :1], "abc", sequence=1))
-    with pytest.raises(ConfigError, match="head_names: expected H=2 of them; got 1"):
-        weights_by_head(weights, "abc", head_names=["one"])
 
 
 def test_odd_labels_are_one_visible_line_and_no_formula():
@@ -512,34 +463,6 @@ def test_odd_labels_are_one_visible_line_and_no_formula():
     shown = [text.get_text() for text in picture.axes[0].get_xticklabels()]
     assert not any(text.get_parse_math() for text in picture.axes[0].get_xticklabels())
     assert shown == ["$x$", r"'\n'", "''", "' '", "a_{1}$", "long" * 5 + "lon…", "▁the"]
-
-
-def test_what_heatmaps_cannot_show_is_an_error():
-    weights = np.full((2, 2, 3, 4), 1 / 4)
-    rows, keys = list("abc"), list("wxyz")
-    with pytest.raises(ConfigError, match="query_labels: expected a list of strings; got 3"):
-        weights_by_head(weights, 3)
-    with pytest.raises(ShapeError, match=r"weights: expected \(H, T_q, T_k\) or .* got \(3, 4\)"):
-        weights_by_head(weights[0, 0], rows, keys)
-    with pytest.raises(ShapeError, match=r"no axis empty; got \(2, 0, 4\)"):
-        weights_by_head(weights[0, :, :0], [], keys)
-    with pytest.raises(ConfigError, match="query_labels: expected T_q=3 of them; got 2"):
-        weights_by_head(weights, rows[:2], keys)
-    with pytest.raises(ConfigError, match="key_labels: expected T_k=4 of them; got 3"):
-        weights_by_head(weights, rows, rows)
-    with pytest.raises(ConfigError, match="key_labels: expected T_k=4 of them; got none"):
-        weights_by_head(weights, rows)
-    for bad in (2, -1):
-        with pytest.raises(ConfigError, match="sequence: expected an index into the batch"):
-            weights_by_head(weights, rows, keys, sequence=bad)
-    with pytest.raises(ConfigError, match=r"weights: expected numbers between 0 and 1; got -3 to"):
-        weights_by_head(weights - 3.25, rows, keys)
-    with pytest.raises(ConfigError, match=r"weights: expected numbers .* got 0.25 to 1.25"):
-        weights_by_head(weights + np.array([0, 0, 0, 1]), rows, keys)
-    with pytest.raises(MaskError, match="visible: "):
-        weights_by_head(weights, rows, keys, visible=np.ones((3, 4)))
-    with pytest.raises(MaskError, match="visible: expected a shape that broadcasts"):
-        weights_by_head(weights, rows, keys, visible=np.ones((4, 4), bool))
 
 
 # files and notebooks
@@ -553,12 +476,18 @@ def test_files_are_the_same_bytes_each_time_and_carry_the_alt_text(tmp_path):
 
     def draw(folder):
         heads = weights_by_head(weights, labels, visible=causal_mask(3))
-        figures = {"film.v1": shape_film(t), "w": heads}
+        figures = {
+            "film.v1": shape_film(t),
+            "w": heads,
+            "m": matrices({"mask": causal_mask(64), "x": cells[0], "large": np.ones((200, 200))}),
+            "l": line_chart([1, 2], {"a": np.ones(2), "b": np.zeros(2)}, **LABELS, log_x=True),
+            "b": bar_chart({"a": 1}, title="t", against={"a": 2}),
+        }
         return [path for name, figure in figures.items()
                 for path in save_figure(figure, tmp_path / folder / name)]  # fmt: skip
 
     first, second = draw("one"), draw("two")
-    assert [path.name for path in first] == ["film.v1.png", "film.v1.svg", "w.png", "w.svg"]
+    assert [path.name for path in first[:4]] == ["film.v1.png", "film.v1.svg", "w.png", "w.svg"]
     for path, again in zip(first, second, strict=True):
         assert path.read_bytes() == again.read_bytes()
     svg = first[1].read_text()
@@ -568,6 +497,7 @@ def test_files_are_the_same_bytes_each_time_and_carry_the_alt_text(tmp_path):
     assert b"Shape film of the forward pass" in first[0].read_bytes()
     assert "head 1 gives most weight to &lt;" in first[3].read_text()
     assert first[1].stat().st_size < 300_000
+    assert first[5].stat().st_size < 500_000
 
 
 def test_a_note_stands_under_the_heading_and_in_the_alt_text():
@@ -579,15 +509,6 @@ def test_a_note_stands_under_the_heading_and_in_the_alt_text():
     ):  # fmt: skip
         assert words_of(picture)[1] == note
         assert f". {note} " in picture.get_label()
-    with pytest.raises(ConfigError, match="note: expected a string; got 1"):
-        shape_film(t, note=1)
-
-
-def test_only_figures_and_files_are_saved(tmp_path):
-    with pytest.raises(ConfigError, match="fig: expected a matplotlib Figure; got str"):
-        save_figure("film", tmp_path / "film")
-    with pytest.raises(ConfigError, match="stem: expected a path that ends in a file's name"):
-        save_figure(Picture(), "")
 
 
 def test_a_notebook_gets_an_image_with_its_alt_text():

@@ -1,19 +1,15 @@
 """Arrays side by side, read back: cells, numbers, hatches, labels; nothing overlaps."""
 
-import re
-
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
 
 from mha_numpy.core import causal_mask, padding_mask, window_mask
-from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from mha_numpy.palette import PALETTE
-from mha_numpy.show.pictures import matrices, save_figure
-from mha_numpy.show.pictures.colors import BROKEN, HIDDEN
+from mha_numpy.show.pictures import matrices
 from mha_numpy.show.pictures.labels import MINUS
 from mha_numpy.show.pictures.matrices import MAY_ATTEND
-from tests.show.pictures.helpers import assert_nothing_overlaps, words_of
+from tests.show.pictures.helpers import assert_nothing_overlaps, cells_of, hatched_cells, words_of
 
 BLUE, ORANGE = (np.array(to_rgba(PALETTE[i])) for i in (0, 1))
 WORDS = ["The", "animal", "didn't", "cross", "the", "street"]
@@ -22,11 +18,6 @@ NAN, INF = np.nan, np.inf
 
 def panels_of(picture):
     return {ax.get_title(loc="left"): ax for ax in picture.axes if ax.get_label() != "scale"}
-
-
-def colors_of(ax):
-    (image,) = ax.images
-    return np.asarray(image.get_array())
 
 
 def numbers_of(ax):
@@ -39,18 +30,6 @@ def numbers_of(ax):
 def facts_of(ax):
     (facts,) = (text.get_text() for text in ax.texts if text.get_ha() == "left")
     return facts.split("\n")
-
-
-def hatched(ax, hatch, shape):
-    """Return which cells are hatched so."""
-    covered = np.zeros(shape, bool)
-    found = [artist for artist in [*ax.collections, *ax.patches] if artist.get_hatch() == hatch]
-    for artist in found:
-        paths = artist.get_paths() if artist in ax.collections else [artist.get_path()]
-        for corners in np.concatenate([path.vertices for path in paths]).reshape(-1, 5, 2):
-            (x0, y0), (x1, y1) = corners[:4].min(axis=0), corners[:4].max(axis=0)
-            covered[round(y0) : round(y1), round(x0) : round(x1)] = True
-    return covered
 
 
 def scale_of(picture):
@@ -78,7 +57,7 @@ def assert_fits(picture):
 
 def test_colours_tell_sign_and_size():
     x = np.array([[-2.0, -1, 0], [1, 2, 0.5]])
-    colors = colors_of(panels_of(matrices({"x": x}))["x"])
+    colors = cells_of(panels_of(matrices({"x": x}))["x"])
     np.testing.assert_allclose(colors[0, 0], ORANGE, atol=0.01)
     np.testing.assert_allclose(colors[1, 1], BLUE, atol=0.01)
     np.testing.assert_array_equal(colors[0, 2], 1)
@@ -90,7 +69,7 @@ def test_colours_tell_sign_and_size():
 def test_arrays_share_a_scale_or_have_their_own():
     arrays = {"small": np.array([1.0, 0.5]), "large": np.array([[4.0], [2.0]])}
     shared, own = matrices(arrays), matrices(arrays, shared=False)
-    small = [colors_of(panels_of(picture)["small"])[0, 0] for picture in (shared, own)]
+    small = [cells_of(panels_of(picture)["small"])[0, 0] for picture in (shared, own)]
     np.testing.assert_allclose(small[0], 0.75 + BLUE / 4, atol=0.01)
     np.testing.assert_allclose(small[1], BLUE, atol=0.01)
     assert scale_of(shared) == ["0", "4"]
@@ -137,12 +116,6 @@ def test_numbers_in_cells_are_short(values, expected):
     assert list(numbers_of(ax).values()) == expected
 
 
-def test_numbers_stand_at_their_rows_and_columns():
-    ax = panels_of(matrices({"x": np.arange(6).reshape(2, 3)}))["x"]
-    expected = {(i, j): str(3 * i + j) for i, j in np.ndindex(2, 3)}
-    assert numbers_of(ax) == expected
-
-
 def test_minus_is_a_minus_that_can_be_seen():
     (text,) = (t for t in panels_of(matrices({"x": [[-1.0]]}))["x"].texts if t.get_ha() == "center")
     assert text.get_text() == f"{MINUS}1"
@@ -160,7 +133,7 @@ def test_long_axes_are_counted():
     ax = panels_of(matrices({"x": np.ones((512, 64))}))["x"]
     assert [label.get_text() for label in ax.get_yticklabels()] == [str(64 * i) for i in range(8)]
     np.testing.assert_array_equal(ax.get_xticks(), 8 * np.arange(8) + 0.5)
-    assert colors_of(ax).shape == (512, 64, 4)
+    assert cells_of(ax).shape == (512, 64, 4)
 
 
 # masks, hidden and broken cells
@@ -174,9 +147,9 @@ def test_long_axes_are_counted():
 def test_masks_are_filled_or_hatched(mask):
     picture = matrices({"mask": mask})
     ax, rows = panels_of(picture)["mask"], np.atleast_2d(mask)
-    np.testing.assert_array_equal(hatched(ax, HIDDEN, rows.shape), ~rows)
-    np.testing.assert_array_equal((colors_of(ax) == MAY_ATTEND).all(axis=-1), rows)
-    np.testing.assert_array_equal((colors_of(ax) == 1).all(axis=-1), ~rows)
+    np.testing.assert_array_equal(hatched_cells(ax, rows.shape), ~rows)
+    np.testing.assert_array_equal((cells_of(ax) == MAY_ATTEND).all(axis=-1), rows)
+    np.testing.assert_array_equal((cells_of(ax) == 1).all(axis=-1), ~rows)
     words = words_of(picture)
     assert ("True: may attend" in words) == mask.any()
     assert ("False: hidden" in words) == (not mask.all())
@@ -188,11 +161,11 @@ def test_hidden_and_broken_numbers_are_hatched_and_set_no_scale():
     x = np.array([[1.0, -INF, NAN], [INF, -3, -INF]])
     picture = matrices({"x": x, "mask": causal_mask(2), "nan": np.full(2, NAN)})
     ax = panels_of(picture)["x"]
-    np.testing.assert_array_equal(hatched(ax, HIDDEN, x.shape), x == -INF)
-    np.testing.assert_array_equal(hatched(ax, BROKEN, x.shape), np.isnan(x) | (x == INF))
+    np.testing.assert_array_equal(hatched_cells(ax, x.shape), x == -INF)
+    np.testing.assert_array_equal(hatched_cells(ax, x.shape, "broken"), np.isnan(x) | (x == INF))
     assert scale_of(picture) == ["-3", "0", "3"]
     assert {"False or -inf: hidden", "NaN or +inf"} <= set(words_of(picture))
-    assert hatched(panels_of(picture)["nan"], BROKEN, (1, 2)).all()
+    assert hatched_cells(panels_of(picture)["nan"], (1, 2), "broken").all()
     assert_fits(picture)
 
 
@@ -200,7 +173,7 @@ def test_very_many_hidden_cells_are_one_shape():
     mask = np.random.default_rng(1).random((100, 100)) < 0.5
     ax = panels_of(matrices({"mask": mask}))["mask"]
     assert not ax.collections
-    np.testing.assert_array_equal(hatched(ax, HIDDEN, mask.shape), ~mask)
+    np.testing.assert_array_equal(hatched_cells(ax, mask.shape), ~mask)
 
 
 # labels
@@ -300,46 +273,3 @@ def test_matrices_in_words():
         "Scores. 4 arrays: p (2,), -0.25 to 0.7; mask (3, 3), 6 of 9 cells: may attend; "
         "n (1, 2), no finite number, 2 NaN or +inf; s (2, 2), 1 to 1,234, 1 hidden, 1 NaN or +inf."
     )
-
-
-@pytest.mark.parametrize(
-    ("arrays", "options", "error", "message"),
-    [
-        ({}, {}, ConfigError, "arrays: expected a Mapping of at least one name to its array"),
-        ([np.eye(2)], {}, ConfigError, "arrays: expected a Mapping of at least one name"),
-        ({"a": 1.0}, {}, ShapeError, "arrays['a']: expected (columns,) or (rows, columns); got ()"),
-        ({"a": np.ones((1, 2, 3))}, {}, ShapeError,
-         "arrays['a']: expected (columns,) or (rows, columns); got (1, 2, 3); draw one head of"),
-        ({"a": np.ones(513)}, {}, ShapeError,
-         "arrays['a']: expected at most 512 rows and columns; got (513,); draw a part"),
-        ({"a": ["x"]}, {}, DTypeError, "arrays['a']: expected an array of numbers or bools"),
-        ({"a": [1j]}, {}, DTypeError, "arrays['a']: expected an array of numbers or bools"),
-        ({"a": [[1], [1, 2]]}, {}, DTypeError, "arrays['a']: expected an array of numbers"),
-        ({"a": np.eye(2)}, {"row_labels": "abc"}, ConfigError,
-         "row_labels: expected 2 of them for arrays['a']; got 3"),
-        ({"a": np.eye(2), "b": np.eye(3)}, {"column_labels": "ab"}, ConfigError,
-         "column_labels: expected 3 of them for arrays['b']; got 2"),
-        ({"a": np.eye(1)}, {"row_labels": []}, ConfigError, "row_labels: expected 1 of them"),
-        ({"a": np.eye(2)}, {"row_labels": 3}, ConfigError, "row_labels: expected a list of string"),
-        ({"a": np.eye(2)}, {"shared": 1}, ConfigError, "shared: expected True or False; got 1"),
-        ({"a": np.eye(2)}, {"meaning": "yes"}, ConfigError, "meaning: expected two strings"),
-        ({"a": np.eye(2)}, {"meaning": ("yes", 0)}, ConfigError, "meaning: expected a string"),
-        ({"a": np.eye(2)}, {"title": None}, ConfigError, "title: expected a string; got None"),
-    ],
-)  # fmt: skip
-def test_what_matrices_cannot_show_is_an_error(arrays, options, error, message):
-    with pytest.raises(error, match=re.escape(message)) as raised:
-        matrices(arrays, **options)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.slow
-def test_files_are_the_same_bytes_each_time(tmp_path):
-    def draw(folder):
-        arrays = {"x": SIGNED[:3, :3], "mask": causal_mask(64), "big": np.ones((200, 200))}
-        return save_figure(matrices(arrays), tmp_path / folder / "m")
-
-    first, second = draw("one"), draw("two")
-    for path, again in zip(first, second, strict=True):
-        assert path.read_bytes() == again.read_bytes()
-    assert first[1].stat().st_size < 500_000

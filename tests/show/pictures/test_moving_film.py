@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mha_numpy.checking.tracing import Trace
-from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures import animate
 from mha_numpy.show.pictures.moving_film import _came_from, _scene, _way
 from tests.show.pictures.helpers import recorded
@@ -51,14 +49,3 @@ def test_the_file_moves_and_has_no_background(layer, tmp_path, monkeypatch):
         assert film.n_frames == 21 + 20
         assert film.info["loop"] == 0
         assert film.convert("RGBA").getpixel((0, 0))[3] == 0
-
-
-def test_wrong_use(layer, tmp_path):
-    with pytest.raises(ConfigError, match=r"path: expected a file that ends in \.png; got"):
-        animate(layer, tmp_path / "film.gif")
-    with pytest.raises(ConfigError, match="trace: expected at least one step"):
-        animate(Trace(), tmp_path / "film.png")
-    with pytest.raises(ConfigError, match="sequence: expected an index"):
-        animate(layer, tmp_path / "film.png", sequence=2)
-    with pytest.raises(ConfigError, match="tokens: expected one label for each of T_q"):
-        animate(layer, tmp_path / "film.png", tokens=["a", "b", "c", "d"])

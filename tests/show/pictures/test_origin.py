@@ -6,7 +6,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
 from mha_numpy.core import attention_forward, merge_heads, split_heads
-from mha_numpy.errors import ConfigError, DTypeError, ShapeError
 from mha_numpy.show.pictures import fade, head_color, origin_film
 from mha_numpy.show.pictures.origin import PALEST
 from tests.show.pictures.helpers import assert_nothing_overlaps, texts_of
@@ -206,37 +205,3 @@ def test_blocks_of_the_outer_axis_begin_new_lines():
 def test_every_head_and_the_shades_are_in_the_legend():
     words = [text.get_text() for text in texts_of(origin_film(two_splits(), 2))]
     assert {"head 0", "head 1", "token 0", "token 3"} <= set(words)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "H", "error", "message"),
-    [
-        ({}, 2, ConfigError, r"arrays: expected a mapping of names to arrays, the ramp first"),
-        ([x], 2, ConfigError, r"arrays: expected a mapping of names"),
-        ({"x": x + 1}, 2, ConfigError, r"x: expected the first array to be the ramp np.arange"),
-        ({"x": heads}, 2, ConfigError, r"x: expected the first array to be the ramp"),
-        ({"x": x}, 3, ConfigError, r"num_heads: expected a divisor of D=8; got 3"),
-        ({"x": x}, 0, ConfigError, r"num_heads: expected an integer >= 1; got 0"),
-        ({"x": x, "heads": x[0] + 0.5}, 2, ConfigError,
-         r"heads: expected numbers of the ramp, 0 to 31; got 0.5 at \[0, 0\]: this picture follows "
-         r"moved cells; use shape_film for computed ones"),
-        ({"x": x, "a": np.array([31, 32])}, 2, ConfigError, r"a: .* got 32 at \[1\]"),
-        ({"x": x, "a": np.array([-1])}, 2, ConfigError, r"a: .* got -1 at \[0\]"),
-        ({"x": x, "a": np.array([3.0, np.nan])}, 2, ConfigError, r"a: .* got nan at \[1\]"),
-        ({"x": x, "a": np.array([np.inf])}, 2, ConfigError, r"a: .* got inf at \[0\]"),
-        ({"x": x, "a": np.array([1 + 1e-8])}, 2, ConfigError, r"a: .* got 1.00000001 at \[0\]"),
-        ({"x": x, "a": np.array(["1"])}, 2, DTypeError, r"a: expected an array of real numbers"),
-        ({"x": x, "a": [[1], [2, 3]]}, 2, DTypeError, r"a: expected an array of real numbers"),
-        ({"x": x, "a": x > 3}, 2, DTypeError, r"a: expected an array of real numbers"),
-        ({"x": x, "a": x[0, 0, 0]}, 2, ShapeError, r"a: expected an array of rank 1 to 4"),
-        ({"x": x, "a": x[:0]}, 2, ShapeError, r"a: .* no axis empty; got \(0, 4, 8\)"),
-        ({"x": x, "a": heads[None]}, 2, ShapeError, r"a: expected .* got \(1, 1, 2, 4, 4\)"),
-        ({"x": ramp(65, 2)}, 2, ConfigError, r"x: expected at most 64 rows and columns"),
-        ({"x": ramp(2, 65)}, 5, ConfigError, r"x: expected at most 64 rows and columns"),
-        ({"x": ramp(40, 20), "a": ramp(40, 20), "b": ramp(40, 20)}, 2, ConfigError,
-         r"arrays: expected at most 2000 cells in all; got 2400: show fewer arrays"),
-    ],
-)  # fmt: skip
-def test_wrong_use(arrays, H, error, message):
-    with pytest.raises(error, match=message):
-        origin_film(arrays, H)

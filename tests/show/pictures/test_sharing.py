@@ -4,7 +4,6 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures import head_color, sharing_map
 from tests.show.pictures.helpers import assert_nothing_overlaps, words_of
 
@@ -41,16 +40,3 @@ def test_in_words():
     titles = [words_of(sharing_map(8, n))[0] for n in (8, 2, 1)]
     assert titles == ["multi-head: H = 8, H_kv = 8", "grouped-query: H = 8, H_kv = 2",
                       "multi-query: H = 8, H_kv = 1"]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ((6, 4), "num_kv_heads: expected a divisor of num_heads=6; got 4"),
-        ((0, 1), "num_heads: expected an integer >= 1; got 0"),
-        ((4, 2.0), "num_kv_heads: expected an integer; got 2.0"),
-    ],
-)
-def test_wrong_use(sizes, message):
-    with pytest.raises(ConfigError, match=message):
-        sharing_map(*sizes)

@@ -1,27 +1,23 @@
 """The walk's page: what is on record for it to play with, and the file."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 
 from mha_numpy import cli
+from mha_numpy.cli import commands
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.example import FEATURES, TOKENS, example_setting
 from mha_numpy.show.walk.page import page_of, record
 from tests.compare import assert_close
+from tests.show.pictures.helpers import data_of
 
 MODELS = {
     "reverse": "3 1 4 1 5 9 2 6 5 3 5 8", "induction": "a b c d a b c",
     "numbers": "three hundred forty-two", "text": "The sea ",
 }  # fmt: skip
-
-
-def data_of(page):
-    (text,) = re.findall(r'id="data">(.*?)</script>', page.to_html(), re.DOTALL)
-    return json.loads(text)
 
 
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"cross": "another one", "kv_heads": 1}])
@@ -113,7 +109,7 @@ class TestTheCommand:
     @pytest.mark.parametrize("found", [True, False])
     def test_it_is_opened(self, run, tmp_path, monkeypatch, found):
         opened = []
-        monkeypatch.setattr(cli.webbrowser, "open", lambda url: opened.append(url) or found)
+        monkeypatch.setattr(commands.webbrowser, "open", lambda url: opened.append(url) or found)
         _, printed = run("--example", "--open")
         assert opened == [(tmp_path / "page.html").as_uri()]
         assert printed.endswith("it is open in the browser\n" if found else "in a browser\n")

@@ -1,7 +1,6 @@
 """The walk through a layer of a model from a folder: it is the model's own layer."""
 
 import importlib
-import json
 import re
 
 import numpy as np
@@ -14,6 +13,7 @@ from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.page import page_of, record
 from mha_numpy.show.walk.report import sections
 from tests.compare import Tolerance, assert_close
+from tests.show.pictures.helpers import data_of
 from tests.show.walk.pretrained import CONFIGS, L, save_model
 
 SENTENCE = "a cat sat on the mat"
@@ -78,8 +78,7 @@ def test_the_page_computes_the_same_numbers(folder, kind):
     for step in seen.trace:
         name = re.sub("heads(?=_by_token)", "gated", step.name)
         assert_close(t[name], step.array, "float32", name=name)
-    (text,) = re.findall(r'id="data">(.*?)</script>', page_of(seen).to_html(), re.DOTALL)
-    data = json.loads(text)
+    data = data_of(page_of(seen))
     assert all(a["equation"] == "" or "tree" in a for a in data["arrays"])
     assert data["note"].startswith(f"Params from a folder ({seen.model}): blocks.{L - 1}.attention")
     assert data["note"].endswith("The upstream gradient is random.")

@@ -7,26 +7,16 @@ from tests.compare import assert_close
 
 
 def test_words_and_punctuation():
-    assert tokenize("Don't stop, it\u2019s  10%!") == [
-        "Don't",
-        "stop",
-        ",",
-        "it\u2019s",
-        "10",
-        "%",
-        "!",
-    ]
-    assert tokenize("les \u00e9l\u00e8ves \u5b66\u751f") == [
-        "les",
-        "\u00e9l\u00e8ves",
-        "\u5b66\u751f",
-    ]
+    for text, tokens in (
+        ("Don't stop, it\u2019s  10%!", "Don't stop , it\u2019s 10 % !"),
+        ("les \u00e9l\u00e8ves \u5b66\u751f", "les \u00e9l\u00e8ves \u5b66\u751f"),
+    ):
+        assert tokenize(text) == tokens.split()
 
 
 def test_what_belongs_to_a_letter_stays_with_it():
-    assert tokenize("\u0939\u093f\u0928\u094d\u0926\u0940") == [
-        "\u0939\u093f\u0928\u094d\u0926\u0940"
-    ]
+    hindi = "\u0939\u093f\u0928\u094d\u0926\u0940"
+    assert tokenize(hindi) == [hindi]
     assert tokenize("cafe\u0301 cr\u00e8me") == ["caf\u00e9", "cr\u00e8me"]
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
     assert tokenize(f"a {family}!") == ["a", family, "!"]

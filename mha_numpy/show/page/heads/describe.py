@@ -48,7 +48,6 @@ def describe_texts(model: Any, tokens: Tokens, labels: list[list[str]]) -> list[
 def _describe_layer(
     weights: Array, flows: Array, ids: Array, parts: Array, places: dict[str, int]
 ) -> dict[str, Any]:
-    """Return the weights of a layer on one text, and what its heads do."""
     weights, flows = weights.astype(np.float64), flows.astype(np.float64)  # (1, H, T, T)
     # a column of weight x norm is a column of weights times one number
     norms = (flows.max(axis=2) / np.maximum(weights.max(axis=2), TINY))[0]  # (H, T)
@@ -101,7 +100,6 @@ def describe_worth(measure: Measure, mask: Array) -> dict[str, Any]:
 
 
 def _of(scores: dict[str, Array], head: int) -> dict[str, float]:
-    """Return the scores of one head."""
     return {name: float(score[head]) for name, score in scores.items()}
 
 

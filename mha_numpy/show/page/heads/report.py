@@ -11,16 +11,18 @@ from mha_numpy.models.analysis import attention_layers
 from mha_numpy.models.text import BLANKS, Tokens
 from mha_numpy.show.page.document import Page, document, read
 from mha_numpy.show.page.heads.describe import describe_texts, describe_worth
-from mha_numpy.show.page.heads.fallback import table_of
 from mha_numpy.show.page.heads.measures import measure_for
 from mha_numpy.show.page.heads.words import OTHERS, PATTERNS
 from mha_numpy.show.pictures.labels import check_text, printable
+from mha_numpy.tables import CELL
 
 SCRIPTS = (
     "view/element.js", "view/paint.js", "heads/grid.js", "heads/matrix.js", "heads/curve.js",
     "heads/report.js",
 )  # fmt: skip
 STYLES = ("page.css", "heads/heads.css")
+
+NOTE = "Trust this notebook to look into each head. The pattern that each follows most:"
 
 LEAST_TOKENS, MAX_TOKENS = 2, 64  # of a text
 MAX_WEIGHTS = 1_500_000  # of all heads and texts: a page of some 4 MB
@@ -56,12 +58,6 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     -------
     HeadReport
         A notebook shows it; ``to_html(path)`` writes it. It needs no network.
-
-    Raises
-    ------
-    ConfigError
-        The model is of another kind or has no tokenizer; or a text has fewer than 2 tokens, more
-        than 64, or more than the model can read.
 
     Notes
     -----
@@ -104,7 +100,7 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
         title, read("heads/heads.html"), data,
         styles=STYLES, scripts=SCRIPTS, start="startReport(data);",
     )  # fmt: skip
-    return HeadReport(page, table_of(data), sum(heads), len(labels))
+    return HeadReport(page, _table_of(data), sum(heads), len(labels))
 
 
 def _names_of(texts: str | Sequence[str] | Tokens, labels: Sequence[Sequence[str]]) -> list[str]:
@@ -115,7 +111,6 @@ def _names_of(texts: str | Sequence[str] | Tokens, labels: Sequence[Sequence[str
 
 
 def _read_texts(model: Any, texts: str | Sequence[str] | Tokens) -> tuple[Tokens, list[list[str]]]:
-    """Return tokens, and their names as a reader knows them."""
     if isinstance(texts, Tokens):
         return texts, [[printable(name) for name in names] for names in texts.names]
     tokenizer = getattr(model, "tokenizer", None)
@@ -142,7 +137,6 @@ def _label(text: str, name: str) -> str:
 
 
 def _check_sizes(model: Any, num_heads: int, tokens: Tokens) -> None:
-    """Raise a ConfigError where texts are too short, or too long."""
     lengths = tokens.mask.sum(axis=1)
     if not len(lengths):
         raise ConfigError("texts: expected at least one; got none")
@@ -164,3 +158,20 @@ def _check_sizes(model: Any, num_heads: int, tokens: Tokens) -> None:
             f"texts: expected at most {MAX_WEIGHTS:,} weights for one page; got {weights:,}: take "
             "fewer texts, or shorter ones"
         )
+
+
+def _table_of(data: dict[str, Any]) -> str:
+    """Return the strongest pattern of each head on the first text: a row for each layer."""
+    rows = []
+    for number, scores in enumerate(data["texts"][0]["scores"]):
+        cells = []
+        for h in range(data["heads"][number]):
+            known = {name: scores[name][h] or 0 for name in PATTERNS if name in scores}
+            best = max(known, key=lambda name: known[name])
+            cells.append(f'<td style="{CELL}">{PATTERNS[best][0]} {known[best]:.2f}</td>')
+        rows.append(f'<tr><th style="{CELL}">layer {number}</th>{"".join(cells)}</tr>')
+    return (
+        '<table style="border-collapse:collapse;background:#ffffff;color:#1a1a1a">'
+        f'<caption style="text-align:left;color:#1a1a1a;background:#ffffff">{NOTE}</caption>'
+        f"{''.join(rows)}</table>"
+    )

@@ -35,10 +35,6 @@ def say_head(
         How many of the queries have a place where this pattern would look.
     queries : int
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> scores = {"previous": 0.9, "first": 0.02, "distance": 1.1, "entropy": 0.4}
@@ -71,5 +67,4 @@ def _where(pattern: str) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share in percent."""
     return f"{100 * share:.0f} %"

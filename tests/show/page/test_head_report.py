@@ -1,8 +1,5 @@
 """The report of heads: its numbers, its words, and what it refuses."""
 
-import json
-import re
-
 import numpy as np
 import pytest
 
@@ -17,6 +14,7 @@ from mha_numpy.show.page.heads.measures import LossChange, VectorChange
 from mha_numpy.show.page.heads.words import say_head
 from tests.compare import Tolerance, assert_close
 from tests.gradients import randomize
+from tests.show.pictures.helpers import assert_needs_no_network, data_of
 
 H, L = 2, 3
 IDS = np.array([[2, 7, 9, 4, 7, 3], [2, 8, 5, 3, 0, 0]])
@@ -34,10 +32,6 @@ def random_bert(**options):
 @pytest.fixture
 def bert():
     return random_bert()
-
-
-def data_of(page):
-    return json.loads(re.search(r'id="data">(.*?)</script>', page.to_html(), re.S)[1])
 
 
 def test_weights_times_norms_are_those_of_the_analysis(bert):
@@ -178,9 +172,7 @@ def test_the_page_needs_no_network_and_is_small(bert):
     drawn = head_report(bert, TOKENS, note="The params are <random>.")
     page = drawn.to_html()
     assert repr(drawn) == "HeadReport(heads=6, texts=2)"
-    assert "http:" not in page.replace("http://www.w3.org/2000/svg", "")
-    assert "https:" not in page
-    assert "default-src 'none'" in page
+    assert_needs_no_network(drawn)
     assert "<random>" not in page
     assert len(page) < 70_000
 

@@ -1,0 +1,579 @@
+"""The subcommands of `mha-numpy`: what can be written, and the library function that it calls."""
+
+import signal
+import sys
+import webbrowser
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import perf_counter, strftime
+from typing import Any, NamedTuple, TypeAlias
+
+from mha_numpy.checks import check_absent, check_count
+from mha_numpy.errors import BackendError, ConfigError
+from mha_numpy.tables import Table, show
+
+Run: TypeAlias = Callable[[Namespace], int]  # of the options; returns the exit code
+Option: TypeAlias = tuple[str, dict[str, Any]]  # what `add_argument` takes
+
+EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
+
+
+class Command(NamedTuple):
+    """A subcommand."""
+
+    run: Run
+    help: str  # in a line, for the list of all
+    description: str
+    example: str  # "" for none
+    options: tuple[Option, ...]
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(help_: str, description: str, example: str, *options: Option) -> Callable[[Run], Run]:
+    """Make a function that is called ``_name`` the subcommand ``name``."""
+
+    def add(run: Run) -> Run:
+        name = run.__name__.strip("_").replace("_", "-")
+        COMMANDS[name] = Command(run, help_, description, example, options)
+        return run
+
+    return add
+
+
+def option(name: str, help_: str, **settings: Any) -> Option:
+    """Return an option, or an argument, whose name begins without dashes."""
+    return name, {"help": help_, **settings}
+
+
+def word(name: str, metavar: str, help_: str, **settings: Any) -> Option:
+    """Return an option that takes what `metavar` says."""
+    return option(name, help_, metavar=metavar, **settings)
+
+
+count, number, path = (partial(word, type=kind) for kind in (int, float, Path))
+switch = partial(option, action="store_true")
+
+
+def _report(
+    sections: Iterable[Table | str], written: Iterable[Path] = (), width: int | None = None
+) -> None:
+    for section in sections:
+        show(section, width)
+    for file in written:
+        print(f"wrote {file}")
+
+
+@command(
+    "run a sentence through attention and show every step",
+    "Run a sentence through multi-head attention, forward and backward. Show every step with its "
+    "shape, show who attends to whom, and check every gradient.",
+    f"mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
+    option("text", "the sentence", nargs="?"),
+    word("--model", "NAME",
+        "a trained model: induction, numbers, reverse or text; minilm, a real BERT from a Python "
+        "package; or a folder with a BERT, GPT-2, Llama or Mistral (default: random params)"),
+    count("--layer", "N",
+        "which layer of minilm or of a folder's model, from 0 on (default: the last)"),
+    path("--params", "FILE", "params of your own for one of the first four: params.npz, written "
+        "by `mha-numpy train --save`"),
+    switch("--example",
+        "'the cat sat on the mat', with features that have names and heads set by hand"),
+    path("--input", "FILE",
+        "a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence"),
+    count("--heads", "H", "query heads (default 4)"),
+    count("--kv-heads", "H_KV", "key/value heads, a divisor of the heads (default: as many)"),
+    count("--dim", "D", "width of a token's vector (default 16)"),
+    switch("--causal", "a token sees only itself and those before it"),
+    word("--cross", "TEXT", "another sentence, for keys and values"),
+    option("--dtype", "float16, float32 or float64 (default)", default="float64"),
+    option("--seed", "seeds the upstream gradient, and random vectors and params (default 0)",
+        type=int, default=0),
+    switch("--memory", "show the memory of each step: strides, bytes, view or copy"),
+    path("--save", "DIR", "write pictures (PNG, SVG) and the trace (JSON) there"),
+    path("--html", "FILE", "write a page there on which any number can be changed"),
+    switch("--open", "open that page in the browser (page.html by default)"),
+    switch("--force", "let --save and --html overwrite files"),
+)  # fmt: skip
+def _walk(options: Namespace) -> int:
+    from mha_numpy.show.walk import walk
+    from mha_numpy.show.walk.files import FILES, save
+    from mha_numpy.show.walk.page import check_page, write_page
+    from mha_numpy.show.walk.report import WIDTH, sections
+
+    html = options.html or (Path("page.html") if options.open else None)
+    if options.save:
+        check_absent(options.save, FILES, force=options.force)
+    if html:
+        check_page(html, force=options.force)
+    seen = walk(
+        options.text, model=options.model, params=options.params, layer=options.layer,
+        file=options.input,
+        heads=options.heads, kv_heads=options.kv_heads, dim=options.dim, causal=options.causal,
+        cross=options.cross, dtype=options.dtype, seed=options.seed, example=options.example,
+    )  # fmt: skip
+    # saved before anything is printed: a reader such as head may leave early
+    saved = save(seen, options.save) if options.save else []
+    if html:
+        write_page(seen, html)
+    _report(sections(seen, memory=options.memory), saved, WIDTH)
+    if html:
+        _tell_of_page(html, is_wanted=options.open)
+    return 0 if seen.report else 1
+
+
+def _tell_of_page(path: Path, *, is_wanted: bool) -> None:
+    """Open a page in the browser if that is wanted, and say where it is."""
+    sys.stdout.flush()
+    is_open = is_wanted and webbrowser.open(path.resolve().as_uri())
+    print(f"wrote {path}: {'it is open in the browser' if is_open else 'open it in a browser'}")
+
+
+@command(
+    "show what each head of a pretrained model does on a text, in a page",
+    "Write a page about the heads of a BERT, GPT-2, Llama or Mistral: where each of them looks on "
+    "your texts, what changes without it, and what is left as more and more are cut. This takes "
+    "up to a minute.",
+    f"mha-numpy heads minilm {EXAMPLE} --open",
+    word("model", "MODEL",
+        "minilm, or a folder with config.json, model.safetensors and tokenizer.json"),
+    word("texts", "TEXT", "a sentence, or several", nargs="+"),
+    path("--out", "FILE", "where the page is written (default heads.html)",
+        default=Path("heads.html")),
+    switch("--open", "open the page in the browser"),
+    switch("--force", "let --out overwrite a file that is not such a page"),
+)  # fmt: skip
+def _heads(options: Namespace) -> int:
+    from mha_numpy.show.walk.page import check_page, save_page
+
+    check_page(options.out, force=options.force, option="out")
+    from mha_numpy.models import from_pretrained
+    from mha_numpy.models.pretrained import PACKAGES
+    from mha_numpy.show.page import head_report  # matplotlib takes a second
+
+    model = from_pretrained(options.model)
+    note = f"The params are those in {options.model}."
+    if options.model in PACKAGES:
+        note = f"The params are those of {options.model}, which others have trained."
+    save_page(head_report(model, options.texts, note=note), options.out, option="out")
+    _tell_of_page(options.out, is_wanted=options.open)
+    return 0
+
+
+@command(
+    "train a small model: induction, numbers, reverse or text",
+    "Train one of four small models, and print what was measured at the end.",
+    "mha-numpy train text my-book.txt --checkpoint run.npz",
+    word("name", "NAME", "induction, numbers, reverse or text"),
+    path("file", "FILE", "for text: a text of yours, in UTF-8", nargs="?"),
+    option("--seed", "seeds params, dropout and batches (default 0)", type=int, default=0),
+    count("--steps", "N", "number of steps (default: that of the recipe)"),
+    option("--backend", "numpy, loops or numba (default)", default="numba"),
+    path("--checkpoint", "FILE", "save the state there; go on from it if the file exists"),
+    path("--save", "DIR",
+        "write the params (.npz), and pictures of the loss and of what was measured"),
+    switch("--force", "let --save overwrite files"),
+)  # fmt: skip
+def _train(options: Namespace) -> int:
+    from mha_numpy.models.train import train_recipe
+    from mha_numpy.show.training import FILES, save, sections
+
+    if options.save:
+        check_absent(options.save, FILES, force=options.force)
+
+    check_count("seed", options.seed, least=0)
+    text, start = None, perf_counter()
+    if options.file is not None:
+        try:
+            text = options.file.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise ConfigError(f"file: cannot read {options.file}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"file: expected text in UTF-8 in {options.file}") from error
+    try:
+        trained = train_recipe(
+            options.name, text=text, seed=options.seed, steps=options.steps,
+            backend=options.backend, checkpoint=options.checkpoint,
+        )  # fmt: skip
+    except KeyboardInterrupt as stop:
+        kept = options.checkpoint is not None and options.checkpoint.exists()
+        advice = (
+            f"the same command goes on from {options.checkpoint}" if kept else "nothing was saved"
+        )
+        print(f"mha-numpy train: {str(stop) or 'interrupted'}; {advice}", file=sys.stderr)
+        return 130
+    seconds = perf_counter() - start
+    saved = save(trained, options.save) if options.save else []
+    _report(sections(trained, seconds), saved)
+    return 0
+
+
+@contextmanager
+def _handling(handler: Any, *names: str) -> Iterator[None]:
+    """Give these signals, as far as the system has them, another handler for a while."""
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
+@command(
+    "time attention side by side with other libraries",
+    "Time attention, forward and backward, side by side with those of PyTorch, JAX and ONNX "
+    "Runtime that are installed, after comparing the results. This takes some minutes.",
+    "mha-numpy bench --quick --against torch,numpy --chart ratios.png",
+    word("--ours", "BACKEND", "the backend to compare with all others (default numba)",
+        default="numba"),
+    word("--against", "NAMES",
+        "some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)"),
+    word("--only", "SUBSTRING", "only measurements with this in their name: a shape such as "
+        "4,12,128,64, layer, LM, peak, import, compile, memory, scaling, error", default=""),
+    count("--threads", "N", "threads of every library (default: one for each core)"),
+    number("--seconds", "S",
+        "time for each figure (default 2); five pairs are timed even if they take longer",
+        default=2.0),
+    switch("--mask", "also measure with boolean masks"),
+    switch("--quick", "a rough look: short shapes, a tenth of the time; else only peak and import"),
+    path("--json", "FILE", "write all figures there"),
+    path("--markdown", "FILE", "write the report there"),
+    path("--write", "FILE", "replace the report on this family of processors in a Markdown page, "
+        "such as docs/performance.md"),
+    path("--chart", "FILE.png", "draw the ratios there"),
+)  # fmt: skip
+def _bench(options: Namespace) -> int:
+    from mha_numpy.bench import Settings, benchmark
+    from mha_numpy.bench.files import Files
+    from mha_numpy.bench.report import sections
+
+    given = {name: getattr(options, name) for name in ("ours", "only", "seconds", "mask", "quick")}
+    if options.against is not None:
+        given["against"] = tuple(options.against.split(","))
+    if options.threads is not None:
+        given["threads"] = options.threads
+    files = Files(options.json, options.markdown, options.write, options.chart)
+    settings = Settings(**given)
+    for name, install in settings.absent.items():
+        print(f"left out: {name}, which {install} would install", file=sys.stderr)
+    # ended by others too, leave no stopped process behind
+    with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
+        results = benchmark(settings)
+    saved: list[Path] = []
+    try:  # saved before anything is printed: a reader such as head may leave early
+        saved = files.save(results)
+    finally:  # what took minutes is shown even if it cannot be saved
+        _report(sections(results), saved)
+    return 0 if results.all_right else 1
+
+
+@command(
+    "count a known model's params, operations and KV cache",
+    "Count the params, floating-point operations and KV-cache bytes of a known model; without "
+    "--model, list all.",
+    "mha-numpy cost --model llama-3-70b --context 8192",
+    word("--model", "NAME", "such as gpt-2 or llama-3-70b"),
+    count("--context", "T", "tokens of each sequence (default: the context of the model)"),
+    count("--batch", "B", "sequences (default 1)", default=1),
+)  # fmt: skip
+def _cost(options: Namespace) -> int:
+    from mha_numpy.models.cost import find_configuration
+    from mha_numpy.models.cost.report import overview, sections
+
+    if options.model is None:
+        show(overview())
+        return 0
+    config = find_configuration(options.model)
+    context = config.context if options.context is None else options.context
+    _report(sections(config, check_count("context", context), options.batch))
+    return 0
+
+
+@command(
+    "copy the notebooks into a folder of yours and open them in JupyterLab",
+    "Copy the notebooks into a folder of yours, and open JupyterLab on them. Notebooks that are "
+    "there already stay as they are.",
+    "mha-numpy lab attention --open 05 --port 9000 --no-browser",
+    path("folder", "DIR", "default attention-notebooks",
+        nargs="?", default=Path("attention-notebooks")),
+    word("--open", "NUMBER", "the notebook to begin with (default 00)", default="00"),
+    switch("--force",
+        "overwrite notebooks that are there already; what you wrote into them is lost"),
+    switch("--copy-only", "copy, and open nothing"),
+    switch("--no-browser", "only print the address"),
+    count("--port", "N",
+        "where JupyterLab listens (default 8888); the next free one if it is taken"),
+    switch("--allow-root", "let root run JupyterLab, as in a container"),
+)  # fmt: skip
+def _lab(options: Namespace) -> int:
+    from mha_numpy.show.lab import check_installed, copy_notebooks, notebook_name, open_lab
+
+    name = notebook_name(options.open)
+    switches = {"--no-browser": options.no_browser, "--allow-root": options.allow_root}
+    given = [switch for switch, is_on in switches.items() if is_on]
+    if options.port is not None:
+        if not 1 <= options.port <= 65535:
+            raise ConfigError(f"port: expected 1 to 65535; got {options.port}")
+        given.append(f"--port={options.port}")
+    if not options.copy_only:
+        check_installed()
+    written, kept = copy_notebooks(options.folder, force=options.force)
+    print(f"{options.folder}: {len(written)} notebooks copied, {len(kept)} left as they were")
+    if options.copy_only:
+        return 0
+    sys.stdout.flush()
+    # Ctrl-C is JupyterLab's, which asks before it ends
+    with _handling(lambda *_: None, "SIGINT"):
+        return open_lab(options.folder / name, given)
+
+
+@command(
+    "list the exercises, or begin with them in a folder of yours",
+    "List all exercises, and which of them are done in a folder. With `start`, write a stub for "
+    "each, a README and a file for pytest into a folder; files that are there already stay as "
+    "they are.",
+    "mha-numpy exercises start my-exercises",
+    word("words", "[start] [DIR]", "the folder (default: this one)", nargs="*"),
+)  # fmt: skip
+def _exercises(options: Namespace) -> int:
+    from mha_numpy.teach.exercises import start
+    from mha_numpy.teach.exercises.report import overview
+
+    match options.words:
+        case ["start", folder]:
+            started = start(folder)
+            kept = f", {len(started.kept)} left as they were" if started.kept else ""
+            print(f"{folder}: {len(started.written)} files written{kept}")
+            print(f"next: read {folder}/README.md, then mha-numpy check {folder}")
+        case ["start"]:
+            raise ConfigError("start: expected a folder, such as mha-numpy exercises start mine")
+        case [] | [_]:
+            folder = Path(*options.words)
+            if not folder.is_dir():
+                raise ConfigError(
+                    f"there is no folder {folder}; `mha-numpy exercises start {folder}` makes it"
+                )
+            show(overview(folder))
+        case _:
+            raise ConfigError(f"expected a folder; got {' '.join(options.words)}")
+    return 0
+
+
+@command(
+    "check exercises, and name the mistakes",
+    "Check one exercise stage by stage, or all in a folder with a line each. Your code runs in a "
+    "process of its own, with limits on time, memory and output.",
+    "mha-numpy check my-exercises softmax --watch",
+    path("folder", "DIR", "a folder written by `mha-numpy exercises start`"),
+    word("id", "ID", "the id of an exercise (default: all)", nargs="?"),
+    switch("--watch", "check again whenever a file is saved"),
+    switch("--strict", "reject what calls this package for its answer, instead of a remark"),
+    switch("--json", "print JSON alone, for a program: a list with an object for each exercise"),
+    number("--seconds", "S", "how long your code may run (default 10)", default=10.0),
+    count("--megabytes", "N", "how much memory your code may take (default 2048)", default=2048),
+)  # fmt: skip
+def _check(options: Namespace) -> int:
+    from mha_numpy.teach.exercises import Limits
+    from mha_numpy.teach.exercises.report import check_files
+    from mha_numpy.teach.exercises.watch import Watch
+
+    limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
+    if options.json and options.watch:
+        raise ConfigError("json: expected no --watch beside it, which prints again and again")
+    run = partial(
+        check_files, options.folder, options.id, limits, strict=options.strict, as_json=options.json
+    )
+    watch = Watch(options.folder) if options.watch else ()  # looks before the first check
+    code = run()
+    if options.watch:
+        print(f"watching {options.folder}; Ctrl-C ends", flush=True)
+        for changed in watch:
+            print(f"\n{', '.join(path.name for path in changed)}, {strftime('%H:%M:%S')}")
+            code = run()
+    return code
+
+
+@command(
+    "show the next of four hints on an exercise",
+    "Show the next of four hints: where to look, a question, the mistake that your last check "
+    "showed or that many make (with a picture), the line that mends it. After the first each "
+    "needs a check since the one before.",
+    "mha-numpy hint my-exercises softmax",
+    path("folder", "DIR", "a folder written by `mha-numpy exercises start`"),
+    word("id", "ID", "the id of an exercise"),
+    count("--number", "N", "one of the four (default: the next)", choices=range(1, 5)),
+    switch("--force", "also where nothing was checked since the last hint"),
+)  # fmt: skip
+def _hint(options: Namespace) -> int:
+    from mha_numpy.teach.exercises import hint_in
+
+    hint, picture = hint_in(options.folder, options.id, options.number, force=options.force)
+    _report(hint.sections)
+    if picture is not None:
+        print(f"a picture of it: {picture}")
+    return 0 if hint.is_given else 1
+
+
+@command(
+    "make an assignment for a class, each student in a variant",
+    "Make an assignment: a table of points, a secret, and handouts with instructions, stubs and "
+    "public checks. NAME is hw1-forward, hw2-backward, hw3-grouped-and-cache, or ids of exercises "
+    "with commas between them. With a roster each student gets conventions of their own, so that "
+    "a copied solution is seldom right.",
+    "mha-numpy assignment hw1-forward --out hw1 --roster ids.csv",
+    word("name", "NAME", "hw1-forward, ..., or such as softmax,masks"),
+    path("--out", "DIR", "the folder to write; its folder `handouts` is for students, the rest is "
+        "not; points are changed in its assignment.toml", required=True),
+    path("--roster", "FILE.csv", "the students: columns id and name"),
+    path("--secret-file", "FILE",
+        "what the variants are made of (default: DIR/secret, made if missing)"),
+    word("--format", "FORM", "notebook (default) or files; or for other graders: otter, nbgrader",
+        default="notebook"),
+    word("--deadline", "WHEN", "such as 2030-05-31 or 2030-05-31T12:00"),
+    switch("--force",
+        "overwrite an assignment; its secret stays, so that nobody's variant changes"),
+)  # fmt: skip
+def _assignment(options: Namespace) -> int:
+    from mha_numpy.teach.classroom import make_assignment
+    from mha_numpy.teach.classroom.exports import EXPORTS
+
+    assignment, handouts = make_assignment(
+        options.name, options.out, roster=options.roster, secret_file=options.secret_file,
+        form=options.format, deadline=options.deadline, force=options.force,
+    )  # fmt: skip
+    count = len(assignment.exercises)
+    print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
+    if options.format in EXPORTS:
+        print(f"{handouts[0]}/README.md says what to type; the folder holds solutions")
+        return 0
+    whose = f"the {len(handouts)} folders in {handouts[0].parent}, each to its student"
+    print(f"hand out {whose if assignment.roster else handouts[0]}, and nothing else")
+    table = options.out / "assignment.toml"
+    print(f"change points and marks in {table}; keep a copy of the whole folder")
+    return 0
+
+
+@command(
+    "list the known mistakes, or count how many are rejected and named rightly",
+    "List the known mistakes of a function, or of all. With --confusion make each of them, and "
+    "pairs of them, and count how many are rejected and named rightly.",
+    "mha-numpy mistakes softmax_backward",
+    word("piece", "FUNCTION", "such as softmax_backward (default: all)", nargs="?"),
+    switch("--confusion", "make the mistakes and count"),
+    count("--pairs", "N", "how many pairs of mistakes to make for each function (default 100)",
+        default=100),
+    count("--held-out", "N", "how many edits of each kind to make for each function and to search "
+        "without that kind (default 1)", default=1),
+    path("--write", "FILE", "with --confusion, write the page, such as docs/confusion.md"),
+    switch("--search-table", "compute anew what all small edits of the right functions give"),
+)  # fmt: skip
+def _mistakes(options: Namespace) -> int:
+    from mha_numpy.teach.diagnosis import PIECES, find_confusion, find_piece, search
+    from mha_numpy.teach.diagnosis.held_out import hold_out
+    from mha_numpy.teach.diagnosis.report import (
+        bank_table,
+        confusion_sections,
+        held_out_sections,
+        to_markdown,
+    )
+
+    if options.search_table:
+        search.write_table()
+        print(f"wrote {search.FILE}")
+        return 0
+    pieces = list(PIECES) if options.piece is None else [find_piece(options.piece).name]
+    if not options.confusion:
+        show(bank_table(pieces))
+        return 0
+    sections = confusion_sections(find_confusion(pieces, check_count("pairs", options.pairs)))
+    if options.held_out:
+        sections += held_out_sections(hold_out(pieces, options.held_out))
+    if options.write is not None:
+        try:
+            options.write.write_text(to_markdown(sections), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"write: cannot write {options.write}: {error.strerror}") from error
+    _report(sections)
+    return 0
+
+
+@command(
+    "count how many of the known mistakes some tests catch",
+    "Run the tests of a file with pytest, on right functions and then on each known mistake. "
+    "Print how many mistakes they catch, and which slip through.",
+    "mha-numpy audit-tests tests/test_attention.py",
+    path("file", "FILE", "tests that take or import softmax, attention, ..."),
+    number("--seconds", "S", "how long the tests may take for each mistake (default 10)",
+        default=10.0),
+)  # fmt: skip
+def _audit_tests(options: Namespace) -> int:
+    from mha_numpy.teach.exercises import audit_tests
+
+    audit = audit_tests(options.file, seconds=options.seconds)
+    _report(audit.sections)
+    return 0 if audit.passed else 1
+
+
+@command(
+    "grade what a class has handed in, in isolation, with a page for each student",
+    "Run every student's functions where they see Python and NumPy and nothing else, and write "
+    "grades.csv, a page for each student and one for the class. What was graded before is not "
+    "graded again. Late work is marked, and no points are taken off.",
+    "mha-numpy grade handed-in --assignment hw1 --out results",
+    path("submissions", "DIR", "a folder or a .py or .ipynb file for each student, as Moodle, "
+        "Canvas or Blackboard names them or by the students' ids"),
+    path("--assignment", "DIR", "a folder written by `mha-numpy assignment`", required=True),
+    path("--out", "DIR", "where the results are written", required=True),
+    count("--jobs", "N", "how many students are graded at a time (default: one for each core)"),
+    word("--dask", "ADDRESS",
+        "let the workers of a Dask cluster grade, such as tcp://10.0.0.1:8786"),
+    number("--seconds", "S", "how long each function may run (default 10)", default=10.0),
+    count("--megabytes", "N", "how much memory each function may take (default 2048)",
+        default=2048),
+    switch("--unsafe-local", "run the functions as your user, with limits but without isolation: "
+        "they can read and delete your files"),
+)  # fmt: skip
+def _grade(options: Namespace) -> int:
+    from mha_numpy.teach.classroom import grade
+    from mha_numpy.teach.exercises import Limits
+
+    limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
+    with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
+        grades = grade(
+            options.submissions, assignment=options.assignment, out=options.out, jobs=options.jobs,
+            dask=options.dask, is_isolated=not options.unsafe_local, limits=limits,
+        )  # fmt: skip
+    show(grades.table())
+    count, before = len(grades.results), len(grades.results) - grades.graded
+    print(f"{count} students: {grades.graded} graded now, {before} before")
+    for name in ("grades.csv", "class.html", "feedback", "gradescope"):
+        print(f"wrote {options.out / name}")
+    return 0
+
+
+@command(
+    "compile the numba kernels now instead of at their first use",
+    "Compile all numba kernels, in float32 and float64, and keep them on disk.",
+    "",
+)  # fmt: skip
+def _compile(options: Namespace) -> int:
+    try:
+        from mha_numpy.kernels.ahead import compile_all
+        from mha_numpy.kernels.loops import forward
+    except ImportError as reason:
+        raise BackendError(f"numba cannot be used ({reason}): pip install numba") from reason
+
+    print("compiling for this machine, up to half a minute for each dtype", flush=True)
+    start = perf_counter()
+    # LLVM calls back into Python, where a KeyboardInterrupt would get lost
+    with _handling(signal.SIG_DFL, "SIGINT"):
+        for step in compile_all():
+            print(f"{perf_counter() - start:5.1f} s  {step}", flush=True)
+    folder = forward.stats.cache_path  # of this kernel as of all
+    print(f"kept in {folder}" if folder else "not kept: no cache folder can be written to")
+    return 0
