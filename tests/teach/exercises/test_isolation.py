@@ -21,7 +21,7 @@ from mha_numpy.teach.exercises.groups import _places, group_of_processes
 from mha_numpy.teach.exercises.isolation import run_isolated
 from mha_numpy.teach.exercises.runner import load
 from mha_numpy.teach.exercises.stub import stub_text
-from tests.teach.exercises.test_right import SOLUTIONS
+from tests.teach.exercises.test_foreign import FILES, solutions
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap isolates submissions, and is not installed"
@@ -879,43 +879,44 @@ SAMPLE = ("online-attention", "from-gpt2", "multi-head-backward", "softmax", "mu
 # a check and an isolated run come to the same verdict: a sample here, all exercises in .ci/run
 
 
-def solutions():
-    """Yield an exercise, a name and the source text of one of its right solutions."""
+def solutions_of_exercises():
+    """Yield an exercise, a style and the source text of a right solution: three of each."""
+    texts = {find_exercise(file.stem).piece: (file, solutions(file)[:3]) for file in FILES}
     for exercise in EXERCISES:
-        if exercise.kind == "tests":
-            continue
-        path = REPOSITORY / f"tests/teach/exercises/right/{exercise.piece}.py"
-        names = [function.__name__ for function in SOLUTIONS[exercise.piece]]
-        for name in names:
-            yield exercise, name, path.read_text()
+        if exercise.kind != "tests":
+            file, found = texts[exercise.piece]
+            name = find_exercise(file.stem).function_name
+            for solution in found:
+                text = (
+                    f"import numpy as np\n{solution['code']}\n{exercise.function_name} = {name}\n"
+                )
+                yield exercise, solution["style"], text
 
 
 def stubs():
-    """Yield an exercise, its function's name and its stub, as it is handed out."""
+    """Yield an exercise and its stub, as it is handed out."""
     for exercise in EXERCISES:
         if exercise.kind != "tests":
-            yield exercise, exercise.function_name, stub_text(exercise)
+            yield exercise, "stub", stub_text(exercise)
 
 
-def verdicts():
-    """Return all of them as parameters; one of each kind for some exercises is not slow."""
+def cases():
+    """Return them as parameters; one of each kind for some exercises is not slow."""
     found, sampled = [], set()
-    for kind, sources in (("right", solutions()), ("stub", stubs())):
-        for exercise, name, text in sources:
-            is_sample = exercise.id in SAMPLE and (kind, exercise.id) not in sampled
-            sampled.add((kind, exercise.id))
+    for sources in (solutions_of_exercises(), stubs()):
+        for exercise, style, text in sources:
+            kind = (exercise.id, style == "stub")
+            is_sample = exercise.id in SAMPLE and kind not in sampled
+            sampled.add(kind)
             marks = () if is_sample else pytest.mark.slow
-            found.append(
-                pytest.param(exercise, name, text, id=f"{exercise.id}-{name}", marks=marks)
-            )
+            found.append(pytest.param(exercise, text, id=f"{exercise.id}-{style}", marks=marks))
     return found
 
 
-@pytest.mark.parametrize(("exercise", "name", "text"), verdicts())
-def test_the_same_verdict_as_by_a_check(exercise, name, text, isolated):
-    alias = f"{text}\n{exercise.function_name} = {name}\n"
-    expected = judge(exercise, lambda: load(alias, "mine.py", exercise.function_name), PATIENT)
-    verdict = isolated(alias, exercise, PATIENT)
+@pytest.mark.parametrize(("exercise", "text"), cases())
+def test_the_same_verdict_as_by_a_check(exercise, text, isolated):
+    expected = judge(exercise, lambda: load(text, "mine.py", exercise.function_name), PATIENT)
+    verdict = isolated(text, exercise, PATIENT)
     assert [s[:2] for s in verdict.stages] == [s[:2] for s in expected.stages]
     assert verdict.summary == expected.summary
     assert verdict.mistakes == expected.mistakes

@@ -1,6 +1,4 @@
-"""Right gradients of multi-head self-attention."""
-
-from typing import NamedTuple
+"""Right solutions in unusual styles: layer backward."""
 
 import numpy as np
 
@@ -13,53 +11,6 @@ def split(x, H):
 def merge(heads):
     B, H, T, d = heads.shape
     return heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)
-
-
-def tokens_in_place(d_out, params, saved):
-    B, T, D = saved.x.shape
-    H, d = saved.q.shape[1], saved.q.shape[3]
-    grads = {name: np.zeros(p.shape) for name, p in params._asdict().items()}
-    d_q, d_k, d_v = (np.zeros((B, T, H, d)) for _ in range(3))
-    for b in range(B):
-        for t in range(T):
-            grads["w_o"] += np.outer(saved.merged[b, t], d_out[b, t])
-            grads["b_o"] += d_out[b, t]
-            g = (params.w_o @ d_out[b, t]).reshape(H, 1, d)
-            p = saved.weights[b, :, t, :, None]  # (H, T_k, 1)
-            d_p = (g * saved.v[b]).sum(2, keepdims=True)
-            d_s = p * (d_p - (p * d_p).sum(1, keepdims=True)) / np.sqrt(d)
-            d_q[b, t] = (d_s * saved.k[b]).sum(1)
-            d_k[b] += (d_s * saved.q[b, :, t, None]).swapaxes(0, 1)
-            d_v[b] += (p * g).swapaxes(0, 1)
-    d_x = np.zeros((B, T, D))
-    for b in range(B):
-        for t in range(T):
-            for letter, grad in ("q", d_q), ("k", d_k), ("v", d_v):
-                row = grad[b, t].ravel()
-                d_x[b, t] += params._asdict()["w_" + letter] @ row
-                grads["w_" + letter] += np.outer(saved.x[b, t], row)
-                grads["b_" + letter] += row
-    return [d_x, grads]
-
-
-class SelfAttentionGrads(NamedTuple):
-    d_x: np.ndarray
-    d_params: dict
-
-
-def rows_of_a_matrix(d_out, params, saved):
-    B, H, T, d = saved.q.shape
-    X, Y, G = (a.reshape(B * T, -1) for a in (saved.x, saved.merged, d_out))
-    d_heads = (G @ params.w_o.T).reshape(B, T, H, d).swapaxes(1, 2).reshape(B * H, T, d)
-    q, k, v, p = (a.reshape(B * H, T, -1) for a in (saved.q, saved.k, saved.v, saved.weights))
-    d_p = d_heads @ v.transpose(0, 2, 1)
-    d_s = p * (d_p - np.sum(p * d_p, axis=2, keepdims=True)) / d**0.5
-    grads = d_s @ k, d_s.transpose(0, 2, 1) @ q, p.transpose(0, 2, 1) @ d_heads
-    d_q, d_k, d_v = (g.reshape(B, H, T, d).swapaxes(1, 2).reshape(B * T, H * d) for g in grads)
-    d_X = d_q @ params.w_q.T + d_k @ params.w_k.T + d_v @ params.w_v.T
-    d_params = {"w_o": Y.T @ G, "w_q": X.T @ d_q, "w_k": X.T @ d_k, "w_v": X.T @ d_v}
-    d_params |= {"b_o": G.sum(0), "b_q": d_q.sum(0), "b_k": d_k.sum(0), "b_v": d_v.sum(0)}
-    return SelfAttentionGrads(d_X.reshape(saved.x.shape), d_params)
 
 
 class Node:
@@ -82,7 +33,55 @@ class Node:
         return Node(forward(self.value), (self, back))
 
 
-def tape(d_out, params, saved):
+def input_gradient_add_at_tokens(d_q, d_k, d_v, params):
+    B, H, T, d = d_q.shape
+    d_x = np.zeros((B, T, params.w_q.shape[0]))
+    b, h, t = np.indices((B, H, T)).reshape(3, -1)
+    for grad, w in (d_q, params.w_q), (d_k, params.w_k), (d_v, params.w_v):
+        of_head = w.T.reshape(H, d, -1)[h]  # (B*H*T, d, D)
+        np.add.at(d_x, (b, t), np.einsum("nc,ncx->nx", grad[b, h, t], of_head))
+    return d_x
+
+
+def input_gradient_transposed_view(d_q, d_k, d_v, params):
+    d_x_T = np.zeros((params.w_q.shape[0], d_q.shape[2], d_q.shape[0]))  # (D, T, B)
+    for grad, w in zip([d_q, d_k, d_v], params[0:6:2], strict=True):
+        merged_T = grad.transpose(1, 3, 2, 0).reshape(-1, *d_x_T.shape[1:])
+        d_x_T += np.tensordot(w, merged_T, axes=1)
+    return d_x_T.T
+
+
+def linear_backward_bias_as_one_more_row(d_out, x, w):
+    with_one = np.concatenate([x, np.ones((*x.shape[:2], 1))], axis=2)
+    with_bias = np.vstack([w, np.zeros(w.shape[1])])
+    d_both = np.einsum("bti,bto->io", with_one, d_out)
+    d_with_one = d_out @ with_bias.T
+    return d_with_one[..., :-1], d_both[:-1], d_both[-1]
+
+
+def linear_backward_one_unit_vector_at_a_time(d_out, x, w):
+    inputs = {"x": x, "w": w, "b": np.zeros(w.shape[1])}
+    grads = {name: np.zeros(value.shape) for name, value in inputs.items()}
+    for name, grad in grads.items():
+        rest = inputs | {"b": 0.0}
+        if name == "b":
+            rest["x"] = np.zeros(x.shape)
+        for cell in np.ndindex(grad.shape):
+            unit = np.zeros(grad.shape)
+            unit[cell] = 1.0
+            moved = rest | {name: unit}
+            grad[cell] = np.vdot(d_out, moved["x"] @ moved["w"] + moved["b"])
+    return tuple(grads.values())
+
+
+def linear_backward_running_sums(d_out, x, w):
+    rows = d_out.reshape(-1, d_out.shape[-1])
+    products = x.reshape(len(rows), -1, 1) * rows[:, None]
+    d_w, d_b = products.cumsum(axis=0)[-1], rows.cumsum(axis=0)[-1]
+    return d_out @ w.swapaxes(0, 1), d_w, d_b
+
+
+def multi_head_backward_tape(d_out, params, saved):
     H, d = saved.q.shape[1], saved.q.shape[-1]
     p = saved.weights
     x, leaf = Node(saved.x), {name: Node(value) for name, value in params._asdict().items()}
@@ -110,7 +109,7 @@ def tape(d_out, params, saved):
     return x.grad, type(params)(*(node.grad for node in leaf.values()))
 
 
-def complex_step(d_out, params, saved):
+def multi_head_backward_complex_step(d_out, params, saved):
     tiny, H = 1e-40, saved.q.shape[1]
     hidden = saved.weights == 0
 
@@ -131,11 +130,3 @@ def complex_step(d_out, params, saved):
             out = forward(*inputs[:n], moved, *inputs[n + 1 :])
             grad[cell] = np.sum(d_out * out.imag) / tiny
     return grads[0], grads[1:]
-
-
-RIGHT = [
-    tokens_in_place,
-    rows_of_a_matrix,
-    tape,
-    complex_step,
-]

@@ -1,28 +1,9 @@
-"""Right ways to make a causal mask with a window and padding."""
+"""Right solutions in unusual styles: masks."""
 
 import numpy as np
 
 
-def by_scalar_loops(lengths, T_q, T_k, q_offset, left):
-    B = len(lengths)
-    mask = np.zeros((B, 1, T_q, T_k), dtype=bool)
-    for b in range(B):
-        for i in range(T_q):
-            for j in range(T_k):
-                position = i + q_offset
-                if j <= position and position - j <= left and j < lengths[b]:
-                    mask[b, 0, i, j] = True
-    return mask
-
-
-def by_tri(lengths, T_q, T_k, q_offset, left):
-    causal = np.tri(T_q, T_k, q_offset, dtype=bool)
-    too_far = np.tri(T_q, T_k, q_offset - left - 1, dtype=bool)
-    is_token = np.arange(T_k)[None] < lengths[:, None]
-    return (causal & ~too_far)[None, None] & is_token[:, None, None]
-
-
-def by_cumsum_of_ends(lengths, T_q, T_k, q_offset, left):
+def make_mask_by_cumsum_of_ends(lengths, T_q, T_k, q_offset, left):
     last = np.minimum(np.arange(T_q) + q_offset + 1, lengths[:, None]).clip(0, T_k)
     first = (np.arange(T_q) + q_offset - left).clip(0, T_k)
     ends = np.zeros((len(lengths), T_q, T_k + 1), dtype=int)
@@ -33,7 +14,7 @@ def by_cumsum_of_ends(lengths, T_q, T_k, q_offset, left):
     return ends.cumsum(axis=-1)[:, None, :, :T_k] == 1
 
 
-def by_sets(lengths, T_q, T_k, q_offset, left):
+def make_mask_by_sets(lengths, T_q, T_k, q_offset, left):
     rows = [set(range(i + q_offset - left, i + q_offset + 1)) for i in range(T_q)]
     mask = np.zeros((len(lengths), 1, T_q, T_k), dtype=bool)
     for b, n in enumerate(lengths):
@@ -42,17 +23,8 @@ def by_sets(lengths, T_q, T_k, q_offset, left):
     return mask
 
 
-def by_integers(lengths, T_q, T_k, q_offset, left):
+def make_mask_by_integers(lengths, T_q, T_k, q_offset, left):
     future = np.triu(np.ones((T_q, T_k)), q_offset + 1)
     far = np.tril(np.ones((T_q, T_k)), q_offset - left - 1)
     padding = np.array([[0] * n + [1] * (T_k - n) for n in np.minimum(lengths, T_k)])
     return future + far + padding.reshape(len(lengths), 1, 1, T_k) == 0
-
-
-RIGHT = [
-    by_scalar_loops,
-    by_tri,
-    by_cumsum_of_ends,
-    by_sets,
-    by_integers,
-]
