@@ -1,6 +1,6 @@
 """Submissions by somebody who had not read the list of known mistakes, in many styles.
 
-Each file of `foreign` holds right solutions of one exercise, which `test_right.py` judges, and wrong
+Each file of `foreign` holds right solutions of one exercise, judged in `test_right.py`, and wrong
 ones as edits of them: common mistakes, and unlisted ones, which their author did not expect on such
 a list. What each did wrong stands beside it in a sentence. Rules and clues were chosen with the
 unlisted ones in view; the fresh ones came afterwards, from somebody else, and nothing was changed
