@@ -32,8 +32,8 @@ from mha_numpy.teach.classroom.results import (
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.submissions import Submission, find_submissions
 from mha_numpy.teach.classroom.table import Assignment, read_assignment
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.isolation import try_isolation
-from mha_numpy.teach.exercises.runner import Limits
 from mha_numpy.teach.exercises.sandbox import LIMITS, check_limits
 
 __all__ = ["grade", "grade_one"]

@@ -12,7 +12,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 from mha_numpy.teach.classroom.alike import Pair
 from mha_numpy.teach.classroom.table import Assignment
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.child.limits import Limits
 
 
 class Task(NamedTuple):

@@ -13,7 +13,8 @@ import pytest
 
 from mha_numpy.teach.diagnosis import PIECES, fingerprints
 from mha_numpy.teach.diagnosis.make import make
-from mha_numpy.teach.exercises.runner import Limits, told
+from mha_numpy.teach.exercises.child.errors import told
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
 
 OPTIONS = (

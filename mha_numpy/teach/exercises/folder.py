@@ -4,16 +4,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
+from mha_numpy.teach.exercises.child.calls import load
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.hints import Hint
 from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.records import Records
-from mha_numpy.teach.exercises.runner import Limits
 from mha_numpy.teach.exercises.sandbox import LIMITS
 from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.stub import PYTEST, readme_text, stub_text
@@ -191,9 +191,4 @@ def load_function(path: Path, name: str) -> Callable[..., Any]:
     """Run a student's file and return its function; for a process of its own."""
     sys.path.insert(0, str(path.parent))  # helpers in files beside it
     sys.dont_write_bytecode = True  # what was saved in the same second would be taken for new
-    module = sys.modules[path.stem] = ModuleType(path.stem)
-    module.__file__ = str(path)
-    exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
-    if not callable(getattr(module, name, None)):
-        raise NameError(f"there is no function {name} in {path.name}")
-    return getattr(module, name)
+    return load(path.read_bytes(), str(path), name)

@@ -16,10 +16,10 @@ from mha_numpy.teach.diagnosis import find_piece
 from mha_numpy.teach.diagnosis.manners import FLOAT32
 from mha_numpy.teach.diagnosis.piece import Inputs
 from mha_numpy.teach.exercises.causes import explain, failing_probe, is_bug_of
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
-from mha_numpy.teach.exercises.runner import Limits
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference

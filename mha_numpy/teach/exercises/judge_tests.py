@@ -8,9 +8,9 @@ import numpy as np
 
 from mha_numpy.teach.diagnosis import BANK, fingerprints, make
 from mha_numpy.teach.diagnosis.using import variant_in_force
+from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.gaps import gaps_of
-from mha_numpy.teach.exercises.runner import Call
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.stages import UNWRITTEN, Stage
 from mha_numpy.teach.exercises.verdict import Verdict

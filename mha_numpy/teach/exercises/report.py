@@ -7,9 +7,9 @@ from pathlib import Path
 from mha_numpy.progress import QUIET, progress
 from mha_numpy.tables import Table, show
 from mha_numpy.teach.exercises.catalogue import EXERCISES
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.folder import RECORD, exercises_in, judge_file
 from mha_numpy.teach.exercises.records import Record, Records
-from mha_numpy.teach.exercises.runner import Limits
 from mha_numpy.teach.exercises.sandbox import LIMITS
 from mha_numpy.teach.exercises.verdict import Verdict
 

@@ -16,8 +16,8 @@ from mha_numpy.teach.diagnosis import find_piece, right_answers
 from mha_numpy.teach.diagnosis.answers import TOLERANCE
 from mha_numpy.teach.diagnosis.clues import listed, rows_of_all, shared_by
 from mha_numpy.teach.diagnosis.piece import Arrays, Reaction
+from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.exercise import Exercise
-from mha_numpy.teach.exercises.runner import Call
 from mha_numpy.teach.exercises.sandbox import Run
 
 KINDS = ("unwritten", "type", "shape", "finite", "values", "")  # of trouble, as they are met

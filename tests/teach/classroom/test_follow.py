@@ -10,7 +10,7 @@ from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.diagnosis import Variant, make, using
 from mha_numpy.teach.diagnosis.conventions import CONVENTIONS
 from mha_numpy.teach.exercises.catalogue import find_exercise
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
 from tests.teach.classroom.classes import assign
 

@@ -17,7 +17,7 @@ from mha_numpy.teach.classroom.results import Task, file_name
 from mha_numpy.teach.classroom.submissions import Submission
 from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.diagnosis import find_piece, using
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.child.limits import Limits
 from tests.teach.classroom.classes import EXERCISES, HANG, KINDS, assign, hand_in, notebook, written
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are isolated there")

@@ -14,7 +14,7 @@ from mha_numpy.teach.classroom.results import Task
 from mha_numpy.teach.classroom.table import MARKS, Assignment
 from mha_numpy.teach.diagnosis import Variant, make, using
 from mha_numpy.teach.exercises import find_exercise, judge
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.child.limits import Limits
 from tests.teach.classroom.classes import assign, hand_in, written
 from tests.teach.exercises import catch_all
 from tests.teach.exercises.test_judge_tests import STRONG, WEAK, isolated

@@ -24,8 +24,10 @@ import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.exercises import runner, sandbox
-from mha_numpy.teach.exercises.runner import Foreign
+from mha_numpy.teach.exercises import sandbox
+from mha_numpy.teach.exercises.child import limits as child_limits
+from mha_numpy.teach.exercises.child.errors import one_line
+from mha_numpy.teach.exercises.child.values import Foreign
 from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
 
 resource = pytest.importorskip("resource", reason="there are no limits here")
@@ -84,7 +86,7 @@ def next_descriptor():
 PRELUDE = """
 import atexit, ctypes, faulthandler, os, signal, sys, time
 import numpy as np
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
 
 def run(function, limits=Limits(memory=32 * 2**20)):
@@ -344,7 +346,7 @@ class TestErrors:
         assert "ccc ... ccc" in error
         assert "ccc in the end (line" in error
         assert len(error) < 450
-        assert runner.one_line("one two three four five six", 20) == "one two ... six"
+        assert one_line("one two three four five six", 20) == "one two ... six"
 
     def test_an_error_that_cannot_be_shown(self):
         class SilentError(Exception):
@@ -501,7 +503,7 @@ class TestMemory:
         assert result.ended.startswith("asked for more than 64 MiB of memory: Unable to allocate")
 
     def test_this_process_takes_no_more_either(self, monkeypatch, tmp_path):
-        monkeypatch.setattr(runner, "STATM", tmp_path / "no such file")  # as on macOS
+        monkeypatch.setattr(child_limits, "STATM", tmp_path / "no such file")  # as on macOS
         result = run(lambda x: np.ones(10**6), ONCE * 9, LIMITS._replace(answers=20 * 2**20))
         assert len(result.calls) == 2
         assert result.ended == "returned more than 20 MiB"
@@ -880,7 +882,7 @@ CELLS = [
     """
 import os, sys
 import numpy as np
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
 
 def told(function, limits=Limits()):
