@@ -72,7 +72,6 @@ def fingerprint(texts: Iterable[str], handed_out: Iterable[str] = ()) -> list[in
 
 
 def _runs(text: str) -> Iterator[int]:
-    """Yield a number for each run of tokens."""
     tokens = tokens_of(text)
     for start in range(len(tokens) - WIDTH + 1):
         yield zlib.crc32(" ".join(tokens[start : start + WIDTH]).encode())

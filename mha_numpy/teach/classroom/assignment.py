@@ -105,11 +105,6 @@ def make_assignment(
     Made
         The assignment, and the folders to hand out.
 
-    Raises
-    ------
-    ConfigError
-        An argument makes no sense, there is an assignment already, or `out` cannot be written to.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -166,7 +161,6 @@ def make_assignment(
 
 
 def _ids(text: str) -> tuple[str, ...]:
-    """Return the ids of the exercises that are named with commas between them."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     try:
         exercises = [find_exercise(name) for name in names]

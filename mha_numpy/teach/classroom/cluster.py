@@ -27,11 +27,6 @@ def grade_in_cluster(tasks: Iterable[Task], address: str) -> Iterator[Result]:
     ------
     Result
         In the order in which they are done.
-
-    Raises
-    ------
-    ConfigError
-        dask.distributed is not installed, there is no scheduler at the address, or no worker.
     """
     try:
         distributed: Any = import_module("distributed")

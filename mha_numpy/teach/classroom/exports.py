@@ -59,11 +59,6 @@ def write_export(assignment: Assignment, folder: Path, form: str) -> None:
         "otter": a notebook for ``otter assign``. "nbgrader": a course folder for ``nbgrader
         generate_assignment``.
 
-    Raises
-    ------
-    ConfigError
-        nbformat is not installed.
-
     Notes
     -----
     The notebook holds no expected value: its tests call `assert_right`. The seed in them is that
@@ -102,8 +97,6 @@ def write_export(assignment: Assignment, folder: Path, form: str) -> None:
 
 
 def _otter_cells(v4: Any, title: Any, exercise: Exercise, points: float, seed: int) -> list[Any]:
-    """Return the cells of a question, as `otter assign` reads them."""
-
     def raw(text: str, more: str = "") -> Any:
         return v4.new_raw_cell(f"# {text}{more}", id=f"{text.replace(' ', '-')}-{exercise.id}")
 

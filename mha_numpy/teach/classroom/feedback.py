@@ -158,7 +158,6 @@ def _student_parts(result: Result, title: str) -> Iterator[str]:
 
 
 def _card(function: Function) -> str:
-    """Return what is said about one function."""
     exercise = find_exercise(function.exercise)
     is_right = function.state in ("right", "follows")
     state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
@@ -221,7 +220,6 @@ def _class_parts(grades: Grades) -> Iterator[str]:
 
 
 def _bars(totals: list[float], out_of: float) -> str:
-    """Return how many students have how many points."""
     if not totals or out_of == 0:
         return "<p>Nobody was graded.</p>"
     counts = Counter(min(int(BINS * total / out_of), BINS - 1) for total in totals)
@@ -236,7 +234,6 @@ def _bars(totals: list[float], out_of: float) -> str:
 
 
 def _functions(grades: Grades) -> dict[str, list[Function]]:
-    """Return all students' functions, by exercise."""
     found: dict[str, list[Function]] = {name: [] for name in grades.assignment.exercises}
     for result in grades.results:
         for function in result.functions:
@@ -294,7 +291,6 @@ def _mistakes(function: Function) -> Iterable[str]:
 
 
 def _by_student(results: list[Result]) -> str:
-    """Return a line for each student."""
     rows = [_row("student", "points", "time", "", tag="th")]
     for result in results:
         seconds = f"{sum(function.seconds for function in result.functions):.1f} s"
@@ -304,7 +300,6 @@ def _by_student(results: list[Result]) -> str:
 
 
 def _link(result: Result) -> str:
-    """Return a student's name, with a link to the page."""
     address = escape(f"feedback/{file_name(result.student)}.html")
     return f'<a href="{address}">{escape(result.name or result.student)}</a>'
 
@@ -333,7 +328,6 @@ def _row(*cells: str, tag: str = "td") -> str:
 
 
 def _page(title: str, parts: Iterable[str]) -> str:
-    """Return a page that stands alone."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

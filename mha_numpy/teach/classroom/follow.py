@@ -98,7 +98,6 @@ def follows(backward: str, call: Caller) -> bool:
 
 
 def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
-    """Compare the slope along random directions with what the gradients say."""
     piece = find_exercise(backward).piece
     conventions = conventions_of(piece)
     given = take_inputs(piece, conventions, find_piece(piece).probes()[0])
@@ -127,7 +126,6 @@ def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
 
 
 def _moved(at: Inputs, way: dict[str, Array], step: float) -> Inputs:
-    """Return inputs moved along a direction."""
     return {**at, **{name: at[name] + step * part for name, part in way.items()}}
 
 

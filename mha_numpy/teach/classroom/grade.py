@@ -192,7 +192,6 @@ def _submitted(pool: ProcessPoolExecutor, task: Task) -> Future[Result]:
 
 
 def _finished(waiting: dict[Future[Result], Task]) -> Iterator[Result]:
-    """Wait for results, and take them out."""
     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
         result = future.result()
         del waiting[future]
@@ -200,7 +199,6 @@ def _finished(waiting: dict[Future[Result], Task]) -> Iterator[Result]:
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
-    """Return processes that share nothing with this one."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(jobs, context, initializer=_begin_to_work)
 

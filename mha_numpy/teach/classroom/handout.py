@@ -29,11 +29,6 @@ def write_handout(assignment: Assignment, student: str, folder: Path, form: str)
         Made if missing.
     form : str
         "notebook" or "files".
-
-    Raises
-    ------
-    ConfigError
-        A notebook is asked for, and nbformat is not installed.
     """
     variants = assignment.variant(student)
     texts = {"README.md": readme_text(assignment, student, form)}
@@ -105,11 +100,6 @@ def notebook_text(assignment: Assignment, student: str) -> str:
     Returns
     -------
     str
-
-    Raises
-    ------
-    ConfigError
-        nbformat is not installed.
 
     Examples
     --------
@@ -250,7 +240,6 @@ WHAT = {
 
 
 def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant]) -> str:
-    """Say which conventions count in which functions."""
     where: dict[str, list[str]] = {}
     for exercise in exercises:
         for sentence in _sentences(variants[exercise.id]):
@@ -266,18 +255,15 @@ def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant
 
 
 def _sentences(variant: Variant) -> list[str]:
-    """Return what a student reads of the conventions of a variant."""
     return [CONVENTIONS[name].sentence for name in variant.conventions]
 
 
 def _check_call(exercise: Exercise, variant: Variant) -> str:
-    """Return the line that checks a function."""
     conventions = f", {list(variant.conventions)!r}" if variant.conventions else ""
     return f'public_check("{exercise.id}", {exercise.function_name}{conventions})'.replace("'", '"')
 
 
 def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:
-    """Return check.py."""
     lines = []
     for number, exercise in enumerate(assignment.catalogue, start=1):
         function = f'from_file("{file_name(exercise, number)}", "{exercise.function_name}")'

@@ -32,11 +32,6 @@ def public_check(
     conventions : sequence of str
         The names of the conventions of the student's variant.
 
-    Raises
-    ------
-    ConfigError
-        There is no such exercise or convention, or `function` cannot be called.
-
     Examples
     --------
     >>> public_check("merge-heads", lambda heads: heads)  # doctest: +ELLIPSIS

@@ -95,7 +95,6 @@ def _python_of(source: str) -> str:
 
 
 def _parsed(source: str) -> list[ast.stmt] | None:
-    """Return the statements of a text, or None where it is not Python."""
     try:
         return ast.parse(source).body
     except UNREADABLE:

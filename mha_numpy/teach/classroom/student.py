@@ -69,7 +69,6 @@ def grade_one(task: Task) -> Result:
 def _grade_function(
     exercise: Exercise, source: Source | None, variant: Variant, task: Task
 ) -> Function:
-    """Run and judge one function under the student's variant."""
     out_of = task.assignment.exercises[exercise.id]
     hint = hint_of(exercise, variant)
     if source is None:
@@ -171,12 +170,10 @@ def _error(run: Run) -> str:
 
 
 def _state(verdict: Verdict) -> str:
-    """Return how a function stands, in a word."""
     if verdict.passed:
         return "right"
     return "wrong" if _has_run(verdict) else "failed"
 
 
 def _has_run(verdict: Verdict) -> bool:
-    """Return whether all calls came to an end."""
     return all(stage.passed for stage in verdict.stages if stage.name == "runs")

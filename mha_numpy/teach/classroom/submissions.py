@@ -102,11 +102,6 @@ def find_submissions(
     -------
     list of Submission
 
-    Raises
-    ------
-    ConfigError
-        There is no such folder, or nobody's work is in it.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory

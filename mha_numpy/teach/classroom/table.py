@@ -81,7 +81,6 @@ class Assignment:
         return variants
 
     def _conventions(self, student: str) -> set[str]:
-        """Return the conventions that a student follows."""
         order = sorted(CONVENTIONS, key=lambda name: self._digest(student, f"convention {name}"))
         ids = self.handed_out or tuple(self.exercises)
         known = [set(_conventions_for(find_exercise(exercise))) for exercise in ids]
@@ -120,11 +119,6 @@ def read_assignment(folder: Path | str) -> Assignment:
     -------
     Assignment
 
-    Raises
-    ------
-    ConfigError
-        A file is missing, or its table does not say what it should.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -161,7 +155,6 @@ def read_assignment(folder: Path | str) -> Assignment:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    """Return what a TOML file holds."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
@@ -245,7 +238,6 @@ def _quoted(text: str) -> str:
 
 
 def _text(table: dict[str, Any], key: str, path: Path) -> str:
-    """Return a text of a table."""
     value = table.get(key)
     if not isinstance(value, str) or not value:
         raise ConfigError(f'{key}: expected {key} = "..." in {path}; got {value!r}')
@@ -253,7 +245,6 @@ def _text(table: dict[str, Any], key: str, path: Path) -> str:
 
 
 def _numbers(table: dict[str, Any], key: str, path: Path) -> dict[str, float]:
-    """Return a table of numbers that are 0 or more."""
     values = table.get(key)
     if not isinstance(values, dict):
         raise ConfigError(f"{key}: expected a table [{key}] in {path}; got {values!r}")

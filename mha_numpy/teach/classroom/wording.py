@@ -98,7 +98,6 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
 
 
 def _statement(verdict: Verdict, finding: str) -> str:
-    """Return the law that a finding is about, without the numbers."""
     piece = find_piece(verdict.exercise.piece)
     statements = [law.statement for law in piece.laws]
     statements += [reaction.statement for reaction in piece.reactions]

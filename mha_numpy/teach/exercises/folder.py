@@ -42,11 +42,6 @@ def start(folder: Path | str) -> Started:
     Started
         ``written`` and ``kept``.
 
-    Raises
-    ------
-    ConfigError
-        The folder cannot be made or written to.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -101,11 +96,6 @@ def judge_file(
     Returns
     -------
     Verdict
-
-    Raises
-    ------
-    ConfigError
-        There is no such exercise, or its file is not there.
     """
     exercise, folder = find_exercise(exercise_id), Path(folder)
     path, records = find_file(folder, exercise), Records(folder / RECORD)
@@ -142,11 +132,6 @@ def hint_in(
         Where a check comes first, `is_given` is False and the text says so.
     picture : Path or None
         A PNG file.
-
-    Raises
-    ------
-    ConfigError
-        There is no such exercise, or its folder cannot be written to.
     """
     exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
     find_file(Path(folder), exercise)
@@ -183,7 +168,6 @@ def find_file(folder: Path, exercise: Exercise) -> Path:
 
 
 def _files(folder: Path, exercise: Exercise) -> list[Path]:
-    """Return the files of an exercise, whatever their number."""
     return sorted(folder.glob(f"[0-9]*_{exercise.id.replace('-', '_')}.py"))
 
 

@@ -23,7 +23,6 @@ def _with_small_scores(inputs: Inputs) -> Inputs:
 
 
 def _sequences(inputs: Inputs) -> list[Inputs]:
-    """Return inputs of one sequence each."""
     return [
         {n: x[[i]] if isinstance(x, np.ndarray) else x for n, x in inputs.items()}
         for i in range(len(inputs["q"]))

@@ -136,7 +136,6 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
 
 
 def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
-    """Examine the arrays that a function returned."""
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)

@@ -27,11 +27,6 @@ def check(exercise_id: str, function: Callable[..., Any]) -> None:
     function : callable
         Takes the arguments that the exercise lists, in their order.
 
-    Raises
-    ------
-    ConfigError
-        There is no such exercise, or `function` cannot be called.
-
     Examples
     --------
     >>> def mine(d_weights, weights):
@@ -59,11 +54,6 @@ def hint(exercise_id: str, *, force: bool = False) -> None:
         Of an exercise.
     force : bool
         After the first each hint needs a check since the one before; with `force` it does not.
-
-    Raises
-    ------
-    ConfigError
-        There is no such exercise.
 
     Examples
     --------

@@ -46,7 +46,6 @@ class Records:
         return self._records.setdefault(exercise_id, Record())
 
     def _load(self) -> None:
-        """Read the file, if there is one."""
         if self.path is None or not self.path.exists():
             return
         try:
@@ -111,7 +110,6 @@ class Records:
 
 
 def _is_record(record: Record) -> bool:
-    """Return whether a record that was read holds what it should."""
     counts = (record.checks, record.hints)
     return (
         all(isinstance(flag, bool) for flag in (record.passed, record.is_tried))

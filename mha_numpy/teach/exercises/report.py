@@ -32,7 +32,6 @@ def overview(folder: Path) -> Table:
 
 
 def _state(record: Record) -> str:
-    """Return what was done for an exercise, in two words."""
     if record.passed:
         return "done"
     return "tried" if record.checks else ""
@@ -67,7 +66,6 @@ def check_files(
 
 
 def _print_list(folder: Path, verdicts: list[Verdict]) -> None:
-    """Print a line for each verdict, and which to look at next."""
     rows = [[_mark(v), v.exercise.id, v.summary] for v in verdicts]
     bad = frozenset(i for i, row in enumerate(rows) if row[0] == "FAIL")
     right = sum(verdict.passed for verdict in verdicts)
@@ -79,12 +77,10 @@ def _print_list(folder: Path, verdicts: list[Verdict]) -> None:
 
 
 def _mark(verdict: Verdict) -> str:
-    """Return the mark of a verdict in the list."""
     return "ok" if verdict.passed else "" if verdict.is_unwritten else "FAIL"
 
 
 def _print_one(folder: Path, verdict: Verdict) -> None:
-    """Print the sections of a verdict."""
     for section in verdict.sections:
         show(section)
     if verdict.difference is not None:

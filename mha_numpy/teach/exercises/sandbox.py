@@ -86,11 +86,6 @@ def run_calls(
         hold arrays, numbers, strings, None and ``...``, in tuples, lists and dicts; a NamedTuple
         has become a dict, a NumPy scalar an array, and all else `Foreign`.
 
-    Raises
-    ------
-    ConfigError
-        A limit makes no sense, or is longer than a day.
-
     Notes
     -----
     The child is forked, so that a function of a notebook, which cannot be pickled, can be called;
@@ -194,7 +189,6 @@ class Heard:
 
 
 def _run_here(messages: Iterator[Message], heard: Heard) -> None:
-    """Make the calls in this process."""
     output = io.StringIO()
     try:
         with undisturbed(output):
@@ -327,7 +321,6 @@ def _count_starved() -> int:
 
 
 def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
-    """Say how a child ended that had more to tell."""
     if code > SIGNALLED:  # as a parent says it of its own child
         code = SIGNALLED - code
     if is_late and -code in (0, signal.SIGKILL, signal.SIGALRM):
@@ -342,14 +335,12 @@ def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
 
 
 def _too_late(limits: Limits) -> str:
-    """Say that the time has been over."""
     return f"took longer than {limits.seconds:g} s and was stopped"
 
 
 def _be_the_child(
     work: Callable[[IO[bytes]], None], tell: IO[bytes], show: IO[bytes], limits: Limits
 ) -> NoReturn:
-    """Do the work and tell of it, and never come back."""
     try:
         _cut_loose(show, limits)
         work(tell)
@@ -358,8 +349,6 @@ def _be_the_child(
 
 
 def _make_the_calls(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
-    """Make the calls in this process, and tell of each."""
-
     def say_where(_: int, frame: FrameType | None) -> None:
         if place := place_of(frame):  # else an answer may be half written
             write_message(tell, Ended(_too_late(limits) + place))

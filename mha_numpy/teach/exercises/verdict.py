@@ -198,7 +198,6 @@ def code_block(text: str) -> str:
 
 
 def _numbers(row: Array) -> str:
-    """Return the first numbers of a row."""
     texts = [f"{x:7}" if row.dtype == bool else f"{x:7.3g}" for x in row[:COLUMNS].tolist()]
     return " ".join(texts) + (" ..." if len(row) > COLUMNS else "")
 
