@@ -49,18 +49,9 @@ def tokens_of(text: str) -> list[str]:
 
 
 def fingerprint(texts: Iterable[str], handed_out: Iterable[str] = ()) -> list[int]:
-    """Return numbers for the runs of tokens in some texts that were not handed out.
+    """Return numbers for the runs of tokens in some texts, in ascending order.
 
-    Parameters
-    ----------
-    texts : iterable of str
-    handed_out : iterable of str
-        Stubs.
-
-    Returns
-    -------
-    list of int
-        In ascending order.
+    Those of what was handed out, such as stubs, are left out.
 
     Examples
     --------
@@ -81,14 +72,6 @@ def find_alike(fingerprints: Mapping[str, Iterable[int]]) -> list[Pair]:
     """Return the pairs of students whose code is much the same, the most alike first.
 
     What a third of the class wrote is left out: a short function has few right forms.
-
-    Parameters
-    ----------
-    fingerprints : {student: numbers}
-
-    Returns
-    -------
-    list of Pair
 
     Examples
     --------

@@ -50,19 +50,9 @@ def check_export(ids: Sequence[str], form: str, *, has_roster: bool) -> None:
 def write_export(assignment: Assignment, folder: Path, form: str) -> None:
     """Write the source notebook of a class, with the solutions, and what a teacher does with it.
 
-    Parameters
-    ----------
-    assignment : Assignment
-    folder : Path
-        Made if missing.
-    form : str
-        "otter": a notebook for ``otter assign``. "nbgrader": a course folder for ``nbgrader
-        generate_assignment``.
-
-    Notes
-    -----
-    The notebook holds no expected value: its tests call `assert_right`. The seed in them is that
-    of the assignment, and is in the hidden tests alone.
+    The folder is made if missing. For "otter" it holds a notebook for ``otter assign``, for "nbgrader"
+    a course for ``nbgrader generate_assignment``. The notebook holds no expected value: its tests
+    call `assert_right`. The seed in them is that of the assignment, and is in the hidden tests alone.
 
     Examples
     --------

@@ -61,15 +61,7 @@ a { color: inherit }
 def write_results(grades: Grades, out: Path) -> list[Path]:
     """Write all that a teacher gives back and keeps.
 
-    Parameters
-    ----------
-    grades : Grades
-    out : path
-
-    Returns
-    -------
-    list of Path
-        grades.csv, class.html, then a page and a file for Gradescope for each student.
+    These are grades.csv, class.html, then a page and a file for Gradescope for each student.
     """
     texts = {"grades.csv": to_csv(grades), "class.html": class_page(grades)}
     for result in grades.results:

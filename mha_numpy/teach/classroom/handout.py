@@ -18,18 +18,7 @@ OTHERWISE = "In your variant, whatever the text below says:"
 
 
 def write_handout(assignment: Assignment, student: str, folder: Path, form: str) -> None:
-    """Write what one student is handed, or everybody.
-
-    Parameters
-    ----------
-    assignment : Assignment
-    student : str
-        The id that the variant is made of.
-    folder : Path
-        Made if missing.
-    form : str
-        "notebook" or "files".
-    """
+    """Write what the student with this id is handed, or everybody; the folder is made if missing."""
     variants = assignment.variant(student)
     texts = {"README.md": readme_text(assignment, student, form)}
     if form == "notebook":
@@ -52,15 +41,7 @@ def file_name(exercise: Exercise, number: int) -> str:
 def stub_text(exercise: Exercise, variant: Variant) -> str:
     """Return the function that a student begins with; NumPy is all that it needs.
 
-    Parameters
-    ----------
-    exercise : Exercise
-    variant : Variant
-        Its conventions stand in the docstring, before the text that they differ from.
-
-    Returns
-    -------
-    str
+    The variant's conventions stand in the docstring, before the text that they differ from.
 
     Examples
     --------
@@ -91,15 +72,6 @@ def stub_text(exercise: Exercise, variant: Variant) -> str:
 
 def notebook_text(assignment: Assignment, student: str) -> str:
     """Return the notebook of a student: the cells with the tag `exercise` are to be written.
-
-    Parameters
-    ----------
-    assignment : Assignment
-    student : str
-
-    Returns
-    -------
-    str
 
     Examples
     --------

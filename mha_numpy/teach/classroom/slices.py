@@ -124,15 +124,6 @@ def slice_of(cells: Iterable[Cell], function: str) -> str | None:
     Of a notebook, a cell with the tag "exercise" goes before all others. A cell that is no Python
     but has the function in it is returned as it is: to run it says why.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-    function : str
-
-    Returns
-    -------
-    str or None
-
     Examples
     --------
     >>> text = "import numpy as np\nimport torch\n\ndef f(x):\n    return np.exp(x)\n\nf(1)"

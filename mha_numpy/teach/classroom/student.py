@@ -32,18 +32,7 @@ FOLLOWED = (FAILED["values"], FAILED["gradients"])
 def grade_one(task: Task) -> Result:
     """Grade one student; nothing but the task goes in, and nothing is written anywhere.
 
-    Parameters
-    ----------
-    task : Task
-
-    Returns
-    -------
-    Result
-
-    Raises
-    ------
-    SandboxError
-        A function could not be run, through no fault of the student.
+    A SandboxError says that a function could not be run, through no fault of the student.
     """
     exercises = [find_exercise(name) for name in task.assignment.exercises]
     names = [exercise.function_name for exercise in exercises]

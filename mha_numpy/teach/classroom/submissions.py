@@ -87,20 +87,10 @@ def find_submissions(
     """Return who handed in what, in the order of their ids.
 
     A student has a folder of their own, or files that have the student's id as their name, or a
-    name that Moodle, Canvas or Blackboard has given them. A link is refused, as is what is larger
-    than anybody's work; a zip file is looked into, and never unpacked.
-
-    Parameters
-    ----------
-    folder : path
-    roster : {id: name}, optional
-        Who is in the class: names are looked up in it where a platform gives no id of yours.
-    deadline : datetime, optional
-        What is later is marked, where the platform has told the time or that it is late.
-
-    Returns
-    -------
-    list of Submission
+    name that Moodle, Canvas or Blackboard has given them. Names are looked up in the roster where a
+    platform gives no id of yours. What is later than the deadline is marked, where the platform has
+    told the time or that it is late. A link is refused, as is what is larger than anybody's work; a
+    zip file is looked into, and never unpacked.
 
     Examples
     --------
@@ -267,18 +257,6 @@ def sources_of(
     files: Iterable[tuple[str, bytes]], functions: Iterable[str]
 ) -> tuple[dict[str, Source], list[str]]:
     r"""Return each function as it was handed in, of the last file that has it, and what is broken.
-
-    Parameters
-    ----------
-    files : iterable of (name, bytes)
-        The newest last.
-    functions : iterable of str
-
-    Returns
-    -------
-    sources : {function: Source}
-        A function that is not there is missing.
-    trouble : list of str
 
     Examples
     --------

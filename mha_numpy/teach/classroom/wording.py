@@ -71,16 +71,7 @@ def error_of(error: str, source: Source) -> str:
 def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
     """Return what is not right, a sentence for each question that was answered with no.
 
-    Parameters
-    ----------
-    verdict : Verdict
-    error : str
-        That ended the run, or that the first failing call gave; "" without one.
-    source : Source
-
-    Returns
-    -------
-    list of str
+    `error` ended the run, or is that of the first failing call; "" without one.
     """
     found = []
     for stage in verdict.stages:

@@ -80,15 +80,8 @@ def judge(
 def probe_inputs(exercise: Exercise) -> list[Inputs]:
     """Return the inputs of all calls that are made to judge a function, in their order.
 
-    Parameters
-    ----------
-    exercise : Exercise
-
-    Returns
-    -------
-    list of dict
-        Each probe twice, then what its changes make of the first probe. Of an exercise that asks
-        for tests, the functions to be tested, in an order that the variant in force shuffles.
+    Each probe comes twice, then what its changes make of the first probe. Of an exercise that asks
+    for tests, it is the functions to be tested, in an order that the variant in force shuffles.
 
     Examples
     --------
@@ -106,16 +99,8 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
 def judge_answers(exercise: Exercise, run: Run) -> Verdict:
     """Examine what a function returned for `probe_inputs`, whoever made the calls.
 
-    Parameters
-    ----------
-    exercise : Exercise
-    run : Run
-        Of `run_calls` or of `run_isolated`.
-
-    Returns
-    -------
-    Verdict
-        Without the stage "memory", for which a function has to be called once more.
+    The run is of `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which
+    a function has to be called once more.
 
     Examples
     --------

@@ -66,19 +66,9 @@ def bounded(attention: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def judge_tests(exercise: Exercise, run: Run) -> Verdict:
-    """Count which of the functions a student's tests accept.
+    """Count which of the functions a student's tests accept, of a run with `candidate_inputs`.
 
-    Parameters
-    ----------
-    exercise : Exercise
-        One that asks for tests of its piece.
-    run : Run
-        Of the tests, called with `candidate_inputs`.
-
-    Returns
-    -------
-    Verdict
-        Right if the tests accept what is right and catch nine of ten mistakes.
+    Tests are right if they accept what is right and catch nine of ten mistakes.
     """
     names = candidates(exercise)
     calls = [*run.calls, *[NOT_CALLED] * len(names)][: len(names)]
