@@ -76,7 +76,7 @@ Caller = Callable[[str, Sequence[Inputs]], Run]  # id of an exercise, inputs of 
 
 
 def follows(backward: str, call: Caller) -> bool:
-    """Return whether a backward, a key of ``PAIRS``, gives the gradients of the student's own forward.
+    """Return whether a backward of ``PAIRS`` gives the gradients of the student's own forward.
 
     It does not where one of the two does not run, or returns other arrays than it should. `call`
     takes the id of an exercise and the inputs of all calls, and runs the student's function.

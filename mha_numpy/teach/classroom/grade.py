@@ -18,6 +18,7 @@ from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError
 from mha_numpy.progress import QUIET, progress
 from mha_numpy.teach.classroom.alike import find_alike
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.cluster import grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
 from mha_numpy.teach.classroom.results import (
@@ -31,7 +32,7 @@ from mha_numpy.teach.classroom.results import (
 )
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.submissions import Submission, find_submissions
-from mha_numpy.teach.classroom.table import Assignment, read_assignment
+from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.isolation import try_isolation
 from mha_numpy.teach.exercises.sandbox import LIMITS, check_limits

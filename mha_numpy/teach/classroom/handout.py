@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import Any
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.classroom.table import Assignment
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
 
@@ -18,7 +18,7 @@ OTHERWISE = "In your variant, whatever the text below says:"
 
 
 def write_handout(assignment: Assignment, student: str, folder: Path, form: str) -> None:
-    """Write what the student with this id is handed, or everybody; the folder is made if missing."""
+    """Write what the student with this id is handed, or everybody, into a folder."""
     variants = assignment.variant(student)
     texts = {"README.md": readme_text(assignment, student, form)}
     if form == "notebook":

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 from mha_numpy.teach.classroom.alike import Pair
-from mha_numpy.teach.classroom.table import Assignment
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.exercises.child.limits import Limits
 
 

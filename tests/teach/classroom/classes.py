@@ -3,7 +3,7 @@
 import json
 import re
 
-from mha_numpy.teach.classroom.assignment import make_assignment
+from mha_numpy.teach.classroom.make import make_assignment
 from mha_numpy.teach.diagnosis import BANK
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.sources import read_sources

@@ -7,11 +7,12 @@ import pytest
 
 from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.classroom import student as student_module
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.grade import _in_processes, grade, grade_one
 from mha_numpy.teach.classroom.handout import readme_text
+from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.public import public_stages
 from mha_numpy.teach.classroom.results import Task
-from mha_numpy.teach.classroom.table import MARKS, Assignment
 from mha_numpy.teach.diagnosis import Variant, make, using
 from mha_numpy.teach.exercises import find_exercise, judge
 from mha_numpy.teach.exercises.child.limits import Limits
