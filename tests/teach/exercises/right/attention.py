@@ -51,15 +51,6 @@ def grouped_attention_by_kron(q, k, v):
     return softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])) @ v
 
 
-def grouped_attention_by_every_gth_head(q, k, v):
-    G = q.shape[1] // k.shape[1]
-    heads = np.empty(q.shape[:3] + v.shape[3:])
-    for g in range(G):  # one query head of each group at a time
-        scores = q[:, g::G] @ k.swapaxes(2, 3) / np.sqrt(q.shape[3])
-        heads[:, g::G] = softmax(scores) @ v
-    return heads
-
-
 def masked_attention_by_masked_array(q, k, v, mask, softcap):
     G = q.shape[1] // k.shape[1]
     k, v = k.repeat(G, axis=1), v.repeat(G, axis=1)
@@ -79,15 +70,6 @@ def masked_attention_by_repairing_nan_with_warnings(q, k, v, mask, softcap):
     heads = powers @ v / powers.sum(axis=-1, keepdims=True)
     heads[np.isnan(heads)] = 0.0
     return heads
-
-
-def masked_attention_by_tanh_of_exponentials(q, k, v, mask, softcap):
-    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
-    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-    if softcap is not None:
-        e = np.exp(-2 * np.abs(scores) / softcap)
-        scores = np.sign(scores) * softcap * (1 - e) / (1 + e)
-    return softmax(scores, mask) @ v
 
 
 def one_query_by_logsumexp(q, k, v):
@@ -165,15 +147,3 @@ def softmax_with_lse_as_views_of_one_array(scores, mask):
     weights -= np.nan_to_num(lse, neginf=0)[..., None]
     np.exp(weights, out=weights)
     return weights, lse
-
-
-def softmax_with_lse_by_log_with_warnings(scores, mask):
-    x = scores.copy()
-    if mask is not None:
-        x[~mask] = -np.inf
-    m = x.max(-1)
-    e = np.exp(x - m[..., None])
-    s = e.sum(-1)
-    lse = m + np.log(s)
-    w = np.nan_to_num(e / s[..., None])
-    return w, np.where(np.isnan(lse), -np.inf, lse)

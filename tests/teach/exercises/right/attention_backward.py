@@ -20,20 +20,6 @@ def attention_backward_complex_step(d_heads, q, k, v, weights):
     return grads
 
 
-def attention_backward_keys_in_place(d_heads, q, k, v, weights):
-    heads = weights @ v
-    dot = (d_heads * heads).sum(axis=-1)  # of weights and d_weights, without either
-    d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-    for j in range(k.shape[2]):
-        p = weights[..., j]
-        d_p = np.einsum("bhic,bhc->bhi", d_heads, v[:, :, j])
-        d_s = p * (d_p - dot) / np.sqrt(q.shape[-1])
-        d_q += d_s[..., None] * k[:, :, j, None]
-        d_k[:, :, j] = np.einsum("bhi,bhic->bhc", d_s, q)
-        d_v[:, :, j] = np.einsum("bhi,bhic->bhc", p, d_heads)
-    return d_q, d_k, d_v
-
-
 def attention_backward_add_at_visible_cells(d_heads, q, k, v, weights):
     b, h, i, j = np.nonzero(weights)
     p = weights[b, h, i, j]
@@ -46,28 +32,6 @@ def attention_backward_add_at_visible_cells(d_heads, q, k, v, weights):
     np.add.at(d_k, (b, h, j), d_s[:, None] * q[b, h, i])
     np.add.at(d_v, (b, h, j), p[:, None] * d_heads[b, h, i])
     return d_q, d_k, d_v
-
-
-def backward_from_lse_tiles(d_heads, q, k, v, heads, lse, mask):
-    scaled_q = q / np.sqrt(q.shape[-1])
-    dot = (d_heads * heads).sum(-1)
-    d_q, d_k, d_v = (np.zeros(a.shape) for a in (q, k, v))
-    for i in range(0, q.shape[2], 2):
-        for j in range(0, k.shape[2], 2):
-            rows, columns = np.s_[:, :, i : i + 2], np.s_[:, :, j : j + 2]
-            tile_mask = mask[i : i + 2, j : j + 2]
-            if not tile_mask.any():
-                continue
-            s = scaled_q[rows] @ k[columns].swapaxes(2, 3)
-            p = np.zeros_like(s)
-            cells = np.broadcast_to(tile_mask, s.shape)
-            shift = np.broadcast_to(lse[rows][..., None], s.shape)
-            p[cells] = np.exp(s[cells] - shift[cells])
-            d_s = p * (d_heads[rows] @ v[columns].swapaxes(2, 3) - dot[rows][..., None])
-            d_q[rows] += d_s @ k[columns] / np.sqrt(q.shape[-1])
-            d_k[columns] += d_s.swapaxes(2, 3) @ scaled_q[rows]
-            d_v[columns] += p.swapaxes(2, 3) @ d_heads[rows]
-    return [d_q, d_k, d_v]
 
 
 def backward_from_lse_numpy_warns_of_infinity_less_infinity(d_heads, q, k, v, heads, lse, mask):
@@ -90,16 +54,6 @@ def backward_from_lse_lse_as_one_more_feature(d_heads, q, k, v, heads, lse, mask
     d_s = p * (long_g @ np.concatenate([v, ones], -1).swapaxes(2, 3))
     d_k = d_s.swapaxes(2, 3) @ long_q[..., :-1]
     return d_s @ k / np.sqrt(q.shape[-1]), d_k, (p.swapaxes(2, 3) @ long_g)[..., :-1]
-
-
-def grouped_backward_group_folded_into_the_queries(d_heads, q, k, v, weights):
-    """Use that a group's queries only stand below each other: G * T_q queries for one head."""
-    B, H_kv = k.shape[:2]
-    g, long_q, p = (a.reshape(B, H_kv, -1, a.shape[-1]) for a in (d_heads, q, weights))
-    d_p = g @ v.swapaxes(-1, -2)
-    d_s = p * (d_p - (p * d_p).sum(-1, keepdims=True)) / np.sqrt(q.shape[-1])
-    d_long_q, d_k, d_v = d_s @ k, d_s.swapaxes(-1, -2) @ long_q, p.swapaxes(-1, -2) @ g
-    return d_long_q.reshape(q.shape), d_k, d_v
 
 
 def grouped_backward_reduceat_over_heads(d_heads, q, k, v, weights):
@@ -131,12 +85,6 @@ def scores_backward_add_at_every_cell(d_scores, q, k):
     np.add.at(d_q, (b, h, i), g * k[b, h, j])
     np.add.at(d_k, (b, h, j), g * q[b, h, i])
     return d_q, d_k
-
-
-def softmax_backward_all_jacobians_at_once(d_weights, weights):
-    eye = np.eye(weights.shape[-1])
-    jacobian = eye * weights[..., None] - weights[..., None] * weights[..., None, :]
-    return np.einsum("...ij,...j->...i", jacobian, d_weights)
 
 
 def softmax_backward_differences_of_pairs(d_weights, weights):

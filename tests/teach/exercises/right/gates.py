@@ -16,10 +16,6 @@ def d_head_gate_complex_step(d_gated, heads):
     return d_gate
 
 
-def d_head_gate_diagonal_of_all_pairs(d_gated, heads):
-    return np.tensordot(d_gated, heads, axes=([0, 2, 3], [0, 2, 3])).diagonal()
-
-
 def d_head_gate_bincount(d_gated, heads):
     owner = np.indices(heads.shape)[1]
     return np.bincount(owner.ravel(), weights=(d_gated * heads).ravel())
@@ -40,24 +36,6 @@ def dropout_backward_directional_derivative(d_dropped, keep, p):
 
     tiny = 1e-20
     return d_dropped * forward(np.full(keep.shape, 1j * tiny)).imag / tiny  # cell by cell
-
-
-def dropout_backward_recursion_down_to_numbers(d_dropped, keep, p):
-    if np.ndim(d_dropped) == 0:
-        return d_dropped / (1 - p) if keep else 0.0
-    pairs = zip(d_dropped, keep, strict=True)
-    return np.array([dropout_backward_recursion_down_to_numbers(g, m, p) for g, m in pairs])
-
-
-def head_importance_complex_step(d_gated, heads):
-    tiny, (B, H) = 1e-60, heads.shape[:2]
-    d_gate = np.zeros((B, H))
-    for h in range(H):
-        gate = np.ones((H, 1, 1), dtype=complex)
-        gate[h] += 1j * tiny
-        loss = (d_gated * (heads * gate)).sum(axis=(1, 2, 3))  # of each sequence
-        d_gate[:, h] = loss.imag / tiny
-    return np.abs(d_gate).mean(axis=0)
 
 
 def head_importance_sign_times_value(d_gated, heads):

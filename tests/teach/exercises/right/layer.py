@@ -41,18 +41,6 @@ def cross_attention_by_self_attention_of_both(y, x, params, num_heads):
     return np.concatenate(np.moveaxis(heads, 1, 0), axis=-1) @ params.w_o + params.b_o
 
 
-def multi_head_by_folded_params(x, params, num_heads, mask):
-    w_q, b_q, w_k, b_k, w_v, b_v = (np.split(array, num_heads, axis=-1) for array in params[:6])
-    out = np.zeros(x.shape) + params.b_o
-    for h, w_o in enumerate(np.split(params.w_o, num_heads, axis=0)):
-        scores = x @ (w_q[h] @ w_k[h].T) @ x.swapaxes(1, 2)
-        scores = scores + x @ (w_q[h] @ b_k[h])[:, None]
-        scores = scores + (x @ (w_k[h] @ b_q[h]))[:, None, :] + b_q[h] @ b_k[h]
-        weights = softmax(scores / np.sqrt(len(b_q[h])), mask)
-        out = out + weights @ (x @ (w_v[h] @ w_o) + b_v[h] @ w_o)
-    return out
-
-
 def multi_head_by_masked_array(x, params, num_heads, mask):
     B, T, _ = x.shape
 

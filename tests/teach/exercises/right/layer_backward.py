@@ -13,26 +13,6 @@ def merge(heads):
     return heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)
 
 
-class Node:
-    def __init__(self, value, *pulls):
-        self.value, self.pulls, self.grad = value, pulls, 0.0
-
-    def __add__(self, bias):
-        return Node(self.value + bias.value, (self, lambda g: g), (bias, lambda g: g.sum((0, 1))))
-
-    def __matmul__(self, other):
-        a, b = self.value, other.value
-
-        def pull_right(g):
-            d_b = a.swapaxes(-1, -2) @ g
-            return d_b.sum(axis=0) if b.ndim == 2 else d_b
-
-        return Node(a @ b, (self, lambda g: g @ b.swapaxes(-1, -2)), (other, pull_right))
-
-    def then(self, forward, back):
-        return Node(forward(self.value), (self, back))
-
-
 def input_gradient_add_at_tokens(d_q, d_k, d_v, params):
     B, H, T, d = d_q.shape
     d_x = np.zeros((B, T, params.w_q.shape[0]))
@@ -49,14 +29,6 @@ def input_gradient_transposed_view(d_q, d_k, d_v, params):
         merged_T = grad.transpose(1, 3, 2, 0).reshape(-1, *d_x_T.shape[1:])
         d_x_T += np.tensordot(w, merged_T, axes=1)
     return d_x_T.T
-
-
-def linear_backward_bias_as_one_more_row(d_out, x, w):
-    with_one = np.concatenate([x, np.ones((*x.shape[:2], 1))], axis=2)
-    with_bias = np.vstack([w, np.zeros(w.shape[1])])
-    d_both = np.einsum("bti,bto->io", with_one, d_out)
-    d_with_one = d_out @ with_bias.T
-    return d_with_one[..., :-1], d_both[:-1], d_both[-1]
 
 
 def linear_backward_one_unit_vector_at_a_time(d_out, x, w):
@@ -79,34 +51,6 @@ def linear_backward_running_sums(d_out, x, w):
     products = x.reshape(len(rows), -1, 1) * rows[:, None]
     d_w, d_b = products.cumsum(axis=0)[-1], rows.cumsum(axis=0)[-1]
     return d_out @ w.swapaxes(0, 1), d_w, d_b
-
-
-def multi_head_backward_tape(d_out, params, saved):
-    H, d = saved.q.shape[1], saved.q.shape[-1]
-    p = saved.weights
-    x, leaf = Node(saved.x), {name: Node(value) for name, value in params._asdict().items()}
-    q, k, v = (
-        (x @ leaf["w_" + n] + leaf["b_" + n]).then(lambda a: split(a, H), merge) for n in "qkv"
-    )
-    scores = q @ k.then(lambda a: a.swapaxes(2, 3) / d**0.5, lambda g: g.swapaxes(2, 3) / d**0.5)
-    weights = scores.then(lambda _: p, lambda g: p * (g - (p * g).sum(-1, keepdims=True)))
-    merged = (weights @ v).then(merge, lambda g: split(g, H))
-    out = merged @ leaf["w_o"] + leaf["b_o"]
-
-    order = []
-
-    def visit(node):
-        if node not in order:
-            for parent, _ in node.pulls:
-                visit(parent)
-            order.append(node)
-
-    visit(out)
-    out.grad = d_out
-    for node in reversed(order):
-        for parent, pull in node.pulls:
-            parent.grad = parent.grad + pull(node.grad)
-    return x.grad, type(params)(*(node.grad for node in leaf.values()))
 
 
 def multi_head_backward_complex_step(d_out, params, saved):

@@ -21,10 +21,3 @@ def make_mask_by_sets(lengths, T_q, T_k, q_offset, left):
         for i, row in enumerate(rows):
             mask[b, 0, i, sorted(row & set(range(n)))] = True
     return mask
-
-
-def make_mask_by_integers(lengths, T_q, T_k, q_offset, left):
-    future = np.triu(np.ones((T_q, T_k)), q_offset + 1)
-    far = np.tril(np.ones((T_q, T_k)), q_offset - left - 1)
-    padding = np.array([[0] * n + [1] * (T_k - n) for n in np.minimum(lengths, T_k)])
-    return future + far + padding.reshape(len(lengths), 1, 1, T_k) == 0

@@ -64,20 +64,3 @@ def online_attention_by_two_passes_with_lse(q, k, v, block):
 
 def online_attention_by_recursion_by_halves(q, k, v, block):
     return _by_halves(q, k, v, block).heads
-
-
-def online_attention_by_rescaling_only_where_needed(q, k, v, block):
-    largest, total = np.full(len(q), -np.inf), np.zeros(len(q))
-    heads = np.zeros((len(q), v.shape[1]))
-    for start in range(0, len(k), block):
-        scores = q @ k[start : start + block].T / np.sqrt(q.shape[1])
-        top = scores.max(axis=1)
-        rises = top > largest
-        kept = np.exp(largest[rises] - top[rises])
-        total[rises] *= kept
-        heads[rises] *= kept[:, None]
-        largest[rises] = top[rises]
-        powers = np.exp(scores - largest[:, None])
-        total += powers.sum(axis=1)
-        heads += powers @ v[start : start + block]
-    return heads / total[:, np.newaxis]

@@ -42,16 +42,3 @@ def layer_norm_backward_complex_step(d_out, x, gain, eps):
         d_gain.append((d_out * forward(x, gain + unit, bias).imag).sum() / tiny)
         d_bias.append((d_out * forward(x, gain, bias + unit).imag).sum() / tiny)
     return d_x, np.array(d_gain), np.array(d_bias)
-
-
-def layer_norm_backward_all_jacobians_at_once(d_out, x, gain, eps):
-    D = x.shape[-1]
-    centre = np.eye(D) - np.full((D, D), 1 / D)
-    centred = x @ centre
-    std = np.sqrt((centred**2).sum(-1) / D + eps)[..., None, None]
-    outer = centred[..., :, None] * centred[..., None, :]
-    jacobian = (np.diag(gain) @ centre) / std - gain[:, None] * outer / (D * std**3)  # out by x
-    d_x = np.einsum("...o,...oi->...i", d_out, jacobian)
-    normal = centred / std[..., 0]
-    d_gain = np.einsum("ni,ni->i", d_out.reshape(-1, D), normal.reshape(-1, D))
-    return d_x, d_gain, d_out.reshape(-1, D).sum(axis=0)

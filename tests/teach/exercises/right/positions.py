@@ -3,13 +3,6 @@
 import numpy as np
 
 
-def rope_by_complex_power(x, positions, base):
-    half = x.shape[-1] // 2
-    turn = np.exp(1j * base ** (-np.arange(half) / half))  # of one position
-    z = (x[..., :half] + 1j * x[..., half:]) * turn ** positions[:, None]
-    return np.append(np.real(z), np.imag(z), axis=-1)
-
-
 def rope_by_polar_coordinates(x, positions, base):
     first, second = np.array_split(x, 2, axis=-1)
     half = first.shape[-1]
