@@ -11,6 +11,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
+from mha_numpy.teach.exercises.folder import file_name
 
 FORMS = ("notebook", "files")
 WIDTH = 96
@@ -31,11 +32,6 @@ def write_handout(assignment: Assignment, student: str, folder: Path, form: str)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-
-
-def file_name(exercise: Exercise, number: int) -> str:
-    """Return the name of a stub's file, such as 04_softmax.py."""
-    return f"{number:02}_{exercise.id.replace('-', '_')}.py"
 
 
 def stub_text(exercise: Exercise, variant: Variant) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -13,20 +14,6 @@ from mha_numpy.tables import Table
 from mha_numpy.teach.classroom.alike import Pair
 from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.exercises.child.limits import Limits
-
-
-class Task(NamedTuple):
-    """All that is needed to grade one student, anywhere."""
-
-    student: str
-    name: str
-    is_late: bool
-    trouble: tuple[str, ...]
-    files: tuple[tuple[str, bytes], ...]  # the newest last
-    assignment: Assignment
-    limits: Limits
-    is_isolated: bool
-    key: str
 
 
 @dataclass
@@ -70,6 +57,29 @@ class Result:
         return round(sum(function.out_of for function in self.functions), 2)
 
 
+class Task(NamedTuple):
+    """All that is needed to grade one student, anywhere."""
+
+    student: str
+    name: str
+    is_late: bool
+    trouble: tuple[str, ...]
+    files: tuple[tuple[str, bytes], ...]  # the newest last
+    assignment: Assignment
+    limits: Limits
+    is_isolated: bool
+    key: str
+
+    def result(
+        self, functions: list[Function], *more: str, fingerprint: Sequence[int] = ()
+    ) -> Result:
+        """Return what came of it, with more that is to be looked at."""
+        return Result(
+            self.student, self.name, self.is_late, self.is_isolated, self.key,
+            [*self.trouble, *more], functions, list(fingerprint),
+        )  # fmt: skip
+
+
 class Grades(NamedTuple):
     """What came of a class."""
 
@@ -96,11 +106,8 @@ class Grades(NamedTuple):
 def given_up(task: Task) -> Result:
     """Return the result of a task that has ended its process more than once."""
     points = task.assignment.exercises
-    return Result(
-        task.student, task.name, task.is_late, task.is_isolated, task.key,
-        [*task.trouble, "grading ended early: please look at it yourself"],
-        [Function(name, 0.0, out_of, "failed") for name, out_of in points.items()],
-    )  # fmt: skip
+    functions = [Function(name, 0.0, out_of, "failed") for name, out_of in points.items()]
+    return task.result(functions, "grading ended early: please look at it yourself")
 
 
 def path_of(out: Path, student: str) -> Path:

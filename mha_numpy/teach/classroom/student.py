@@ -49,10 +49,7 @@ def grade_one(task: Task) -> Result:
             functions[number] = _followed(function, functions, by_id, task)
     texts = [source.text for source in sources.values()]
     stubs = [exercise.stub_source for exercise in exercises]
-    return Result(
-        task.student, task.name, task.is_late, task.is_isolated, task.key,
-        [*task.trouble, *broken], functions, fingerprint(texts, stubs),
-    )  # fmt: skip
+    return task.result(functions, *broken, fingerprint=fingerprint(texts, stubs))
 
 
 def _grade_function(
@@ -85,9 +82,11 @@ def _grade_function(
     if verdict.share is not None:
         points = round(out_of * verdict.share, 2)
     is_hinted = not verdict.passed and broken_line(source.text) is None
-    error = _error(run) if verdict.share is None else run.ended  # tests raise errors rightly
+    errors = [] if verdict.share is not None else [call.error for call in run.calls if call.error]
+    error = next(iter(errors), run.ended)  # of tests, which raise errors rightly, how they ended
+    state = "right" if verdict.passed else "wrong" if _has_run(verdict) else "failed"
     return Function(
-        exercise.id, points, out_of, _state(verdict),
+        exercise.id, points, out_of, state,
         groups, findings_of(verdict, error, source), cause_of(verdict),
         sorted(verdict.mistakes), hint if is_hinted else "", source.file, seconds,
     )  # fmt: skip
@@ -151,17 +150,6 @@ def _run(
             f"{name} of {task.student} could not be run, and nobody has points for that: {error}; "
             "grade again: what has been graded is kept"
         ) from error
-
-
-def _error(run: Run) -> str:
-    """Return the first error of a run, as the run tells it."""
-    return next((call.error for call in run.calls if call.error), run.ended)
-
-
-def _state(verdict: Verdict) -> str:
-    if verdict.passed:
-        return "right"
-    return "wrong" if _has_run(verdict) else "failed"
 
 
 def _has_run(verdict: Verdict) -> bool:

@@ -66,11 +66,6 @@ class Submission:
         """Whether a file is late, as far as its name says so."""
         return any(file.is_late for file in self.files)
 
-    @property
-    def late_of(self) -> dict[str, bool]:
-        """Which files are late."""
-        return {file.name: file.is_late for file in self.files}
-
 
 class Source(NamedTuple):
     """A function as it was handed in, with what it needs."""
@@ -99,9 +94,9 @@ def find_submissions(
     ...     _ = Path(folder, "ada_LATE_17_204_hw1.py").write_text("x = 1")
     ...     _ = Path(folder, "bob.ipynb").write_text("{}")
     ...     for one in find_submissions(folder):
-    ...         print(one.student, one.late_of)
-    17 {'hw1.py': True}
-    bob {'bob.ipynb': False}
+    ...         print(one.student, [file.name for file in one.files], one.is_late)
+    17 ['hw1.py'] True
+    bob ['bob.ipynb'] False
     """
     folder = Path(folder)
     if not folder.is_dir():

@@ -72,9 +72,10 @@ def start(folder: Path | str) -> Started:
     return started
 
 
-def file_name(exercise: Exercise) -> str:
-    """Return the name of an exercise's file, such as 04_softmax.py."""
-    number = [other.id for other in EXERCISES].index(exercise.id) + 1
+def file_name(exercise: Exercise, number: int | None = None) -> str:
+    """Return the name of an exercise's file, such as 04_softmax.py, by default among all."""
+    if number is None:
+        number = [other.id for other in EXERCISES].index(exercise.id) + 1
     return f"{number:02}_{exercise.id.replace('-', '_')}.py"
 
 

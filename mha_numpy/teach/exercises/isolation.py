@@ -283,8 +283,9 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
     for parent in (PACKAGES, *reversed(CHILD.parents[:-1])):
         # else root alone could enter those in between
         command += ["--perms", "0755", "--dir", str(parent)]
-    for path in _numpy_folders():
-        command += ["--ro-bind", str(path), f"{PACKAGES}/{path.name}"]
+    numpy = Path(np.__file__).parent
+    for path in (numpy, numpy.with_name("numpy.libs")):
+        command += ["--ro-bind-try", str(path), f"{PACKAGES}/{path.name}"]
     command += ["--ro-bind", str(FOLDER), str(CHILD), "--proc", "/proc"]
     command += ["--dev", "/dev", "--remount-ro", "/dev"]
     command += ["--size", str(ROOM), "--perms", "1777", "--tmpfs", "/tmp", "--chdir", "/tmp"]
@@ -304,14 +305,6 @@ def _unshared() -> list[str]:
     if os.geteuid() != 0:
         return ["--unshare-all"]
     return [f"--unshare-{what}" for what in ("ipc", "pid", "net", "uts", "cgroup-try")]
-
-
-def _numpy_folders() -> Iterator[Path]:
-    """Yield NumPy's folder, and that of the libraries beside it."""
-    package = Path(np.__file__).parent
-    yield package
-    if (libraries := package.with_name("numpy.libs")).exists():
-        yield libraries
 
 
 def _package_folders(python: Path) -> Iterator[str]:

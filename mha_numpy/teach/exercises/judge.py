@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checking.compare import matched
+from mha_numpy.errors import ConfigError, describe
 from mha_numpy.teach.diagnosis import find_piece
 from mha_numpy.teach.diagnosis.manners import FLOAT32
 from mha_numpy.teach.diagnosis.piece import Inputs
@@ -25,6 +26,12 @@ from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
 
 TOLD = 3  # names of this package that a verdict tells
+
+
+def check_callable(function: object) -> None:
+    """Raise a ConfigError unless somebody's function is one."""
+    if not callable(function):
+        raise ConfigError(f"function: expected a function; got {describe(function)}")
 
 
 def judge(
@@ -126,13 +133,13 @@ def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
         stages = examine(evidence)
     if evidence.is_unwritten or all(stage.passed for stage in stages):
         unwritten = stages[0].finding if evidence.is_unwritten else ""
-        return Verdict(exercise, stages, {}, frozenset(), None, run.printed, unwritten)
+        return Verdict(exercise, stages, run.printed, unwritten=unwritten)
     with np.errstate(all="ignore"):
         causes = explain(evidence, stages)
     # numbers that differ by float32 alone look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(
-        exercise, stages, causes.remarks, causes.mistakes, drawn, run.printed,
+        exercise, stages, run.printed, causes.remarks, causes.mistakes, drawn,
         unwritten="the bug is still there" if is_bug_of(exercise, causes.mistakes) else "",
         edit=causes.edit,
     )  # fmt: skip

@@ -74,7 +74,7 @@ def judge_tests(exercise: Exercise, run: Run) -> Verdict:
     calls = [*run.calls, *[NOT_CALLED] * len(names)][: len(names)]
     if run.calls and all(call.answer is ... for call in run.calls):
         stages = [Stage("runs", False, UNWRITTEN)]
-        return Verdict(exercise, stages, {}, frozenset(), None, run.printed, UNWRITTEN)
+        return Verdict(exercise, stages, run.printed, unwritten=UNWRITTEN)
     pairs = list(zip(names, calls, strict=True))
     rejected = [call for name, call in pairs if not name and _fails(call)]
     slipped = [name for name, call in pairs if name and not _fails(call)]
@@ -100,7 +100,7 @@ def judge_tests(exercise: Exercise, run: Run) -> Verdict:
         gaps = gaps_of(exercise.piece, slipped)
         remarks["slipped through"] = "".join(f"\n- {_told(*gap)}" for gap in gaps.items())
     share = min(1.0, caught / required) if is_counted else 0.0
-    return Verdict(exercise, stages, remarks, frozenset(), None, run.printed, share=share)
+    return Verdict(exercise, stages, run.printed, remarks, share=share)
 
 
 def _told(needs: tuple[str, ...], mistakes: list[str]) -> str:

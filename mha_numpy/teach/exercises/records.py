@@ -27,6 +27,11 @@ class Record:
     mistakes: list[str] = field(default_factory=list)  # the likely cause at the last check
     is_tried: bool = False  # checked since the last hint
 
+    @property
+    def state(self) -> str:
+        """What was done, in a word."""
+        return "done" if self.passed else "tried" if self.checks else ""
+
 
 class Records:
     """The record of every exercise, by id; kept in a JSON file if there is a path.

@@ -9,7 +9,7 @@ from mha_numpy.tables import Table, show
 from mha_numpy.teach.exercises.catalogue import EXERCISES
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.folder import RECORD, exercises_in, judge_file
-from mha_numpy.teach.exercises.records import Record, Records
+from mha_numpy.teach.exercises.records import Records
 from mha_numpy.teach.exercises.sandbox import LIMITS
 from mha_numpy.teach.exercises.verdict import Verdict
 
@@ -19,22 +19,13 @@ def overview(folder: Path) -> Table:
     records = Records(folder / RECORD)
     done = sum(records[exercise.id].passed for exercise in EXERCISES)
     rows = [
-        [
-            _state(records[e.id]), e.id, e.title, str(e.difficulty), str(e.minutes),
-            ", ".join(e.needs),
-        ]
+        [records[e.id].state, e.id, e.title, str(e.difficulty), str(e.minutes), ", ".join(e.needs)]
         for e in EXERCISES
-    ]  # fmt: skip
+    ]
     title = f"{len(EXERCISES)} exercises, {done} of them done" if done else (
         f"{len(EXERCISES)} exercises; mha-numpy exercises start DIR writes them into a folder"
     )  # fmt: skip
     return Table(title, ["", "id", "title", "difficulty", "minutes", "after"], rows)
-
-
-def _state(record: Record) -> str:
-    if record.passed:
-        return "done"
-    return "tried" if record.checks else ""
 
 
 def check_files(
@@ -66,18 +57,15 @@ def check_files(
 
 
 def _print_list(folder: Path, verdicts: list[Verdict]) -> None:
-    rows = [[_mark(v), v.exercise.id, v.summary] for v in verdicts]
-    bad = frozenset(i for i, row in enumerate(rows) if row[0] == "FAIL")
+    marks = ["ok" if v.passed else "" if v.is_unwritten else "FAIL" for v in verdicts]
+    rows = [[mark, v.exercise.id, v.summary] for mark, v in zip(marks, verdicts, strict=True)]
+    bad = frozenset(number for number, mark in enumerate(marks) if mark == "FAIL")
     right = sum(verdict.passed for verdict in verdicts)
     title = f"{right} of {len(verdicts)} right"
     show(Table(title, ["", "exercise", "verdict"], rows, bad))
     waiting = sorted((v for v in verdicts if not v.passed), key=lambda v: v.is_unwritten)
     if waiting:  # what is begun comes first
         print(f"next: mha-numpy check {folder} {waiting[0].exercise.id}")
-
-
-def _mark(verdict: Verdict) -> str:
-    return "ok" if verdict.passed else "" if verdict.is_unwritten else "FAIL"
 
 
 def _print_one(folder: Path, verdict: Verdict) -> None:
