@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
@@ -201,8 +200,7 @@ def _replies() -> Iterator[tuple[int, int]]:
 
     with pipe() as (reader, writer):
         os.set_blocking(writer.fileno(), False)
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, ANSWER)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, ANSWER)
         yield reader.fileno(), writer.fileno()
 
 
@@ -222,19 +220,13 @@ def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
 
 @contextmanager
 def _readable(content: bytes) -> Iterator[int]:
-    """Open a file that nobody can write to, on no disk where there are such files."""
-    if hasattr(os, "memfd_create"):
-        import fcntl
+    """Open a file in memory that nobody can write to."""
+    import fcntl
 
-        descriptor = os.memfd_create("given", os.MFD_ALLOW_SEALING)
-        os.write(descriptor, content)
-        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-        opened: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115
-    else:
-        opened = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+    with open(os.memfd_create("given", os.MFD_ALLOW_SEALING), "r+b", buffering=0) as opened:
         opened.write(content)
-    with opened:
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(opened, fcntl.F_ADD_SEALS, seals)
         opened.seek(0)
         yield opened.fileno()
 

@@ -78,8 +78,19 @@ def forged(*call):
     names = ("answer", "error", "changed", "seconds", "called")
     return values.pack({"Call": dict(zip(names, (*call, *(None, "", (), 0.0, ())[len(call):])))})
 
-def zeros(d_weights, weights):
-    return 0 * weights
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+def call_of(tree):
+    none = {"tuple": []}
+    call = {"answer": tree, "error": "", "changed": none, "seconds": 0.0, "called": none}
+    return {"dict": {"Call": {"dict": call}}}
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("echo REACHED",)
 """
 AT_EACH_CALL = """
 def softmax_backward(d_weights, weights):
@@ -190,9 +201,6 @@ def softmax_backward(d_weights, weights):
     return Lazy()
 """,
     "an object that runs where it is unpickled": """
-class Bomb:
-    def __reduce__(self):
-        return os.system, ("echo REACHED",)
 def softmax_backward(d_weights, weights):
     return [Bomb(), np.array([Bomb()])]
 """,
@@ -291,18 +299,12 @@ def attack(d, w):
 forge(archive({"array": 0}, zipfile.ZIP_DEFLATED, _0=bytes(10**7)))
 """,
     "arrays that share their bytes": """
-stream = io.BytesIO()
-np.save(stream, np.zeros(10**6))
-def attack(d, w):
-    tree = {"list": [{"array": 0}] * 10**5}
-    forge(archive({"tuple": [tree, "", {"tuple": []}, 0.0]}, _0=stream.getvalue()))
+forge(archive(call_of({"list": [{"array": 0}] * 10**5}), _0=npy(np.zeros(10**6))))
 """,
     "members that overlap": """
-stream = io.BytesIO()
-np.save(stream, np.zeros(10**6))
 def attack(d, w):
     file = zipfile.ZipFile(io.BytesIO(), "w")
-    file.writestr("0.npy", stream.getvalue())
+    file.writestr("0.npy", npy(np.zeros(10**6)))
     file.writestr("tree.json", json.dumps({"list": [{"array": n} for n in range(5000)]}))
     for number in range(1, 5000):
         info = zipfile.ZipInfo(f"{number}.npy")
@@ -311,10 +313,10 @@ def attack(d, w):
             setattr(info, name, getattr(first, name))
         file.filelist.append(info)
     file._didModify = True
-    stream_ = file.fp
+    stream = file.fp
     file.close = lambda: None
     file._write_end_record()
-    forge(stream_.getvalue())
+    forge(stream.getvalue())
 """,
     "a long list of members": """
 file = zipfile.ZipFile(io.BytesIO(), "w")
@@ -325,27 +327,18 @@ file._write_end_record()
 forge(stream.getvalue())
 """,
     "a pickle": """
-class Bomb:
-    def __reduce__(self):
-        return os.system, ("echo REACHED",)
-stream = io.BytesIO()
-np.save(stream, np.array([Bomb()], object))
-def attack(d, w):
-    forge(archive({"array": 0}, _0=stream.getvalue()))
+forge(archive({"array": 0}, _0=npy(np.array([Bomb()], object))))
 """,
     "an array of 2**60 numbers": """
-stream = io.BytesIO()
-np.save(stream, np.zeros(2))
-def attack(d, w):
-    huge = stream.getvalue().replace(b"(2,), }" + b" " * 21, b"(1152921504606846976,), }   ")
-    forge(archive({"array": 0}, _0=huge))
+huge = npy(np.zeros(2)).replace(b"(2,), }" + b" " * 21, b"(1152921504606846976,), }   ")
+forge(archive({"array": 0}, _0=huge))
 """,
     "deep JSON": """
 forge(archive('{"list": [' * 10**5 + "]}" * 10**5))
 """,
     "JSON as deep as Python reads": """
 tree = '{"list": [' * 300 + "]}" * 300
-forge(archive('{"tuple": [' + tree + ', "", {"tuple": []}, 0.0]}'))
+forge(archive(json.dumps(call_of("TREE")).replace('"TREE"', tree)))
 """,
     "a long text": """
 forge(archive('{"list": [' + "0," * 10**7 + "0]}"))
