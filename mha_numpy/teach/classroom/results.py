@@ -88,17 +88,25 @@ class Grades(NamedTuple):
     alike: list[Pair]
     graded: int  # that had not been graded before
 
+    @property
+    def functions(self) -> dict[str, list[Function]]:
+        """All students' functions, by exercise."""
+        found: dict[str, list[Function]] = {name: [] for name in self.assignment.exercises}
+        for result in self.results:
+            for function in result.functions:
+                found[function.exercise].append(function)
+        return found
+
     def table(self) -> Table:
         """Return how each exercise went, for a terminal."""
         rows = []
-        for name, out_of in self.assignment.exercises.items():
-            functions = [f for result in self.results for f in result.functions]
-            of_this = [function for function in functions if function.exercise == name]
-            right = sum(function.state == "right" for function in of_this)
-            mean = sum(function.points for function in of_this) / len(of_this)
-            causes = Counter(mistake for function in of_this for mistake in function.mistakes)
+        for name, functions in self.functions.items():
+            right = sum(function.state == "right" for function in functions)
+            mean = sum(function.points for function in functions) / len(functions)
+            causes = Counter(mistake for function in functions for mistake in function.mistakes)
             most = "".join(f"{cause} ({count})" for cause, count in causes.most_common(1))
-            rows.append([name, f"{right} of {len(of_this)}", f"{mean:.1f} of {out_of:g}", most])
+            out_of = self.assignment.exercises[name]
+            rows.append([name, f"{right} of {len(functions)}", f"{mean:.1f} of {out_of:g}", most])
         columns = ["exercise", "right", "mean", "most frequent mistake"]
         return Table(self.assignment.title, columns, rows)
 
