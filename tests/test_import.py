@@ -53,9 +53,13 @@ def imported_by(path):
     """Yield the modules of the package that a module names, in functions and for types too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if node.level:  # of the same folder
+                folder = ".".join(path.relative_to(PACKAGE.parent).parts[: -node.level])
+                source = f"{folder}.{source}".removesuffix(".")
             for name in node.names:
-                whole = f"{node.module}.{name.name}"
-                yield whole if whole in MODULES else node.module
+                whole = f"{source}.{name.name}"
+                yield whole if whole in MODULES else source
 
 
 def test_no_modules_import_each_other_in_a_circle():

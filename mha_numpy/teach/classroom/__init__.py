@@ -1,14 +1,11 @@
 """Assignments made, each student in a variant; graded in isolation, and fed back."""
 
-from mha_numpy.teach.classroom.assignment import (
-    READY,
-    Assignment,
-    make_assignment,
-    read_assignment,
-)
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.grade import grade
+from mha_numpy.teach.classroom.make import READY, make_assignment
 from mha_numpy.teach.classroom.public import assert_right, public_check
 from mha_numpy.teach.classroom.roster import read_roster
+from mha_numpy.teach.classroom.table import read_assignment
 
 __all__ = [
     "READY", "Assignment", "assert_right", "grade", "make_assignment", "public_check",

@@ -49,18 +49,9 @@ def tokens_of(text: str) -> list[str]:
 
 
 def fingerprint(texts: Iterable[str], handed_out: Iterable[str] = ()) -> list[int]:
-    """Return numbers for the runs of tokens in some texts that were not handed out.
+    """Return numbers for the runs of tokens in some texts, in ascending order.
 
-    Parameters
-    ----------
-    texts : iterable of str
-    handed_out : iterable of str
-        Stubs.
-
-    Returns
-    -------
-    list of int
-        In ascending order.
+    Those of what was handed out, such as stubs, are left out.
 
     Examples
     --------
@@ -72,7 +63,6 @@ def fingerprint(texts: Iterable[str], handed_out: Iterable[str] = ()) -> list[in
 
 
 def _runs(text: str) -> Iterator[int]:
-    """Yield a number for each run of tokens."""
     tokens = tokens_of(text)
     for start in range(len(tokens) - WIDTH + 1):
         yield zlib.crc32(" ".join(tokens[start : start + WIDTH]).encode())
@@ -82,14 +72,6 @@ def find_alike(fingerprints: Mapping[str, Iterable[int]]) -> list[Pair]:
     """Return the pairs of students whose code is much the same, the most alike first.
 
     What a third of the class wrote is left out: a short function has few right forms.
-
-    Parameters
-    ----------
-    fingerprints : {student: numbers}
-
-    Returns
-    -------
-    list of Pair
 
     Examples
     --------

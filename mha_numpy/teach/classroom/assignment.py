@@ -1,206 +1,98 @@
-"""make_assignment: a folder with points, a secret, and a handout for each student."""
+"""Assignment: which exercises a class does, for how many points, each student in a variant."""
 
-import os
-import secrets
-from datetime import date, datetime
-from pathlib import Path
-from typing import NamedTuple
+import hmac
+from dataclasses import dataclass
+from datetime import datetime
 
-from mha_numpy.errors import ConfigError, did_you_mean
-from mha_numpy.teach.classroom.exports import EXPORTS, check_export, write_export
-from mha_numpy.teach.classroom.handout import FORMS, write_handout
-from mha_numpy.teach.classroom.roster import EVERYBODY, NO_ID, read_roster, write_roster
-from mha_numpy.teach.classroom.table import (
-    MARKS,
-    ROSTER,
-    SECRET,
-    SECRET_BYTES,
-    TABLE,
-    Assignment,
-    as_toml,
-    end_of,
-    read_assignment,
-    read_secret,
-    secret_name,
-)
-from mha_numpy.teach.exercises import find_exercise
+from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
+from mha_numpy.teach.exercises import Exercise, find_exercise
 
-__all__ = ["READY", "Assignment", "Made", "Ready", "make_assignment", "read_assignment"]
-
-POINTS = 10  # for each step of difficulty
-HANDOUTS = "handouts"
+MOST = 2  # conventions of one exercise, if it can be helped
 
 
-class Ready(NamedTuple):
-    """An assignment that only has to be handed out."""
+@dataclass(frozen=True)
+class Assignment:
+    """What a class is asked to do, as the folder of an assignment holds it."""
 
+    name: str
     title: str
-    exercises: tuple[str, ...]
+    exercises: dict[str, float]  # points, by the id of an exercise
+    marks: dict[str, float]  # percent of these points, by group of stages
+    deadline: datetime | None = None
+    secret: bytes | None = None  # what variants are made of; None: all have the usual one
+    roster: dict[str, str] | None = None  # names, by the id; None: all have the usual conventions
+    handed_out: tuple[str, ...] = ()  # ids of the exercises as handed out; default: all of them
+
+    @property
+    def total(self) -> float:
+        """The sum of all points."""
+        return sum(self.exercises.values())
+
+    @property
+    def catalogue(self) -> list[Exercise]:
+        """The exercises themselves, in their order."""
+        return [find_exercise(exercise) for exercise in self.exercises]
+
+    def variant(self, student: str) -> dict[str, Variant]:
+        """Return the variant of each exercise that a student has.
+
+        The seed of an exercise is ``HMAC-SHA256(secret, student|assignment|exercise)``. With a
+        roster there are conventions, too: the same in all exercises of a student, as one function
+        may use another. Each exercise that knows any has at least one; which, is found in the
+        same way as the seed.
+
+        Parameters
+        ----------
+        student : str
+            The id, also of somebody who is not on the roster.
+
+        Returns
+        -------
+        dict
+            A Variant for each exercise.
+
+        Examples
+        --------
+        >>> points = {"scores": 10.0, "rope": 20.0}
+        >>> one = Assignment("hw", "", points, {}, secret=b"not told", roster={"ada": "Ada"})
+        >>> {id: variant.conventions for id, variant in one.variant("ada").items()}
+        {'scores': ('keys as rows', 'heads behind the tokens'), 'rope': ()}
+        >>> Assignment("hw", "", {"rope": 10}, {}).variant("ada")
+        {'rope': Variant(seed=20240229, conventions=())}
+        """
+        if self.secret is None:
+            return {exercise: Variant() for exercise in self.exercises}
+        followed = set() if self.roster is None else self._conventions(student)
+        variants = {}
+        for exercise in self.exercises:
+            known = _conventions_for(find_exercise(exercise))
+            seed = int.from_bytes(self._digest(student, exercise)[:8])
+            variants[exercise] = Variant(seed, tuple(name for name in known if name in followed))
+        return variants
+
+    def _conventions(self, student: str) -> set[str]:
+        order = sorted(CONVENTIONS, key=lambda name: self._digest(student, f"convention {name}"))
+        ids = self.handed_out or tuple(self.exercises)
+        known = [set(_conventions_for(find_exercise(exercise))) for exercise in ids]
+        followed: list[str] = []
+        for names in filter(None, known):
+            if names.isdisjoint(followed):
+                followed.append(next(name for name in order if name in names))
+        for name in order:  # and some more, by the toss of a coin
+            is_tossed = self._digest(student, f"coin {name}")[0] % 2
+            more = {*followed, name}
+            if is_tossed and all(len(names & more) <= MOST for names in known if name in names):
+                followed.append(name)
+        return set(followed)
+
+    def _digest(self, student: str, what: str) -> bytes:
+        """Return a digest that nobody can compute without the secret."""
+        message = f"{student}|{self.name}|{what}".encode()
+        return hmac.digest(self.secret or b"", message, "sha256")
 
 
-READY = {
-    "hw1-forward": Ready(
-        "Attention, forward",
-        ("split-heads", "merge-heads", "scores", "softmax", "masks", "attention", "multi-head"),
-    ),
-    "hw2-backward": Ready(
-        "Attention, backward",
-        (
-            "attention", "scores-backward", "softmax-backward", "attention-backward",
-            "linear-backward", "input-gradient", "multi-head-backward",
-        ),
-    ),
-    "hw3-grouped-and-cache": Ready(
-        "Shared heads, masks, and keys that are kept",
-        (
-            "grouped-attention", "masked-attention", "sum-over-group", "grouped-backward",
-            "decode-step", "online-attention",
-        ),
-    ),
-}  # fmt: skip
-
-
-class Made(NamedTuple):
-    """What `make_assignment` wrote."""
-
-    assignment: Assignment
-    handouts: list[Path]  # a folder for each student, or one for all; or what is not for students
-
-
-def make_assignment(
-    name: str,
-    out: Path | str,
-    *,
-    roster: Path | str | None = None,
-    secret_file: Path | str | None = None,
-    form: str = "notebook",
-    deadline: str | None = None,
-    force: bool = False,
-) -> Made:
-    """Write an assignment: its table of points, its secret, and a handout for each student.
-
-    Parameters
-    ----------
-    name : str
-        A key of ``READY``, or ids of exercises with commas between them; then the assignment has
-        the name of the folder `out`.
-    out : path
-        The folder; made if missing. ``handouts`` in it is for students, the rest is not.
-    roster : path, optional
-        A CSV file for `read_roster`; then each student has conventions of their own. Without it
-        there is one handout for all, and only the hidden numbers differ.
-    secret_file : path, optional
-        What seeds and conventions are made of. Default: that of an assignment that is there, else
-        ``secret`` in `out`, which only its owner may read.
-    form : str
-        "notebook" or "files"; or, for the whole class in one notebook, "otter" or "nbgrader", see
-        `write_export`: then the folder ``otter`` or ``nbgrader`` in `out` is the teacher's.
-    deadline : str, optional
-        Such as ``2030-05-31`` (the end of that day) or ``2030-05-31T12:00``.
-    force : bool
-        Whether to write over an assignment that is there; its secret stays.
-
-    Returns
-    -------
-    Made
-        The assignment, and the folders to hand out.
-
-    Raises
-    ------
-    ConfigError
-        An argument makes no sense, there is an assignment already, or `out` cannot be written to.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     made = make_assignment("softmax,masks", Path(folder) / "hw", form="files")
-    ...     sorted(path.name for path in made.handouts[0].iterdir())
-    ['01_softmax.py', '02_masks.py', 'README.md', 'check.py']
-    """
-    out = Path(out)
-    if form not in (*FORMS, *EXPORTS):
-        forms = ", ".join((*FORMS, *EXPORTS))
-        raise ConfigError(f"format: expected one of {forms}; got {form!r}")
-    if os.path.lexists(out / TABLE) and not force:
-        raise ConfigError(f"out: {out} already holds {TABLE}; add --force to overwrite it")
-    ready = READY.get(name) or Ready("Exercises in attention", _ids(name))
-    title, ids = ready
-    if form in EXPORTS:
-        check_export(ids, form, has_roster=roster is not None)
-    students = None if roster is None else read_roster(roster)
-    kept = secret_name(out) if secret_file is None else str(Path(secret_file).resolve())
-    if kept != SECRET:
-        read_secret(out / kept)
-    exercises: dict[str, float] = {
-        exercise: POINTS * find_exercise(exercise).difficulty for exercise in ids
-    }
-    own_name = name if name in READY else out.resolve().name
-    if NO_ID.search(own_name) or not own_name:
-        raise ConfigError(f"out: expected a folder whose name has no | in it; got {own_name!r}")
-    when = None if deadline is None else _read_deadline(deadline)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        secret = _make_secret(out / SECRET) if kept == SECRET else read_secret(out / kept)
-        assignment = Assignment(
-            own_name, title, exercises, dict(MARKS), when, secret, students, tuple(ids)
-        )
-        if students is not None:
-            write_roster(out / ROSTER, students)
-        else:
-            (out / ROSTER).unlink(missing_ok=True)
-        if form in EXPORTS:
-            where = {EVERYBODY: out / form}
-            write_export(assignment, out / form, form)
-        else:
-            where = {student: out / HANDOUTS / student for student in students or {EVERYBODY: ""}}
-            for student, folder in where.items():
-                write_handout(assignment, student, folder, form)
-        text = as_toml(assignment, kept)
-        (out / TABLE).write_text(text, encoding="utf-8")  # last: then all is there
-    except FileExistsError as error:
-        raise ConfigError(f"out: expected a folder; {out} is a file") from error
-    except OSError as error:
-        raise ConfigError(f"out: cannot write to {out}: {error.strerror}") from error
-    return Made(assignment, list(where.values()))
-
-
-def _ids(text: str) -> tuple[str, ...]:
-    """Return the ids of the exercises that are named with commas between them."""
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    try:
-        exercises = [find_exercise(name) for name in names]
-    except ConfigError as error:
-        known = did_you_mean(text, READY) or str(error)
-        ready = ", ".join(READY)
-        raise ConfigError(
-            f"name: expected {ready}, or ids of exercises with commas between them; got "
-            f"{text!r}; {known}"
-        ) from error
-    ids = tuple(exercise.id for exercise in exercises)
-    functions = [exercise.function_name for exercise in exercises]
-    twice = next((one for one in functions if functions.count(one) > 1), None)
-    if not ids or twice:
-        which = f"{twice} is asked for twice" if twice else "there is none"
-        raise ConfigError(f"name: expected exercises for different functions; {which}")
-    return ids
-
-
-def _read_deadline(text: str) -> datetime:
-    """Return a deadline that was written as a date, or as a date and a time."""
-    try:
-        is_date = len(text) <= len("2030-05-31")
-        return end_of(date.fromisoformat(text) if is_date else datetime.fromisoformat(text))
-    except ValueError as error:
-        raise ConfigError(
-            f"deadline: expected a date such as 2030-05-31 or 2030-05-31T12:00; got {text!r}"
-        ) from error
-
-
-def _make_secret(path: Path) -> bytes:
-    """Draw a secret, for its owner's eyes alone; one that is there stays."""
-    if not path.exists():
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(file, "w", encoding="ascii") as stream:
-            stream.write(secrets.token_hex(SECRET_BYTES) + "\n")
-    return read_secret(path)
+def _conventions_for(exercise: Exercise) -> list[str]:
+    """Return the conventions that an exercise knows; one that is handed out as code knows none."""
+    if exercise.kind != "code":
+        return []
+    return [name for name, convention in CONVENTIONS.items() if exercise.piece in convention.at]

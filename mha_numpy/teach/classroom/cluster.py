@@ -16,22 +16,8 @@ PATIENCE = 10  # seconds to reach the scheduler
 def grade_in_cluster(tasks: Iterable[Task], address: str) -> Iterator[Result]:
     """Grade on the workers of a cluster; a task whose worker dies goes to another one.
 
-    Parameters
-    ----------
-    tasks : iterable of Task
-        Read as the workers take them.
-    address : str
-        Of the scheduler, such as ``tcp://10.0.0.1:8786``.
-
-    Yields
-    ------
-    Result
-        In the order in which they are done.
-
-    Raises
-    ------
-    ConfigError
-        dask.distributed is not installed, there is no scheduler at the address, or no worker.
+    Tasks are read as the workers take them, and results come in the order in which they are done.
+    `address` is that of the scheduler, such as ``tcp://10.0.0.1:8786``.
     """
     try:
         distributed: Any = import_module("distributed")

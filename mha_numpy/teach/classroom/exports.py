@@ -14,6 +14,7 @@ from typing import Any
 
 from mha_numpy import __version__
 from mha_numpy.errors import ConfigError
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.handout import (
     WIDTH,
     as_notebook,
@@ -23,7 +24,6 @@ from mha_numpy.teach.classroom.handout import (
     title_cell,
 )
 from mha_numpy.teach.classroom.roster import EVERYBODY
-from mha_numpy.teach.classroom.table import Assignment
 from mha_numpy.teach.diagnosis import Variant
 from mha_numpy.teach.diagnosis.sources import read_sources
 from mha_numpy.teach.exercises import Exercise, find_exercise
@@ -50,24 +50,10 @@ def check_export(ids: Sequence[str], form: str, *, has_roster: bool) -> None:
 def write_export(assignment: Assignment, folder: Path, form: str) -> None:
     """Write the source notebook of a class, with the solutions, and what a teacher does with it.
 
-    Parameters
-    ----------
-    assignment : Assignment
-    folder : Path
-        Made if missing.
-    form : str
-        "otter": a notebook for ``otter assign``. "nbgrader": a course folder for ``nbgrader
-        generate_assignment``.
-
-    Raises
-    ------
-    ConfigError
-        nbformat is not installed.
-
-    Notes
-    -----
-    The notebook holds no expected value: its tests call `assert_right`. The seed in them is that
-    of the assignment, and is in the hidden tests alone.
+    The folder is made if missing. For "otter" it holds a notebook for ``otter assign``, for
+    "nbgrader" a course for ``nbgrader generate_assignment``. The notebook holds no expected value:
+    its tests call `assert_right`. The seed in them is that of the assignment, and is in the hidden
+    tests alone.
 
     Examples
     --------
@@ -102,8 +88,6 @@ def write_export(assignment: Assignment, folder: Path, form: str) -> None:
 
 
 def _otter_cells(v4: Any, title: Any, exercise: Exercise, points: float, seed: int) -> list[Any]:
-    """Return the cells of a question, as `otter assign` reads them."""
-
     def raw(text: str, more: str = "") -> Any:
         return v4.new_raw_cell(f"# {text}{more}", id=f"{text.replace(' ', '-')}-{exercise.id}")
 

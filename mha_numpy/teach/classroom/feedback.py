@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
+from statistics import median, median_high
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.results import Function, Grades, Result, file_name, write_atomically
@@ -61,15 +62,7 @@ a { color: inherit }
 def write_results(grades: Grades, out: Path) -> list[Path]:
     """Write all that a teacher gives back and keeps.
 
-    Parameters
-    ----------
-    grades : Grades
-    out : path
-
-    Returns
-    -------
-    list of Path
-        grades.csv, class.html, then a page and a file for Gradescope for each student.
+    These are grades.csv, class.html, then a page and a file for Gradescope for each student.
     """
     texts = {"grades.csv": to_csv(grades), "class.html": class_page(grades)}
     for result in grades.results:
@@ -158,7 +151,6 @@ def _student_parts(result: Result, title: str) -> Iterator[str]:
 
 
 def _card(function: Function) -> str:
-    """Return what is said about one function."""
     exercise = find_exercise(function.exercise)
     is_right = function.state in ("right", "follows")
     state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
@@ -197,15 +189,14 @@ def class_page(grades: Grades) -> str:
 
 def _class_parts(grades: Grades) -> Iterator[str]:
     results = grades.results
-    totals = sorted(result.points for result in results)
+    totals = [result.points for result in results]
     out_of = max((result.out_of for result in results), default=0.0)
     right = sum(result.points == result.out_of for result in results)
     yield f"<h1>{escape(grades.assignment.title)}: the class</h1>"
     if totals:
-        middle = (totals[(len(totals) - 1) // 2] + totals[len(totals) // 2]) / 2
         yield (
             f"<p>{len(results)} students, {right} of them with all {out_of:g} points; the median "
-            f"is {middle:g}.</p>"
+            f"is {median(totals):g}.</p>"
         )
     if not all(result.is_isolated for result in results):
         yield f'<p class="bad">{UNSAFE}</p>'
@@ -221,7 +212,6 @@ def _class_parts(grades: Grades) -> Iterator[str]:
 
 
 def _bars(totals: list[float], out_of: float) -> str:
-    """Return how many students have how many points."""
     if not totals or out_of == 0:
         return "<p>Nobody was graded.</p>"
     counts = Counter(min(int(BINS * total / out_of), BINS - 1) for total in totals)
@@ -235,32 +225,23 @@ def _bars(totals: list[float], out_of: float) -> str:
     return f'<div class="bars">{"".join(bars)}</div>'
 
 
-def _functions(grades: Grades) -> dict[str, list[Function]]:
-    """Return all students' functions, by exercise."""
-    found: dict[str, list[Function]] = {name: [] for name in grades.assignment.exercises}
-    for result in grades.results:
-        for function in result.functions:
-            found[function.exercise].append(function)
-    return found
-
-
 def _by_exercise(grades: Grades) -> str:
     """Return for each exercise how many are right, the mean of the points, and the time."""
     rows = [_row("exercise", "right", "mean", "of", "median time", tag="th")]
-    for name, functions in _functions(grades).items():
+    for name, functions in grades.functions.items():
         right = sum(function.state == "right" for function in functions)
         mean = sum(function.points for function in functions) / max(1, len(functions))
-        times = sorted(function.seconds for function in functions if function.seconds)
-        median = f"{times[len(times) // 2]:.1f} s" if times else ""
+        times = [function.seconds for function in functions if function.seconds]
+        time = f"{median_high(times):.1f} s" if times else ""
         out_of = f"{grades.assignment.exercises[name]:g}"
-        rows.append(_row(name, str(right), f"{mean:.1f}", out_of, median))
-    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
+        rows.append(_row(name, str(right), f"{mean:.1f}", out_of, time))
+    return _table(rows)
 
 
 def _heat_map(grades: Grades) -> str:
     """Return how often each mistake was made in each exercise, the most frequent first."""
     counts: dict[str, Counter[str]] = {}
-    for name, functions in _functions(grades).items():
+    for name, functions in grades.functions.items():
         for function in functions:
             for what in _mistakes(function):
                 counts.setdefault(what, Counter())[name] += 1
@@ -276,7 +257,7 @@ def _heat_map(grades: Grades) -> str:
             shade = f' style="background:rgba(var(--heat),{0.15 + 0.6 * count / most:.2f})"'
             cells.append(f'<td class="n"{shade if count else ""}>{count or ""}</td>')
         rows.append(f'<tr><td class="what">{escape(what)}</td>{"".join(cells)}</tr>')
-    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
+    return _table(rows)
 
 
 def _mistakes(function: Function) -> Iterable[str]:
@@ -294,17 +275,15 @@ def _mistakes(function: Function) -> Iterable[str]:
 
 
 def _by_student(results: list[Result]) -> str:
-    """Return a line for each student."""
     rows = [_row("student", "points", "time", "", tag="th")]
     for result in results:
         seconds = f"{sum(function.seconds for function in result.functions):.1f} s"
         late = '<span class="bad">late</span>' * result.is_late
         rows.append(_row(_link(result), f"{result.points:g}", seconds, late))
-    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
+    return _table(rows)
 
 
 def _link(result: Result) -> str:
-    """Return a student's name, with a link to the page."""
     address = escape(f"feedback/{file_name(result.student)}.html")
     return f'<a href="{address}">{escape(result.name or result.student)}</a>'
 
@@ -321,8 +300,12 @@ def _alike(grades: Grades) -> str:
     return (
         "<p>Names, comments and what was handed out do not count, nor what a third of the class "
         "wrote. Two people may well have the same idea: read both before you think further.</p>"
-        f'<div class="wide"><table>{"".join(rows)}</table></div>'
+        f"{_table(rows)}"
     )
+
+
+def _table(rows: list[str]) -> str:
+    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
 
 
 def _row(*cells: str, tag: str = "td") -> str:
@@ -333,7 +316,6 @@ def _row(*cells: str, tag: str = "td") -> str:
 
 
 def _page(title: str, parts: Iterable[str]) -> str:
-    """Return a page that stands alone."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -76,19 +76,10 @@ Caller = Callable[[str, Sequence[Inputs]], Run]  # id of an exercise, inputs of 
 
 
 def follows(backward: str, call: Caller) -> bool:
-    """Return whether a backward gives the gradients of the student's own forward.
+    """Return whether a backward of ``PAIRS`` gives the gradients of the student's own forward.
 
-    Parameters
-    ----------
-    backward : str
-        A key of ``PAIRS``.
-    call : callable
-        Takes the id of an exercise and the inputs of all calls, and runs the student's function.
-
-    Returns
-    -------
-    bool
-        Also False where one of the two does not run, or returns other arrays than it should.
+    It does not where one of the two does not run, or returns other arrays than it should. `call`
+    takes the id of an exercise and the inputs of all calls, and runs the student's function.
     """
     try:
         with np.errstate(all="ignore"):
@@ -98,7 +89,6 @@ def follows(backward: str, call: Caller) -> bool:
 
 
 def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
-    """Compare the slope along random directions with what the gradients say."""
     piece = find_exercise(backward).piece
     conventions = conventions_of(piece)
     given = take_inputs(piece, conventions, find_piece(piece).probes()[0])
@@ -127,7 +117,6 @@ def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
 
 
 def _moved(at: Inputs, way: dict[str, Array], step: float) -> Inputs:
-    """Return inputs moved along a direction."""
     return {**at, **{name: at[name] + step * part for name, part in way.items()}}
 
 

@@ -18,6 +18,7 @@ from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError
 from mha_numpy.progress import QUIET, progress
 from mha_numpy.teach.classroom.alike import find_alike
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.cluster import grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
 from mha_numpy.teach.classroom.results import (
@@ -31,9 +32,9 @@ from mha_numpy.teach.classroom.results import (
 )
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.submissions import Submission, find_submissions
-from mha_numpy.teach.classroom.table import Assignment, read_assignment
+from mha_numpy.teach.classroom.table import read_assignment
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.isolation import try_isolation
-from mha_numpy.teach.exercises.runner import Limits
 from mha_numpy.teach.exercises.sandbox import LIMITS, check_limits
 
 __all__ = ["grade", "grade_one"]
@@ -192,7 +193,6 @@ def _submitted(pool: ProcessPoolExecutor, task: Task) -> Future[Result]:
 
 
 def _finished(waiting: dict[Future[Result], Task]) -> Iterator[Result]:
-    """Wait for results, and take them out."""
     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
         result = future.result()
         del waiting[future]
@@ -200,7 +200,6 @@ def _finished(waiting: dict[Future[Result], Task]) -> Iterator[Result]:
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
-    """Return processes that share nothing with this one."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(jobs, context, initializer=_begin_to_work)
 

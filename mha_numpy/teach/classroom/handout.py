@@ -8,9 +8,10 @@ from textwrap import fill
 from typing import Any
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.classroom.table import Assignment
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
 from mha_numpy.teach.exercises import Exercise
+from mha_numpy.teach.exercises.folder import file_name
 
 FORMS = ("notebook", "files")
 WIDTH = 96
@@ -18,23 +19,7 @@ OTHERWISE = "In your variant, whatever the text below says:"
 
 
 def write_handout(assignment: Assignment, student: str, folder: Path, form: str) -> None:
-    """Write what one student is handed, or everybody.
-
-    Parameters
-    ----------
-    assignment : Assignment
-    student : str
-        The id that the variant is made of.
-    folder : Path
-        Made if missing.
-    form : str
-        "notebook" or "files".
-
-    Raises
-    ------
-    ConfigError
-        A notebook is asked for, and nbformat is not installed.
-    """
+    """Write what the student with this id is handed, or everybody, into a folder."""
     variants = assignment.variant(student)
     texts = {"README.md": readme_text(assignment, student, form)}
     if form == "notebook":
@@ -49,23 +34,10 @@ def write_handout(assignment: Assignment, student: str, folder: Path, form: str)
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def file_name(exercise: Exercise, number: int) -> str:
-    """Return the name of a stub's file, such as 04_softmax.py."""
-    return f"{number:02}_{exercise.id.replace('-', '_')}.py"
-
-
 def stub_text(exercise: Exercise, variant: Variant) -> str:
     """Return the function that a student begins with; NumPy is all that it needs.
 
-    Parameters
-    ----------
-    exercise : Exercise
-    variant : Variant
-        Its conventions stand in the docstring, before the text that they differ from.
-
-    Returns
-    -------
-    str
+    The variant's conventions stand in the docstring, before the text that they differ from.
 
     Examples
     --------
@@ -96,20 +68,6 @@ def stub_text(exercise: Exercise, variant: Variant) -> str:
 
 def notebook_text(assignment: Assignment, student: str) -> str:
     """Return the notebook of a student: the cells with the tag `exercise` are to be written.
-
-    Parameters
-    ----------
-    assignment : Assignment
-    student : str
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ConfigError
-        nbformat is not installed.
 
     Examples
     --------
@@ -250,7 +208,6 @@ WHAT = {
 
 
 def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant]) -> str:
-    """Say which conventions count in which functions."""
     where: dict[str, list[str]] = {}
     for exercise in exercises:
         for sentence in _sentences(variants[exercise.id]):
@@ -266,18 +223,15 @@ def _conventions_text(exercises: Sequence[Exercise], variants: dict[str, Variant
 
 
 def _sentences(variant: Variant) -> list[str]:
-    """Return what a student reads of the conventions of a variant."""
     return [CONVENTIONS[name].sentence for name in variant.conventions]
 
 
 def _check_call(exercise: Exercise, variant: Variant) -> str:
-    """Return the line that checks a function."""
     conventions = f", {list(variant.conventions)!r}" if variant.conventions else ""
     return f'public_check("{exercise.id}", {exercise.function_name}{conventions})'.replace("'", '"')
 
 
 def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:
-    """Return check.py."""
     lines = []
     for number, exercise in enumerate(assignment.catalogue, start=1):
         function = f'from_file("{file_name(exercise, number)}", "{exercise.function_name}")'

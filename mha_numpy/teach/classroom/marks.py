@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from mha_numpy.teach.classroom.table import MARKS
 from mha_numpy.teach.exercises.stages import Stage
 
+# groups of stages, and how many percent of a function's points each is worth
+MARKS = {"shape": 10, "invariants": 20, "values": 40, "gradients": 20, "robustness": 10}
 GROUPS = {
     "type and dtype": "shape", "shape": "shape", "invariants": "invariants", "values": "values",
     "gradients": "gradients", "finite": "robustness", "inputs left alone": "robustness",
@@ -15,17 +16,8 @@ GROUPS = {
 def groups_of(stages: Iterable[Stage]) -> dict[str, bool]:
     """Return which groups of questions a function has passed; a group passed in part is not.
 
-    A function that does not run to the end of all its calls has passed none.
-
-    Parameters
-    ----------
-    stages : iterable of Stage
-        Of a verdict: a question that cannot be asked of a function is not among them.
-
-    Returns
-    -------
-    {group: bool}
-        In the order of ``MARKS``, without the groups that the function does not have.
+    A function that does not run to the end of all its calls has passed none. The groups are in the
+    order of ``MARKS``, without those that no stage asks about.
 
     Examples
     --------

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.errors import ConfigError, describe
-from mha_numpy.tables import Table, show
+from mha_numpy.tables import show
 from mha_numpy.teach.classroom.submissions import Source
 from mha_numpy.teach.classroom.wording import findings_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises import find_exercise
-from mha_numpy.teach.exercises.judge import judge, judge_answers, probe_inputs
+from mha_numpy.teach.exercises.judge import check_callable, judge, judge_answers, probe_inputs
 from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
+from mha_numpy.teach.exercises.verdict import stages_table
 
 PUBLIC = ("runs", "type and dtype", "shape", "inputs left alone")  # stages
 
@@ -32,26 +32,17 @@ def public_check(
     conventions : sequence of str
         The names of the conventions of the student's variant.
 
-    Raises
-    ------
-    ConfigError
-        There is no such exercise or convention, or `function` cannot be called.
-
     Examples
     --------
     >>> public_check("merge-heads", lambda heads: heads)  # doctest: +ELLIPSIS
     merge-heads, public checks: not right
     ...
     """
-    if not callable(function):
-        raise ConfigError(f"function: expected a function; got {describe(function)}")
+    check_callable(function)
     stages = public_stages(exercise_id, function, conventions)
     is_right = all(stage.passed for stage in stages)
-    marks = {True: "ok", False: "FAIL", None: "-"}
-    rows = [[marks[stage.passed], stage.name, stage.finding] for stage in stages]
-    bad = frozenset(number for number, stage in enumerate(stages) if stage.passed is False)
-    title = f"{exercise_id}, public checks: {'right' if is_right else 'not right'}"
-    show(Table(title, ["", "stage", "finding"], rows, bad))
+    state = "right" if is_right else "not right"
+    show(stages_table(f"{exercise_id}, public checks: {state}", stages))
 
 
 def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | None = None) -> None:
@@ -82,8 +73,7 @@ def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | Non
     AssertionError: merge-heads: a shape is not the one that the task says
     """
     exercise = find_exercise(exercise_id)
-    if not callable(function):
-        raise ConfigError(f"function: expected a function; got {describe(function)}")
+    check_callable(function)
     if seed is None:
         stages = public_stages(exercise_id, function)
         wrong = [f"{stage.name}: {stage.finding}" for stage in stages if not stage.passed][:1]

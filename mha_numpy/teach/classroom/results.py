@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -11,22 +12,8 @@ from typing import NamedTuple
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 from mha_numpy.teach.classroom.alike import Pair
-from mha_numpy.teach.classroom.table import Assignment
-from mha_numpy.teach.exercises.runner import Limits
-
-
-class Task(NamedTuple):
-    """All that is needed to grade one student, anywhere."""
-
-    student: str
-    name: str
-    is_late: bool
-    trouble: tuple[str, ...]
-    files: tuple[tuple[str, bytes], ...]  # the newest last
-    assignment: Assignment
-    limits: Limits
-    is_isolated: bool
-    key: str
+from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.exercises.child.limits import Limits
 
 
 @dataclass
@@ -70,6 +57,29 @@ class Result:
         return round(sum(function.out_of for function in self.functions), 2)
 
 
+class Task(NamedTuple):
+    """All that is needed to grade one student, anywhere."""
+
+    student: str
+    name: str
+    is_late: bool
+    trouble: tuple[str, ...]
+    files: tuple[tuple[str, bytes], ...]  # the newest last
+    assignment: Assignment
+    limits: Limits
+    is_isolated: bool
+    key: str
+
+    def result(
+        self, functions: list[Function], *more: str, fingerprint: Sequence[int] = ()
+    ) -> Result:
+        """Return what came of it, with more that is to be looked at."""
+        return Result(
+            self.student, self.name, self.is_late, self.is_isolated, self.key,
+            [*self.trouble, *more], functions, list(fingerprint),
+        )  # fmt: skip
+
+
 class Grades(NamedTuple):
     """What came of a class."""
 
@@ -78,17 +88,25 @@ class Grades(NamedTuple):
     alike: list[Pair]
     graded: int  # that had not been graded before
 
+    @property
+    def functions(self) -> dict[str, list[Function]]:
+        """All students' functions, by exercise."""
+        found: dict[str, list[Function]] = {name: [] for name in self.assignment.exercises}
+        for result in self.results:
+            for function in result.functions:
+                found[function.exercise].append(function)
+        return found
+
     def table(self) -> Table:
         """Return how each exercise went, for a terminal."""
         rows = []
-        for name, out_of in self.assignment.exercises.items():
-            functions = [f for result in self.results for f in result.functions]
-            of_this = [function for function in functions if function.exercise == name]
-            right = sum(function.state == "right" for function in of_this)
-            mean = sum(function.points for function in of_this) / len(of_this)
-            causes = Counter(mistake for function in of_this for mistake in function.mistakes)
+        for name, functions in self.functions.items():
+            right = sum(function.state == "right" for function in functions)
+            mean = sum(function.points for function in functions) / len(functions)
+            causes = Counter(mistake for function in functions for mistake in function.mistakes)
             most = "".join(f"{cause} ({count})" for cause, count in causes.most_common(1))
-            rows.append([name, f"{right} of {len(of_this)}", f"{mean:.1f} of {out_of:g}", most])
+            out_of = self.assignment.exercises[name]
+            rows.append([name, f"{right} of {len(functions)}", f"{mean:.1f} of {out_of:g}", most])
         columns = ["exercise", "right", "mean", "most frequent mistake"]
         return Table(self.assignment.title, columns, rows)
 
@@ -96,11 +114,8 @@ class Grades(NamedTuple):
 def given_up(task: Task) -> Result:
     """Return the result of a task that has ended its process more than once."""
     points = task.assignment.exercises
-    return Result(
-        task.student, task.name, task.is_late, task.is_isolated, task.key,
-        [*task.trouble, "grading ended early: please look at it yourself"],
-        [Function(name, 0.0, out_of, "failed") for name, out_of in points.items()],
-    )  # fmt: skip
+    functions = [Function(name, 0.0, out_of, "failed") for name, out_of in points.items()]
+    return task.result(functions, "grading ended early: please look at it yourself")
 
 
 def path_of(out: Path, student: str) -> Path:

@@ -33,12 +33,6 @@ def read_roster(path: Path | str) -> dict[str, str]:
     dict
         The name of each id, "" where there is none.
 
-    Raises
-    ------
-    ConfigError
-        The file cannot be read, holds no student, or an id is empty, stands twice, or cannot be the
-        name of a folder.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory

@@ -95,7 +95,6 @@ def _python_of(source: str) -> str:
 
 
 def _parsed(source: str) -> list[ast.stmt] | None:
-    """Return the statements of a text, or None where it is not Python."""
     try:
         return ast.parse(source).body
     except UNREADABLE:
@@ -124,15 +123,6 @@ def slice_of(cells: Iterable[Cell], function: str) -> str | None:
 
     Of a notebook, a cell with the tag "exercise" goes before all others. A cell that is no Python
     but has the function in it is returned as it is: to run it says why.
-
-    Parameters
-    ----------
-    cells : iterable of Cell
-    function : str
-
-    Returns
-    -------
-    str or None
 
     Examples
     --------

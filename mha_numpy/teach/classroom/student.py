@@ -16,11 +16,11 @@ from mha_numpy.teach.classroom.submissions import Source, sources_of
 from mha_numpy.teach.classroom.wording import FAILED, cause_of, findings_of, hint_of
 from mha_numpy.teach.diagnosis import Variant, using
 from mha_numpy.teach.exercises.catalogue import find_exercise
+from mha_numpy.teach.exercises.child.calls import load, measured
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.isolation import run_isolated
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.teach.exercises.judge_memory import FRUGAL, memory_inputs, memory_stage
-from mha_numpy.teach.exercises.runner import load, measured
 from mha_numpy.teach.exercises.sandbox import Run, run_calls
 from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.verdict import Verdict
@@ -32,18 +32,7 @@ FOLLOWED = (FAILED["values"], FAILED["gradients"])
 def grade_one(task: Task) -> Result:
     """Grade one student; nothing but the task goes in, and nothing is written anywhere.
 
-    Parameters
-    ----------
-    task : Task
-
-    Returns
-    -------
-    Result
-
-    Raises
-    ------
-    SandboxError
-        A function could not be run, through no fault of the student.
+    A SandboxError says that a function could not be run, through no fault of the student.
     """
     exercises = [find_exercise(name) for name in task.assignment.exercises]
     names = [exercise.function_name for exercise in exercises]
@@ -60,16 +49,12 @@ def grade_one(task: Task) -> Result:
             functions[number] = _followed(function, functions, by_id, task)
     texts = [source.text for source in sources.values()]
     stubs = [exercise.stub_source for exercise in exercises]
-    return Result(
-        task.student, task.name, task.is_late, task.is_isolated, task.key,
-        [*task.trouble, *broken], functions, fingerprint(texts, stubs),
-    )  # fmt: skip
+    return task.result(functions, *broken, fingerprint=fingerprint(texts, stubs))
 
 
 def _grade_function(
     exercise: Exercise, source: Source | None, variant: Variant, task: Task
 ) -> Function:
-    """Run and judge one function under the student's variant."""
     out_of = task.assignment.exercises[exercise.id]
     hint = hint_of(exercise, variant)
     if source is None:
@@ -97,9 +82,11 @@ def _grade_function(
     if verdict.share is not None:
         points = round(out_of * verdict.share, 2)
     is_hinted = not verdict.passed and broken_line(source.text) is None
-    error = _error(run) if verdict.share is None else run.ended  # tests raise errors rightly
+    errors = [] if verdict.share is not None else [call.error for call in run.calls if call.error]
+    error = next(iter(errors), run.ended)  # of tests, which raise errors rightly, how they ended
+    state = "right" if verdict.passed else "wrong" if _has_run(verdict) else "failed"
     return Function(
-        exercise.id, points, out_of, _state(verdict),
+        exercise.id, points, out_of, state,
         groups, findings_of(verdict, error, source), cause_of(verdict),
         sorted(verdict.mistakes), hint if is_hinted else "", source.file, seconds,
     )  # fmt: skip
@@ -165,18 +152,5 @@ def _run(
         ) from error
 
 
-def _error(run: Run) -> str:
-    """Return the first error of a run, as the run tells it."""
-    return next((call.error for call in run.calls if call.error), run.ended)
-
-
-def _state(verdict: Verdict) -> str:
-    """Return how a function stands, in a word."""
-    if verdict.passed:
-        return "right"
-    return "wrong" if _has_run(verdict) else "failed"
-
-
 def _has_run(verdict: Verdict) -> bool:
-    """Return whether all calls came to an end."""
     return all(stage.passed for stage in verdict.stages if stage.name == "runs")

@@ -66,11 +66,6 @@ class Submission:
         """Whether a file is late, as far as its name says so."""
         return any(file.is_late for file in self.files)
 
-    @property
-    def late_of(self) -> dict[str, bool]:
-        """Which files are late."""
-        return {file.name: file.is_late for file in self.files}
-
 
 class Source(NamedTuple):
     """A function as it was handed in, with what it needs."""
@@ -87,25 +82,10 @@ def find_submissions(
     """Return who handed in what, in the order of their ids.
 
     A student has a folder of their own, or files that have the student's id as their name, or a
-    name that Moodle, Canvas or Blackboard has given them. A link is refused, as is what is larger
-    than anybody's work; a zip file is looked into, and never unpacked.
-
-    Parameters
-    ----------
-    folder : path
-    roster : {id: name}, optional
-        Who is in the class: names are looked up in it where a platform gives no id of yours.
-    deadline : datetime, optional
-        What is later is marked, where the platform has told the time or that it is late.
-
-    Returns
-    -------
-    list of Submission
-
-    Raises
-    ------
-    ConfigError
-        There is no such folder, or nobody's work is in it.
+    name that Moodle, Canvas or Blackboard has given them. Names are looked up in the roster where a
+    platform gives no id of yours. What is later than the deadline is marked, where the platform has
+    told the time or that it is late. A link is refused, as is what is larger than anybody's work; a
+    zip file is looked into, and never unpacked.
 
     Examples
     --------
@@ -114,9 +94,9 @@ def find_submissions(
     ...     _ = Path(folder, "ada_LATE_17_204_hw1.py").write_text("x = 1")
     ...     _ = Path(folder, "bob.ipynb").write_text("{}")
     ...     for one in find_submissions(folder):
-    ...         print(one.student, one.late_of)
-    17 {'hw1.py': True}
-    bob {'bob.ipynb': False}
+    ...         print(one.student, [file.name for file in one.files], one.is_late)
+    17 ['hw1.py'] True
+    bob ['bob.ipynb'] False
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -272,18 +252,6 @@ def sources_of(
     files: Iterable[tuple[str, bytes]], functions: Iterable[str]
 ) -> tuple[dict[str, Source], list[str]]:
     r"""Return each function as it was handed in, of the last file that has it, and what is broken.
-
-    Parameters
-    ----------
-    files : iterable of (name, bytes)
-        The newest last.
-    functions : iterable of str
-
-    Returns
-    -------
-    sources : {function: Source}
-        A function that is not there is missing.
-    trouble : list of str
 
     Examples
     --------

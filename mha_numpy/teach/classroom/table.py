@@ -1,112 +1,19 @@
-"""Assignment: which exercises a class does, for how many points, each student in a variant."""
+"""The table of an assignment, a TOML file: read, checked and written; and the secret beside it."""
 
-import hmac
 import json
 import tomllib
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
 from mha_numpy.errors import ConfigError
+from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.roster import read_roster
-from mha_numpy.teach.diagnosis import CONVENTIONS, Variant
-from mha_numpy.teach.exercises import Exercise, find_exercise
+from mha_numpy.teach.exercises import find_exercise
 
-# groups of stages, and how many percent of a function's points each is worth
-MARKS = {"shape": 10, "invariants": 20, "values": 40, "gradients": 20, "robustness": 10}
 SECRET_BYTES = 32
-MOST = 2  # conventions of one exercise, if it can be helped
 TABLE, ROSTER, SECRET = "assignment.toml", "roster.csv", "secret"
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """What a class is asked to do, as the folder of an assignment holds it."""
-
-    name: str
-    title: str
-    exercises: dict[str, float]  # points, by the id of an exercise
-    marks: dict[str, float]  # percent of these points, by group of stages
-    deadline: datetime | None = None
-    secret: bytes | None = None  # what variants are made of; None: all have the usual one
-    roster: dict[str, str] | None = None  # names, by the id; None: all have the usual conventions
-    handed_out: tuple[str, ...] = ()  # ids of the exercises as handed out; default: all of them
-
-    @property
-    def total(self) -> float:
-        """The sum of all points."""
-        return sum(self.exercises.values())
-
-    @property
-    def catalogue(self) -> list[Exercise]:
-        """The exercises themselves, in their order."""
-        return [find_exercise(exercise) for exercise in self.exercises]
-
-    def variant(self, student: str) -> dict[str, Variant]:
-        """Return the variant of each exercise that a student has.
-
-        The seed of an exercise is ``HMAC-SHA256(secret, student|assignment|exercise)``. With a
-        roster there are conventions, too: the same in all exercises of a student, as one function
-        may use another. Each exercise that knows any has at least one; which, is found in the
-        same way as the seed.
-
-        Parameters
-        ----------
-        student : str
-            The id, also of somebody who is not on the roster.
-
-        Returns
-        -------
-        dict
-            A Variant for each exercise.
-
-        Examples
-        --------
-        >>> points = {"scores": 10.0, "rope": 20.0}
-        >>> one = Assignment("hw", "", points, {}, secret=b"not told", roster={"ada": "Ada"})
-        >>> {id: variant.conventions for id, variant in one.variant("ada").items()}
-        {'scores': ('keys as rows', 'heads behind the tokens'), 'rope': ()}
-        >>> Assignment("hw", "", {"rope": 10}, {}).variant("ada")
-        {'rope': Variant(seed=20240229, conventions=())}
-        """
-        if self.secret is None:
-            return {exercise: Variant() for exercise in self.exercises}
-        followed = set() if self.roster is None else self._conventions(student)
-        variants = {}
-        for exercise in self.exercises:
-            known = _conventions_for(find_exercise(exercise))
-            seed = int.from_bytes(self._digest(student, exercise)[:8])
-            variants[exercise] = Variant(seed, tuple(name for name in known if name in followed))
-        return variants
-
-    def _conventions(self, student: str) -> set[str]:
-        """Return the conventions that a student follows."""
-        order = sorted(CONVENTIONS, key=lambda name: self._digest(student, f"convention {name}"))
-        ids = self.handed_out or tuple(self.exercises)
-        known = [set(_conventions_for(find_exercise(exercise))) for exercise in ids]
-        followed: list[str] = []
-        for names in filter(None, known):
-            if names.isdisjoint(followed):
-                followed.append(next(name for name in order if name in names))
-        for name in order:  # and some more, by the toss of a coin
-            is_tossed = self._digest(student, f"coin {name}")[0] % 2
-            more = {*followed, name}
-            if is_tossed and all(len(names & more) <= MOST for names in known if name in names):
-                followed.append(name)
-        return set(followed)
-
-    def _digest(self, student: str, what: str) -> bytes:
-        """Return a digest that nobody can compute without the secret."""
-        message = f"{student}|{self.name}|{what}".encode()
-        return hmac.digest(self.secret or b"", message, "sha256")
-
-
-def _conventions_for(exercise: Exercise) -> list[str]:
-    """Return the conventions that an exercise knows; one that is handed out as code knows none."""
-    if exercise.kind != "code":
-        return []
-    return [name for name, convention in CONVENTIONS.items() if exercise.piece in convention.at]
 
 
 def read_assignment(folder: Path | str) -> Assignment:
@@ -119,11 +26,6 @@ def read_assignment(folder: Path | str) -> Assignment:
     Returns
     -------
     Assignment
-
-    Raises
-    ------
-    ConfigError
-        A file is missing, or its table does not say what it should.
 
     Examples
     --------
@@ -161,7 +63,6 @@ def read_assignment(folder: Path | str) -> Assignment:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    """Return what a TOML file holds."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
@@ -245,7 +146,6 @@ def _quoted(text: str) -> str:
 
 
 def _text(table: dict[str, Any], key: str, path: Path) -> str:
-    """Return a text of a table."""
     value = table.get(key)
     if not isinstance(value, str) or not value:
         raise ConfigError(f'{key}: expected {key} = "..." in {path}; got {value!r}')
@@ -253,7 +153,6 @@ def _text(table: dict[str, Any], key: str, path: Path) -> str:
 
 
 def _numbers(table: dict[str, Any], key: str, path: Path) -> dict[str, float]:
-    """Return a table of numbers that are 0 or more."""
     values = table.get(key)
     if not isinstance(values, dict):
         raise ConfigError(f"{key}: expected a table [{key}] in {path}; got {values!r}")

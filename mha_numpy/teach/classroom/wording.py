@@ -71,16 +71,7 @@ def error_of(error: str, source: Source) -> str:
 def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
     """Return what is not right, a sentence for each question that was answered with no.
 
-    Parameters
-    ----------
-    verdict : Verdict
-    error : str
-        That ended the run, or that the first failing call gave; "" without one.
-    source : Source
-
-    Returns
-    -------
-    list of str
+    `error` ended the run, or is that of the first failing call; "" without one.
     """
     found = []
     for stage in verdict.stages:
@@ -98,7 +89,6 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
 
 
 def _statement(verdict: Verdict, finding: str) -> str:
-    """Return the law that a finding is about, without the numbers."""
     piece = find_piece(verdict.exercise.piece)
     statements = [law.statement for law in piece.laws]
     statements += [reaction.statement for reaction in piece.reactions]

@@ -72,7 +72,6 @@ class Audit:
         return plain(self.sections)
 
     def _rejecting(self) -> Table:
-        """Return the tests that are wrong themselves."""
         rows = [[test, error] for test, error in self.rejected_right]
         title = (
             f"{self.name}: nothing is counted, as right functions are rejected by {len(rows)} of "
@@ -81,7 +80,6 @@ class Audit:
         return Table(title, ["test", "error"], rows, frozenset(range(len(rows))))
 
     def _scores(self) -> Table:
-        """Return how many mistakes are caught in each function."""
         rows = []
         for piece in self.pieces:
             caught = sum(of == piece for of, _ in self.caught)
@@ -93,7 +91,6 @@ class Audit:
         return Table(title, ["function", "mistakes", "caught", "share"], rows, bad)
 
     def _slipping(self) -> list[Table | str]:
-        """Return the mistakes that no test catches."""
         rows = [
             [piece, BANK[mistake].verdict, "together" if (piece, mistake) in self.together else ""]
             for piece, mistake in self.missed
@@ -102,7 +99,6 @@ class Audit:
         return [table, TOGETHER] if self.together else [table]
 
     def _useful(self) -> Table:
-        """Return how many mistakes each test catches."""
         rows = []
         for test in self.tests:
             caught = self._caught_by(test)
@@ -115,7 +111,6 @@ class Audit:
         return Table(title, ["test", "catches", "it alone"], rows, bad)
 
     def _caught_by(self, test: str) -> list[Case]:
-        """Return the mistakes that a test catches."""
         return [case for case, tests in self.caught.items() if test in tests]
 
 
@@ -134,12 +129,6 @@ def audit_tests(file: Path | str, *, seconds: float = 10.0) -> Audit:
     Audit
         Prints as tables: how many mistakes are caught in each function, which slip through, and
         what each test is good for.
-
-    Raises
-    ------
-    ConfigError
-        There is no such file, it cannot be loaded, has no tests, or none of them calls one of the
-        functions; pytest is not installed.
 
     Notes
     -----
@@ -247,7 +236,6 @@ def _environment(scratch: str) -> dict[str, str]:
 
 
 def _reason(code: int, seconds: float, said: str) -> str:
-    """Say why a process has ended too early."""
     if hasattr(signal, "SIGALRM") and code == -signal.SIGALRM:
         return f"loading it took longer than {seconds:g} s"
     errors = re.findall(r"^(?:E  |ERROR:) +(.*)$", said, flags=re.MULTILINE)

@@ -13,7 +13,8 @@ import pytest
 
 from mha_numpy.teach.diagnosis import PIECES, fingerprints
 from mha_numpy.teach.diagnosis.make import make
-from mha_numpy.teach.exercises.runner import Limits, told
+from mha_numpy.teach.exercises.child.errors import told
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
 
 OPTIONS = (
@@ -118,7 +119,6 @@ class Auditor:
         return True
 
     def _replace_names(self, items: Sequence[pytest.Item]) -> None:
-        """Replace the functions that the modules of the tests have imported or defined."""
         modules = [item.module for item in items if isinstance(item, pytest.Function)]
         for module in dict.fromkeys(modules):
             for piece, switch in self.switches.items():
@@ -203,7 +203,6 @@ def _told_by_pytest(error: BaseException) -> str:
 
 
 def _fixtures(switches: Mapping[str, Switch]) -> ModuleType:
-    """Return a plugin with one fixture for each function."""
     module = ModuleType("functions_to_test")
     for piece, switch in switches.items():
         fixture = pytest.fixture(scope="session", name=piece)

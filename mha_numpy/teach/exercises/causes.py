@@ -88,7 +88,6 @@ def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]
 
 
 def _alternatives(evidence: Evidence, found: Diagnosis) -> list[list[str]]:
-    """Return what may have been done, each in one sentence or in several."""
     told = [[BANK[name].verdict for name in sorted(cause)] for cause in found.causes]
     if found.edit:
         told = [[*(told[0] if told else []), _told_edit(found.edit)]]
@@ -117,7 +116,6 @@ def is_bug_of(exercise: Exercise, mistakes: frozenset[str]) -> bool:
 
 
 def _clues(evidence: Evidence) -> list[str]:
-    """Say what can be said where no known mistake and no small edit fits."""
     pairs = _pairs(evidence)
     if pairs and all(agrees(a, b, tolerance=NARROW) for a, b in pairs):
         return [
@@ -129,13 +127,11 @@ def _clues(evidence: Evidence) -> list[str]:
 
 
 def _wrong_names(evidence: Evidence) -> list[str]:
-    """Return which arrays are wrong."""
     wrong = wrong_arrays(evidence.answers, evidence.expected)
     return [name for name, is_wrong in zip(evidence.names, wrong, strict=True) if is_wrong]
 
 
 def _pairs(evidence: Evidence) -> list[tuple[Any, Any]]:
-    """Return the answers that there are, each with the expected one."""
     both = zip(evidence.answers, evidence.expected, strict=True)
     return [(answer, expected) for answer, expected in both if answer is not None]
 
@@ -165,7 +161,6 @@ def _order_of(answer: Any, expected: Any) -> dict[str, str]:
 
 
 def _told_order(order: dict[str, str], *, is_all: bool) -> str:
-    """Say which arrays stand in each other's places."""
     moved = ", ".join(f"{place} holds {name}" for place, name in order.items() if place != name)
     return f"the arrays are {'right, but ' * is_all}in another order: {moved}"
 
@@ -188,14 +183,12 @@ def _where(evidence: Evidence, stages: list[Stage]) -> dict[str, str]:
 
 
 def _short(value: Any) -> str:
-    """Return an argument that is no array: a number, or arrays under names by their names."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return f"({', '.join(value._fields)})"
     return repr(value)
 
 
 def _evidence(evidence: Evidence, found: Diagnosis) -> str:
-    """Say what speaks for a cause."""
     mistakes = found.causes[0] if found.causes else frozenset()
     if mistakes == {FLOAT32}:
         return "every number is a float32 number, and right to the precision of float32"

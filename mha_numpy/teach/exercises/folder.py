@@ -4,16 +4,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
+from mha_numpy.teach.exercises.child.calls import load
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.hints import Hint
 from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.records import Records
-from mha_numpy.teach.exercises.runner import Limits
 from mha_numpy.teach.exercises.sandbox import LIMITS
 from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.stub import PYTEST, readme_text, stub_text
@@ -41,11 +41,6 @@ def start(folder: Path | str) -> Started:
     -------
     Started
         ``written`` and ``kept``.
-
-    Raises
-    ------
-    ConfigError
-        The folder cannot be made or written to.
 
     Examples
     --------
@@ -77,9 +72,10 @@ def start(folder: Path | str) -> Started:
     return started
 
 
-def file_name(exercise: Exercise) -> str:
-    """Return the name of an exercise's file, such as 04_softmax.py."""
-    number = [other.id for other in EXERCISES].index(exercise.id) + 1
+def file_name(exercise: Exercise, number: int | None = None) -> str:
+    """Return the name of an exercise's file, such as 04_softmax.py, by default among all."""
+    if number is None:
+        number = [other.id for other in EXERCISES].index(exercise.id) + 1
     return f"{number:02}_{exercise.id.replace('-', '_')}.py"
 
 
@@ -101,11 +97,6 @@ def judge_file(
     Returns
     -------
     Verdict
-
-    Raises
-    ------
-    ConfigError
-        There is no such exercise, or its file is not there.
     """
     exercise, folder = find_exercise(exercise_id), Path(folder)
     path, records = find_file(folder, exercise), Records(folder / RECORD)
@@ -142,11 +133,6 @@ def hint_in(
         Where a check comes first, `is_given` is False and the text says so.
     picture : Path or None
         A PNG file.
-
-    Raises
-    ------
-    ConfigError
-        There is no such exercise, or its folder cannot be written to.
     """
     exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
     find_file(Path(folder), exercise)
@@ -183,7 +169,6 @@ def find_file(folder: Path, exercise: Exercise) -> Path:
 
 
 def _files(folder: Path, exercise: Exercise) -> list[Path]:
-    """Return the files of an exercise, whatever their number."""
     return sorted(folder.glob(f"[0-9]*_{exercise.id.replace('-', '_')}.py"))
 
 
@@ -191,9 +176,4 @@ def load_function(path: Path, name: str) -> Callable[..., Any]:
     """Run a student's file and return its function; for a process of its own."""
     sys.path.insert(0, str(path.parent))  # helpers in files beside it
     sys.dont_write_bytecode = True  # what was saved in the same second would be taken for new
-    module = sys.modules[path.stem] = ModuleType(path.stem)
-    module.__file__ = str(path)
-    exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
-    if not callable(getattr(module, name, None)):
-        raise NameError(f"there is no function {name} in {path.name}")
-    return getattr(module, name)
+    return load(path.read_bytes(), str(path), name)

@@ -23,7 +23,6 @@ def _with_small_scores(inputs: Inputs) -> Inputs:
 
 
 def _sequences(inputs: Inputs) -> list[Inputs]:
-    """Return inputs of one sequence each."""
     return [
         {n: x[[i]] if isinstance(x, np.ndarray) else x for n, x in inputs.items()}
         for i in range(len(inputs["q"]))
@@ -46,16 +45,8 @@ WITHOUT: dict[str, Callable[[Inputs], list[Inputs]]] = {
 def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
     """Group mistakes by what a test needs, beyond plain inputs, to see them.
 
-    Parameters
-    ----------
-    piece : str
-        One that takes what `masked_attention` takes.
-    mistakes : names of the bank
-
-    Returns
-    -------
-    {needs: names}
-        Keys of ``WITHOUT``, none for what shows on plain inputs; the most mistakes first.
+    The piece is one that takes what `masked_attention` takes. What a group needs are keys of
+    ``WITHOUT``, none for what shows on plain inputs; the group of the most mistakes comes first.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """run_isolated: run somebody's source text where it can see Python and NumPy, and nothing else.
 
 The stronger of the two ways to run a function; `run_calls` is the other. What the two share is in
-`sandbox.py` (the child, its limits, its end) and in `runner.py` (the calls, and how they are told).
+`sandbox.py` (the child, its limits, its end) and in `child` (the calls, and how they are told).
 """
 
 import io
@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
@@ -22,25 +21,20 @@ import numpy as np
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.diagnosis.saved import Saved
-from mha_numpy.teach.exercises import runner
+from mha_numpy.teach.exercises.child import FOLDER
+from mha_numpy.teach.exercises.child.errors import one_line
+from mha_numpy.teach.exercises.child.limits import Limits
+from mha_numpy.teach.exercises.child.messages import Asked, write_frame
+from mha_numpy.teach.exercises.child.values import Foreign, pack, plain
 from mha_numpy.teach.exercises.groups import group_of_processes
 from mha_numpy.teach.exercises.refused import refused_calls
-from mha_numpy.teach.exercises.runner import (
-    Asked,
-    Foreign,
-    Limits,
-    one_line,
-    pack,
-    plain,
-    write_frame,
-)
 from mha_numpy.teach.exercises.sandbox import START, Heard, Run, check_limits, pipe, run_in_a_child
 
 FIRST_USER = 60_001  # a user that nobody is; each slot has its own
 THREADS = 32  # that a run may have, each process being one
 ROOM = 64 * 2**20  # bytes that may be written, into memory
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin")  # where libraries are; none but to read
-INSIDE, RUNNER = "/packages", "/mha_numpy/teach/exercises/runner.py"
+PACKAGES, CHILD = Path("/packages"), Path("/mha_numpy/teach/exercises/child")  # inside
 ENDED = 5.0  # seconds that the processes of a run may take to be gone, when they are killed
 ANSWER = 2**20  # bytes that an answer to a submission may have
 OPEN = 2**16  # descriptors that this process may have open
@@ -196,7 +190,7 @@ def _run(
         raise ConfigError(
             f"{Path(command[0]).name}: the sandbox did not start: {one_line(heard.printed, 300)}"
         )
-    return Run(heard.calls, heard.printed, heard.ended)
+    return heard.run
 
 
 @contextmanager
@@ -206,8 +200,7 @@ def _replies() -> Iterator[tuple[int, int]]:
 
     with pipe() as (reader, writer):
         os.set_blocking(writer.fileno(), False)
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, ANSWER)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, ANSWER)
         yield reader.fileno(), writer.fileno()
 
 
@@ -227,19 +220,13 @@ def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
 
 @contextmanager
 def _readable(content: bytes) -> Iterator[int]:
-    """Open a file that nobody can write to, on no disk where there are such files."""
-    if hasattr(os, "memfd_create"):
-        import fcntl
+    """Open a file in memory that nobody can write to."""
+    import fcntl
 
-        descriptor = os.memfd_create("given", os.MFD_ALLOW_SEALING)
-        os.write(descriptor, content)
-        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-        opened: Any = open(descriptor, "rb", buffering=0)  # noqa: SIM115
-    else:
-        opened = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+    with open(os.memfd_create("given", os.MFD_ALLOW_SEALING), "r+b", buffering=0) as opened:
         opened.write(content)
-    with opened:
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(opened, fcntl.F_ADD_SEALS, seals)
         opened.seek(0)
         yield opened.fileno()
 
@@ -285,18 +272,20 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
         command += ["--setenv", "LD_LIBRARY_PATH", f"{python}/lib"]  # libpython, if it is apart
     for folder in _package_folders(python):  # what else is installed is not to be seen
         command += ["--tmpfs", folder, "--remount-ro", folder]
-    for parent in (Path(INSIDE), *reversed(Path(RUNNER).parents[:-1])):
+    for parent in (PACKAGES, *reversed(CHILD.parents[:-1])):
         # else root alone could enter those in between
         command += ["--perms", "0755", "--dir", str(parent)]
-    for path in _numpy_folders():
-        command += ["--ro-bind", str(path), f"{INSIDE}/{path.name}"]
-    command += ["--ro-bind", runner.__file__, RUNNER, "--proc", "/proc"]
+    numpy = Path(np.__file__).parent
+    for path in (numpy, numpy.with_name("numpy.libs")):
+        command += ["--ro-bind-try", str(path), f"{PACKAGES}/{path.name}"]
+    command += ["--ro-bind", str(FOLDER), str(CHILD), "--proc", "/proc"]
     command += ["--dev", "/dev", "--remount-ro", "/dev"]
     command += ["--size", str(ROOM), "--perms", "1777", "--tmpfs", "/tmp", "--chdir", "/tmp"]
     command += ["--remount-ro", "/"]
-    for name, value in {**ENVIRONMENT, "HOME": "/tmp", "PYTHONPATH": INSIDE}.items():
+    paths = f"{PACKAGES}:{CHILD.parent}"
+    for name, value in {**ENVIRONMENT, "HOME": "/tmp", "PYTHONPATH": paths}.items():
         command += ["--setenv", name, value]
-    return [*command, str(python / executable.relative_to(prefix)), "-P", "-s", RUNNER]
+    return [*command, str(python / executable.relative_to(prefix)), "-P", "-s", "-m", CHILD.name]
 
 
 def _unshared() -> list[str]:
@@ -308,14 +297,6 @@ def _unshared() -> list[str]:
     if os.geteuid() != 0:
         return ["--unshare-all"]
     return [f"--unshare-{what}" for what in ("ipc", "pid", "net", "uts", "cgroup-try")]
-
-
-def _numpy_folders() -> Iterator[Path]:
-    """Yield NumPy's folder, and that of the libraries beside it."""
-    package = Path(np.__file__).parent
-    yield package
-    if (libraries := package.with_name("numpy.libs")).exists():
-        yield libraries
 
 
 def _package_folders(python: Path) -> Iterator[str]:

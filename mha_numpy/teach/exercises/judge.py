@@ -12,19 +12,26 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checking.compare import matched
+from mha_numpy.errors import ConfigError, describe
 from mha_numpy.teach.diagnosis import find_piece
 from mha_numpy.teach.diagnosis.manners import FLOAT32
 from mha_numpy.teach.diagnosis.piece import Inputs
 from mha_numpy.teach.exercises.causes import explain, failing_probe, is_bug_of
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
-from mha_numpy.teach.exercises.runner import Limits
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
 
 TOLD = 3  # names of this package that a verdict tells
+
+
+def check_callable(function: object) -> None:
+    """Raise a ConfigError unless somebody's function is one."""
+    if not callable(function):
+        raise ConfigError(f"function: expected a function; got {describe(function)}")
 
 
 def judge(
@@ -80,15 +87,8 @@ def judge(
 def probe_inputs(exercise: Exercise) -> list[Inputs]:
     """Return the inputs of all calls that are made to judge a function, in their order.
 
-    Parameters
-    ----------
-    exercise : Exercise
-
-    Returns
-    -------
-    list of dict
-        Each probe twice, then what its changes make of the first probe. Of an exercise that asks
-        for tests, the functions to be tested, in an order that the variant in force shuffles.
+    Each probe comes twice, then what its changes make of the first probe. Of an exercise that asks
+    for tests, it is the functions to be tested, in an order that the variant in force shuffles.
 
     Examples
     --------
@@ -106,16 +106,8 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
 def judge_answers(exercise: Exercise, run: Run) -> Verdict:
     """Examine what a function returned for `probe_inputs`, whoever made the calls.
 
-    Parameters
-    ----------
-    exercise : Exercise
-    run : Run
-        Of `run_calls` or of `run_isolated`.
-
-    Returns
-    -------
-    Verdict
-        Without the stage "memory", for which a function has to be called once more.
+    The run is of `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which
+    a function has to be called once more.
 
     Examples
     --------
@@ -136,19 +128,18 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
 
 
 def _judge_arrays(exercise: Exercise, run: Run) -> Verdict:
-    """Examine the arrays that a function returned."""
     evidence = Evidence(exercise, run)
     with np.errstate(all="ignore"):  # a student's numbers may be anything
         stages = examine(evidence)
     if evidence.is_unwritten or all(stage.passed for stage in stages):
         unwritten = stages[0].finding if evidence.is_unwritten else ""
-        return Verdict(exercise, stages, {}, frozenset(), None, run.printed, unwritten)
+        return Verdict(exercise, stages, run.printed, unwritten=unwritten)
     with np.errstate(all="ignore"):
         causes = explain(evidence, stages)
     # numbers that differ by float32 alone look the same
     drawn = None if causes.mistakes == {FLOAT32} else _difference(evidence, failing_probe(stages))
     return Verdict(
-        exercise, stages, causes.remarks, causes.mistakes, drawn, run.printed,
+        exercise, stages, run.printed, causes.remarks, causes.mistakes, drawn,
         unwritten="the bug is still there" if is_bug_of(exercise, causes.mistakes) else "",
         edit=causes.edit,
     )  # fmt: skip

@@ -8,9 +8,9 @@ import numpy as np
 
 from mha_numpy.teach.diagnosis import BANK, fingerprints, make
 from mha_numpy.teach.diagnosis.using import variant_in_force
+from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.gaps import gaps_of
-from mha_numpy.teach.exercises.runner import Call
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.stages import UNWRITTEN, Stage
 from mha_numpy.teach.exercises.verdict import Verdict
@@ -66,25 +66,15 @@ def bounded(attention: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def judge_tests(exercise: Exercise, run: Run) -> Verdict:
-    """Count which of the functions a student's tests accept.
+    """Count which of the functions a student's tests accept, of a run with `candidate_inputs`.
 
-    Parameters
-    ----------
-    exercise : Exercise
-        One that asks for tests of its piece.
-    run : Run
-        Of the tests, called with `candidate_inputs`.
-
-    Returns
-    -------
-    Verdict
-        Right if the tests accept what is right and catch nine of ten mistakes.
+    Tests are right if they accept what is right and catch nine of ten mistakes.
     """
     names = candidates(exercise)
     calls = [*run.calls, *[NOT_CALLED] * len(names)][: len(names)]
     if run.calls and all(call.answer is ... for call in run.calls):
         stages = [Stage("runs", False, UNWRITTEN)]
-        return Verdict(exercise, stages, {}, frozenset(), None, run.printed, UNWRITTEN)
+        return Verdict(exercise, stages, run.printed, unwritten=UNWRITTEN)
     pairs = list(zip(names, calls, strict=True))
     rejected = [call for name, call in pairs if not name and _fails(call)]
     slipped = [name for name, call in pairs if name and not _fails(call)]
@@ -110,7 +100,7 @@ def judge_tests(exercise: Exercise, run: Run) -> Verdict:
         gaps = gaps_of(exercise.piece, slipped)
         remarks["slipped through"] = "".join(f"\n- {_told(*gap)}" for gap in gaps.items())
     share = min(1.0, caught / required) if is_counted else 0.0
-    return Verdict(exercise, stages, remarks, frozenset(), None, run.printed, share=share)
+    return Verdict(exercise, stages, run.printed, remarks, share=share)
 
 
 def _told(needs: tuple[str, ...], mistakes: list[str]) -> str:

@@ -4,11 +4,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from mha_numpy.errors import ConfigError, describe
 from mha_numpy.tables import show
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.hints import Hint
-from mha_numpy.teach.exercises.judge import judge
+from mha_numpy.teach.exercises.judge import check_callable, judge
 from mha_numpy.teach.exercises.records import Records
 from mha_numpy.teach.exercises.sandbox import can_fork
 from mha_numpy.teach.exercises.verdict import Verdict
@@ -27,11 +26,6 @@ def check(exercise_id: str, function: Callable[..., Any]) -> None:
     function : callable
         Takes the arguments that the exercise lists, in their order.
 
-    Raises
-    ------
-    ConfigError
-        There is no such exercise, or `function` cannot be called.
-
     Examples
     --------
     >>> def mine(d_weights, weights):
@@ -41,8 +35,7 @@ def check(exercise_id: str, function: Callable[..., Any]) -> None:
     ...
     """
     exercise = find_exercise(exercise_id)
-    if not callable(function):
-        raise ConfigError(f"function: expected a function; got {describe(function)}")
+    check_callable(function)
     if not can_fork():
         print(NO_LIMITS)
     verdict = judge(exercise, lambda: function)
@@ -59,11 +52,6 @@ def hint(exercise_id: str, *, force: bool = False) -> None:
         Of an exercise.
     force : bool
         After the first each hint needs a check since the one before; with `force` it does not.
-
-    Raises
-    ------
-    ConfigError
-        There is no such exercise.
 
     Examples
     --------

@@ -27,6 +27,11 @@ class Record:
     mistakes: list[str] = field(default_factory=list)  # the likely cause at the last check
     is_tried: bool = False  # checked since the last hint
 
+    @property
+    def state(self) -> str:
+        """What was done, in a word."""
+        return "done" if self.passed else "tried" if self.checks else ""
+
 
 class Records:
     """The record of every exercise, by id; kept in a JSON file if there is a path.
@@ -46,7 +51,6 @@ class Records:
         return self._records.setdefault(exercise_id, Record())
 
     def _load(self) -> None:
-        """Read the file, if there is one."""
         if self.path is None or not self.path.exists():
             return
         try:
@@ -111,7 +115,6 @@ class Records:
 
 
 def _is_record(record: Record) -> bool:
-    """Return whether a record that was read holds what it should."""
     counts = (record.checks, record.hints)
     return (
         all(isinstance(flag, bool) for flag in (record.passed, record.is_tried))

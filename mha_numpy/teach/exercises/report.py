@@ -7,9 +7,9 @@ from pathlib import Path
 from mha_numpy.progress import QUIET, progress
 from mha_numpy.tables import Table, show
 from mha_numpy.teach.exercises.catalogue import EXERCISES
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.folder import RECORD, exercises_in, judge_file
-from mha_numpy.teach.exercises.records import Record, Records
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.records import Records
 from mha_numpy.teach.exercises.sandbox import LIMITS
 from mha_numpy.teach.exercises.verdict import Verdict
 
@@ -19,23 +19,13 @@ def overview(folder: Path) -> Table:
     records = Records(folder / RECORD)
     done = sum(records[exercise.id].passed for exercise in EXERCISES)
     rows = [
-        [
-            _state(records[e.id]), e.id, e.title, str(e.difficulty), str(e.minutes),
-            ", ".join(e.needs),
-        ]
+        [records[e.id].state, e.id, e.title, str(e.difficulty), str(e.minutes), ", ".join(e.needs)]
         for e in EXERCISES
-    ]  # fmt: skip
+    ]
     title = f"{len(EXERCISES)} exercises, {done} of them done" if done else (
         f"{len(EXERCISES)} exercises; mha-numpy exercises start DIR writes them into a folder"
     )  # fmt: skip
     return Table(title, ["", "id", "title", "difficulty", "minutes", "after"], rows)
-
-
-def _state(record: Record) -> str:
-    """Return what was done for an exercise, in two words."""
-    if record.passed:
-        return "done"
-    return "tried" if record.checks else ""
 
 
 def check_files(
@@ -67,9 +57,9 @@ def check_files(
 
 
 def _print_list(folder: Path, verdicts: list[Verdict]) -> None:
-    """Print a line for each verdict, and which to look at next."""
-    rows = [[_mark(v), v.exercise.id, v.summary] for v in verdicts]
-    bad = frozenset(i for i, row in enumerate(rows) if row[0] == "FAIL")
+    marks = ["ok" if v.passed else "" if v.is_unwritten else "FAIL" for v in verdicts]
+    rows = [[mark, v.exercise.id, v.summary] for mark, v in zip(marks, verdicts, strict=True)]
+    bad = frozenset(number for number, mark in enumerate(marks) if mark == "FAIL")
     right = sum(verdict.passed for verdict in verdicts)
     title = f"{right} of {len(verdicts)} right"
     show(Table(title, ["", "exercise", "verdict"], rows, bad))
@@ -78,13 +68,7 @@ def _print_list(folder: Path, verdicts: list[Verdict]) -> None:
         print(f"next: mha-numpy check {folder} {waiting[0].exercise.id}")
 
 
-def _mark(verdict: Verdict) -> str:
-    """Return the mark of a verdict in the list."""
-    return "ok" if verdict.passed else "" if verdict.is_unwritten else "FAIL"
-
-
 def _print_one(folder: Path, verdict: Verdict) -> None:
-    """Print the sections of a verdict."""
     for section in verdict.sections:
         show(section)
     if verdict.difference is not None:

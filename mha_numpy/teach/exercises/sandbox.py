@@ -22,21 +22,24 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.errors import ConfigError, SandboxError
-from mha_numpy.teach.exercises.runner import (
-    Asked,
-    Call,
-    Limits,
-    Message,
-    ending,
-    in_bytes,
-    messages,
+from mha_numpy.teach.exercises.child.calls import (
+    make_calls,
     no_input,
     open_output,
-    place_of,
-    read_frames,
     tell_all,
     undisturbed,
-    write_frame,
+)
+from mha_numpy.teach.exercises.child.errors import ending, place_of
+from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
+from mha_numpy.teach.exercises.child.messages import (
+    Asked,
+    Call,
+    Ended,
+    Loaded,
+    Message,
+    Started,
+    read_messages,
+    write_message,
 )
 
 DAY = 86_400  # seconds; timers hold little more
@@ -83,11 +86,6 @@ def run_calls(
         hold arrays, numbers, strings, None and ``...``, in tuples, lists and dicts; a NamedTuple
         has become a dict, a NumPy scalar an array, and all else `Foreign`.
 
-    Raises
-    ------
-    ConfigError
-        A limit makes no sense, or is longer than a day.
-
     Notes
     -----
     The child is forked, so that a function of a notebook, which cannot be pickled, can be called;
@@ -107,12 +105,12 @@ def run_calls(
     (array([0.25, 0.75]), '', ('x',))
     """
     heard = Heard(len(inputs), check_limits(limits))
-    calls = messages(get_function, inputs)
+    calls = make_calls(get_function, inputs)
     if can_fork():
         run_in_a_child(lambda tell: _make_the_calls(calls, tell, limits), heard)
     else:
         _run_here(calls, heard)
-    return Run(heard.calls, heard.printed, heard.ended)
+    return heard.run
 
 
 def can_fork() -> bool:
@@ -151,17 +149,17 @@ class Heard:
         """Take in the next message, if there is one to come."""
         if self.is_over:
             return
-        if message is ...:
-            if not self.is_started:  # the time runs from now on
+        match message:
+            case Started() if not self.is_started:
                 self.is_started, self.deadline = True, time.monotonic() + self.limits.seconds
-        elif message is None:
-            self.is_loaded = True
-        elif isinstance(message, str):
-            self.ended = message
-        elif isinstance(message, Asked):
-            self.ended = self.reply(len(self.calls), message) if self.reply else UNREADABLE
-        else:
-            self.calls.append(message)
+            case Loaded():
+                self.is_loaded = True
+            case Call():
+                self.calls.append(message)
+            case Asked():
+                self.ended = self.reply(len(self.calls), message) if self.reply else UNREADABLE
+            case Ended(why):
+                self.ended = why
 
     def hear_output(self, chunk: bytes) -> None:
         """Keep what was printed, as far as it is wanted."""
@@ -172,6 +170,11 @@ class Heard:
     def is_over(self) -> bool:
         """Whether no message is to come."""
         return bool(self.ended) or (self.is_loaded and len(self.calls) == self.count)
+
+    @property
+    def run(self) -> Run:
+        """What has come of it."""
+        return Run(self.calls, self.printed, self.ended)
 
     @property
     def printed(self) -> str:
@@ -186,14 +189,13 @@ class Heard:
 
 
 def _run_here(messages: Iterator[Message], heard: Heard) -> None:
-    """Make the calls in this process."""
     output = io.StringIO()
     try:
         with undisturbed(output):
             for message in messages:
                 heard.hear(message)
     except (Exception, SystemExit) as error:
-        heard.hear(ending(error, heard.limits))
+        heard.hear(Ended(ending(error, heard.limits)))
     heard.hear_output(output.getvalue().encode(errors="backslashreplace"))
 
 
@@ -223,9 +225,8 @@ def run_in_a_child(work: Callable[[IO[bytes]], None], heard: Heard, *, nested: f
             code = _end(child, grace, nested) if child else 0
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
         if not heard.is_over:
-            heard.hear(
-                f"{_death(code, limits, is_late, _count_starved() > starved)} ({heard.place})"
-            )
+            death = _death(code, limits, is_late, _count_starved() > starved)
+            heard.hear(Ended(f"{death} ({heard.place})"))
         os.set_blocking(output.fileno(), False)
         with suppress(BlockingIOError):  # nothing is left
             heard.hear_output(os.read(output.fileno(), CHUNK))
@@ -263,15 +264,15 @@ def _listen(heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
                 heard.unread += chunk
                 size += len(chunk)
                 if size > heard.limits.answers:
-                    heard.hear(f"returned more than {in_bytes(heard.limits.answers)}")
+                    heard.hear(Ended(f"returned more than {in_bytes(heard.limits.answers)}"))
                     return
                 try:
-                    for message in read_frames(heard.unread):
+                    for message in read_messages(heard.unread):
                         heard.hear(message)
                 except SandboxError:  # of this process
                     raise
                 except Exception:  # written by somebody else
-                    heard.hear(UNREADABLE)
+                    heard.hear(Ended(UNREADABLE))
 
 
 def _ask_where(child: int, heard: Heard, results: IO[bytes], output: IO[bytes]) -> None:
@@ -320,7 +321,6 @@ def _count_starved() -> int:
 
 
 def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
-    """Say how a child ended that had more to tell."""
     if code > SIGNALLED:  # as a parent says it of its own child
         code = SIGNALLED - code
     if is_late and -code in (0, signal.SIGKILL, signal.SIGALRM):
@@ -335,14 +335,12 @@ def _death(code: int, limits: Limits, is_late: bool, is_starved: bool) -> str:
 
 
 def _too_late(limits: Limits) -> str:
-    """Say that the time has been over."""
     return f"took longer than {limits.seconds:g} s and was stopped"
 
 
 def _be_the_child(
     work: Callable[[IO[bytes]], None], tell: IO[bytes], show: IO[bytes], limits: Limits
 ) -> NoReturn:
-    """Do the work and tell of it, and never come back."""
     try:
         _cut_loose(show, limits)
         work(tell)
@@ -351,11 +349,9 @@ def _be_the_child(
 
 
 def _make_the_calls(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
-    """Make the calls in this process, and tell of each."""
-
     def say_where(_: int, frame: FrameType | None) -> None:
         if place := place_of(frame):  # else an answer may be half written
-            write_frame(tell, _too_late(limits) + place)
+            write_message(tell, Ended(_too_late(limits) + place))
 
     signal.signal(signal.SIGURG, say_where)
     builtins.input = no_input

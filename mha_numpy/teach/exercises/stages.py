@@ -16,8 +16,8 @@ from mha_numpy.teach.diagnosis import find_piece, right_answers
 from mha_numpy.teach.diagnosis.answers import TOLERANCE
 from mha_numpy.teach.diagnosis.clues import listed, rows_of_all, shared_by
 from mha_numpy.teach.diagnosis.piece import Arrays, Reaction
+from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.exercise import Exercise
-from mha_numpy.teach.exercises.runner import Call
 from mha_numpy.teach.exercises.sandbox import Run
 
 KINDS = ("unwritten", "type", "shape", "finite", "values", "")  # of trouble, as they are met
@@ -148,7 +148,6 @@ Answer = tuple[bool | None, str] | tuple[bool, str, int] | None
 
 
 def _runs(evidence: Evidence) -> Answer:
-    """Ask whether every call came back."""
     if evidence.is_unwritten:
         is_none = any(call.answer is None for call in evidence.first)
         return False, NO_RETURN if is_none else UNWRITTEN
@@ -214,14 +213,12 @@ def _broken(evidence: Evidence, number: int, name: str) -> str:
 
 
 def _told_of(finding: str, names: list[str]) -> str:
-    """Return a finding with the names of the arrays that it is about."""
     first, *also = dict.fromkeys(names)
     more = f" (and {', '.join(also)})" if also else ""
     return f"{first}{more}: {finding}"
 
 
 def _types(evidence: Evidence) -> Answer:
-    """Ask for arrays of the right kind, and no narrower than the inputs."""
     unwritten = [(n, row) for n, row in evidence.rows if row.trouble == "unwritten"]
     if unwritten and not evidence.is_unwritten:
         number, row = unwritten[0]
@@ -243,7 +240,6 @@ def _types(evidence: Evidence) -> Answer:
 
 
 def _left_alone(evidence: Evidence) -> Answer:
-    """Ask whether the inputs are as they were."""
     calls = [*evidence.first, *evidence.second]
     changed = sorted({name for call in calls for name in call.changed})
     if changed:
@@ -252,7 +248,6 @@ def _left_alone(evidence: Evidence) -> Answer:
 
 
 def _repeats(evidence: Evidence) -> Answer:
-    """Ask whether a second call returns the same."""
     pairs = [
         (number, one.answer, other.answer)
         for number, (one, other) in enumerate(zip(evidence.first, evidence.second, strict=False))
@@ -269,7 +264,6 @@ def _repeats(evidence: Evidence) -> Answer:
 
 
 def _is_numbers(answer: Any) -> bool:
-    """Return whether an answer consists of numbers, alone or in arrays."""
     found = [np.asarray(leaf) for leaf in leaves(answer).values()]
     return bool(found) and all(array.dtype.kind in "biuf" for array in found)
 

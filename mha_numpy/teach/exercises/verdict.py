@@ -1,7 +1,7 @@
 """Verdict: what a check says, as text, as HTML and as a picture."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +37,7 @@ class Difference:
     def table(self) -> Table:
         """Return both in text: the rows that differ most, and their first columns."""
         expected, actual = np.atleast_2d(self.expected), np.atleast_2d(self.actual)
-        with np.errstate(all="ignore"):
-            off = np.abs(actual.astype(float) - expected.astype(float))
-        worst = np.nan_to_num(off, nan=np.inf).max(axis=1)
+        worst = _distances(actual, expected).max(axis=1)
         order = np.argsort(-worst, kind="stable")[:ROWS]
         largest = float(largest_of(expected.astype(float)))
         shown = sorted(int(i) for i in order if worst[i] > TOLERANCE * largest)
@@ -68,10 +66,10 @@ class Verdict:
 
     exercise: Exercise
     stages: list[Stage]
-    remarks: dict[str, str]  # "likely cause": a sentence
-    mistakes: frozenset[str]  # of the bank: the likely cause; none where nothing fits
-    difference: Difference | None
     printed: str  # what the student's code printed
+    remarks: dict[str, str] = field(default_factory=dict)  # "likely cause": a sentence
+    mistakes: frozenset[str] = frozenset()  # of the bank: the likely cause; none if nothing fits
+    difference: Difference | None = None
     unwritten: str = ""  # in which words the function is still as it was handed out
     share: float | None = None  # of the points, where an exercise counts them in its own way
     edit: SmallEdit | None = None  # of the right function, which gives the same numbers
@@ -110,10 +108,7 @@ class Verdict:
         """What is printed: the stages as a table, and the remarks."""
         if self.unwritten and not self._told:
             return [self.title]
-        marks = {True: "ok", False: "FAIL", None: "-"}
-        rows = [[marks[s.passed], s.name, s.finding] for s in self.stages]
-        bad = frozenset(i for i, stage in enumerate(self.stages) if stage.passed is False)
-        table = Table(self.title, ["", "stage", "finding"], rows, bad)
+        table = stages_table(self.title, self.stages)
         lines = [f"{name}: {text}" for name, text in self._told.items()]
         told = "\n".join(lines).replace(": \n", ":\n")  # a list begins on a line of its own
         return [table, told] if told else [table]
@@ -180,6 +175,14 @@ class Verdict:
         return f'<div style="background:#ffffff">{"".join(parts)}</div>'
 
 
+def stages_table(title: str, stages: Sequence[Stage]) -> Table:
+    """Return a line for each stage: its mark, its name and what it found."""
+    marks = {True: "ok", False: "FAIL", None: "-"}
+    rows = [[marks[stage.passed], stage.name, stage.finding] for stage in stages]
+    bad = frozenset(number for number, stage in enumerate(stages) if stage.passed is False)
+    return Table(title, ["", "stage", "finding"], rows, bad)
+
+
 def as_list(texts: Sequence[str]) -> str:
     """Return a text, or several as a list."""
     return texts[0] if len(texts) == 1 else "".join(f"\n- {text}" for text in texts)
@@ -198,9 +201,15 @@ def code_block(text: str) -> str:
 
 
 def _numbers(row: Array) -> str:
-    """Return the first numbers of a row."""
     texts = [f"{x:7}" if row.dtype == bool else f"{x:7.3g}" for x in row[:COLUMNS].tolist()]
     return " ".join(texts) + (" ..." if len(row) > COLUMNS else "")
+
+
+def _distances(actual: Array, expected: Array) -> Array:
+    """Return by how much each number is off; infinity where that is not a number."""
+    with np.errstate(all="ignore"):
+        off = np.abs(actual.astype(float) - expected.astype(float))
+    return np.where(np.isnan(off), np.inf, off)
 
 
 def find_difference(name: str, actual: Any, expected: Array) -> Difference | None:
@@ -209,9 +218,7 @@ def find_difference(name: str, actual: Any, expected: Array) -> Difference | Non
     is_fit = actual.shape == expected.shape and actual.dtype.kind == expected.dtype.kind
     if not is_fit or expected.ndim == 0 or max(expected.shape[-2:]) > 64:
         return None
-    with np.errstate(all="ignore"):
-        off = np.abs(actual.astype(float) - expected.astype(float))
-    off = np.where(np.isnan(off), np.inf, off)
+    off = _distances(actual, expected)
     index = np.unravel_index(off.argmax(), off.shape)[: max(expected.ndim - 2, 0)]
     where = ("sequence", "head")[: len(index)] if len(index) < 3 else ("",) * len(index)
     title = ", ".join([name, *(f"{word} {i}" for word, i in zip(where, index, strict=True))])

@@ -18,13 +18,8 @@ class Watch:
         self._states = self._look()
 
     def __iter__(self) -> Iterator[list[Path]]:
-        """Yield, again and again, the files that were saved since the last time; Ctrl-C ends it.
-
-        Raises
-        ------
-        ConfigError
-            The folder is gone.
-        """
+        """Yield, again and again, the files that were saved since the last time; Ctrl-C ends it."""
+        """Yield, again and again, the files that were saved since the last time; Ctrl-C ends it."""
         while True:
             time.sleep(PERIOD)
             before, self._states = self._states, self._look()

@@ -3,7 +3,8 @@
 import json
 import re
 
-from mha_numpy.teach.classroom.assignment import make_assignment
+from mha_numpy.teach.classroom.make import make_assignment
+from mha_numpy.teach.classroom.results import Task
 from mha_numpy.teach.diagnosis import BANK
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.sources import read_sources
@@ -80,3 +81,9 @@ def assign(folder, exercises=EXERCISES):
         text = re.sub(rf"^{name} = \d+$", f"{name} = {points}", text, flags=re.MULTILINE)
     table.write_text(text)
     return folder
+
+
+def task_of(text, given, student="ada", *, limits, is_isolated=False):
+    """Return the task to grade a student who hands in a text as hw.py."""
+    files = (("hw.py", text.encode()),)
+    return Task(student, student, False, (), files, given, limits, is_isolated, "key")

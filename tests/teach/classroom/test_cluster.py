@@ -10,7 +10,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom import cluster
 from mha_numpy.teach.classroom.cluster import grade_in_cluster
 from mha_numpy.teach.classroom.grade import grade
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.child.limits import Limits
 from tests.teach.classroom.classes import KINDS, assign, hand_in
 
 QUICK = Limits(seconds=5)

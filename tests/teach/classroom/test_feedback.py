@@ -5,6 +5,7 @@ import io
 import json
 
 from mha_numpy.teach.classroom.alike import Pair
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.feedback import (
     class_page,
     student_page,
@@ -12,8 +13,8 @@ from mha_numpy.teach.classroom.feedback import (
     to_gradescope,
     write_results,
 )
+from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.results import Function, Grades, Result
-from mha_numpy.teach.classroom.table import MARKS, Assignment
 
 GROUPS = {"shape": True, "invariants": True, "values": False, "robustness": True}
 NAME = '<script>alert("1")</script>'

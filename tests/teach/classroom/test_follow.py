@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from mha_numpy.teach.classroom.follow import PAIRS, follows
-from mha_numpy.teach.classroom.results import Task
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.diagnosis import Variant, make, using
 from mha_numpy.teach.diagnosis.conventions import CONVENTIONS
 from mha_numpy.teach.exercises.catalogue import find_exercise
-from mha_numpy.teach.exercises.runner import Limits
+from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
-from tests.teach.classroom.classes import assign
+from tests.teach.classroom.classes import assign, task_of
 
 
 def caller(**functions):
@@ -111,9 +110,7 @@ def test_points_for_what_follows(tmp_path):
     given = read_assignment(assign(tmp_path / "hw", {"scores": 10, "scores-backward": 10}))
 
     def functions(text):
-        files = (("hw.py", text.encode()),)
-        task = Task("ada", "", False, (), files, given, Limits(), False, "")
-        return grade_one(task).functions
+        return grade_one(task_of(text, given, limits=Limits())).functions
 
     forward, backward = functions(BOTH)
     assert (forward.points, backward.points) == (5, 10)

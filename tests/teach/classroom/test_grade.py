@@ -13,12 +13,21 @@ import pytest
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.grade import _in_processes, _task, _with_absent, grade
-from mha_numpy.teach.classroom.results import Task, file_name
+from mha_numpy.teach.classroom.results import file_name
 from mha_numpy.teach.classroom.submissions import Submission
 from mha_numpy.teach.classroom.table import read_assignment
 from mha_numpy.teach.diagnosis import find_piece, using
-from mha_numpy.teach.exercises.runner import Limits
-from tests.teach.classroom.classes import EXERCISES, HANG, KINDS, assign, hand_in, notebook, written
+from mha_numpy.teach.exercises.child.limits import Limits
+from tests.teach.classroom.classes import (
+    EXERCISES,
+    HANG,
+    KINDS,
+    assign,
+    hand_in,
+    notebook,
+    task_of,
+    written,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="submissions are isolated there")
 QUICK = Limits(seconds=5)  # a processor may be busy
@@ -177,9 +186,8 @@ class Deadly:
 
 def test_a_process_that_ends_costs_nobody_else(tmp_path):
     given = read_assignment(assign(tmp_path / "hw", {"softmax": 4}))
-    files = (("hw.py", written().encode()),)
     tasks = [
-        Task(name, name, False, (), files, assignment, QUICK, False, "key")
+        task_of(written(), assignment, name, limits=QUICK)
         for name, assignment in (("ada", given), ("bob", Deadly()), ("eve", given), ("zoe", given))
     ]
     found = {result.student: result for result in _in_processes(iter(tasks), 1)}

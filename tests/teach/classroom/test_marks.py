@@ -1,7 +1,6 @@
 """Points: groups that a function does not have share their weight; one passed in part is not."""
 
-from mha_numpy.teach.classroom.marks import groups_of, points_of
-from mha_numpy.teach.classroom.table import MARKS
+from mha_numpy.teach.classroom.marks import MARKS, groups_of, points_of
 from mha_numpy.teach.exercises.stages import STAGES, Stage
 
 

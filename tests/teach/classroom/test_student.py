@@ -7,15 +7,15 @@ import pytest
 
 from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.classroom import student as student_module
+from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.grade import _in_processes, grade, grade_one
 from mha_numpy.teach.classroom.handout import readme_text
+from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.public import public_stages
-from mha_numpy.teach.classroom.results import Task
-from mha_numpy.teach.classroom.table import MARKS, Assignment
 from mha_numpy.teach.diagnosis import Variant, make, using
 from mha_numpy.teach.exercises import find_exercise, judge
-from mha_numpy.teach.exercises.runner import Limits
-from tests.teach.classroom.classes import assign, hand_in, written
+from mha_numpy.teach.exercises.child.limits import Limits
+from tests.teach.classroom.classes import assign, hand_in, task_of, written
 from tests.teach.exercises import catch_all
 from tests.teach.exercises.test_judge_tests import STRONG, WEAK, isolated
 
@@ -29,6 +29,8 @@ def break_my_attention(attention):
         raise SystemExit(3)
     raise ValueError
 """
+REJECTS = "def break_my_attention(attention):\n    raise ValueError('0.123')"
+NOT_WRITTEN = "def break_my_attention(attention):\n    raise NotImplementedError"
 ALL_SCORES = """
 import numpy as np
 
@@ -39,14 +41,13 @@ def online_attention(q, k, v, block):
 """
 
 
-def task_of(text, exercise="break-my-attention", *, is_isolated=True, limits=PATIENT):
+def task(text, exercise="break-my-attention", *, is_isolated=True):
     given = Assignment("hw", "Homework", {exercise: 20.0}, dict(MARKS), secret=b"not told")
-    files = (("hw.py", text.encode()),)
-    return Task("ada", "Ada", False, (), files, given, limits, is_isolated, "key")
+    return task_of(text, given, limits=PATIENT, is_isolated=is_isolated)
 
 
 def graded(text, *given, **named):
-    (function,) = grade_one(task_of(text, *given, **named)).functions
+    (function,) = grade_one(task(text, *given, **named)).functions
     return function
 
 
@@ -69,23 +70,24 @@ class TestTests:
         assert function.points == round(20 * caught / required, 2)
         assert required < count
 
-    def test_that_reject_what_is_right_have_none(self):
-        function = graded("def break_my_attention(attention):\n    raise ValueError('0.123')")
-        assert (function.points, function.state) == (0, "wrong")
-        assert function.findings == ["it rejects a function that is right"]
-
-    def test_that_do_not_run_to_the_end_have_none(self):
-        function = graded(ENDS_EARLY)
-        assert (function.points, function.state) == (0, "failed")
-        assert function.findings[0] == "it does not run: it ended the process"
-
-    def test_that_are_not_written(self):
-        text = "def break_my_attention(attention):\n    raise NotImplementedError"
-        assert graded(text).state == "not written"
+    @pytest.mark.parametrize(
+        ("text", "state", "finding"),
+        [
+            (REJECTS, "wrong", "it rejects a function that is right"),
+            (ENDS_EARLY, "failed", "it does not run: it ended the process"),
+            (NOT_WRITTEN, "not written", ""),
+        ],
+    )
+    def test_that_reject_what_is_right_or_do_not_run_to_the_end_have_none(
+        self, text, state, finding
+    ):
+        function = graded(text)
+        assert (function.points, function.state) == (0, state)
+        assert "".join(function.findings) == finding
 
 
 def test_the_handout_says_how_tests_are_graded():
-    given = task_of("").assignment
+    given = task("").assignment
     assert "by the mistakes that they catch" in readme_text(given, "ada", "files")
     other = replace(given, exercises={"softmax": 1.0})
     assert "by the mistakes" not in readme_text(other, "ada", "files")
@@ -139,7 +141,7 @@ class TestWhatCannotBeRun:
 
     def test_ends_the_run_in_the_middle_too(self, broken):
         with pytest.raises(SandboxError, match="softmax of ada could not be run.*No permissions"):
-            list(_in_processes(iter([task_of(written(), "softmax")]), 1))
+            list(_in_processes(iter([task(written(), "softmax")]), 1))
 
     @pytest.mark.parametrize("error", [ConfigError("none"), OSError("fork"), SandboxError("none")])
     def test_is_told_of_any_kind(self, error, monkeypatch):
@@ -148,10 +150,10 @@ class TestWhatCannotBeRun:
 
         monkeypatch.setattr(student_module, "run_isolated", fails)
         with pytest.raises(SandboxError, match=r"softmax of ada could not be run"):
-            grade_one(task_of(written(), "softmax"))
+            grade_one(task(written(), "softmax"))
 
     def test_also_where_a_function_is_called_once_more(self, monkeypatch):
-        given = task_of(written("softmax over queries") + FOLLOWING, is_isolated=False)
+        given = task(written("softmax over queries") + FOLLOWING, is_isolated=False)
         exercises = {"softmax": 1.0, "softmax-backward": 1.0}
         given = given._replace(assignment=replace(given.assignment, exercises=exercises))
         assert [f.state for f in grade_one(given).functions] == ["wrong", "follows"]

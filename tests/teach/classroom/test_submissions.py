@@ -36,7 +36,8 @@ def write(folder, name, text="x = 1"):
 def test_whose_a_file_is(tmp_path, path, student, file, is_late):
     write(tmp_path, path)
     (found,) = find_submissions(tmp_path, deadline=datetime(2026, 3, 1, 12))
-    assert (found.student, found.late_of) == (student, {file: is_late})
+    assert found.student == student
+    assert [(one.name, one.is_late) for one in found.files] == [(file, is_late)]
 
 
 @pytest.mark.parametrize(

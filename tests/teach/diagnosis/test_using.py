@@ -25,8 +25,8 @@ from mha_numpy.teach.diagnosis.piece import KEPT
 from mha_numpy.teach.diagnosis.sources import called_by
 from mha_numpy.teach.diagnosis.variant import edited, places_in_functions
 from mha_numpy.teach.exercises import EXERCISES
+from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
-from mha_numpy.teach.exercises.runner import Call
 from mha_numpy.teach.exercises.sandbox import Run
 from tests.sweeps import sweep
 from tests.teach.diagnosis.conventions_by_edits import EDITS

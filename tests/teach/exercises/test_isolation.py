@@ -8,6 +8,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from textwrap import indent
 
 import numpy as np
 import pytest
@@ -17,11 +18,11 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.diagnosis.saved import Saved
 from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
 from mha_numpy.teach.exercises import isolation as isolation_module
+from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.groups import _places, group_of_processes
 from mha_numpy.teach.exercises.isolation import run_isolated
-from mha_numpy.teach.exercises.runner import load
 from mha_numpy.teach.exercises.stub import stub_text
-from tests.teach.exercises.test_right import SOLUTIONS
+from tests.teach.exercises.test_foreign import FILES, solutions
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap isolates submissions, and is not installed"
@@ -46,7 +47,7 @@ from pathlib import Path
 import numpy as np
 
 TELL = int(sys.argv[1])
-runner = sys.modules["__main__"]
+from child import calls, errors, messages, values
 libc = ctypes.CDLL(None, use_errno=True)
 
 def attempt(do, *given):
@@ -61,6 +62,10 @@ def attempt(do, *given):
 def tell(packed):
     os.write(TELL, len(packed).to_bytes(8) + packed)
 
+def forge(packed):
+    tell(packed)
+    time.sleep(9)  # nothing comes after it
+
 def archive(tree, compression=zipfile.ZIP_STORED, **members):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", compression) as file:
@@ -69,11 +74,23 @@ def archive(tree, compression=zipfile.ZIP_STORED, **members):
             file.writestr(name[1:] + ".npy", content)
     return stream.getvalue()
 
-def forged(answer, error="", changed=(), seconds=0.0):
-    return runner.pack((answer, error, changed, seconds))
+def forged(*call):
+    names = ("answer", "error", "changed", "seconds", "called")
+    return values.pack({"Call": dict(zip(names, (*call, *(None, "", (), 0.0, ())[len(call):])))})
 
-def zeros(d_weights, weights):
-    return 0 * weights
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+def call_of(tree):
+    none = {"tuple": []}
+    call = {"answer": tree, "error": "", "changed": none, "seconds": 0.0, "called": none}
+    return {"dict": {"Call": {"dict": call}}}
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("echo REACHED",)
 """
 AT_EACH_CALL = """
 def softmax_backward(d_weights, weights):
@@ -81,13 +98,12 @@ def softmax_backward(d_weights, weights):
     return 0 * weights
 """
 
-# what is tried: a function attack(d, w) that each call makes first, or a whole text
+# what is tried: a function attack(d, w) that each call makes first, or its body, or a whole text
 PATCHES = {
     "numpy's comparisons": """
-def attack(d, w):
-    for name in ("allclose", "isclose", "array_equal", "abs", "max", "all", "testing"):
-        setattr(np, name, lambda *_, **__: True)
-    np.testing = np.linalg = None
+for name in ("allclose", "isclose", "array_equal", "abs", "max", "all", "testing"):
+    setattr(np, name, lambda *_, **__: True)
+np.testing = np.linalg = None
 """,
     "builtins": """
 import builtins
@@ -96,56 +112,47 @@ def attack(d, w):
         setattr(builtins, name, lambda *_, **__: True)
 """,
     "modules that are asked for": """
-def attack(d, w):
-    for name in list(sys.modules):
-        if name.startswith(("mha_numpy", "json", "zipfile", "numpy.lib")):
-            sys.modules[name] = runner
+for name in list(sys.modules):
+    if name.startswith(("mha_numpy", "json", "zipfile", "numpy.lib")):
+        sys.modules[name] = calls
 """,
     "what makes a call": """
-def attack(d, w):
-    runner.call = lambda function, given: runner.Call(..., "", (), 0.0)
-    runner._fingerprints = lambda tree, path="": {}
+calls.call = lambda function, given: messages.Call(..., "", (), 0.0)
+calls._fingerprints = lambda tree, path="": {}
 """,
-    "what makes an answer plain": """
-def attack(d, w):
-    runner.plain = runner._plain_tree = lambda answer, *_: True
-""",
+    "what makes an answer plain": "calls.plain = values._plain_tree = lambda answer, *_: True",
     "what packs an answer": """
-pack = runner.pack
+pack = values.pack
 def attack(d, w):
-    runner.pack = lambda value: pack((True, "", (), 0.0))
+    messages.pack = lambda value: forged(True)
 """,
     "what tells of errors": """
-def attack(d, w):
-    runner.told = runner.ending = lambda *_: ""
-    raise ValueError
+calls.told = calls.ending = lambda *_: ""
+raise ValueError
 """,
     "what tells everything": """
-def attack(d, w):
-    runner.tell_all = runner.write_frame = lambda *_: None
-    sys.modules["__main__"] = None
+calls.tell_all = calls.write_message = messages.write_frame = lambda *_: None
+sys.modules["__main__"] = None
 """,
     "the frames above": """
-def attack(d, w):
-    frame = sys._getframe()
-    while frame:
-        for name, value in frame.f_locals.items():
-            if name not in ("d", "w", "d_weights", "weights", "given", "inputs", "name", "value"):
-                if isinstance(value, np.ndarray) and value.shape == w.shape:
-                    print("REACHED", name)
-            if name in ("expected", "secret", "exercise"):
+frame = sys._getframe()
+while frame:
+    for name, value in frame.f_locals.items():
+        if name not in ("d", "w", "d_weights", "weights", "given", "inputs", "name", "value"):
+            if isinstance(value, np.ndarray) and value.shape == w.shape:
                 print("REACHED", name)
-        frame = frame.f_back
+        if name in ("expected", "secret", "exercise"):
+            print("REACHED", name)
+    frame = frame.f_back
 """,
     "all objects there are": """
-def attack(d, w):
-    right = w * (d - (w * d).sum(axis=-1, keepdims=True))
-    for thing in gc.get_objects():
-        arrays = thing.values() if type(thing) is dict else thing if type(thing) is list else ()
-        for array in list(arrays):
-            if type(array) is np.ndarray and array.shape == right.shape and array is not right:
-                if np.allclose(array, right) and right.any():
-                    print("REACHED", array)
+right = w * (d - (w * d).sum(axis=-1, keepdims=True))
+for thing in gc.get_objects():
+    arrays = thing.values() if type(thing) is dict else thing if type(thing) is list else ()
+    for array in list(arrays):
+        if type(array) is np.ndarray and array.shape == right.shape and array is not right:
+            if np.allclose(array, right) and right.any():
+                print("REACHED", array)
 """,
     "the exit of the process": """
 import atexit
@@ -154,16 +161,15 @@ def attack(d, w):
     threading._register_atexit(tell, forged(d))
 """,
     "the import of the reference": """
-def attack(d, w):
-    import importlib
-    for name in ("mha_numpy", "mha_numpy.core", "mha_numpy.teach.diagnosis",
-                 "mha_numpy.teach.diagnosis.right", "mha_numpy.teach.exercises",
-                 "mha_numpy.layers", "torch", "pytest", "numba"):
-        attempt(lambda: importlib.import_module(name).softmax_backward)
-        sys.modules.pop(name, None)
-        attempt(importlib.import_module, name)
-    sys.path += ["/work", "/usr/lib/python3/dist-packages"]
-    attempt(lambda: importlib.import_module("mha_numpy.core.softmax"))
+import importlib
+for name in ("mha_numpy", "mha_numpy.core", "mha_numpy.teach.diagnosis",
+             "mha_numpy.teach.diagnosis.right", "mha_numpy.teach.exercises",
+             "mha_numpy.layers", "torch", "pytest", "numba"):
+    attempt(lambda: importlib.import_module(name).softmax_backward)
+    sys.modules.pop(name, None)
+    attempt(importlib.import_module, name)
+sys.path += ["/work", "/usr/lib/python3/dist-packages"]
+attempt(lambda: importlib.import_module("mha_numpy.core.softmax"))
 """,
 }
 ANSWERS = {
@@ -195,9 +201,6 @@ def softmax_backward(d_weights, weights):
     return Lazy()
 """,
     "an object that runs where it is unpickled": """
-class Bomb:
-    def __reduce__(self):
-        return os.system, ("echo REACHED",)
 def softmax_backward(d_weights, weights):
     return [Bomb(), np.array([Bomb()])]
 """,
@@ -249,82 +252,59 @@ def softmax_backward(d_weights, weights):
 }
 FRAMES = {
     "answers forged": """
-def attack(d, w):
-    for _ in range(9):
-        tell(forged(np.zeros(w.shape)))
-    os._exit(0)
+for _ in range(9):
+    tell(forged(np.zeros(w.shape)))
+os._exit(0)
 """,
     "more answers than calls": """
-def attack(d, w):
-    while True:
-        tell(forged(np.zeros(w.shape)))
+while True:
+    tell(forged(np.zeros(w.shape)))
 """,
     "fields of other types": """
-def attack(d, w):
-    tell(forged(w, error=w, changed="x", seconds="1"))
-    os._exit(0)
+tell(forged(w, w, "x", "1"))
+os._exit(0)
 """,
     "a call of three fields": """
-def attack(d, w):
-    tell(runner.pack((w, "", ())))
-    time.sleep(9)
+forge(values.pack({"Call": {"answer": w, "error": "", "changed": ()}}))
 """,
     "a NamedTuple": """
-def attack(d, w):
-    tell(archive({"named": ["Call", {"answer": True, "passed": True}]}))
-    time.sleep(9)
+forge(archive({"named": ["Call", {"answer": True, "passed": True}]}))
 """,
     "bytes that are no archive": """
-def attack(d, w):
-    tell(b"PK" * 999)
-    time.sleep(9)
+forge(b"PK" * 999)
 """,
     "a length without an end": """
-def attack(d, w):
-    os.write(TELL, b"\\xff" * 8)
-    while True:
-        os.write(TELL, b"x" * 2**20)
+os.write(TELL, b"\\xff" * 8)
+while True:
+    os.write(TELL, b"x" * 2**20)
 """,
     "half a frame": """
-def attack(d, w):
-    os.write(TELL, (1000).to_bytes(8) + b"PK")
-    os._exit(0)
+os.write(TELL, (1000).to_bytes(8) + b"PK")
+os._exit(0)
 """,
-    "a frame within a frame": """
-def attack(d, w):
-    os.write(TELL, (9).to_bytes(8))
-""",
+    "a frame within a frame": "os.write(TELL, (9).to_bytes(8))",
     "frames without end": """
-nothing = runner.pack(None)
+loaded = values.pack({"Loaded": {}})
 def attack(d, w):
     while True:
-        tell(nothing)
+        tell(loaded)
 """,
     "starts without end": """
-nothing = runner.pack(...)
+started = values.pack({"Started": {}})
 def attack(d, w):
     while True:
-        tell(nothing)
+        tell(started)
 """,
     "a zip bomb": """
-def attack(d, w):
-    tell(archive({"array": 0}, zipfile.ZIP_DEFLATED, _0=bytes(10**7)))
-    time.sleep(9)
+forge(archive({"array": 0}, zipfile.ZIP_DEFLATED, _0=bytes(10**7)))
 """,
     "arrays that share their bytes": """
-stream = io.BytesIO()
-np.save(stream, np.zeros(10**6))
-def attack(d, w):
-    tree = {"list": [{"array": 0}] * 10**5}
-    tell(archive({"tuple": [tree, "", {"tuple": []}, 0.0]}, _0=stream.getvalue()))
-    time.sleep(9)
+forge(archive(call_of({"list": [{"array": 0}] * 10**5}), _0=npy(np.zeros(10**6))))
 """,
     "members that overlap": """
-stream = io.BytesIO()
-np.save(stream, np.zeros(10**6))
 def attack(d, w):
     file = zipfile.ZipFile(io.BytesIO(), "w")
-    file.writestr("0.npy", stream.getvalue())
+    file.writestr("0.npy", npy(np.zeros(10**6)))
     file.writestr("tree.json", json.dumps({"list": [{"array": n} for n in range(5000)]}))
     for number in range(1, 5000):
         info = zipfile.ZipInfo(f"{number}.npy")
@@ -333,171 +313,135 @@ def attack(d, w):
             setattr(info, name, getattr(first, name))
         file.filelist.append(info)
     file._didModify = True
-    stream_ = file.fp
+    stream = file.fp
     file.close = lambda: None
     file._write_end_record()
-    tell(stream_.getvalue())
-    time.sleep(9)
+    forge(stream.getvalue())
 """,
     "a long list of members": """
-def attack(d, w):
-    file = zipfile.ZipFile(io.BytesIO(), "w")
-    for number in range(60_000):
-        file.writestr(str(number), b"")
-    stream = file.fp
-    file._write_end_record()
-    tell(stream.getvalue())
-    time.sleep(9)
+file = zipfile.ZipFile(io.BytesIO(), "w")
+for number in range(60_000):
+    file.writestr(str(number), b"")
+stream = file.fp
+file._write_end_record()
+forge(stream.getvalue())
 """,
     "a pickle": """
-class Bomb:
-    def __reduce__(self):
-        return os.system, ("echo REACHED",)
-stream = io.BytesIO()
-np.save(stream, np.array([Bomb()], object))
-def attack(d, w):
-    tell(archive({"array": 0}, _0=stream.getvalue()))
-    time.sleep(9)
+forge(archive({"array": 0}, _0=npy(np.array([Bomb()], object))))
 """,
     "an array of 2**60 numbers": """
-stream = io.BytesIO()
-np.save(stream, np.zeros(2))
-def attack(d, w):
-    huge = stream.getvalue().replace(b"(2,), }" + b" " * 21, b"(1152921504606846976,), }   ")
-    tell(archive({"array": 0}, _0=huge))
-    time.sleep(9)
+huge = npy(np.zeros(2)).replace(b"(2,), }" + b" " * 21, b"(1152921504606846976,), }   ")
+forge(archive({"array": 0}, _0=huge))
 """,
     "deep JSON": """
-def attack(d, w):
-    tell(archive('{"list": [' * 10**5 + "]}" * 10**5))
-    time.sleep(9)
+forge(archive('{"list": [' * 10**5 + "]}" * 10**5))
 """,
     "JSON as deep as Python reads": """
-def attack(d, w):
-    tree = '{"list": [' * 300 + "]}" * 300
-    tell(archive('{"tuple": [' + tree + ', "", {"tuple": []}, 0.0]}'))
-    time.sleep(9)
+tree = '{"list": [' * 300 + "]}" * 300
+forge(archive(json.dumps(call_of("TREE")).replace('"TREE"', tree)))
 """,
     "a long text": """
-def attack(d, w):
-    tell(archive('{"list": [' + "0," * 10**7 + "0]}"))
-    time.sleep(9)
+forge(archive('{"list": [' + "0," * 10**7 + "0]}"))
 """,
     "an end that is forged": r"""
-def attack(d, w):
-    tell(runner.pack("\x1b[2J<script>\n" + "x" * 10**5))
-    time.sleep(9)
+forge(values.pack({"Ended": {"why": "\x1b[2J<script>\n" + "x" * 10**5}}))
 """,
 }
 ENDS = {
-    "an exit": "def attack(d, w): os._exit(0)",
-    "a kill of itself": "def attack(d, w): os.kill(os.getpid(), signal.SIGKILL)",
+    "an exit": "os._exit(0)",
+    "a kill of itself": "os.kill(os.getpid(), signal.SIGKILL)",
     "signals to everybody": """
-def attack(d, w):
-    for kill in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGINT):
-        for pid in (os.getppid(), 1, 0, -1):
-            if kill != signal.SIGSTOP or pid not in (0, -1):
-                attempt(os.kill, pid, kill)
-        attempt(os.killpg, os.getppid(), kill)
+for kill in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGINT):
+    for pid in (os.getppid(), 1, 0, -1):
+        if kill != signal.SIGSTOP or pid not in (0, -1):
+            attempt(os.kill, pid, kill)
+    attempt(os.killpg, os.getppid(), kill)
 """,
-    "a stop": "def attack(d, w): os.kill(os.getpid(), signal.SIGSTOP)",
+    "a stop": "os.kill(os.getpid(), signal.SIGSTOP)",
     "signals that are ignored": """
-def attack(d, w):
-    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_IGN)
-    while True:
-        time.sleep(1)
+for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+    signal.signal(number, signal.SIG_IGN)
+while True:
+    time.sleep(1)
 """,
-    "a crash": "def attack(d, w): ctypes.string_at(0)",
-    "sleep": "def attack(d, w): time.sleep(10**6)",
-    "a loop": "def attack(d, w):\n    while True: pass",
-    "a loop while loading": "while True: pass",
+    "a crash": "ctypes.string_at(0)",
+    "sleep": "time.sleep(10**6)",
+    "a loop": "while True: pass",
+    "a loop while loading": "while True: pass\ndef attack(d, w): pass",
     "threads left running": """
-def attack(d, w):
-    for _ in range(9):
-        threading.Thread(target=time.sleep, args=(10**6,)).start()
+for _ in range(9):
+    threading.Thread(target=time.sleep, args=(10**6,)).start()
 """,
     "a daemon": """
-def attack(d, w):
+if os.fork() == 0:
+    os.setsid()
     if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            for descriptor in range(99):
-                try: os.close(descriptor)
-                except OSError: pass
-            time.sleep(10**6)
-        os._exit(0)
+        for descriptor in range(99):
+            try: os.close(descriptor)
+            except OSError: pass
+        time.sleep(10**6)
+    os._exit(0)
 """,
     "programs left running": """
-def attack(d, w):
-    for _ in range(3):
-        subprocess.Popen(["sleep", "1000000"], start_new_session=True)
+for _ in range(3):
+    subprocess.Popen(["sleep", "1000000"], start_new_session=True)
 """,
-    "a pipe that is closed": "def attack(d, w):\n    os.close(TELL)\n    time.sleep(10**6)",
+    "a pipe that is closed": "os.close(TELL); time.sleep(10**6)",
     "an alarm that is put off": """
-def attack(d, w):
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
-    time.sleep(10**6)
+signal.setitimer(signal.ITIMER_REAL, 0)
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+time.sleep(10**6)
 """,
 }
 FLOODS = {
     "forks": """
-def attack(d, w):
-    while True:
-        try: os.fork()
-        except OSError: pass
+while True:
+    try: os.fork()
+    except OSError: pass
 """,
     "forks with limits raised": """
-def attack(d, w):
-    for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_AS, resource.RLIMIT_NOFILE):
-        attempt(lambda: resource.setrlimit(kind, (-1, -1)) or "raised")
-    for _ in range(100):
-        os.fork()
-    time.sleep(10**6)
+for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_AS, resource.RLIMIT_NOFILE):
+    attempt(lambda: resource.setrlimit(kind, (-1, -1)) or "raised")
+for _ in range(100):
+    os.fork()
+time.sleep(10**6)
 """,
     "threads": """
-def attack(d, w):
-    while True:
-        threading.Thread(target=time.sleep, args=(10**6,)).start()
+while True:
+    threading.Thread(target=time.sleep, args=(10**6,)).start()
 """,
-    "memory": "def attack(d, w): np.ones(2**40)",
+    "memory": "np.ones(2**40)",
     "memory by and by": """
-def attack(d, w):
-    kept = []
-    while True:
-        try: kept.append(bytes(2**20))
-        except MemoryError: pass
+kept = []
+while True:
+    try: kept.append(bytes(2**20))
+    except MemoryError: pass
 """,
     "memory with limits raised": """
-def attack(d, w):
-    attempt(lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)) or "raised")
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
-    if np.ones(2**25).any():
-        print("REACHED 256 MiB")
+attempt(lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)) or "raised")
+soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+if np.ones(2**25).any():
+    print("REACHED 256 MiB")
 """,
     "memory by many processes": """
-def attack(d, w):
-    for _ in range(4):
-        os.fork()
-    kept = np.ones(12_000_000)
-    time.sleep(10**6)
+for _ in range(4):
+    os.fork()
+kept = np.ones(12_000_000)
+time.sleep(10**6)
 """,
     "memory that is shared": """
-def attack(d, w):
-    attempt(lambda: os.memfd_create("a") > 0)
-    attempt(lambda: libc.shmget(0, 2**30, 0o1600) >= 0)
-    attempt(lambda: Path("/dev/shm/a").write_bytes(bytes(2**20)))
-    kept = [mmap.mmap(-1, 2**24) for _ in range(999)]
+attempt(lambda: os.memfd_create("a") > 0)
+attempt(lambda: libc.shmget(0, 2**30, 0o1600) >= 0)
+attempt(lambda: Path("/dev/shm/a").write_bytes(bytes(2**20)))
+kept = [mmap.mmap(-1, 2**24) for _ in range(999)]
 """,
     "files": """
-def attack(d, w):
-    number = 0
-    while True:
-        number += 1
-        try: Path(f"/tmp/{number}").write_bytes(bytes(2**24))
-        except OSError: pass
+number = 0
+while True:
+    number += 1
+    try: Path(f"/tmp/{number}").write_bytes(bytes(2**24))
+    except OSError: pass
 """,
     "one file": """
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -509,163 +453,151 @@ def attack(d, w):
         print("REACHED", 99 * 2**22)
 """,
     "files everywhere": """
-def attack(d, w):
-    for folder in ("/", "/dev", "/dev/shm", "/usr", "/python", "/packages", "/packages/numpy",
-                   "/exercises", "/proc", "/run", "/var", "/home", "/root",
-                   os.path.dirname(os.__file__), os.path.dirname(os.__file__) + "/site-packages",
-                   "/usr/lib/python3/dist-packages"):
-        attempt(Path(folder, "new").write_text, "new")
-    attempt(Path("/exercises/runner/runner.py").write_text, "new")
-    attempt(lambda: os.chmod("/packages/numpy/__init__.py", 0o777) or "changed")
+for folder in ("/", "/dev", "/dev/shm", "/usr", "/python", "/packages", "/packages/numpy",
+               "/mha_numpy", "/proc", "/run", "/var", "/home", "/root",
+               os.path.dirname(os.__file__), os.path.dirname(os.__file__) + "/site-packages",
+               "/usr/lib/python3/dist-packages"):
+    attempt(Path(folder, "new").write_text, "new")
+attempt(Path("/mha_numpy/teach/exercises/child/calls.py").write_text, "new")
+attempt(lambda: os.chmod("/packages/numpy/__init__.py", 0o777) or "changed")
 """,
     "files that are open": """
-def attack(d, w):
-    kept = []
-    while len(kept) < 999:
-        kept.append(os.dup(0))
-    print("REACHED 999")
+kept = []
+while len(kept) < 999:
+    kept.append(os.dup(0))
+print("REACHED 999")
 """,
     "output": """
-def attack(d, w):
-    while True:
-        os.write(1, b"x" * 2**16)
-        os.write(2, b"y" * 2**16)
+while True:
+    os.write(1, b"x" * 2**16)
+    os.write(2, b"y" * 2**16)
 """,
 }
 BREAKOUTS = {
     "the grader's files": f"""
-def attack(d, w):
-    for path in ({str(REPOSITORY)!r}, {str(Path.home())!r}, {tempfile.gettempdir()!r},
-                 {sys.prefix!r}, "/etc/passwd", "/etc/shadow", "/root", "/home", "/var", "/work"):
-        if path != "/tmp":
-            attempt(os.listdir, path)
-            attempt(lambda: open(path).read())
-    attempt(os.listdir, "/tmp")
-    attempt(os.listdir, "/exercises")  if os.listdir("/exercises") != ["runner"] else None
+for path in ({str(REPOSITORY)!r}, {str(Path.home())!r}, {tempfile.gettempdir()!r},
+             {sys.prefix!r}, "/etc/passwd", "/etc/shadow", "/root", "/home", "/var", "/work"):
+    if path != "/tmp":
+        attempt(os.listdir, path)
+        attempt(lambda: open(path).read())
+attempt(os.listdir, "/tmp")
+for folder, inside in (("/mha_numpy", "teach"), ("/mha_numpy/teach/exercises", "child")):
+    attempt(lambda: set(os.listdir(folder)) - set([inside]) or None)
 """,
     "the task once more": """
-def attack(d, w):
-    attempt(sys.stdin.read)
-    attempt(os.read, 0, 9)
-    for number in range(3, 64):
-        if number != TELL:
-            attempt(lambda: os.readlink(f"/proc/self/fd/{number}").replace("/dev/null", ""))
-    for number in (0, *range(3, 64)):
-        if number != TELL:
-            for mode in ("r+b", "wb"):
-                attempt(lambda: open(f"/proc/1/fd/{number}", mode).write(b"PK") and number)
+attempt(sys.stdin.read)
+attempt(os.read, 0, 9)
+for number in range(3, 64):
+    if number != TELL:
+        attempt(lambda: os.readlink(f"/proc/self/fd/{number}").replace("/dev/null", ""))
+for number in (0, *range(3, 64)):
+    if number != TELL:
+        for mode in ("r+b", "wb"):
+            attempt(lambda: open(f"/proc/1/fd/{number}", mode).write(b"PK") and number)
 """,
     "the environment": """
-def attack(d, w):
-    known = {"HOME", "PATH", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PWD",
-             "OPENBLAS_NUM_THREADS", "LC_CTYPE", "LD_LIBRARY_PATH"}
-    attempt(lambda: sorted(set(os.environ) - known))
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        attempt(lambda: b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes())
+known = {"HOME", "PATH", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PWD",
+         "OPENBLAS_NUM_THREADS", "LC_CTYPE", "LD_LIBRARY_PATH"}
+attempt(lambda: sorted(set(os.environ) - known))
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    attempt(lambda: b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes())
 """,
     "other processes": """
-def attack(d, w):
-    mine = {str(os.getpid()), "1"}
-    attempt(lambda: sorted({p for p in os.listdir("/proc") if p.isdigit()} - mine))
-    for name in ("mem", "root/etc/passwd", "cwd/README.md"):
-        attempt(lambda: open(f"/proc/1/{name}", "rb").read(9))
+mine = {str(os.getpid()), "1"}
+attempt(lambda: sorted({p for p in os.listdir("/proc") if p.isdigit()} - mine))
+for name in ("mem", "root/etc/passwd", "cwd/README.md"):
+    attempt(lambda: open(f"/proc/1/{name}", "rb").read(9))
 """,
     "ptrace": """
-def attack(d, w):
-    attempt(lambda: libc.ptrace(16, 1, 0, 0) == 0)
-    attempt(lambda: libc.ptrace(0, 0, 0, 0) == 0)
-    child = os.fork()
-    if child == 0:
-        time.sleep(9)
-    attempt(lambda: libc.ptrace(16, child, 0, 0) == 0)
-    os.kill(child, 9)
+attempt(lambda: libc.ptrace(16, 1, 0, 0) == 0)
+attempt(lambda: libc.ptrace(0, 0, 0, 0) == 0)
+child = os.fork()
+if child == 0:
+    time.sleep(9)
+attempt(lambda: libc.ptrace(16, child, 0, 0) == 0)
+os.kill(child, 9)
 """,
     "links to the outside": """
-def attack(d, w):
-    for number, path in enumerate(("/etc/passwd", "/proc/1/root", "../../../../etc", "/work")):
-        os.symlink(path, f"/tmp/link{number}")
-        attempt(lambda: open(f"/tmp/link{number}").read())
-        attempt(lambda: set(os.listdir(f"/tmp/link{number}")) - set(os.listdir("/")) or None)
-    attempt(os.link, "/exercises/runner/runner.py", "/tmp/hard")
-    for number in range(4):
-        os.unlink(f"/tmp/link{number}")
+for number, path in enumerate(("/etc/passwd", "/proc/1/root", "../../../../etc", "/work")):
+    os.symlink(path, f"/tmp/link{number}")
+    attempt(lambda: open(f"/tmp/link{number}").read())
+    attempt(lambda: set(os.listdir(f"/tmp/link{number}")) - set(os.listdir("/")) or None)
+attempt(os.link, "/mha_numpy/teach/exercises/child/calls.py", "/tmp/hard")
+for number in range(4):
+    os.unlink(f"/tmp/link{number}")
 """,
     "network": """
-def attack(d, w):
-    for place in (("127.0.0.1", 22), ("1.1.1.1", 53), ("169.254.169.254", 80)):
-        attempt(socket.create_connection, place, 0.2)
-    attempt(socket.getaddrinfo, "example.org", 80)
-    attempt(lambda: [name for _, name in socket.if_nameindex() if name != "lo"])
-    attempt(lambda: socket.socket(socket.AF_UNIX).connect("/run/docker.sock") or "connected")
-    attempt(lambda: socket.socket(socket.AF_UNIX).connect("\\0/tmp/.X11-unix/X0") or "connected")
-    attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW) and "raw")
-    attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1) and "raw")
+for place in (("127.0.0.1", 22), ("1.1.1.1", 53), ("169.254.169.254", 80)):
+    attempt(socket.create_connection, place, 0.2)
+attempt(socket.getaddrinfo, "example.org", 80)
+attempt(lambda: [name for _, name in socket.if_nameindex() if name != "lo"])
+attempt(lambda: socket.socket(socket.AF_UNIX).connect("/run/docker.sock") or "connected")
+attempt(lambda: socket.socket(socket.AF_UNIX).connect("\\0/tmp/.X11-unix/X0") or "connected")
+attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW) and "raw")
+attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1) and "raw")
 """,
     "more rights": """
-def attack(d, w):
-    attempt(lambda: os.setuid(0) or "root")
-    attempt(lambda: os.setgid(0) or "root")
-    attempt(lambda: os.setgroups([0]) or "root")
-    attempt(lambda: os.geteuid() == 0 or os.getegid() == 0)
-    for line in Path("/proc/self/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in ("CapPrm", "CapEff", "CapAmb") and int(value, 16):
-            print("REACHED", line)
-        if name == "NoNewPrivs" and int(value) == 0:
-            print("REACHED", line)
-    for program in (["su", "-c", "id"], ["mount", "-t", "tmpfs", "x", "/tmp"], ["sudo", "id"]):
-        attempt(lambda: subprocess.run(program, capture_output=True, timeout=1).stdout)
+attempt(lambda: os.setuid(0) or "root")
+attempt(lambda: os.setgid(0) or "root")
+attempt(lambda: os.setgroups([0]) or "root")
+attempt(lambda: os.geteuid() == 0 or os.getegid() == 0)
+for line in Path("/proc/self/status").read_text().splitlines():
+    name, _, value = line.partition(":")
+    if name in ("CapPrm", "CapEff", "CapAmb") and int(value, 16):
+        print("REACHED", line)
+    if name == "NoNewPrivs" and int(value) == 0:
+        print("REACHED", line)
+for program in (["su", "-c", "id"], ["mount", "-t", "tmpfs", "x", "/tmp"], ["sudo", "id"]):
+    attempt(lambda: subprocess.run(program, capture_output=True, timeout=1).stdout)
 """,
     "namespaces of its own": """
-def attack(d, w):
-    for flags in (0x10000000, 0x20000, 0x10020000, 0x40000000, 0x7E020000):
-        attempt(lambda: libc.unshare(flags) == 0)
-        attempt(lambda: libc.syscall(56, flags | 17, 0, 0, 0, 0) > 0)
-    attempt(lambda: libc.setns(os.open("/proc/1/ns/net", 0), 0) == 0)
-    attempt(lambda: libc.mount(b"x", b"/tmp", b"tmpfs", 0, 0) == 0)
-    attempt(lambda: libc.umount2(b"/tmp", 2) == 0)
-    attempt(lambda: os.chroot("/tmp") or "chroot")
-    attempt(lambda: subprocess.run(["unshare", "-Ur", "id"], capture_output=True).stdout)
+for flags in (0x10000000, 0x20000, 0x10020000, 0x40000000, 0x7E020000):
+    attempt(lambda: libc.unshare(flags) == 0)
+    attempt(lambda: libc.syscall(56, flags | 17, 0, 0, 0, 0) > 0)
+attempt(lambda: libc.setns(os.open("/proc/1/ns/net", 0), 0) == 0)
+attempt(lambda: libc.mount(b"x", b"/tmp", b"tmpfs", 0, 0) == 0)
+attempt(lambda: libc.umount2(b"/tmp", 2) == 0)
+attempt(lambda: os.chroot("/tmp") or "chroot")
+attempt(lambda: subprocess.run(["unshare", "-Ur", "id"], capture_output=True).stdout)
 """,
     "devices and the kernel": """
-def attack(d, w):
-    for path in ("/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/vda", "/dev/fuse", "/dev/kvm",
-                 "/proc/kcore", "/proc/kmsg", "/proc/kallsyms1", "/proc/sysrq-trigger",
-                 "/sys/class"):
-        attempt(lambda: open(path, "rb").read(9))
-        attempt(lambda: open(path, "wb").write(b"b"))
-    attempt(os.listdir, "/sys")
-    attempt(lambda: os.mknod("/tmp/a", 0o600 | 0o020000, os.makedev(1, 1)) or "made")
-    attempt(lambda: Path("/proc/sys/kernel/core_pattern").write_text("|/bin/sh"))
-    attempt(lambda: Path("/proc/sys/kernel/hostname").write_text("mine"))
-    attempt(lambda: os.nice(-5) or "nice")
+for path in ("/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/vda", "/dev/fuse", "/dev/kvm",
+             "/proc/kcore", "/proc/kmsg", "/proc/kallsyms1", "/proc/sysrq-trigger",
+             "/sys/class"):
+    attempt(lambda: open(path, "rb").read(9))
+    attempt(lambda: open(path, "wb").write(b"b"))
+attempt(os.listdir, "/sys")
+attempt(lambda: os.mknod("/tmp/a", 0o600 | 0o020000, os.makedev(1, 1)) or "made")
+attempt(lambda: Path("/proc/sys/kernel/core_pattern").write_text("|/bin/sh"))
+attempt(lambda: Path("/proc/sys/kernel/hostname").write_text("mine"))
+attempt(lambda: os.nice(-5) or "nice")
 """,
     "the keys of the kernel": """
-def attack(d, w):
-    attempt(lambda: libc.syscall(248, b"user", b"a", b"b", 1, -4) > 0)
-    attempt(lambda: libc.syscall(250, 0, -4, 1) > 0)
+attempt(lambda: libc.syscall(248, b"user", b"a", b"b", 1, -4) > 0)
+attempt(lambda: libc.syscall(250, 0, -4, 1) > 0)
 """,
     "another submission's files": """
-def attack(d, w):
-    attempt(os.listdir, "/tmp")
-    Path("/tmp/mine").write_text("answer")
-    attempt(lambda: [n for n in os.listdir("/tmp") if n != "mine"])
-    os.unlink("/tmp/mine")
+attempt(os.listdir, "/tmp")
+Path("/tmp/mine").write_text("answer")
+attempt(lambda: [n for n in os.listdir("/tmp") if n != "mine"])
+os.unlink("/tmp/mine")
 """,
     "a terminal": """
-def attack(d, w):
-    import fcntl
-    attempt(lambda: open("/dev/tty", "rb").read(1))
-    for number in (0, 1, 2):
-        attempt(lambda: fcntl.ioctl(number, 0x5412, b"x") or "typed")
+import fcntl
+attempt(lambda: open("/dev/tty", "rb").read(1))
+for number in (0, 1, 2):
+    attempt(lambda: fcntl.ioctl(number, 0x5412, b"x") or "typed")
 """,
 }
 
 
 def text_of(attack):
-    """Return the source of a submission that makes an attack."""
-    own = "" if "def softmax_backward" in attack else AT_EACH_CALL
-    return f"{PRELUDE}\n{attack}\n{own}"
+    """Return the source of a submission that makes an attack, which may be given by its body."""
+    if "def softmax_backward" in attack:
+        return f"{PRELUDE}\n{attack}\n"
+    if "def attack" not in attack:
+        attack = f"def attack(d, w):\n{indent(attack, '    ')}"
+    return f"{PRELUDE}\n{attack}\n{AT_EACH_CALL}"
 
 
 HOSTILE = {
@@ -864,9 +796,22 @@ def f(x: Array):
         assert "Error" in run.ended
         assert "mha_numpy" in run.ended
 
+    def test_what_a_submission_tells_itself_is_heard_as_its_answer(self, isolated):
+        forging = (
+            PRELUDE
+            + """
+def softmax_backward(d_weights, weights):
+    tell(forged(weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))))
+    os._exit(0)
+"""
+        )
+        verdict = isolated(forging)
+        assert [s.passed for s in verdict.stages if s.name == "values"] == [None]
+        assert "ended the process" in verdict.summary  # after the first call
+
     def test_one_that_does_not_start_is_nobodys_fault(self, monkeypatch):
-        monkeypatch.setattr(isolation_module, "RUNNER", "/proc/nowhere/runner.py")
-        with pytest.raises(ConfigError, match="bwrap: the sandbox did not start: .*can't open"):
+        monkeypatch.setattr(isolation_module, "FOLDER", Path("/nowhere"))
+        with pytest.raises(ConfigError, match="bwrap: the sandbox did not start: .*Can't find"):
             run_isolated(RIGHT, "mine.py", "softmax_backward", ONCE, PATIENT, slot=SLOT)
 
     def test_one_that_is_not_installed(self, monkeypatch):
@@ -879,43 +824,44 @@ SAMPLE = ("online-attention", "from-gpt2", "multi-head-backward", "softmax", "mu
 # a check and an isolated run come to the same verdict: a sample here, all exercises in .ci/run
 
 
-def solutions():
-    """Yield an exercise, a name and the source text of one of its right solutions."""
+def solutions_of_exercises():
+    """Yield an exercise, a style and the source text of a right solution: three of each."""
+    texts = {find_exercise(file.stem).piece: (file, solutions(file)[:3]) for file in FILES}
     for exercise in EXERCISES:
-        if exercise.kind == "tests":
-            continue
-        path = REPOSITORY / f"tests/teach/exercises/right/{exercise.piece}.py"
-        names = [function.__name__ for function in SOLUTIONS[exercise.piece]]
-        for name in names:
-            yield exercise, name, path.read_text()
+        if exercise.kind != "tests":
+            file, found = texts[exercise.piece]
+            name = find_exercise(file.stem).function_name
+            for solution in found:
+                text = (
+                    f"import numpy as np\n{solution['code']}\n{exercise.function_name} = {name}\n"
+                )
+                yield exercise, solution["style"], text
 
 
 def stubs():
-    """Yield an exercise, its function's name and its stub, as it is handed out."""
+    """Yield an exercise and its stub, as it is handed out."""
     for exercise in EXERCISES:
         if exercise.kind != "tests":
-            yield exercise, exercise.function_name, stub_text(exercise)
+            yield exercise, "stub", stub_text(exercise)
 
 
-def verdicts():
-    """Return all of them as parameters; one of each kind for some exercises is not slow."""
+def cases():
+    """Return them as parameters; one of each kind for some exercises is not slow."""
     found, sampled = [], set()
-    for kind, sources in (("right", solutions()), ("stub", stubs())):
-        for exercise, name, text in sources:
-            is_sample = exercise.id in SAMPLE and (kind, exercise.id) not in sampled
-            sampled.add((kind, exercise.id))
+    for sources in (solutions_of_exercises(), stubs()):
+        for exercise, style, text in sources:
+            kind = (exercise.id, style == "stub")
+            is_sample = exercise.id in SAMPLE and kind not in sampled
+            sampled.add(kind)
             marks = () if is_sample else pytest.mark.slow
-            found.append(
-                pytest.param(exercise, name, text, id=f"{exercise.id}-{name}", marks=marks)
-            )
+            found.append(pytest.param(exercise, text, id=f"{exercise.id}-{style}", marks=marks))
     return found
 
 
-@pytest.mark.parametrize(("exercise", "name", "text"), verdicts())
-def test_the_same_verdict_as_by_a_check(exercise, name, text, isolated):
-    alias = f"{text}\n{exercise.function_name} = {name}\n"
-    expected = judge(exercise, lambda: load(alias, "mine.py", exercise.function_name), PATIENT)
-    verdict = isolated(alias, exercise, PATIENT)
+@pytest.mark.parametrize(("exercise", "text"), cases())
+def test_the_same_verdict_as_by_a_check(exercise, text, isolated):
+    expected = judge(exercise, lambda: load(text, "mine.py", exercise.function_name), PATIENT)
+    verdict = isolated(text, exercise, PATIENT)
     assert [s[:2] for s in verdict.stages] == [s[:2] for s in expected.stages]
     assert verdict.summary == expected.summary
     assert verdict.mistakes == expected.mistakes

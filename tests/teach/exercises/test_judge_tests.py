@@ -11,11 +11,12 @@ import pytest
 from mha_numpy.errors import SandboxError
 from mha_numpy.teach.diagnosis import Variant, fingerprints, make, using
 from mha_numpy.teach.exercises import Limits, find_exercise, judge
+from mha_numpy.teach.exercises.child.calls import load
+from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.gaps import gaps_of
 from mha_numpy.teach.exercises.isolation import run_isolated
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.teach.exercises.judge_tests import CALLS, LARGEST, RIGHT, bounded, candidates
-from mha_numpy.teach.exercises.runner import Call, load
 from mha_numpy.teach.exercises.sandbox import Run
 from tests.teach.exercises import catch_all
 from tests.teach.exercises.test_isolation import PRELUDE
@@ -154,32 +155,30 @@ def test_a_stub_is_not_written():
 
 HOSTILE = {
     "forged: it rejects all": """
-runner.write_frame(open(TELL, "wb", closefd=False), None)
+tell(values.pack({"Loaded": {}}))
 for _ in range(60):
     tell(forged(None, "AssertionError"))
 def break_my_attention(attention): pass
 """,
     "forged: it accepts all": """
-runner.write_frame(open(TELL, "wb", closefd=False), None)
+tell(values.pack({"Loaded": {}}))
 for _ in range(60):
-    tell(forged(None))
+    tell(forged())
 def break_my_attention(attention): pass
 """,
     "forged: calls before it is loaded": """
 for _ in range(60):
-    tell(forged(None))
-tell(runner.pack({"given": (), "named": {}}))
+    tell(forged())
+tell(values.pack({"Asked": {"given": (), "named": {}}}))
 def break_my_attention(attention): pass
 """,
     "forged: a question of other kinds": """
 def break_my_attention(attention):
-    tell(runner.pack({"given": 1, "named": (2,)}))
-    time.sleep(9)
+    forge(values.pack({"Asked": {"given": 1, "named": (2,)}}))
 """,
     "forged: a question without a part": """
 def break_my_attention(attention):
-    tell(runner.pack({"number": 3}))
-    time.sleep(9)
+    forge(values.pack({"Asked": {"number": 3}}))
 """,
     "floods: questions": """
 def break_my_attention(attention):
@@ -190,7 +189,8 @@ def break_my_attention(attention):
 def break_my_attention(attention):
     x = np.ones((4, 8, 32, 64))
     few = x[..., :8]
-    question = runner.pack({"given": (few, few, x, x[:, :1, :, :32] > 0, None), "named": {}})
+    given = (few, few, x, x[:, :1, :, :32] > 0, None)
+    question = values.pack({"Asked": {"given": given, "named": {}}})
     while True:
         tell(question)
 """,

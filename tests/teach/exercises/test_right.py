@@ -12,14 +12,35 @@ import pytest
 
 from mha_numpy.checking.trees import children, leaves, replaced
 from mha_numpy.teach.diagnosis import PIECES, make, right_answers
-from mha_numpy.teach.exercises import EXERCISES, Limits, judge
+from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
 from tests.sweeps import sweep
+from tests.teach.exercises.test_foreign import FILES, load, solutions
 
-FOLDER = Path(__file__).parent / "right"
-SOLUTIONS = {
-    path.stem: import_module(f"tests.teach.exercises.right.{path.stem}").RIGHT
-    for path in sorted(FOLDER.glob("[a-z]*.py"))
-}
+
+def unusual_solutions():
+    """Yield the functions of `right`, each with the piece that its name begins with."""
+    for path in sorted((Path(__file__).parent / "right").glob("[a-z]*.py")):
+        module = import_module(f"tests.teach.exercises.right.{path.stem}")
+        for name, function in vars(module).items():
+            pieces = [piece for piece in PIECES if name.startswith(f"{piece}_")]
+            if pieces:
+                yield max(pieces, key=len), function
+
+
+def all_solutions():
+    """Return right solutions of each piece by their style: those of `foreign`, and unusual ones."""
+    found = {piece: {} for piece in PIECES}
+    for file in FILES:
+        exercise = find_exercise(file.stem)
+        for number, solution in enumerate(solutions(file), start=1):
+            style = f"{number} {solution['style']}"
+            found[exercise.piece][style] = load(solution["code"], exercise.function_name)
+    for piece, function in unusual_solutions():
+        found[piece][function.__name__] = function
+    return found
+
+
+SOLUTIONS = all_solutions()
 PATIENT = Limits(seconds=60.0)
 OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
 RNG = np.random.default_rng(0)
@@ -31,28 +52,24 @@ def assert_passes(piece, function):
     assert verdict.passed, f"\n{verdict}"
 
 
-def cases(piece):
-    """Return the solutions of a piece as parameters; those after the first two are slow."""
-    return [
-        pytest.param(
-            piece, solution,
-            id=f"{piece}-{solution.__name__}", marks=pytest.mark.slow if number > 1 else (),
-        )
-        for number, solution in enumerate(SOLUTIONS[piece])
-    ]  # fmt: skip
+def cases():
+    """Return the solutions as parameters; all but the first and the last of a piece are slow."""
+    found = []
+    for piece, styles in SOLUTIONS.items():
+        for number, (style, solution) in enumerate(styles.items()):
+            marks = pytest.mark.slow if 0 < number < len(styles) - 1 else ()
+            found.append(pytest.param(piece, solution, id=f"{piece}-{style}", marks=marks))
+    return found
 
 
-@pytest.mark.parametrize(
-    ("piece", "solution"), [case for piece in SOLUTIONS for case in cases(piece)]
-)
+@pytest.mark.parametrize(("piece", "solution"), cases())
 def test_a_right_solution_passes(piece, solution):
     assert_passes(piece, solution)
 
 
 def test_there_are_at_least_three_for_every_piece():
-    assert set(SOLUTIONS) == set(PIECES)
-    for piece, solutions in SOLUTIONS.items():
-        assert len(set(solutions)) >= 3, piece
+    for piece, styles in SOLUTIONS.items():
+        assert len(styles) >= 3, piece
 
 
 class OwnArray(np.ndarray):

@@ -1,0 +1,197 @@
+"""make_assignment: a folder with points, a secret, and a handout for each student."""
+
+import os
+import secrets
+from datetime import date, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from mha_numpy.errors import ConfigError, did_you_mean
+from mha_numpy.teach.classroom.assignment import Assignment
+from mha_numpy.teach.classroom.exports import EXPORTS, check_export, write_export
+from mha_numpy.teach.classroom.handout import FORMS, write_handout
+from mha_numpy.teach.classroom.marks import MARKS
+from mha_numpy.teach.classroom.roster import EVERYBODY, NO_ID, read_roster, write_roster
+from mha_numpy.teach.classroom.table import (
+    ROSTER,
+    SECRET,
+    SECRET_BYTES,
+    TABLE,
+    as_toml,
+    end_of,
+    read_secret,
+    secret_name,
+)
+from mha_numpy.teach.exercises import find_exercise
+
+POINTS = 10  # for each step of difficulty
+HANDOUTS = "handouts"
+
+
+class Ready(NamedTuple):
+    """An assignment that only has to be handed out."""
+
+    title: str
+    exercises: tuple[str, ...]
+
+
+READY = {
+    "hw1-forward": Ready(
+        "Attention, forward",
+        ("split-heads", "merge-heads", "scores", "softmax", "masks", "attention", "multi-head"),
+    ),
+    "hw2-backward": Ready(
+        "Attention, backward",
+        (
+            "attention", "scores-backward", "softmax-backward", "attention-backward",
+            "linear-backward", "input-gradient", "multi-head-backward",
+        ),
+    ),
+    "hw3-grouped-and-cache": Ready(
+        "Shared heads, masks, and keys that are kept",
+        (
+            "grouped-attention", "masked-attention", "sum-over-group", "grouped-backward",
+            "decode-step", "online-attention",
+        ),
+    ),
+}  # fmt: skip
+
+
+class Made(NamedTuple):
+    """What `make_assignment` wrote."""
+
+    assignment: Assignment
+    handouts: list[Path]  # a folder for each student, or one for all; or what is not for students
+
+
+def make_assignment(
+    name: str,
+    out: Path | str,
+    *,
+    roster: Path | str | None = None,
+    secret_file: Path | str | None = None,
+    form: str = "notebook",
+    deadline: str | None = None,
+    force: bool = False,
+) -> Made:
+    """Write an assignment: its table of points, its secret, and a handout for each student.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``READY``, or ids of exercises with commas between them; then the assignment has
+        the name of the folder `out`.
+    out : path
+        The folder; made if missing. ``handouts`` in it is for students, the rest is not.
+    roster : path, optional
+        A CSV file for `read_roster`; then each student has conventions of their own. Without it
+        there is one handout for all, and only the hidden numbers differ.
+    secret_file : path, optional
+        What seeds and conventions are made of. Default: that of an assignment that is there, else
+        ``secret`` in `out`, which only its owner may read.
+    form : str
+        "notebook" or "files"; or, for the whole class in one notebook, "otter" or "nbgrader", see
+        `write_export`: then the folder ``otter`` or ``nbgrader`` in `out` is the teacher's.
+    deadline : str, optional
+        Such as ``2030-05-31`` (the end of that day) or ``2030-05-31T12:00``.
+    force : bool
+        Whether to write over an assignment that is there; its secret stays.
+
+    Returns
+    -------
+    Made
+        The assignment, and the folders to hand out.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     made = make_assignment("softmax,masks", Path(folder) / "hw", form="files")
+    ...     sorted(path.name for path in made.handouts[0].iterdir())
+    ['01_softmax.py', '02_masks.py', 'README.md', 'check.py']
+    """
+    out = Path(out)
+    if form not in (*FORMS, *EXPORTS):
+        forms = ", ".join((*FORMS, *EXPORTS))
+        raise ConfigError(f"format: expected one of {forms}; got {form!r}")
+    if os.path.lexists(out / TABLE) and not force:
+        raise ConfigError(f"out: {out} already holds {TABLE}; add --force to overwrite it")
+    ready = READY.get(name) or Ready("Exercises in attention", _ids(name))
+    title, ids = ready
+    if form in EXPORTS:
+        check_export(ids, form, has_roster=roster is not None)
+    students = None if roster is None else read_roster(roster)
+    kept = secret_name(out) if secret_file is None else str(Path(secret_file).resolve())
+    if kept != SECRET:
+        read_secret(out / kept)
+    exercises: dict[str, float] = {
+        exercise: POINTS * find_exercise(exercise).difficulty for exercise in ids
+    }
+    own_name = name if name in READY else out.resolve().name
+    if NO_ID.search(own_name) or not own_name:
+        raise ConfigError(f"out: expected a folder whose name has no | in it; got {own_name!r}")
+    when = None if deadline is None else _read_deadline(deadline)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        secret = _make_secret(out / SECRET) if kept == SECRET else read_secret(out / kept)
+        assignment = Assignment(
+            own_name, title, exercises, dict(MARKS), when, secret, students, tuple(ids)
+        )
+        if students is not None:
+            write_roster(out / ROSTER, students)
+        else:
+            (out / ROSTER).unlink(missing_ok=True)
+        if form in EXPORTS:
+            where = {EVERYBODY: out / form}
+            write_export(assignment, out / form, form)
+        else:
+            where = {student: out / HANDOUTS / student for student in students or {EVERYBODY: ""}}
+            for student, folder in where.items():
+                write_handout(assignment, student, folder, form)
+        text = as_toml(assignment, kept)
+        (out / TABLE).write_text(text, encoding="utf-8")  # last: then all is there
+    except FileExistsError as error:
+        raise ConfigError(f"out: expected a folder; {out} is a file") from error
+    except OSError as error:
+        raise ConfigError(f"out: cannot write to {out}: {error.strerror}") from error
+    return Made(assignment, list(where.values()))
+
+
+def _ids(text: str) -> tuple[str, ...]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        exercises = [find_exercise(name) for name in names]
+    except ConfigError as error:
+        known = did_you_mean(text, READY) or str(error)
+        ready = ", ".join(READY)
+        raise ConfigError(
+            f"name: expected {ready}, or ids of exercises with commas between them; got "
+            f"{text!r}; {known}"
+        ) from error
+    ids = tuple(exercise.id for exercise in exercises)
+    functions = [exercise.function_name for exercise in exercises]
+    twice = next((one for one in functions if functions.count(one) > 1), None)
+    if not ids or twice:
+        which = f"{twice} is asked for twice" if twice else "there is none"
+        raise ConfigError(f"name: expected exercises for different functions; {which}")
+    return ids
+
+
+def _read_deadline(text: str) -> datetime:
+    """Return a deadline that was written as a date, or as a date and a time."""
+    try:
+        is_date = len(text) <= len("2030-05-31")
+        return end_of(date.fromisoformat(text) if is_date else datetime.fromisoformat(text))
+    except ValueError as error:
+        raise ConfigError(
+            f"deadline: expected a date such as 2030-05-31 or 2030-05-31T12:00; got {text!r}"
+        ) from error
+
+
+def _make_secret(path: Path) -> bytes:
+    """Draw a secret, for its owner's eyes alone; one that is there stays."""
+    if not path.exists():
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(file, "w", encoding="ascii") as stream:
+            stream.write(secrets.token_hex(SECRET_BYTES) + "\n")
+    return read_secret(path)

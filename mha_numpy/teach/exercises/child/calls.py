@@ -1,0 +1,140 @@
+"""Loading somebody's function and calling it, with all that is told of each call."""
+
+import copy
+import io
+import linecache
+import os
+import sys
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from .errors import ending, told
+from .library import noting
+from .limits import Limits, limit_softly
+from .messages import Call, Ended, Loaded, Message, write_message
+from .values import parts_of, plain
+
+
+def load(source: str | bytes, file: str, name: str) -> Callable[..., Any]:
+    """Run a source, as text or as the bytes of a file, and return its function."""
+    path = Path(file)
+    module = sys.modules[path.stem] = ModuleType(path.stem)
+    module.__file__ = file
+    if isinstance(source, str):  # which errors can quote
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), module.__dict__)
+    if not callable(getattr(module, name, None)):
+        raise NameError(f"there is no function {name} in {path.name}")
+    return getattr(module, name)
+
+
+def make_calls(
+    get_function: Callable[[], Callable[..., Any]], inputs: Sequence[Mapping[str, Any]]
+) -> Iterator[Message]:
+    """Load the function and make the calls."""
+    function = get_function()
+    yield Loaded()
+    for given in inputs:
+        yield call(function, given)
+
+
+def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
+    """Make one call; an exit and a lack of memory pass."""
+    inputs = copy.deepcopy(dict(given))
+    before = _fingerprints(inputs)
+    answer, error, called, start = None, "", list[str](), time.perf_counter()
+    try:
+        with noting(called):
+            answer = function(*inputs.values())
+    except NotImplementedError:
+        answer = ...
+    except MemoryError:
+        raise
+    except Exception as raised:
+        error = told(raised)
+    seconds = time.perf_counter() - start
+    after = _fingerprints(inputs)
+    changed = [name for name in before | after if before.get(name) != after.get(name)]
+    return Call(plain(answer), error, tuple(changed), seconds, tuple(called))
+
+
+def _fingerprints(tree: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
+    """Return what tells every input from itself changed; bytes, as NaN is not NaN."""
+    parts = parts_of(tree)
+    if parts is None:
+        is_array = isinstance(tree, np.ndarray)
+        return {
+            path: (tree.shape, tree.dtype, tree.flags.writeable, tree.tobytes())
+            if is_array
+            else (tree,)
+        }
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, part in parts.items():
+        found |= _fingerprints(part, f"{path}.{name}" if path else name)
+    return found
+
+
+def measured(function: Callable[..., Any]) -> Callable[..., int]:
+    """Return what calls a function and returns the most bytes that it held.
+
+    What tells them is in the process of the function, which can make it say anything.
+    """
+
+    def measure(*given: Any) -> int:
+        tracemalloc.start()
+        try:
+            function(*given)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return measure
+
+
+def no_input(*_: object) -> NoReturn:
+    """Stand for `input`, which would ask the reader of a notebook."""
+    raise EOFError("input() cannot be answered here")
+
+
+def open_output() -> IO[str]:
+    """Return a stream to file descriptor 1 that keeps nothing back and can write any text."""
+    raw = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
+
+
+@contextmanager
+def undisturbed(output: IO[str]) -> Iterator[None]:
+    """Collect what is printed, and have no warnings."""
+    with (
+        redirect_stdout(output),
+        redirect_stderr(output),
+        np.errstate(all="ignore"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
+    """Write every message, and at last why there are no more if these are not all."""
+    child, lift_limit = os.getpid(), limit_softly(limits)
+
+    def write(message: Message) -> None:
+        if os.getpid() != child:
+            os._exit(0)  # forked by the function
+        write_message(tell, message)
+
+    try:
+        for message in messages:
+            write(message)
+    except BaseException as error:
+        lift_limit()
+        write(Ended(ending(error, limits)))

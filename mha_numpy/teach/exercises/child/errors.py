@@ -1,0 +1,71 @@
+"""What an error was, in a line: its type, its message, and the line that raised it."""
+
+import traceback
+from collections.abc import Iterable
+from itertools import dropwhile
+from pathlib import Path
+from types import FrameType
+
+from . import CHILD, INSTALLED
+from .limits import Limits, in_bytes
+
+LONGEST = 240  # characters of an error's message: all of what NumPy says, but for few
+
+
+def ending(error: BaseException, limits: Limits) -> str:
+    """Say what ended a run from within."""
+    if isinstance(error, MemoryError):
+        why = told(error).removeprefix(type(error).__name__)
+        return f"asked for more than {in_bytes(limits.memory)} of memory{why}"
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else one_line(repr(error.code), 80)
+        return f"ended the process: sys.exit({code}){_place(error)}"
+    return told(error)
+
+
+def told(error: BaseException) -> str:
+    """Return an error in a line: its type, its message and its place."""
+    try:
+        text = str(error.msg if isinstance(error, SyntaxError) else error)
+    except Exception:  # anybody's __str__
+        text = "its message cannot be shown"
+    return f"{type(error).__name__}{': ' if text else ''}{one_line(text, LONGEST)}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """Return the line that an error comes from, the deepest one that is nobody's package."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return _told_line(error.filename or "", error.lineno, error.text or "")
+    return _deepest(reversed(traceback.extract_tb(error.__traceback__)))
+
+
+def place_of(frame: FrameType | None) -> str:
+    """Return the line that is being run, the deepest one that is nobody's package; or nothing."""
+    frames = traceback.extract_stack(frame)
+    called = dropwhile(lambda one: not one.filename.startswith(CHILD), frames)
+    return _deepest(reversed(list(called)))
+
+
+def _deepest(frames: Iterable[traceback.FrameSummary]) -> str:
+    frame = next((f for f in frames if not INSTALLED.match(f.filename)), None)
+    return _told_line(frame.filename, frame.lineno or 0, frame.line or "") if frame else ""
+
+
+def _told_line(file: str, number: int, line: str) -> str:
+    name = "the cell" if "ipykernel_" in file or "<ipython-" in file else Path(file).name
+    source = f": `{one_line(line, 80)}`" if line.strip() else ""
+    return f" (line {number} of {name}{source})"
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a text in one line, without anything that a terminal obeys.
+
+    Where it is too long, words in its middle are left out: what is wrong often stands at the end.
+    """
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text[:9999].split()))
+    if len(text) <= most:
+        return text
+    first, last = most * 3 // 5 - 2, most * 2 // 5 - 3
+    begin, end = text[:first], text[-last:]
+    begin = begin[: begin.rfind(" ", first // 2)] if " " in begin[first // 2 :] else begin
+    return f"{begin} ... {end[end.find(' ', 0, last // 2) + 1 :]}"

@@ -1,0 +1,75 @@
+"""Who called what: the functions of this package that somebody's function calls."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from . import CHILD, INSIDE, INSTALLED, PACKAGE
+
+# these only pass a call on
+PASSING = {f"{PACKAGE / file}" for file in ("calls.py", "layers/runs.py")}
+# parts of this package that compute no answer
+HELPERS = (
+    "checking", "checks", "dtypes", "errors", "progress", "show/pictures", "tables",
+    "teach/exercises",
+)  # fmt: skip
+HELPING = tuple(f"{INSIDE}{name}{end}" for name in HELPERS for end in (os.sep, ".py"))
+
+
+@contextmanager
+def noting(called: list[str]) -> Iterator[None]:
+    """Note what of this package is called from outside of it.
+
+    The interpreter itself tells of every call, so that no alias hides one, no star, and no import
+    in a function.
+    """
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call" or not _is_ours(code) or code.co_filename.startswith(HELPING):
+            return
+        if code.co_name == "<module>" or _is_between(code):  # an import; a call that is passed on
+            return
+        caller = frame.f_back  # None where numba calls
+        while caller and _is_between(caller.f_code):
+            caller = caller.f_back
+        is_from_outside = not (called if caller is None else _is_ours(caller.f_code))
+        if is_from_outside and (name := _public_name(code)) not in called:
+            called.append(name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def _is_ours(code: CodeType) -> bool:
+    """Return whether code is of this package, but not the caller of what is judged."""
+    return code.co_filename.startswith(INSIDE) and not code.co_filename.startswith(CHILD)
+
+
+def _is_between(code: CodeType) -> bool:
+    """Return whether code only passes calls on, such as contextlib's."""
+    file = code.co_filename
+    if file.startswith(INSIDE):
+        return file in PASSING or code.co_qualname == "LayerType.__call__"
+    return INSTALLED.match(file) is not None
+
+
+def _public_name(code: CodeType) -> str:
+    """Return the name of a function of this package: as its room has it, or where it stands.
+
+    What is private is left out, with all that stands behind it.
+    """
+    path = Path(code.co_filename).relative_to(PACKAGE.parent).with_suffix("")
+    room, outer = ".".join(path.parts[:2]), code.co_qualname.partition(".")[0]
+    is_public = hasattr(sys.modules.get(room), outer)
+    names = f"{room if is_public else '.'.join(path.parts)}.{code.co_qualname}".split(".")
+    return ".".join(takewhile(lambda name: not name.startswith(("_", "<")), names))

@@ -1,0 +1,185 @@
+"""Answers as plain values, and plain values as bytes: an .npz file of a tree and its arrays."""
+
+import io
+import json
+import zipfile
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .errors import LONGEST, one_line
+
+DEEPEST = 50  # lists in lists of an answer
+TEXT, DIRECTORY = 2**22, 2**20  # bytes of a tree, and of the list of its arrays
+PLAIN_END, LONG_END = b"PK\5\6\0\0\0\0", b"PK\6\7"  # how an archive's last 22 bytes begin, or 42
+NUMBERS = "biufc"  # the kinds of dtypes that an answer may have
+TREE = "tree.json"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Stands for a value that is no array, number or text; its repr says what it was."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def parts_of(tree: Any) -> dict[str, Any] | None:
+    """Return what a container holds, by name; None for anything else."""
+    if isinstance(tree, Mapping):
+        return {str(name): part for name, part in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_asdict"):
+        return dict(tree._asdict())
+    if isinstance(tree, (tuple, list)):
+        return {str(i): part for i, part in enumerate(tree)}
+    return None
+
+
+def plain(answer: Any) -> Any:
+    """Return an answer in builtins and plain arrays, with `Foreign` for all else."""
+    try:
+        return _plain_tree(answer, DEEPEST)
+    except RecursionError:
+        return Foreign(f"a {type(answer).__name__} nested too deep")
+    except MemoryError:
+        raise
+    except Exception:  # anybody's methods
+        return Foreign(f"an object of type {type(answer).__name__}")
+
+
+def _plain_tree(value: Any, depth: int) -> Any:
+    if value is None or value is ... or type(value) in (bool, int, float, complex, str):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        if hasattr(value, "mask"):  # not asked of np.ma, which would have to be loaded first
+            return Foreign(f"a masked array {value.shape}: x.filled(0) is plain")
+        is_known = value.dtype.kind in NUMBERS
+        text = f"an array {value.shape} of {value.dtype}"
+        return np.array(value, order="C") if is_known else Foreign(text)
+    parts = parts_of(value)
+    if parts is None:
+        return Foreign(_description(value))
+    if depth == 0:
+        raise RecursionError
+    parts = {name: _plain_tree(part, depth - 1) for name, part in parts.items()}
+    if isinstance(value, Mapping) or hasattr(value, "_asdict"):
+        return parts
+    return (list if isinstance(value, list) else tuple)(parts.values())
+
+
+def _description(value: object) -> str:
+    """Return what a value is, in a line: with its repr where that says more than an address."""
+    try:
+        text = repr(value)
+    except Exception:  # anybody's __repr__
+        text = "<>"
+    what = "an object" if text.startswith("<") else one_line(text, 80)
+    return f"{what} of type {type(value).__name__}"
+
+
+def pack(value: Any) -> bytes:
+    """Return a plain value as the bytes of an .npz file; NamedTuples keep their names."""
+    arrays: list[Any] = []
+    tree = json.dumps(_as_json(value, arrays))
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        file.writestr(TREE, tree)
+        for number, array in enumerate(arrays):
+            with file.open(f"{number}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _as_json(value: Any, arrays: list[Any]) -> Any:
+    """Return a value as JSON knows it; its arrays go into the list."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if value is ...:
+        return {"unwritten": True}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if isinstance(value, Foreign):
+        return {"foreign": value.text}
+    found = parts_of(value)
+    if found is None:
+        raise TypeError(f"an object of type {type(value).__name__} cannot be packed")
+    parts = {name: _as_json(part, arrays) for name, part in found.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {"named": [type(value).__name__, parts]}
+    kind = "dict" if isinstance(value, Mapping) else type(value).__name__
+    return {kind: parts if kind == "dict" else list(parts.values())}
+
+
+def refuse(name: str, *_: str) -> NoReturn:
+    """Make no NamedTuple of what somebody else has written."""
+    raise ValueError(f"a NamedTuple {name}")
+
+
+@cache
+def record(name: str, *fields: str) -> Callable[..., Any]:
+    """Return the NamedTuple of a name, the same each time."""
+    return namedtuple(name, fields)
+
+
+def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) -> Any:
+    """Return the value of `pack`; any error, where the bytes are something else.
+
+    Nothing is made of them but builtins, arrays of numbers and `Foreign`, and NamedTuples where
+    `record` makes these; and nothing that is much longer than they are.
+    """
+    is_plain = packed[-22:].startswith(PLAIN_END) and packed[-2:] == b"\0\0"
+    is_long = packed[-42:-38] == LONG_END or int.from_bytes(packed[-10:-6], "little") > DIRECTORY
+    if is_long or not is_plain:
+        raise ValueError("no archive, or one of too many arrays")
+    with zipfile.ZipFile(io.BytesIO(packed)) as file:
+        sizes = {info.filename: info.file_size for info in file.infolist()}
+        if any(info.compress_type != zipfile.ZIP_STORED for info in file.infolist()):
+            raise ValueError("a compressed member")
+        if sizes[TREE] > TEXT or sum(sizes.values()) > len(packed):
+            raise ValueError("a long tree, or arrays that share their bytes")
+        arrays = set(range(len(sizes) - 1))
+
+        def array(number: int) -> Any:
+            arrays.remove(number)  # each is there once
+            with file.open(f"{number}.npy") as member:
+                np.lib.format.read_magic(member)
+                shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)
+                if dtype.kind not in NUMBERS or is_fortran:
+                    raise ValueError("an array of something else than numbers, or not C-ordered")
+                return np.frombuffer(bytearray(member.read()), dtype).reshape(shape)
+
+        return _from_json(json.loads(file.read(TREE)), array, record, DEEPEST + 3)
+
+
+def _from_json(
+    value: Any, array: Callable[[int], Any], record: Callable[..., Callable[..., Any]], depth: int
+) -> Any:
+    """Return the value that `_as_json` has made JSON of, down to a depth."""
+    if not isinstance(value, dict):
+        if isinstance(value, list):
+            raise ValueError("a bare list")
+        return value
+    if depth == 0:
+        raise ValueError("nested too deep")
+    ((kind, inner),) = value.items()
+    if kind in ("list", "tuple"):
+        items = [_from_json(part, array, record, depth - 1) for part in inner]
+        return items if kind == "list" else tuple(items)
+    if kind in ("dict", "named"):
+        parts = inner if kind == "dict" else inner[1]
+        found = {name: _from_json(part, array, record, depth - 1) for name, part in parts.items()}
+        return found if kind == "dict" else record(inner[0], *found)(**found)
+    made: dict[str, Callable[[Any], Any]] = {
+        "unwritten": lambda _: ..., "complex": lambda pair: complex(*pair), "array": array,
+        "foreign": lambda text: Foreign(one_line(text, LONGEST)),
+    }  # fmt: skip
+    return made[kind](inner)
