@@ -313,7 +313,7 @@ def _assignment(options: argparse.Namespace) -> int:
 
 def _mistakes(options: argparse.Namespace) -> int:
     """Print the bank, run `find_confusion`, or make the table of the search."""
-    from mha_numpy.teach.diagnosis import PIECES, find_confusion, find_piece, search
+    from mha_numpy.teach.diagnosis import TASKS, find_confusion, find_task, search
     from mha_numpy.teach.diagnosis.held_out import hold_out
     from mha_numpy.teach.diagnosis.report import (
         bank_table,
@@ -326,7 +326,7 @@ def _mistakes(options: argparse.Namespace) -> int:
         search.write_table()
         print(f"wrote {search.FILE}")
         return 0
-    pieces = list(PIECES) if options.piece is None else [find_piece(options.piece).name]
+    pieces = list(TASKS) if options.piece is None else [find_task(options.piece).name]
     if not options.confusion:
         show(bank_table(pieces))
         return 0

@@ -12,12 +12,11 @@ import numpy as np
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.diagnosis import find_piece, right_answers
-from mha_numpy.teach.diagnosis.conventions import give_inputs, take_inputs, take_result
-from mha_numpy.teach.diagnosis.piece import Inputs
-from mha_numpy.teach.diagnosis.using import conventions_of
+from mha_numpy.teach.conventions import conventions_of, give_inputs, take_inputs, take_result
+from mha_numpy.teach.diagnosis import find_task, right_answers
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.sandbox import Run
+from mha_numpy.teach.task import Inputs
 
 DIRECTIONS = 6  # random ones, through all inputs at once
 STEP = 1e-5
@@ -101,7 +100,7 @@ def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
     """Compare the slope along random directions with what the gradients say."""
     piece = find_exercise(backward).piece
     conventions = conventions_of(piece)
-    given = take_inputs(piece, conventions, find_piece(piece).probes()[0])
+    given = take_inputs(piece, conventions, find_task(piece).probes()[0])
     d_out = next(iter(given.values()))
     at, rng = pair.call(given), np.random.default_rng(0)
     ways = [

@@ -8,11 +8,11 @@ import numpy as np
 
 from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing
-from mha_numpy.teach.diagnosis.conventions import IGNORE_ALL, Convention
-from mha_numpy.teach.diagnosis.families import BANK, PIECES
-from mha_numpy.teach.diagnosis.piece import KEPT, Inputs
-from mha_numpy.teach.diagnosis.using import conventions_of, variant_in_force
-from mha_numpy.teach.diagnosis.variant import Function, may_show, variant
+from mha_numpy.teach.conventions import IGNORE_ALL, Convention, conventions_of, variant_in_force
+from mha_numpy.teach.diagnosis.bank import BANK
+from mha_numpy.teach.diagnosis.mutants import Function, may_show, mutated
+from mha_numpy.teach.task import KEPT, Inputs
+from mha_numpy.teach.tasks import TASKS
 
 Answer = Any  # an array, or several with their names; None where a function failed
 MISFIT = (ValueError, IndexError, ZeroDivisionError)  # the last where a size of 0 is divided by
@@ -35,8 +35,8 @@ def answers_with(piece: str, mistakes: Collection[str]) -> list[Answer]:
 
     Nothing is returned where the mistakes are alternatives.
     """
-    function = variant(piece, mistakes)
-    return [attempt(function, probe) for probe in PIECES[piece].probes()] if function else []
+    function = mutated(piece, mistakes)
+    return [attempt(function, probe) for probe in TASKS[piece].probes()] if function else []
 
 
 def fingerprints(piece: str) -> dict[str, list[Answer]]:

@@ -14,9 +14,9 @@ from mha_numpy.checking.patterns import find_pattern
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.diagnosis.answers import Answer, agreeing_arrays, right_answers, wrong_arrays
-from mha_numpy.teach.diagnosis.families import PIECES, find_piece
-from mha_numpy.teach.diagnosis.piece import Inputs, Piece
-from mha_numpy.teach.diagnosis.sources import read_sources
+from mha_numpy.teach.diagnosis.solutions import read_solutions
+from mha_numpy.teach.task import Inputs, Task
+from mha_numpy.teach.tasks import TASKS, find_task
 
 CLOSE = 1e-6  # of the largest number
 LARGE = 10  # numbers are far above 1
@@ -42,7 +42,7 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
     Parameters
     ----------
     piece : str
-        A key of ``PIECES``.
+        A key of ``TASKS``.
     answers : sequence
         One for each probe; None where the function failed.
 
@@ -61,13 +61,13 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
     right = right_answers(piece)
     clues = [
         _of_steps(piece, answers, right),
-        _of_laws(find_piece(piece), answers, right),
-        _of_inputs(PIECES[piece].probes(), answers, right),
+        _of_laws(find_task(piece), answers, right),
+        _of_inputs(TASKS[piece].probes(), answers, right),
     ]
     wrong = [
         one
         for answer, expected in zip(answers, right, strict=True)
-        for one in _beside(answer, expected, PIECES[piece].result or "result")
+        for one in _beside(answer, expected, TASKS[piece].result or "result")
         if one.where.any()
     ]
     by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}
@@ -123,13 +123,13 @@ def _steps_of_results(piece: str) -> list[list[str]]:
     """Return for each result of a right function its steps, in order; nothing if not all have."""
     function = piece
     while True:
-        tree = ast.parse(read_sources().cuts[function].source).body[0]
+        tree = ast.parse(read_solutions().cuts[function].source).body[0]
         assert isinstance(tree, ast.FunctionDef)
         last = tree.body[-1]
         if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Call):
             return []
         called = ast.unparse(last.value.func)
-        if called not in read_sources().cuts:
+        if called not in read_solutions().cuts:
             break
         function = called
     made_of: dict[str, set[str]] = {}
@@ -166,7 +166,7 @@ def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]
     return [step for step in dict.fromkeys(order) if step in seen]
 
 
-def _of_laws(piece: Piece, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+def _of_laws(piece: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
     """Say which law does not hold."""
     for inputs, answer, expected in zip(piece.probes(), answers, right, strict=True):
         both, names = _beside(answer, expected), leaves(expected)

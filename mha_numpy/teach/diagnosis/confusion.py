@@ -38,7 +38,7 @@ def find_confusion(pieces: Sequence[str], pairs: int = 100, seed: int = 0) -> li
 
     Parameters
     ----------
-    pieces : names of ``PIECES``
+    pieces : names of ``TASKS``
     pairs : int
         How many pairs of mistakes to draw for each piece, at most; alternatives, and those that
         fail on every probe, are no pairs.

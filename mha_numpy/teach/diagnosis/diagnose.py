@@ -20,11 +20,11 @@ from mha_numpy.teach.diagnosis.answers import (
     right_answers,
     wrong_arrays,
 )
-from mha_numpy.teach.diagnosis.families import BANK, PIECES, find_piece
-from mha_numpy.teach.diagnosis.manners import FLOAT32
-from mha_numpy.teach.diagnosis.mistake import Mistake
+from mha_numpy.teach.diagnosis.bank import BANK, FLOAT32
+from mha_numpy.teach.diagnosis.mutants import may_show, mutated
 from mha_numpy.teach.diagnosis.search import BUDGET, SmallEdit, find_edit, find_edit_beside
-from mha_numpy.teach.diagnosis.variant import may_show, variant
+from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.tasks import TASKS, find_task
 
 # what shows only where another mistake makes a row see nothing
 LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
@@ -58,7 +58,7 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     Parameters
     ----------
     piece : str
-        Which function was written, a key of ``PIECES``.
+        Which function was written, a key of ``TASKS``.
     answers : sequence
         What the function returned for each of the piece's probes, an array or a tuple of arrays;
         None where it failed: there any mistake may be the cause.
@@ -79,11 +79,11 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     >>> def mine(x, num_heads):
     ...     B, T, width = x.shape
     ...     return x.reshape(B, num_heads, T, width // num_heads)
-    >>> answers = [mine(**probe) for probe in PIECES["split_heads"].probes()]
+    >>> answers = [mine(**probe) for probe in TASKS["split_heads"].probes()]
     >>> print(*(mistake.name for mistake in diagnose("split_heads", answers).mistakes))
     split without transpose
     """
-    right = right_answers(find_piece(piece).name)
+    right = right_answers(find_task(piece).name)
     if len(answers) != len(right):
         raise ConfigError(f"answers: expected {len(right)} of them; got {len(answers)}")
     if fits(answers, right):
@@ -175,8 +175,8 @@ def _names(piece: str) -> list[str]:
 
 def _makes(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:
     """Return whether two mistakes together give the answers, asking no further than needed."""
-    function = variant(piece, pair)
+    function = mutated(piece, pair)
     return function is not None and all(
         answer is None or fits([answer], [attempt(function, probe)])
-        for probe, answer in zip(PIECES[piece].probes(), answers, strict=True)
+        for probe, answer in zip(TASKS[piece].probes(), answers, strict=True)
     )

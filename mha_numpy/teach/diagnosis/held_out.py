@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.progress import progress
+from mha_numpy.teach.conventions import Variant, using
 from mha_numpy.teach.diagnosis.answers import answers_with, fingerprints, fits
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.search import Candidate, all_numbers, candidates, have
 from mha_numpy.teach.diagnosis.small_edits import GROUPS
-from mha_numpy.teach.diagnosis.using import Variant, using
 
 ANOTHER_SEED = 1  # whose numbers tell an explanation that fits by chance
 
@@ -33,7 +33,7 @@ def hold_out(pieces: Sequence[str], each: int = 2, seed: int = 0) -> list[HeldOu
 
     Parameters
     ----------
-    pieces : names of ``PIECES``
+    pieces : names of ``TASKS``
     each : int
         How many edits of each kind to draw for each piece.
     seed : int

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from mha_numpy.tables import Table
 from mha_numpy.teach.diagnosis.answers import fingerprints
+from mha_numpy.teach.diagnosis.bank import BANK
 from mha_numpy.teach.diagnosis.confusion import Confusion, Counts
-from mha_numpy.teach.diagnosis.families import BANK
 from mha_numpy.teach.diagnosis.held_out import HeldOut
 
 PAGE = """# Which mistakes are named

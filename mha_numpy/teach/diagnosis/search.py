@@ -7,6 +7,7 @@ after the other, as long as there is time.
 """
 
 import ast
+import inspect
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
@@ -23,18 +24,20 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.progress import progress
+from mha_numpy.teach import probes
+from mha_numpy.teach.conventions import SEED, conventions_of, follow, variant_in_force
+from mha_numpy.teach.diagnosis import rewrite, small_edits
 from mha_numpy.teach.diagnosis.answers import (
     Answer,
     attempt,
     gives,
     right_answers,
 )
-from mha_numpy.teach.diagnosis.conventions import follow
-from mha_numpy.teach.diagnosis.families import PIECES
+from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, places_of
 from mha_numpy.teach.diagnosis.small_edits import Edit, Edited, read_edits
-from mha_numpy.teach.diagnosis.sources import called_by, read_sources
-from mha_numpy.teach.diagnosis.using import SEED, conventions_of, variant_in_force
-from mha_numpy.teach.diagnosis.variant import assembled, edited_source, places_of
+from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
+from mha_numpy.teach.task import Task
+from mha_numpy.teach.tasks import TASKS
 
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
@@ -55,7 +58,7 @@ class Candidate(NamedTuple):
         if code is None:
             return
         function = follow(piece, conventions_of(piece), assembled(piece, {self.function: code}))
-        for probe in PIECES[piece].probes():
+        for probe in TASKS[piece].probes():
             answer = attempt(function, probe, (Exception,))
             yield answer if answer is not None and _holds_numbers(answer) else None
 
@@ -173,20 +176,39 @@ def write_table() -> None:
 
     arrays: dict[str, Array] = {}
     with ProcessPoolExecutor() as pool:
-        computed = progress(pool.map(compute, PIECES), len(PIECES), "making edits")
-        for name, table in zip(PIECES, computed, strict=True):
+        computed = progress(pool.map(compute, TASKS), len(TASKS), "making edits")
+        for name, table in zip(TASKS, computed, strict=True):
             arrays |= {f"{name}.{field}": array for field, array in table._asdict().items()}
     arrays["made_of"] = np.array(made_of())
     np.savez_compressed(FILE, **arrays)  # type: ignore[arg-type]
 
 
 def made_of() -> str:
-    """Return a digest of all that the table depends on: sources, rules and probes."""
+    """Return a digest of what the table depends on: solutions, draws of probes, kinds of edits."""
     here = Path(__file__).parent
-    names = ["rules.txt", "rewrite.py", "small_edits.py", "draws.py", "piece.py", "sources.py"]
-    files = [*(here / name for name in names), *sorted((here / "families").glob("*.py"))]
-    texts = [read_sources().text, *(f"{f.name} {f.read_text(encoding='utf-8')}" for f in files)]
+    code = [inspect.getsource(module) for module in (probes, rewrite, small_edits)]
+    code += [_drawn_by(task) for task in TASKS.values()]
+    texts = [ast.unparse(_without_docstrings(ast.parse(text))) for text in code]
+    texts += [cut.source for cut in read_solutions().cuts.values()]
+    texts += [(here / "rules.txt").read_text(encoding="utf-8")]
     return sha256(repr((SEED, SPREAD, MODULUS, texts)).encode()).hexdigest()
+
+
+def _drawn_by(task: Task) -> str:
+    """Return the code of a task's file that draws its probes."""
+    tree = ast.parse(inspect.getsource(inspect.getmodule(task.solution)))  # type: ignore[arg-type]
+    draws = [ast.unparse(one) for one in tree.body if "draw" in getattr(one, "name", "")]
+    calls = (part for part in ast.walk(tree) if isinstance(part, ast.keyword))
+    return "\n".join([*draws, *(ast.unparse(part.value) for part in calls if part.arg == "draw")])
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """Take the docstrings out of a tree."""
+    for part in ast.walk(tree):
+        is_block = isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if is_block and ast.get_docstring(part) is not None:
+            part.body[0] = ast.Pass()
+    return tree
 
 
 @cache

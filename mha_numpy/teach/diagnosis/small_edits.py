@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from mha_numpy.teach.diagnosis.rewrite import rewritten, rule_groups
-from mha_numpy.teach.diagnosis.sources import code_of, read_sources
+from mha_numpy.teach.diagnosis.solutions import code_of, read_solutions
 
 NUMBERS = (-3, -2, -1, 0, 1, 2, 3)  # axes, and other small ones
 LEFT_ALONE = {"keepdims", "dtype", "strict", "invert"}  # keywords
@@ -59,7 +59,6 @@ class Edited:
         self.module = ast.parse(source)
         (function,) = self.module.body
         assert isinstance(function, ast.FunctionDef)
-        function.body = function.body[1:]  # without the docstring
         self.edits = list(_edits_of(function))
 
     def code(self, edit: Edit) -> CodeType | None:
@@ -239,7 +238,7 @@ def _attributes(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 def _attributes_in_use() -> dict[str, list[str]]:
     """Return which attributes of a name the right functions use, where it is no array's."""
     found: dict[str, list[str]] = {}
-    for part in ast.walk(ast.parse(read_sources().text)):
+    for part in ast.walk(ast.parse(read_solutions().text)):
         if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
             found.setdefault(part.value.id, []).append(part.attr)
     return {name: list(dict.fromkeys(found.get(name, ()))) for name in ("params", "saved")}
@@ -247,7 +246,7 @@ def _attributes_in_use() -> dict[str, list[str]]:
 
 def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield other right functions that take the same."""
-    cuts = read_sources().cuts
+    cuts = read_solutions().cuts
     if isinstance(part, ast.Name) and part.id in cuts:
         mine = _parameters(part.id)
         for other in cuts:
@@ -258,7 +257,7 @@ def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 @cache
 def _parameters(function: str) -> tuple[str, ...]:
     """Return the parameters of a right function."""
-    code = read_sources().cuts[function].function.__code__
+    code = read_solutions().cuts[function].function.__code__
     return code.co_varnames[: code.co_argcount]
 
 

@@ -11,9 +11,9 @@ from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.progress import busy
 from mha_numpy.teach.diagnosis import BANK, Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.answers import TOLERANCE, wrong_arrays
+from mha_numpy.teach.diagnosis.bank import ACCUMULATES, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
-from mha_numpy.teach.diagnosis.manners import ACCUMULATES, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.search import SmallEdit
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Evidence, Stage

@@ -10,7 +10,7 @@ from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
-from mha_numpy.teach.diagnosis import BANK, PIECES, Mistake, fingerprints, right_answers
+from mha_numpy.teach.diagnosis import BANK, TASKS, Mistake, fingerprints, right_answers
 from mha_numpy.teach.diagnosis.answers import TOLERANCE
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.verdict import Difference, code_block, find_difference, paragraph
@@ -133,7 +133,7 @@ def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
 
 def _picture(exercise: Exercise, mistake: str) -> Difference | None:
     """Return the first array that a mistake changes, right and wrong."""
-    name = PIECES[exercise.piece].result or "result"
+    name = TASKS[exercise.piece].result or "result"
     wrong = fingerprints(exercise.piece).get(mistake, [])
     for right, made in zip(right_answers(exercise.piece), wrong, strict=False):
         for title, actual, expected in matched(made, right, name) if made is not None else ():

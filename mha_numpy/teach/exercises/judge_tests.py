@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.teach.conventions import variant_in_force
 from mha_numpy.teach.diagnosis import BANK, fingerprints, make
-from mha_numpy.teach.diagnosis.using import variant_in_force
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.gaps import gaps_of
 from mha_numpy.teach.exercises.runner import Call

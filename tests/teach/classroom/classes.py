@@ -6,7 +6,7 @@ import re
 from mha_numpy.teach.classroom.assignment import make_assignment
 from mha_numpy.teach.diagnosis import BANK
 from mha_numpy.teach.diagnosis.edits import apply_edits
-from mha_numpy.teach.diagnosis.sources import read_sources
+from mha_numpy.teach.diagnosis.solutions import read_solutions
 
 EXERCISES = {"split-heads": 2, "softmax": 4, "softmax-backward": 4}
 BEFORE = "import numpy as np\nfrom typing import *\nArray = MultiHeadParams = Saved = object\n"
@@ -29,7 +29,7 @@ WRONG_SYNTAX = "def split_heads(x, num_heads:\n    return x\n"
 
 def written(*mistakes):
     """Return the text of all right functions, with some mistakes in them."""
-    text = read_sources().text
+    text = read_solutions().text
     for name in mistakes:
         text = apply_edits(text, BANK[name].edits)
     lines = text.split("\n")

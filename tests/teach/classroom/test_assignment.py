@@ -18,7 +18,7 @@ from mha_numpy.cli import main
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom import READY, Assignment, make_assignment, read_assignment
 from mha_numpy.teach.classroom.handout import stub_text
-from mha_numpy.teach.diagnosis import CONVENTIONS, PIECES, Variant, using
+from mha_numpy.teach.diagnosis import CONVENTIONS, TASKS, Variant, using
 from mha_numpy.teach.exercises import EXERCISES, find_exercise
 
 STUDENTS = {f"s{number}": f"Student {number}" for number in range(40)}
@@ -86,7 +86,7 @@ def test_every_student_has_conventions_and_they_fit_together(name):
             assert set(variant.conventions) == followed & known != set()
             assert len(variant.conventions) <= 3
             with using(variant):
-                assert PIECES[piece].probes()
+                assert TASKS[piece].probes()
     assert len(sets) >= 8
 
 
@@ -173,7 +173,7 @@ def test_every_stub_needs_numpy_alone(exercise):
     assert ("In your variant" in docstring) == bool(conventions)
     assert docstring.splitlines()[0] == exercise.stub.__doc__.splitlines()[0]
     assert max(map(len, text.splitlines())) <= 100
-    names = list(PIECES[exercise.piece].probes()[0])
+    names = list(TASKS[exercise.piece].probes()[0])
     assert re.match(rf"def \w+\({', '.join(names)}\):", text)
 
 

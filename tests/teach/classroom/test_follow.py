@@ -7,8 +7,8 @@ from mha_numpy.teach.classroom.follow import PAIRS, follows
 from mha_numpy.teach.classroom.results import Task
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.table import read_assignment
+from mha_numpy.teach.conventions import CONVENTIONS
 from mha_numpy.teach.diagnosis import Variant, make, using
-from mha_numpy.teach.diagnosis.conventions import CONVENTIONS
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.runner import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls

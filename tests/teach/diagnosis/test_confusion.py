@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.cli import main
 from mha_numpy.teach.diagnosis import (
-    PIECES,
+    TASKS,
     Diagnosis,
     confusion,
     find_confusion,
@@ -37,7 +37,7 @@ def test_the_page_has_all_functions():
     page = PAGE.read_text(encoding="utf-8")
     (found,) = find_confusion(["split_heads"], pairs=5)
     assert page.startswith(to_markdown(confusion_sections([found]))[:100])
-    for piece in PIECES:
+    for piece in TASKS:
         assert f"| {piece} | {len(fingerprints(piece))} |" in page
 
 
@@ -70,6 +70,6 @@ def test_held_out_edits_are_counted(monkeypatch):
 
 
 def test_the_bank_of_all_functions():
-    table = bank_table(list(PIECES))
+    table = bank_table(list(TASKS))
     assert len(table.rows) > 200
     assert all(all(cells) for cells in table.rows)

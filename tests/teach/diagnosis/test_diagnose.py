@@ -9,12 +9,12 @@ import pytest
 from mha_numpy.checking import agrees
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis import PIECES, diagnose, find_confusion, fingerprints, right_answers
+from mha_numpy.teach.diagnosis import TASKS, diagnose, find_confusion, fingerprints, right_answers
 from mha_numpy.teach.diagnosis.answers import TOLERANCE, answers_with, fits
 from tests.sweeps import sweep
 
-each_piece = pytest.mark.parametrize("piece", PIECES)
-some_pieces = pytest.mark.parametrize("piece", sweep(PIECES, 10))
+each_piece = pytest.mark.parametrize("piece", TASKS)
+some_pieces = pytest.mark.parametrize("piece", sweep(TASKS, 10))
 
 SAME = [  # two names for one function, or for one that shows in the probes of a piece
     {"-1e9 for -inf", "the mean in a row that sees nothing"},
@@ -137,7 +137,7 @@ def test_a_mistake_that_shows_only_beside_another_is_named():
 
 @each_piece
 def test_an_answer_that_failed_everywhere_has_no_cause(piece):
-    found = diagnose(piece, [None] * len(PIECES[piece].probes()))
+    found = diagnose(piece, [None] * len(TASKS[piece].probes()))
     assert (found.is_right, found.causes) == (False, ())
 
 

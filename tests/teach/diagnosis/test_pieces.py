@@ -7,12 +7,12 @@ import pytest
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis import PIECES, find_piece, make, right_answers
-from mha_numpy.teach.diagnosis.sources import read_sources
+from mha_numpy.teach.diagnosis import TASKS, find_task, make, right_answers
+from mha_numpy.teach.diagnosis.solutions import read_solutions
 from tests.compare import assert_close
 from tests.teach.diagnosis.by_core import by_core
 
-each_piece = pytest.mark.parametrize("piece", PIECES)
+each_piece = pytest.mark.parametrize("piece", TASKS)
 
 RETURNED = {  # where it is more than one array
     "softmax_with_lse": "weights lse",
@@ -36,8 +36,8 @@ RETURNED = {  # where it is more than one array
 
 @each_piece
 def test_a_piece_is_a_function_of_its_name_that_takes_what_its_probes_hold(piece):
-    function = read_sources().cuts[piece].function
-    for probe in PIECES[piece].probes():
+    function = read_solutions().cuts[piece].function
+    for probe in TASKS[piece].probes():
         assert list(signature(function).parameters) == list(probe)
 
 
@@ -46,12 +46,12 @@ def test_what_it_returns_has_a_name(piece):
     for answer in right_answers(piece):
         fields = answer if isinstance(answer, dict) else getattr(answer, "_fields", [])
         assert " ".join(fields) == RETURNED.get(piece, "")
-        assert isinstance(answer, np.ndarray) == bool(PIECES[piece].result)
+        assert isinstance(answer, np.ndarray) == bool(TASKS[piece].result)
 
 
 @each_piece
 def test_it_is_right(piece):
-    for probe, answer in zip(PIECES[piece].probes(), right_answers(piece), strict=True):
+    for probe, answer in zip(TASKS[piece].probes(), right_answers(piece), strict=True):
         mine, theirs = leaves(answer).values(), leaves(by_core(piece)(**probe)).values()
         for one, other in zip(mine, theirs, strict=True):
             assert_close(np.asarray(one, dtype=float), np.asarray(other, dtype=float))
@@ -70,8 +70,8 @@ def test_costs_by_hand():
 
 @each_piece
 def test_probes_are_read_only_and_the_same_each_time(piece):
-    probes = PIECES[piece].probes()
-    assert PIECES[piece].probes()[0] is probes[0]
+    probes = TASKS[piece].probes()
+    assert TASKS[piece].probes()[0] is probes[0]
     for leaf in leaves(probes).values():
         if isinstance(leaf, np.ndarray):
             assert not leaf.flags.writeable
@@ -80,4 +80,4 @@ def test_probes_are_read_only_and_the_same_each_time(piece):
 
 def test_wrong_use():
     with pytest.raises(ConfigError, match="piece: expected one of .*; got 'x'"):
-        find_piece("x")
+        find_task("x")

@@ -5,14 +5,14 @@ import ast
 import numpy as np
 import pytest
 
-from mha_numpy.teach.diagnosis import PIECES, Variant, diagnose, make, right_answers, search, using
+from mha_numpy.teach.diagnosis import TASKS, Variant, diagnose, make, right_answers, search, using
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.rewrite import rewritten, rules
 from mha_numpy.teach.diagnosis.small_edits import GROUPS, read_edits
 
 
 def answers_of(piece, function):
-    return [function(**probe) for probe in PIECES[piece].probes()]
+    return [function(**probe) for probe in TASKS[piece].probes()]
 
 
 def test_the_table_is_up_to_date():
@@ -27,7 +27,7 @@ def test_the_table_is_up_to_date():
 
 def test_every_kind_of_edit_finds_something():
     kinds = set()
-    for piece in PIECES:
+    for piece in TASKS:
         edits = search.candidates(piece)
         kinds |= {edits[row].edit.group for row in search.known(piece).edits}
     assert kinds == set(GROUPS)
@@ -152,7 +152,7 @@ def test_clues(piece, change, clue):
 
 def test_inputs_that_are_wrong_share_something():
     answers = right_answers("masked_attention")
-    probes = PIECES["masked_attention"].probes()
+    probes = TASKS["masked_attention"].probes()
     wrong = [
         a if probe["softcap"] is None else a.round(1)
         for a, probe in zip(answers, probes, strict=True)

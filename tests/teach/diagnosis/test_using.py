@@ -4,30 +4,30 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from mha_numpy.teach.diagnosis.sources import called_by
+from mha_numpy.teach.diagnosis.variant import edited, places_in_functions
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
+from mha_numpy.teach.conventions import IGNORE_ALL
 from mha_numpy.teach.diagnosis import (
     BANK,
     CONVENTIONS,
-    PIECES,
+    TASKS,
     Variant,
     diagnose,
-    find_piece,
+    find_task,
     fingerprints,
     make,
     right_answers,
     using,
 )
 from mha_numpy.teach.diagnosis.answers import _fingerprints, answers_with, fits
-from mha_numpy.teach.diagnosis.conventions import IGNORE_ALL
-from mha_numpy.teach.diagnosis.piece import KEPT
-from mha_numpy.teach.diagnosis.sources import called_by
-from mha_numpy.teach.diagnosis.variant import edited, places_in_functions
 from mha_numpy.teach.exercises import EXERCISES
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.teach.exercises.runner import Call
 from mha_numpy.teach.exercises.sandbox import Run
+from mha_numpy.teach.task import KEPT
 from tests.sweeps import sweep
 from tests.teach.diagnosis.conventions_by_edits import EDITS
 
@@ -54,7 +54,7 @@ ELSEWHERE = {  # pieces in which these edits would be read by a part that is not
 ])  # fmt: skip
 def test_a_convention_is_what_an_edit_of_the_source_computes(name, piece):
     with using(Variant(conventions=(name,))):
-        probes, expected = PIECES[piece].probes(), right_answers(piece)
+        probes, expected = TASKS[piece].probes(), right_answers(piece)
     edits = {
         old: new
         for old, new in EDITS[name].items()
@@ -69,7 +69,7 @@ def test_a_convention_is_what_an_edit_of_the_source_computes(name, piece):
 def test_a_convention_matters_and_what_ignores_it_is_named(name, piece):
     usual = make(piece)
     with using(Variant(7, (name,))):
-        answers = [tried(usual, probe) for probe in PIECES[piece].probes()]
+        answers = [tried(usual, probe) for probe in TASKS[piece].probes()]
         assert fits(answers_with(piece, ()), right_answers(piece))
         assert not fits(answers, right_answers(piece)) or None in answers
         if any(answer is not None for answer in answers):
@@ -113,12 +113,12 @@ def test_laws_reactions_and_slopes_hold_for_right_answers(name, piece):
         calls = [Call(function(**inputs), "", (), 0.0) for inputs in probe_inputs(exercise)]
         verdict = judge_answers(exercise, Run(calls, "", ""))
         assert verdict.passed, str(verdict)
-        piece_now = find_piece(piece)
+        piece_now = find_task(piece)
         for law in piece_now.laws:
             assert law.statement.endswith("(in the usual conventions)")
 
 
-@pytest.mark.parametrize("piece", sweep(PIECES, 8))
+@pytest.mark.parametrize("piece", sweep(TASKS, 8))
 def test_every_seed_shows_the_same_mistakes(piece):
     usual = list(fingerprints(piece))
     for seed in SEEDS:
@@ -127,10 +127,10 @@ def test_every_seed_shows_the_same_mistakes(piece):
 
 
 def test_a_seed_changes_the_numbers_and_not_the_shapes():
-    usual = PIECES["attention"].probes()
+    usual = TASKS["attention"].probes()
     with using(Variant(1)):
-        other = PIECES["attention"].probes()
-    assert PIECES["attention"].probes() is usual
+        other = TASKS["attention"].probes()
+    assert TASKS["attention"].probes() is usual
     for one, two in zip(usual, other, strict=True):
         for name in "qkv":
             assert one[name].shape == two[name].shape
@@ -141,7 +141,7 @@ def test_a_seed_changes_the_numbers_and_not_the_shapes():
 @each_case
 def test_arrays_lie_in_memory_as_usual(name, piece):
     with using(Variant(1, (name,))):
-        for tree in (*PIECES[piece].probes(), *right_answers(piece)):
+        for tree in (*TASKS[piece].probes(), *right_answers(piece)):
             for path in (*CONVENTIONS[name].at[piece].inputs, *CONVENTIONS[name].at[piece].results):
                 array = leaves(tree).get(path)
                 assert not isinstance(array, np.ndarray) or array.flags.c_contiguous
@@ -157,13 +157,13 @@ def test_conventions_of_other_pieces_change_nothing():
     usual = right_answers("rope")
     with using(Variant(conventions=tuple(CONVENTIONS))):
         assert right_answers("rope") is usual
-        assert find_piece("rope") is PIECES["rope"]
+        assert find_task("rope") is TASKS["rope"]
 
 
 def test_no_convention_followed_is_one_mistake():
     names, usual = ("True = blocked", "groups in turn", "keys as rows"), make("masked_attention")
     with using(Variant(1, names)):
-        answers = [tried(usual, probe) for probe in PIECES["masked_attention"].probes()]
+        answers = [tried(usual, probe) for probe in TASKS["masked_attention"].probes()]
         assert diagnose("masked_attention", answers).mistakes == [IGNORE_ALL]
 
 
@@ -176,7 +176,7 @@ def test_variants_end_and_what_is_kept_is_bounded():
         with using(Variant(seed)):
             fingerprints("merge_heads")
     assert _fingerprints.cache_info().currsize == KEPT
-    assert len(PIECES) < KEPT
+    assert len(TASKS) < KEPT
 
 
 def test_sentences_are_sentences_and_names_are_in_the_bank():
@@ -185,7 +185,7 @@ def test_sentences_are_sentences_and_names_are_in_the_bank():
         assert convention.ignored.name in BANK
         assert convention.false_here <= BANK.keys()
         for piece, turns in convention.at.items():
-            probe, answer = PIECES[piece].probes()[0], right_answers(piece)[0]
+            probe, answer = TASKS[piece].probes()[0], right_answers(piece)[0]
             assert set(turns.inputs) <= set(leaves(probe))
             assert set(turns.results) <= set(leaves(answer))
 
@@ -204,6 +204,4 @@ def test_conventions_of_a_piece_can_be_joined():
     for one, other in combinations(CONVENTIONS, 2):
         for piece in sorted(CONVENTIONS[one].at.keys() & CONVENTIONS[other].at.keys()):
             with using(Variant(1, (one, other))):
-                assert fits(
-                    [make(piece)(**p) for p in PIECES[piece].probes()], right_answers(piece)
-                )
+                assert fits([make(piece)(**p) for p in TASKS[piece].probes()], right_answers(piece))

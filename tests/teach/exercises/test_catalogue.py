@@ -6,7 +6,7 @@ import re
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis import BANK, PIECES, fingerprints
+from mha_numpy.teach.diagnosis import BANK, TASKS, fingerprints
 from mha_numpy.teach.exercises import EXERCISES, find_exercise, give_hint, judge
 from mha_numpy.teach.exercises.stub import stub_text
 
@@ -25,7 +25,7 @@ def test_ids_are_unique_and_needs_come_before():
 
 
 def test_every_piece_is_asked_for():
-    assert {e.piece for e in EXERCISES} == set(PIECES)
+    assert {e.piece for e in EXERCISES} == set(TASKS)
 
 
 @each_exercise
@@ -78,7 +78,7 @@ def test_a_stub_is_a_module_that_runs_and_has_the_arguments_of_its_probes(exerci
     assert all(a.annotation for a in definition.args.args)
     assert definition.returns
     if exercise.kind != "tests":
-        assert names == list(PIECES[exercise.piece].probes()[0])
+        assert names == list(TASKS[exercise.piece].probes()[0])
     assert function.__doc__
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.trees import leaves
-from mha_numpy.teach.diagnosis import PIECES, Variant, diagnose, right_answers, using
+from mha_numpy.teach.diagnosis import TASKS, Variant, diagnose, right_answers, using
 from mha_numpy.teach.diagnosis.answers import TOLERANCE, answers_with, attempt, fits
+from mha_numpy.teach.diagnosis.bank import FLOAT32
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.edits import apply_edits
-from mha_numpy.teach.diagnosis.manners import FLOAT32
 from mha_numpy.teach.diagnosis.search import candidates
 from mha_numpy.teach.exercises import find_exercise
 
@@ -40,7 +40,7 @@ def answers_of(exercise, code):
     names = {"np": np}
     exec(code, names)
     function = names[exercise.function_name]
-    return [attempt(function, probe, (Exception,)) for probe in PIECES[exercise.piece].probes()]
+    return [attempt(function, probe, (Exception,)) for probe in TASKS[exercise.piece].probes()]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -14,13 +14,13 @@ import pytest
 
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis.saved import Saved
 from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
 from mha_numpy.teach.exercises import isolation as isolation_module
 from mha_numpy.teach.exercises.groups import _places, group_of_processes
 from mha_numpy.teach.exercises.isolation import run_isolated
 from mha_numpy.teach.exercises.runner import load
 from mha_numpy.teach.exercises.stub import stub_text
+from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.test_right import SOLUTIONS
 
 pytestmark = pytest.mark.skipif(
@@ -837,7 +837,7 @@ import os, sys
 from mha_numpy.core import MultiHeadParams
 from mha_numpy import MultiHeadParams as Same
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.diagnosis.saved import Saved
+from mha_numpy.teach.saved import Saved
 
 def f(x: Array):
     print(sorted(os.listdir("/")), os.listdir("."), os.environ["HOME"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.trees import children, leaves, replaced
-from mha_numpy.teach.diagnosis import PIECES, make, right_answers
+from mha_numpy.teach.diagnosis import TASKS, make, right_answers
 from mha_numpy.teach.exercises import EXERCISES, Limits, judge
 from tests.sweeps import sweep
 
@@ -23,7 +23,7 @@ SOLUTIONS = {
 PATIENT = Limits(seconds=60.0)
 OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
 RNG = np.random.default_rng(0)
-HAS_PARTS = [piece for piece in PIECES if children(right_answers(piece)[0]) is not None]
+HAS_PARTS = [piece for piece in TASKS if children(right_answers(piece)[0]) is not None]
 
 
 def assert_passes(piece, function):
@@ -50,7 +50,7 @@ def test_a_right_solution_passes(piece, solution):
 
 
 def test_there_are_at_least_three_for_every_piece():
-    assert set(SOLUTIONS) == set(PIECES)
+    assert set(SOLUTIONS) == set(TASKS)
     for piece, solutions in SOLUTIONS.items():
         assert len(set(solutions)) >= 3, piece
 
@@ -84,7 +84,7 @@ def other_last_digits(array):
 # one of each kind of answer is always judged: an array, a mask, several arrays, params, numbers
 ALWAYS = ("softmax", "make_mask", "attention_backward", "multi_head_backward", "cost_table")
 EACH_PIECE = [
-    pytest.param(piece, marks=() if piece in ALWAYS else pytest.mark.slow) for piece in PIECES
+    pytest.param(piece, marks=() if piece in ALWAYS else pytest.mark.slow) for piece in TASKS
 ]
 
 
