@@ -314,7 +314,7 @@ def _assignment(options: argparse.Namespace) -> int:
 def _mistakes(options: argparse.Namespace) -> int:
     """Print the bank, run `find_confusion`, or make the table of the search."""
     from mha_numpy.teach.diagnosis import TASKS, find_confusion, find_task, search
-    from mha_numpy.teach.diagnosis.held_out import hold_out
+    from mha_numpy.teach.diagnosis.confusion import hold_out
     from mha_numpy.teach.diagnosis.report import (
         bank_table,
         confusion_sections,

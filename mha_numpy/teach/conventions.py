@@ -45,7 +45,7 @@ class Convention:
 
     name: str
     sentence: str  # to the student
-    at: Mapping[str, Turns]  # by the name of a piece
+    at: Mapping[str, Turns]  # by the name of a task
     false_here: frozenset[str] = field(default=frozenset())  # mistakes whose words would be false
 
     @property
@@ -63,40 +63,40 @@ IGNORE_ALL = Mistake(
 )
 
 
-def give_inputs(piece: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
+def give_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
     """Return the usual inputs as they are written under some conventions."""
     for convention in conventions:
-        turns = convention.at[piece].inputs
+        turns = convention.at[task].inputs
         inputs = _turned(inputs, {name: turn.there for name, turn in turns.items()}, inputs)
     return inputs
 
 
-def take_inputs(piece: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
+def take_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
     """Return inputs as they are usually written."""
     for convention in reversed(conventions):
-        turns = convention.at[piece].inputs
+        turns = convention.at[task].inputs
         inputs = _turned(inputs, {name: turn.back for name, turn in turns.items()}, inputs)
     return inputs
 
 
-def give_result(piece: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
+def give_result(task: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
     """Return a usual result, of usual inputs, as it is written under some conventions."""
     for convention in conventions:
-        turns = convention.at[piece].results
+        turns = convention.at[task].results
         result = _turned(result, {name: turn.there for name, turn in turns.items()}, inputs)
     return result
 
 
-def take_result(piece: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
+def take_result(task: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
     """Return a result, of usual inputs, as it is usually written."""
     for convention in reversed(conventions):
-        turns = convention.at[piece].results
+        turns = convention.at[task].results
         result = _turned(result, {name: turn.back for name, turn in turns.items()}, inputs)
     return result
 
 
 def follow(
-    piece: str, conventions: Sequence[Convention], function: Callable[..., Any]
+    task: str, conventions: Sequence[Convention], function: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a function that does under some conventions what another one does as usual."""
     if not conventions:
@@ -107,8 +107,8 @@ def follow(
     def following(*by_place: Any, **by_name: Any) -> Any:
         given = parameters.bind(*by_place, **by_name)
         given.apply_defaults()
-        usual = take_inputs(piece, conventions, dict(given.arguments))
-        return give_result(piece, conventions, function(**usual), usual)
+        usual = take_inputs(task, conventions, dict(given.arguments))
+        return give_result(task, conventions, function(**usual), usual)
 
     return following
 
@@ -293,8 +293,8 @@ TABLE = [
         "scores over d_k",
         "The scores are divided by d_k, and not by its square root.",
         {
-            piece: Turns(_each("q", SCALE))
-            for piece in (
+            task: Turns(_each("q", SCALE))
+            for task in (
                 "scores", "one_query", "attention", "grouped_attention", "masked_attention",
                 "online_attention",
             )
@@ -402,12 +402,12 @@ class Variant(NamedTuple):
     seed: int = SEED
     conventions: tuple[str, ...] = ()  # keys of CONVENTIONS
 
-    def of(self, piece: str) -> tuple[Convention, ...]:
-        """Return the conventions that are about a piece, in the order of the table."""
+    def of(self, task: str) -> tuple[Convention, ...]:
+        """Return the conventions that are about a task, in the order of the table."""
         return tuple(
             convention
             for name, convention in CONVENTIONS.items()
-            if name in self.conventions and piece in convention.at
+            if name in self.conventions and task in convention.at
         )
 
 
@@ -438,10 +438,10 @@ def using(variant: Variant) -> Iterator[Variant]:
 
     Examples
     --------
-    >>> from mha_numpy.teach.diagnosis import diagnose, find_piece, make
+    >>> from mha_numpy.teach.diagnosis import diagnose, find_task, make
     >>> usual = make("softmax")
     >>> with using(Variant(seed=1, conventions=("True = blocked",))):
-    ...     answers = [usual(**probe) for probe in find_piece("softmax").probes()]
+    ...     answers = [usual(**probe) for probe in find_task("softmax").probes()]
     ...     print(diagnose("softmax", answers).mistakes[0].name)
     not followed: True = blocked
     """
@@ -463,6 +463,6 @@ def variant_in_force() -> Variant:
     return _IN_FORCE.get()
 
 
-def conventions_of(piece: str) -> tuple[Convention, ...]:
-    """Return the conventions in force that are about a piece."""
-    return _IN_FORCE.get().of(piece)
+def conventions_of(task: str) -> tuple[Convention, ...]:
+    """Return the conventions in force that are about a task."""
+    return _IN_FORCE.get().of(task)

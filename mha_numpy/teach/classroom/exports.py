@@ -144,7 +144,7 @@ def _nbgrader_cells(v4: Any, title: Any, exercise: Exercise, points: float, seed
 
 def _solution(exercise: Exercise, mark: str) -> str:
     """Return the stub with a right body between marks; what the body uses is imported in it."""
-    cut = read_solutions().cuts[exercise.piece]
+    cut = read_solutions().cuts[exercise.task]
     (node,) = (node for node in ast.parse(cut.source).body if isinstance(node, ast.FunctionDef))
     statements = node.body
     body = "".join(cut.source.splitlines(keepends=True)[statements[0].lineno - 1 :])

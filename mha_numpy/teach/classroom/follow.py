@@ -98,7 +98,7 @@ def follows(backward: str, call: Caller) -> bool:
 
 def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
     """Compare the slope along random directions with what the gradients say."""
-    piece = find_exercise(backward).piece
+    piece = find_exercise(backward).task
     conventions = conventions_of(piece)
     given = take_inputs(piece, conventions, find_task(piece).probes()[0])
     d_out = next(iter(given.values()))
@@ -132,7 +132,7 @@ def _moved(at: Inputs, way: dict[str, Array], step: float) -> Inputs:
 
 def _own(exercise_id: str, usual: Sequence[Inputs], call: Caller) -> list[dict[str, Any]]:
     """Call a student's function with inputs as the student's variant has them, and read them."""
-    piece = find_exercise(exercise_id).piece
+    piece = find_exercise(exercise_id).task
     conventions = conventions_of(piece)
     run = call(exercise_id, [give_inputs(piece, conventions, inputs) for inputs in usual])
     names = list(leaves(right_answers(piece)[0]))

@@ -99,7 +99,7 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
 
 def _statement(verdict: Verdict, finding: str) -> str:
     """Return the law that a finding is about, without the numbers."""
-    piece = find_task(verdict.exercise.piece)
+    piece = find_task(verdict.exercise.task)
     statements = [law.statement for law in piece.laws]
     statements += [reaction.statement for reaction in piece.reactions]
     return next((text for text in statements if finding.startswith(text)), "a law of the result")

@@ -1,10 +1,10 @@
 """The bank of known mistakes: solutions that make them, and a search that names them."""
 
 from mha_numpy.teach.conventions import CONVENTIONS, Convention, Variant, using
-from mha_numpy.teach.diagnosis.answers import fingerprints, right_answers
 from mha_numpy.teach.diagnosis.bank import BANK, MANNERS
 from mha_numpy.teach.diagnosis.confusion import find_confusion
 from mha_numpy.teach.diagnosis.diagnose import Diagnosis, diagnose
+from mha_numpy.teach.diagnosis.fingerprints import fingerprints, right_answers
 from mha_numpy.teach.diagnosis.mutants import make
 from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.task import Task

@@ -7,7 +7,7 @@ import numpy as np
 
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.teach.conventions import CONVENTIONS, IGNORE_ALL
-from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.mistake import Edits, Mistake
 from mha_numpy.teach.tasks import TASKS
 
 Function = Callable[..., Any]
@@ -26,6 +26,10 @@ MANNERS = [
 MISTAKES = [mistake for task in TASKS.values() for mistake in task.mistakes]
 IGNORED = [*(convention.ignored for convention in CONVENTIONS.values()), IGNORE_ALL]
 BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MANNERS, *IGNORED]}
+EDITS: dict[str, dict[str, Edits]] = {name: {} for name in BANK}  # by the task whose file it is
+for _task in TASKS.values():
+    for _name, _edits in [*((one.name, one.edits) for one in _task.mistakes), *_task.also.items()]:
+        EDITS[_name][_task.name] = _edits
 
 
 def _narrow(function: Function) -> Function:

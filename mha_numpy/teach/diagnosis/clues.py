@@ -13,7 +13,12 @@ from mha_numpy.checking.compare import matched
 from mha_numpy.checking.patterns import find_pattern
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.diagnosis.answers import Answer, agreeing_arrays, right_answers, wrong_arrays
+from mha_numpy.teach.diagnosis.fingerprints import (
+    Answer,
+    agreeing_arrays,
+    right_answers,
+    wrong_arrays,
+)
 from mha_numpy.teach.diagnosis.solutions import read_solutions
 from mha_numpy.teach.task import Inputs, Task
 from mha_numpy.teach.tasks import TASKS, find_task
@@ -36,12 +41,12 @@ class Beside(NamedTuple):
         return ~np.isclose(self.mine, self.right, rtol=0, atol=CLOSE * largest, equal_nan=True)
 
 
-def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
+def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
     """Return what can be said of wrong answers, in sentences; nothing if nothing can.
 
     Parameters
     ----------
-    piece : str
+    task : str
         A key of ``TASKS``.
     answers : sequence
         One for each probe; None where the function failed.
@@ -58,16 +63,16 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
     >>> find_clues("attention_backward", wrong)
     ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do not need']
     """
-    right = right_answers(piece)
+    right = right_answers(task)
     clues = [
-        _of_steps(piece, answers, right),
-        _of_laws(find_task(piece), answers, right),
-        _of_inputs(TASKS[piece].probes(), answers, right),
+        _of_steps(task, answers, right),
+        _of_laws(find_task(task), answers, right),
+        _of_inputs(TASKS[task].probes(), answers, right),
     ]
     wrong = [
         one
         for answer, expected in zip(answers, right, strict=True)
-        for one in _beside(answer, expected, TASKS[piece].result or "result")
+        for one in _beside(answer, expected, TASKS[task].result or "result")
         if one.where.any()
     ]
     by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}
@@ -86,7 +91,7 @@ def _beside(answer: Answer, expected: Answer, name: str = "") -> list[Beside]:
     ]
 
 
-def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+def _of_steps(task: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
     """Say which steps the wrong arrays need and the right ones do without, as far as is known."""
     names = [name for name, _, _ in matched(right[0], right[0])]
     is_wrong = wrong_arrays(answers, right)
@@ -98,7 +103,7 @@ def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) ->
         return ""
     verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
     seen = f"{listed(good)} {verbs[0]} right, and {listed(bad)} {verbs[1]} wrong"
-    steps_of = _steps_of_results(piece)
+    steps_of = _steps_of_results(task)
     if len(steps_of) != len(names):
         return seen
     needs = dict(zip(names, steps_of, strict=True))
@@ -119,9 +124,9 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _steps_of_results(piece: str) -> list[list[str]]:
+def _steps_of_results(task: str) -> list[list[str]]:
     """Return for each result of a right function its steps, in order; nothing if not all have."""
-    function = piece
+    function = task
     while True:
         tree = ast.parse(read_solutions().cuts[function].source).body[0]
         assert isinstance(tree, ast.FunctionDef)
@@ -166,14 +171,14 @@ def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]
     return [step for step in dict.fromkeys(order) if step in seen]
 
 
-def _of_laws(piece: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
     """Say which law does not hold."""
-    for inputs, answer, expected in zip(piece.probes(), answers, right, strict=True):
+    for inputs, answer, expected in zip(task.probes(), answers, right, strict=True):
         both, names = _beside(answer, expected), leaves(expected)
         if len(both) < len(names):
             continue
         arrays = dict(zip(names, (one.mine for one in both), strict=True))
-        for law in piece.laws:
+        for law in task.laws:
             if np.abs(law.residual(inputs, arrays)).max(initial=0) > CLOSE:
                 return f"in every right answer, {law.statement}; not in yours"
     return ""

@@ -13,20 +13,21 @@ import numpy as np
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.conventions import IGNORE_ALL, conventions_of, follow
-from mha_numpy.teach.diagnosis.bank import BANK, BEHAVIOURS, Function
-from mha_numpy.teach.diagnosis.edits import Place, overlap, replace_places
+from mha_numpy.teach.diagnosis.bank import BANK, BEHAVIOURS, EDITS, Function
+from mha_numpy.teach.diagnosis.edits import Place, find_places, overlap, replace_places
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
-from mha_numpy.teach.tasks import TASKS, find_task
+from mha_numpy.teach.mistake import Edits
+from mha_numpy.teach.tasks import find_task
 
 Places = dict[str, tuple[Place, ...]]  # in the source of each function
 
 
-def make(piece: str, mistakes: Iterable[str] = ()) -> Function:
+def make(task: str, mistakes: Iterable[str] = ()) -> Function:
     """Return one of the functions that people write, with some mistakes in it.
 
     Parameters
     ----------
-    piece : str
+    task : str
         A key of ``TASKS``.
     mistakes : names of the bank
         Without any, the function is right.
@@ -34,12 +35,12 @@ def make(piece: str, mistakes: Iterable[str] = ()) -> Function:
     Returns
     -------
     callable
-        Takes what the piece's probes hold, by place or by name.
+        Takes what the task's probes hold, by place or by name.
 
     Raises
     ------
     ConfigError
-        There is no such piece, or no such mistake, or two of the mistakes are alternatives.
+        There is no such task, or no such mistake, or two of the mistakes are alternatives.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def make(piece: str, mistakes: Iterable[str] = ()) -> Function:
     unknown = sorted(names - set(BANK))
     if unknown:
         raise ConfigError(f"mistakes: expected names of the bank; got {unknown[0]!r}")
-    edited = mutated(find_task(piece).name, sorted(names - set(BEHAVIOURS)))
+    edited = mutated(find_task(task).name, sorted(names - set(BEHAVIOURS)))
     if edited is None:
         raise ConfigError(f"mistakes: expected edits of different texts; got {sorted(names)}")
 
@@ -64,58 +65,73 @@ def make(piece: str, mistakes: Iterable[str] = ()) -> Function:
     return function
 
 
-def mutated(piece: str, mistakes: Iterable[str]) -> Function | None:
+def mutated(task: str, mistakes: Iterable[str]) -> Function | None:
     """Return a solution with some mistakes in it; None where they are alternatives.
 
     It follows the conventions in force, but for those that are not followed by mistake.
     """
     places: Places = {}
-    followed = conventions_of(piece)
+    followed = conventions_of(task)
     for mistake in mistakes:
         followed = tuple(c for c in followed if mistake not in (c.ignored.name, IGNORE_ALL.name))
         for name, added in places_of(mistake).items():
             places[name] = places.get(name, ()) + added
-    function = edited(piece, places)
-    return function and follow(piece, followed, function)
+    function = edited(task, places)
+    return function and follow(task, followed, function)
 
 
-def may_show(piece: str, mistake: str) -> bool:
-    """Return whether a mistake changes the piece, or a function that it calls.
+def may_show(task: str, mistake: str) -> bool:
+    """Return whether a mistake changes the task, or a function that it calls.
 
     One whose words would be false under a convention in force does not show.
     """
-    if any(mistake in convention.false_here for convention in conventions_of(piece)):
+    if any(mistake in convention.false_here for convention in conventions_of(task)):
         return False
-    return not called_by(piece).isdisjoint(places_of(mistake))
+    return not called_by(task).isdisjoint(places_of(mistake))
 
 
 @cache
 def places_of(mistake: str) -> Places:
-    """Return where the edits of a mistake apply, in the file of its task and in others."""
-    solutions, places = read_solutions(), Places()
-    for task in TASKS.values():
-        own = [known.edits for known in task.mistakes if known.name == mistake]
-        for edits in own or filter(None, [task.also.get(mistake)]):
-            places |= solutions.places(task.name, edits)
+    """Return where the edits of a mistake apply."""
+    return places_in(EDITS[mistake])
+
+
+def places_in(edits: Mapping[str, Edits]) -> Places:
+    """Return where the edits of some tasks' files apply in each function that they change."""
+    places = Places()
+    for task, of_file in edits.items():
+        cuts = {name: cut for name, cut in read_solutions().cuts.items() if cut.task == task}
+        found = find_places("".join(cut.source for cut in cuts.values()), of_file)
+        start = 0
+        for name, cut in cuts.items():
+            end = start + len(cut.source)
+            inside = [
+                Place(one.start - start, one.end - start, one.new)
+                for one in found
+                if start <= one.start and one.end <= end
+            ]
+            if inside:
+                places[name] = tuple(inside)
+            start = end
     return places
 
 
-def edited(piece: str, places: Places) -> Function | None:
+def edited(task: str, places: Places) -> Function | None:
     """Return a solution with some edits made; None where they overlap."""
-    codes = {name: _compiled(name, places[name]) for name in called_by(piece) & places.keys()}
+    codes = {name: _compiled(name, places[name]) for name in called_by(task) & places.keys()}
     found = {name: code for name, code in codes.items() if code is not None}
-    return assembled(piece, found) if len(found) == len(codes) else None
+    return assembled(task, found) if len(found) == len(codes) else None
 
 
-def assembled(piece: str, codes: Mapping[str, CodeType]) -> Function:
+def assembled(task: str, codes: Mapping[str, CodeType]) -> Function:
     """Return a solution, some of which have other code."""
     sources = read_solutions()
     namespace = sources.namespace.copy()
-    for name in called_by(piece):
+    for name in called_by(task):
         function = sources.cuts[name].function
         code = codes.get(name, function.__code__)
         namespace[name] = FunctionType(code, namespace, name, function.__defaults__)
-    return cast(Function, namespace[piece])
+    return cast(Function, namespace[task])
 
 
 @cache

@@ -7,7 +7,6 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis.edits import Edits, Place, find_places
 from mha_numpy.teach.tasks import TASKS
 
 
@@ -29,19 +28,6 @@ class Solutions(NamedTuple):
     def text(self) -> str:
         """All functions, one below the other."""
         return "".join(cut.source for cut in self.cuts.values())
-
-    def places(self, task: str, edits: Edits) -> dict[str, tuple[Place, ...]]:
-        """Return where edits apply in each function of a task's file that they change."""
-        mine = {name: cut.source for name, cut in self.cuts.items() if cut.task == task}
-        places: dict[str, tuple[Place, ...]] = {}
-        for place in find_places("".join(mine.values()), edits):
-            before = 0
-            for name, source in mine.items():
-                if before <= place.start and place.end <= before + len(source):
-                    inside = Place(place.start - before, place.end - before, place.new)
-                    places[name] = (*places.get(name, ()), inside)
-                before += len(source)
-        return places
 
 
 @cache

@@ -64,6 +64,6 @@ EXERCISE = Exercise(
         "one row and -10000 in the next, such scores under the mask, and a softcap small enough to "
         "change the scores.",
     ),
-    piece="masked_attention",
+    task="masked_attention",
     stub=break_my_attention,
 )

@@ -32,7 +32,7 @@ class Exercise(NamedTuple):
     minutes: int
     needs: tuple[str, ...]  # ids of the exercises before it
     hints: Hints
-    piece: str  # a key of `TASKS`
+    task: str  # a key of `TASKS`
     stub: Callable[..., Any]  # what runs when a student has written nothing yet
 
     @property
@@ -42,10 +42,10 @@ class Exercise(NamedTuple):
 
     @property
     def stub_source(self) -> str:
-        """The text of the stub: signature, docstring, and a body that is to be written or mended."""
-        signature, docstring, body = _parts_of(TASKS[self.piece].solution)
+        """The text of the stub: signature, docstring, and a body to be written or mended."""
+        signature, docstring, body = _parts_of(TASKS[self.task].solution)
         if self.kind == "code":
-            if returns := TASKS[self.piece].returns:
+            if returns := TASKS[self.task].returns:
                 signature = _with_returns(signature, returns)
             return f"{signature}{docstring}    raise NotImplementedError\n"
         _, described = docstring.split("    Parameters\n")

@@ -12,7 +12,7 @@ import numpy as np
 
 from mha_numpy.teach.conventions import conventions_of, give_inputs, take_inputs
 from mha_numpy.teach.diagnosis import find_task, make
-from mha_numpy.teach.diagnosis.answers import attempt, fits
+from mha_numpy.teach.diagnosis.fingerprints import attempt, fits
 from mha_numpy.teach.task import Inputs
 
 

@@ -11,7 +11,7 @@ from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 from mha_numpy.teach.diagnosis import BANK, TASKS, Mistake, fingerprints, right_answers
-from mha_numpy.teach.diagnosis.answers import TOLERANCE
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.verdict import Difference, code_block, find_difference, paragraph
 
@@ -133,9 +133,9 @@ def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
 
 def _picture(exercise: Exercise, mistake: str) -> Difference | None:
     """Return the first array that a mistake changes, right and wrong."""
-    name = TASKS[exercise.piece].result or "result"
-    wrong = fingerprints(exercise.piece).get(mistake, [])
-    for right, made in zip(right_answers(exercise.piece), wrong, strict=False):
+    name = TASKS[exercise.task].result or "result"
+    wrong = fingerprints(exercise.task).get(mistake, [])
+    for right, made in zip(right_answers(exercise.task), wrong, strict=False):
         for title, actual, expected in matched(made, right, name) if made is not None else ():
             found = find_difference(title, actual, expected)
             if found is not None and not agrees(actual, expected, tolerance=TOLERANCE):

@@ -67,7 +67,7 @@ def judge(
     start = perf_counter()
     run = run_calls(get_function, probe_inputs(exercise), limits)
     verdict = judge_answers(exercise, run)
-    if exercise.piece == FRUGAL and verdict.passed:
+    if exercise.task == FRUGAL and verdict.passed:
         verdict.stages.append(judge_memory(get_function, limits))
     if strict:  # a stage in place of the remark
         found = verdict.remarks.pop(LIBRARY, "")
@@ -98,7 +98,7 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
     """
     if exercise.kind == "tests":
         return candidate_inputs(exercise)
-    piece = find_task(exercise.piece)
+    piece = find_task(exercise.task)
     inputs = [probe for probe in piece.probes() for _ in range(2)]
     return inputs + [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
 

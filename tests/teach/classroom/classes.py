@@ -1,11 +1,11 @@
 """Classes of students who hand in what students hand in."""
 
+import inspect
 import json
 import re
 
 from mha_numpy.teach.classroom.assignment import make_assignment
-from mha_numpy.teach.diagnosis import BANK
-from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.diagnosis.mutants import edited_source, places_of
 from mha_numpy.teach.diagnosis.solutions import read_solutions
 
 EXERCISES = {"split-heads": 2, "softmax": 4, "softmax-backward": 4}
@@ -29,11 +29,14 @@ WRONG_SYNTAX = "def split_heads(x, num_heads:\n    return x\n"
 
 def written(*mistakes):
     """Return the text of all right functions, with some mistakes in them."""
-    text = read_solutions().text
-    for name in mistakes:
-        text = apply_edits(text, BANK[name].edits)
-    lines = text.split("\n")
-    return BEFORE + "\n".join(line for line in lines if "from mha_numpy" not in line)
+    solutions, places = read_solutions(), {}
+    for mistake in mistakes:
+        for name, added in places_of(mistake).items():
+            places[name] = (*places.get(name, ()), *added)
+    returned = [one for one in solutions.namespace.values() if ".teach.tasks." in str(one)]
+    classes = [inspect.getsource(one) for one in returned if inspect.isclass(one)]
+    functions = [edited_source(name, places.get(name, ())) for name in solutions.cuts]
+    return BEFORE + "\n".join(classes + functions)
 
 
 def notebook(text):

@@ -8,11 +8,11 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.diagnosis import TASKS, make, right_answers
 
 
-@pytest.mark.parametrize("piece", TASKS)
-def test_arguments_by_place_and_by_name(piece):
-    given, expected = TASKS[piece].probes()[0], right_answers(piece)[0]
-    assert agrees(make(piece)(**given), expected)
-    assert agrees(make(piece)(*given.values()), expected)
+@pytest.mark.parametrize("task", TASKS)
+def test_arguments_by_place_and_by_name(task):
+    given, expected = TASKS[task].probes()[0], right_answers(task)[0]
+    assert agrees(make(task)(**given), expected)
+    assert agrees(make(task)(*given.values()), expected)
 
 
 def test_float32_inside_returns_float64():
@@ -40,7 +40,7 @@ def test_results_accumulate_between_calls():
 
 
 def test_wrong_use():
-    with pytest.raises(ConfigError, match="piece: expected one of split_heads, .*; got 'x'"):
+    with pytest.raises(ConfigError, match="task: expected one of split_heads, .*; got 'x'"):
         make("x")
     with pytest.raises(ConfigError, match="mistakes: expected names of the bank; got 'x'"):
         make("softmax", ["x"])

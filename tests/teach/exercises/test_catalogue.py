@@ -25,7 +25,7 @@ def test_ids_are_unique_and_needs_come_before():
 
 
 def test_every_piece_is_asked_for():
-    assert {e.piece for e in EXERCISES} == set(TASKS)
+    assert {e.task for e in EXERCISES} == set(TASKS)
 
 
 @each_exercise
@@ -33,7 +33,7 @@ def test_an_entry_is_complete(exercise):
     assert exercise.title
     assert 1 <= exercise.difficulty <= 5
     assert 1 <= exercise.minutes <= 180
-    assert exercise.hints.mistake in fingerprints(exercise.piece)
+    assert exercise.hints.mistake in fingerprints(exercise.task)
     texts = [give_hint(exercise, number).text for number in (1, 2, 3, 4)]
     assert all(texts)
     assert len(set(texts)) == 4
@@ -78,7 +78,7 @@ def test_a_stub_is_a_module_that_runs_and_has_the_arguments_of_its_probes(exerci
     assert all(a.annotation for a in definition.args.args)
     assert definition.returns
     if exercise.kind != "tests":
-        assert names == list(TASKS[exercise.piece].probes()[0])
+        assert names == list(TASKS[exercise.task].probes()[0])
     assert function.__doc__
 
 

@@ -8,7 +8,7 @@ from mha_numpy.teach.diagnosis import TASKS
 from mha_numpy.teach.exercises import EXERCISES, Limits, judge
 from tests.teach.diagnosis.by_core import BY_KERNELS, by_core
 
-OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
+OF_PIECE = {e.task: e for e in reversed(EXERCISES) if e.kind != "tests"}
 
 
 @pytest.mark.parametrize("piece", TASKS)

@@ -884,8 +884,8 @@ def solutions():
     for exercise in EXERCISES:
         if exercise.kind == "tests":
             continue
-        path = REPOSITORY / f"tests/teach/exercises/right/{exercise.piece}.py"
-        names = [function.__name__ for function in SOLUTIONS[exercise.piece]]
+        path = REPOSITORY / f"tests/teach/exercises/right/{exercise.task}.py"
+        names = [function.__name__ for function in SOLUTIONS[exercise.task]]
         for name in names:
             yield exercise, name, path.read_text()
 

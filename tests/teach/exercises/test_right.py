@@ -21,7 +21,7 @@ SOLUTIONS = {
     for path in sorted(FOLDER.glob("[a-z]*.py"))
 }
 PATIENT = Limits(seconds=60.0)
-OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
+OF_PIECE = {e.task: e for e in reversed(EXERCISES) if e.kind != "tests"}
 RNG = np.random.default_rng(0)
 HAS_PARTS = [piece for piece in TASKS if children(right_answers(piece)[0]) is not None]
 

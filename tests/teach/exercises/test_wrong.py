@@ -8,7 +8,7 @@ from mha_numpy.teach.diagnosis import BANK, MANNERS, TASKS, fingerprints, make, 
 from mha_numpy.teach.exercises import EXERCISES, judge
 from tests.sweeps import sweep
 
-OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
+OF_PIECE = {e.task: e for e in reversed(EXERCISES) if e.kind != "tests"}
 some_pieces = pytest.mark.parametrize("piece", sweep(TASKS, 12))
 
 

@@ -1,4 +1,4 @@
-"""The right sources: each piece is right, takes what its probes hold, and returns what it says."""
+"""The right sources: each task is right, takes what its probes hold, and returns what it says."""
 
 from inspect import signature
 
@@ -12,7 +12,7 @@ from mha_numpy.teach.diagnosis.solutions import read_solutions
 from tests.compare import assert_close
 from tests.teach.diagnosis.by_core import by_core
 
-each_piece = pytest.mark.parametrize("piece", TASKS)
+each_task = pytest.mark.parametrize("task", TASKS)
 
 RETURNED = {  # where it is more than one array
     "softmax_with_lse": "weights lse",
@@ -34,25 +34,25 @@ RETURNED = {  # where it is more than one array
 }
 
 
-@each_piece
-def test_a_piece_is_a_function_of_its_name_that_takes_what_its_probes_hold(piece):
-    function = read_solutions().cuts[piece].function
-    for probe in TASKS[piece].probes():
+@each_task
+def test_a_task_is_a_function_of_its_name_that_takes_what_its_probes_hold(task):
+    function = read_solutions().cuts[task].function
+    for probe in TASKS[task].probes():
         assert list(signature(function).parameters) == list(probe)
 
 
-@each_piece
-def test_what_it_returns_has_a_name(piece):
-    for answer in right_answers(piece):
+@each_task
+def test_what_it_returns_has_a_name(task):
+    for answer in right_answers(task):
         fields = answer if isinstance(answer, dict) else getattr(answer, "_fields", [])
-        assert " ".join(fields) == RETURNED.get(piece, "")
-        assert isinstance(answer, np.ndarray) == bool(TASKS[piece].result)
+        assert " ".join(fields) == RETURNED.get(task, "")
+        assert isinstance(answer, np.ndarray) == bool(TASKS[task].result)
 
 
-@each_piece
-def test_it_is_right(piece):
-    for probe, answer in zip(TASKS[piece].probes(), right_answers(piece), strict=True):
-        mine, theirs = leaves(answer).values(), leaves(by_core(piece)(**probe)).values()
+@each_task
+def test_it_is_right(task):
+    for probe, answer in zip(TASKS[task].probes(), right_answers(task), strict=True):
+        mine, theirs = leaves(answer).values(), leaves(by_core(task)(**probe)).values()
         for one, other in zip(mine, theirs, strict=True):
             assert_close(np.asarray(one, dtype=float), np.asarray(other, dtype=float))
 
@@ -68,10 +68,10 @@ def test_costs_by_hand():
     }
 
 
-@each_piece
-def test_probes_are_read_only_and_the_same_each_time(piece):
-    probes = TASKS[piece].probes()
-    assert TASKS[piece].probes()[0] is probes[0]
+@each_task
+def test_probes_are_read_only_and_the_same_each_time(task):
+    probes = TASKS[task].probes()
+    assert TASKS[task].probes()[0] is probes[0]
     for leaf in leaves(probes).values():
         if isinstance(leaf, np.ndarray):
             assert not leaf.flags.writeable
@@ -79,5 +79,5 @@ def test_probes_are_read_only_and_the_same_each_time(piece):
 
 
 def test_wrong_use():
-    with pytest.raises(ConfigError, match="piece: expected one of .*; got 'x'"):
+    with pytest.raises(ConfigError, match="task: expected one of .*; got 'x'"):
         find_task("x")

@@ -5,7 +5,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 from mha_numpy.teach.diagnosis.sources import called_by
-from mha_numpy.teach.diagnosis.variant import edited, places_in_functions
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
@@ -22,7 +21,8 @@ from mha_numpy.teach.diagnosis import (
     right_answers,
     using,
 )
-from mha_numpy.teach.diagnosis.answers import _fingerprints, answers_with, fits
+from mha_numpy.teach.diagnosis.fingerprints import _fingerprints, answers_with, fits
+from mha_numpy.teach.diagnosis.mutants import edited, places_in
 from mha_numpy.teach.exercises import EXERCISES
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.teach.exercises.runner import Call
@@ -31,11 +31,11 @@ from mha_numpy.teach.task import KEPT
 from tests.sweeps import sweep
 from tests.teach.diagnosis.conventions_by_edits import EDITS
 
-CASES = [(name, piece) for name, convention in CONVENTIONS.items() for piece in convention.at]
-each_case = pytest.mark.parametrize(("name", "piece"), CASES)
+CASES = [(name, task) for name, convention in CONVENTIONS.items() for task in convention.at]
+each_case = pytest.mark.parametrize(("name", "task"), CASES)
 SEEDS = (1, 2**255 + 7, 20240301)
 
-ELSEWHERE = {  # pieces in which these edits would be read by a part that is not turned
+ELSEWHERE = {  # tasks in which these edits would be read by a part that is not turned
     "direction of descent": {"multi_head_backward"},
     "loss times 1024": {"multi_head_backward"},
     "merged from last to first": {"multi_head_backward"},
@@ -49,31 +49,33 @@ ELSEWHERE = {  # pieces in which these edits would be read by a part that is not
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "piece"), [
-    (name, piece) for name, piece in CASES if piece not in ELSEWHERE.get(name, set())
+@pytest.mark.parametrize(("name", "task"), [
+    (name, task) for name, task in CASES if task not in ELSEWHERE.get(name, set())
 ])  # fmt: skip
-def test_a_convention_is_what_an_edit_of_the_source_computes(name, piece):
+def test_a_convention_is_what_an_edit_of_the_source_computes(name, task):
     with using(Variant(conventions=(name,))):
-        probes, expected = TASKS[piece].probes(), right_answers(piece)
-    edits = {
-        old: new
-        for old, new in EDITS[name].items()
-        if set(places_in_functions({old: new})) <= called_by(piece)
-    }
-    function = edited(piece, places_in_functions(edits))
+        probes, expected = TASKS[task].probes(), right_answers(task)
+    function = edited(
+        task,
+        {
+            function: places
+            for function, places in places_in(EDITS[name]).items()
+            if function in called_by(task)
+        },
+    )
     for probe, answer in zip(probes, expected, strict=True):
         assert fits([function(**probe)], [answer])
 
 
 @each_case
-def test_a_convention_matters_and_what_ignores_it_is_named(name, piece):
-    usual = make(piece)
+def test_a_convention_matters_and_what_ignores_it_is_named(name, task):
+    usual = make(task)
     with using(Variant(7, (name,))):
-        answers = [tried(usual, probe) for probe in TASKS[piece].probes()]
-        assert fits(answers_with(piece, ()), right_answers(piece))
-        assert not fits(answers, right_answers(piece)) or None in answers
+        answers = [tried(usual, probe) for probe in TASKS[task].probes()]
+        assert fits(answers_with(task, ()), right_answers(task))
+        assert not fits(answers, right_answers(task)) or None in answers
         if any(answer is not None for answer in answers):
-            found = diagnose(piece, answers)
+            found = diagnose(task, answers)
             assert [mistake.name for mistake in found.mistakes] == [f"not followed: {name}"]
 
 
@@ -84,46 +86,46 @@ def tried(function, probe):
         return None
 
 
-@pytest.mark.parametrize("piece", sweep(sorted({piece for _, piece in CASES}), 8))
-def test_mistakes_are_named_under_all_conventions_of_a_piece(piece):
-    names = tuple(name for name, convention in CONVENTIONS.items() if piece in convention.at)
-    usual = set(fingerprints(piece))
+@pytest.mark.parametrize("task", sweep(sorted({task for _, task in CASES}), 8))
+def test_mistakes_are_named_under_all_conventions_of_a_piece(task):
+    names = tuple(name for name, convention in CONVENTIONS.items() if task in convention.at)
+    usual = set(fingerprints(task))
     with using(Variant(3, names)):
-        prints = fingerprints(piece)
+        prints = fingerprints(task)
         lost = usual - set(prints) - {n for name in names for n in CONVENTIONS[name].false_here}
         same = {
             name
             for name in lost
             if any(
-                fits(answers_with(piece, [name]), prints[ignored])
+                fits(answers_with(task, [name]), prints[ignored])
                 for ignored in prints
                 if ignored in {f"not followed: {n}" for n in names} | {IGNORE_ALL.name}
             )
         }
         assert lost == same
         for name, answers in prints.items():
-            assert frozenset({name}) in diagnose(piece, answers).causes
+            assert frozenset({name}) in diagnose(task, answers).causes
 
 
 @each_case
-def test_laws_reactions_and_slopes_hold_for_right_answers(name, piece):
-    exercise = next(e for e in EXERCISES if e.piece == piece and e.kind == "code")
+def test_laws_reactions_and_slopes_hold_for_right_answers(name, task):
+    exercise = next(e for e in EXERCISES if e.task == task and e.kind == "code")
     with using(Variant(5, (name,))):
-        function = make(piece)
+        function = make(task)
         calls = [Call(function(**inputs), "", (), 0.0) for inputs in probe_inputs(exercise)]
         verdict = judge_answers(exercise, Run(calls, "", ""))
         assert verdict.passed, str(verdict)
-        piece_now = find_task(piece)
+        piece_now = find_task(task)
         for law in piece_now.laws:
             assert law.statement.endswith("(in the usual conventions)")
 
 
-@pytest.mark.parametrize("piece", sweep(TASKS, 8))
-def test_every_seed_shows_the_same_mistakes(piece):
-    usual = list(fingerprints(piece))
+@pytest.mark.parametrize("task", sweep(TASKS, 8))
+def test_every_seed_shows_the_same_mistakes(task):
+    usual = list(fingerprints(task))
     for seed in SEEDS:
         with using(Variant(seed)):
-            assert list(fingerprints(piece)) == usual
+            assert list(fingerprints(task)) == usual
 
 
 def test_a_seed_changes_the_numbers_and_not_the_shapes():
@@ -139,10 +141,10 @@ def test_a_seed_changes_the_numbers_and_not_the_shapes():
 
 
 @each_case
-def test_arrays_lie_in_memory_as_usual(name, piece):
+def test_arrays_lie_in_memory_as_usual(name, task):
     with using(Variant(1, (name,))):
-        for tree in (*TASKS[piece].probes(), *right_answers(piece)):
-            for path in (*CONVENTIONS[name].at[piece].inputs, *CONVENTIONS[name].at[piece].results):
+        for tree in (*TASKS[task].probes(), *right_answers(task)):
+            for path in (*CONVENTIONS[name].at[task].inputs, *CONVENTIONS[name].at[task].results):
                 array = leaves(tree).get(path)
                 assert not isinstance(array, np.ndarray) or array.flags.c_contiguous
 
@@ -184,8 +186,8 @@ def test_sentences_are_sentences_and_names_are_in_the_bank():
         assert convention.sentence.endswith(".")
         assert convention.ignored.name in BANK
         assert convention.false_here <= BANK.keys()
-        for piece, turns in convention.at.items():
-            probe, answer = TASKS[piece].probes()[0], right_answers(piece)[0]
+        for task, turns in convention.at.items():
+            probe, answer = TASKS[task].probes()[0], right_answers(task)[0]
             assert set(turns.inputs) <= set(leaves(probe))
             assert set(turns.results) <= set(leaves(answer))
 
@@ -202,6 +204,6 @@ def test_an_unknown_convention(name, message):
 def test_conventions_of_a_piece_can_be_joined():
     """In any two of them, what is turned there and back is as it was."""
     for one, other in combinations(CONVENTIONS, 2):
-        for piece in sorted(CONVENTIONS[one].at.keys() & CONVENTIONS[other].at.keys()):
+        for task in sorted(CONVENTIONS[one].at.keys() & CONVENTIONS[other].at.keys()):
             with using(Variant(1, (one, other))):
-                assert fits([make(piece)(**p) for p in TASKS[piece].probes()], right_answers(piece))
+                assert fits([make(task)(**p) for p in TASKS[task].probes()], right_answers(task))

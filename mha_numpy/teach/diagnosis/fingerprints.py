@@ -1,4 +1,4 @@
-"""Answers: what right functions, and those with mistakes, give for the probes of a piece."""
+"""Answers: what right functions, and those with mistakes, give for the probes of a task."""
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
@@ -19,44 +19,44 @@ MISFIT = (ValueError, IndexError, ZeroDivisionError)  # the last where a size of
 TOLERANCE = 1e-10  # of the largest number: two right ways are closer, a mistake is not
 
 
-def right_answers(piece: str) -> list[Answer]:
+def right_answers(task: str) -> list[Answer]:
     """Return the right arrays for every probe of the variant in force."""
-    return _right_answers(piece, variant_in_force().seed, conventions_of(piece))
+    return _right_answers(task, variant_in_force().seed, conventions_of(task))
 
 
 @lru_cache(maxsize=KEPT)
-def _right_answers(piece: str, seed: int, conventions: tuple[Convention, ...]) -> list[Answer]:
+def _right_answers(task: str, seed: int, conventions: tuple[Convention, ...]) -> list[Answer]:
     """Compute them once for each variant, which is the one in force."""
-    return answers_with(piece, ())
+    return answers_with(task, ())
 
 
-def answers_with(piece: str, mistakes: Collection[str]) -> list[Answer]:
+def answers_with(task: str, mistakes: Collection[str]) -> list[Answer]:
     """Return what a function with these mistakes gives for every probe; None where it fails.
 
     Nothing is returned where the mistakes are alternatives.
     """
-    function = mutated(piece, mistakes)
-    return [attempt(function, probe) for probe in TASKS[piece].probes()] if function else []
+    function = mutated(task, mistakes)
+    return [attempt(function, probe) for probe in TASKS[task].probes()] if function else []
 
 
-def fingerprints(piece: str) -> dict[str, list[Answer]]:
+def fingerprints(task: str) -> dict[str, list[Answer]]:
     """Return what each known mistake gives for every probe, if it gives anything wrong.
 
     One that fails wherever it changes something leaves no fingerprint. Where conventions are in
     force, not to follow them is a mistake, and what gives the same numbers is left out.
     """
-    return _fingerprints(piece, variant_in_force().seed, conventions_of(piece))
+    return _fingerprints(task, variant_in_force().seed, conventions_of(task))
 
 
 @lru_cache(maxsize=KEPT)
 def _fingerprints(
-    piece: str, seed: int, conventions: tuple[Convention, ...]
+    task: str, seed: int, conventions: tuple[Convention, ...]
 ) -> dict[str, list[Answer]]:
     """Compute them once for each variant, which is the one in force."""
     names = [convention.ignored.name for convention in conventions]
     names += [IGNORE_ALL.name] * (len(names) > 1)
-    right, ignoring = right_answers(piece), {name: answers_with(piece, [name]) for name in names}
-    with_each = {name: answers_with(piece, [name]) for name in BANK if may_show(piece, name)}
+    right, ignoring = right_answers(task), {name: answers_with(task, [name]) for name in names}
+    with_each = {name: answers_with(task, [name]) for name in BANK if may_show(task, name)}
     others = {
         name: answers
         for name, answers in with_each.items()
