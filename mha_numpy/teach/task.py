@@ -1,5 +1,6 @@
 """Task: a function to write, its solution, and all that is known about right and wrong answers."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -11,12 +12,14 @@ from mha_numpy.checking.trees import leaves, replaced, without_d
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import (
     Convention,
-    Inputs,
     conventions_of,
     give_inputs,
     take_inputs,
     take_result,
     variant_in_force,
+)
+from mha_numpy.teach.conventions import (
+    Inputs as Inputs,
 )
 from mha_numpy.teach.mistake import Edits, Mistake
 
@@ -66,7 +69,6 @@ class Task:
     """
 
     solution: Callable[..., Any]
-    title: str
     difficulty: int  # 1 (a line or two) to 5 (an evening)
     minutes: int
     hints: Hints
@@ -79,12 +81,17 @@ class Task:
     reactions: Sequence[Reaction] = ()
     slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numeric differentiation
     mistakes: Sequence[Mistake] = ()
-    also: Mapping[str, Edits] = field(default_factory=dict)  # mistakes of others made here, too
+    others_mistakes: Mapping[str, Edits] = field(default_factory=dict)  # that are made here, too
 
     @property
     def name(self) -> str:
         """The name of the function."""
         return self.solution.__name__
+
+    @property
+    def title(self) -> str:
+        """The first line of the file."""
+        return str(sys.modules[self.solution.__module__].__doc__).removesuffix(".")
 
     def probes(self) -> list[Inputs]:
         """Return the inputs, those of the variant in force, the same each time and read-only."""

@@ -28,7 +28,10 @@ IGNORED = [*(convention.ignored for convention in CONVENTIONS.values()), IGNORE_
 BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MANNERS, *IGNORED]}
 EDITS: dict[str, dict[str, Edits]] = {name: {} for name in BANK}  # by the task whose file it is
 for _task in TASKS.values():
-    for _name, _edits in [*((one.name, one.edits) for one in _task.mistakes), *_task.also.items()]:
+    for _name, _edits in [
+        *((one.name, one.edits) for one in _task.mistakes),
+        *_task.others_mistakes.items(),
+    ]:
         EDITS[_name][_task.name] = _edits
 
 

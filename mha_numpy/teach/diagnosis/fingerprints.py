@@ -9,8 +9,8 @@ import numpy as np
 from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing
 from mha_numpy.teach.conventions import IGNORE_ALL, Convention, conventions_of, variant_in_force
-from mha_numpy.teach.diagnosis.bank import BANK
-from mha_numpy.teach.diagnosis.mutants import Function, may_show, mutated
+from mha_numpy.teach.diagnosis.bank import BANK, Function
+from mha_numpy.teach.diagnosis.mutants import may_show, mutated
 from mha_numpy.teach.task import KEPT, Inputs
 from mha_numpy.teach.tasks import TASKS
 

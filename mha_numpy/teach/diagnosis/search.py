@@ -205,9 +205,8 @@ def _drawn_by(task: Task) -> str:
 def _without_docstrings(tree: ast.Module) -> ast.Module:
     """Take the docstrings out of a tree."""
     for part in ast.walk(tree):
-        is_block = isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef)
-        if is_block and ast.get_docstring(part) is not None:
-            part.body[0] = ast.Pass()
+        if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef):
+            part.body = part.body[ast.get_docstring(part) is not None :] or [ast.Pass()]
     return tree
 
 

@@ -72,12 +72,9 @@ def _draw_adam(rng: np.random.Generator) -> list[Inputs]:
 
 MEAN_HAT = "mean_hat = mean / (1 - beta_1**t)"
 
-
 SQUARE_HAT = "square_hat = square / (1 - beta_2**t)"
 
-
 LEFT_OUT = {MEAN_HAT: "mean_hat = mean", SQUARE_HAT: "square_hat = square"}
-
 
 ROOT = "(np.sqrt(square_hat) + eps)"
 
@@ -130,7 +127,6 @@ MISTAKES = [
 
 TASK = Task(
     adam_step,
-    title="A step of Adam",
     difficulty=2,
     minutes=15,
     hints=Hints(

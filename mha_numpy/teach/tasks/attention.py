@@ -147,7 +147,6 @@ MISTAKES = [
 
 TASK = Task(
     attention,
-    title="One head",
     difficulty=1,
     minutes=10,
     needs=("scores", "softmax"),

@@ -126,7 +126,7 @@ MISTAKES = [
             "a mean over the batch belongs to the loss, not to softmax",
             {"d_scores = through_softmax(": "d_scores = 1 / len(d_heads) * through_softmax("}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "everything divided by B": {"return through_attention(d_heads, q, k, v, weights)": "return through_attention(d_heads / len(d_heads), q, k, v, weights)"},
 }
 # fmt: on
@@ -134,7 +134,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     attention_backward,
-    title="Back through attention",
     difficulty=4,
     minutes=35,
     needs=("attention", "scores-backward", "softmax-backward"),
@@ -157,5 +156,5 @@ TASK = Task(
     laws=[UNSEEN, SHIFT, EULER],
     slope=slope_of_attention,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

@@ -119,7 +119,7 @@ MISTAKES = [
             "(d_heads * heads).sum(-1, keepdims=True)",
             {"(d_heads * heads).sum(axis=-1, keepdims=True)": "(d_heads * heads).sum(axis=-1)[..., None, :]"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "mask forgotten in backward": {"np.where(mask, scores - lse, -np.inf)": "scores - lse"},
     "everything divided by B": {"weights = recompute_weights(": "d_heads = d_heads / len(d_heads)\n    weights = recompute_weights("},
     "mask inverted": {"np.where(mask, scores - lse": "np.where(~mask, scores - lse"},
@@ -129,7 +129,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     backward_from_lse,
-    title="Backward without stored weights",
     difficulty=5,
     minutes=45,
     needs=("attention-backward", "softmax-with-lse"),
@@ -150,5 +149,5 @@ TASK = Task(
     laws=[SHIFT, EULER],
     slope=slope_of_attention,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

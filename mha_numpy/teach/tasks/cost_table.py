@@ -129,7 +129,6 @@ MISTAKES = [
 
 TASK = Task(
     cost_table,
-    title="What a layer costs, before it runs",
     difficulty=2,
     minutes=15,
     needs=("multi-head", "grouped-attention"),

@@ -54,7 +54,6 @@ def _draw_cross(rng: np.random.Generator) -> list[Inputs]:
 
 TASK = Task(
     cross_attention,
-    title="One sequence asks, another answers",
     difficulty=2,
     minutes=10,
     needs=("multi-head",),

@@ -61,12 +61,9 @@ def draw_loss(rng: np.random.Generator) -> list[Inputs]:
 
 LARGEST = "logits.max(axis=-1, keepdims=True)"
 
-
 LOG_PROBS = "log_probs = log_softmax(logits)"
 
-
 SHARES = "counted / counted.sum()"
-
 
 LOSS = "np.asarray((losses * share_of_each(targets, ignored)).sum())"
 
@@ -126,7 +123,6 @@ MISTAKES = [
 
 TASK = Task(
     cross_entropy,
-    title="Cross-entropy from logits",
     difficulty=3,
     minutes=20,
     needs=("softmax",),

@@ -43,7 +43,6 @@ def _draw_loss_backward(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _slope_of_loss(inputs: Inputs) -> Slope:
-    """Differentiate the loss by the logits."""
     targets, ignored = inputs["targets"], inputs["ignored"]
     return Slope(
         lambda logits: cross_entropy_forward(logits, targets, ignore_index=ignored)[0],
@@ -87,7 +86,6 @@ MISTAKES = [
 
 TASK = Task(
     cross_entropy_backward,
-    title="Back through cross-entropy",
     difficulty=3,
     minutes=20,
     needs=("cross-entropy",),
@@ -103,10 +101,7 @@ TASK = Task(
     draw=_draw_loss_backward,
     result="d_logits",
     laws=[
-        Law(
-            "each token's d_logits sum to 0",
-            lambda _, arrays: arrays[""].sum(axis=-1),
-        ),
+        Law("each token's d_logits sum to 0", lambda _, arrays: arrays[""].sum(axis=-1)),
         Law(
             "ignored tokens have no gradient",
             lambda inputs, arrays: np.where(

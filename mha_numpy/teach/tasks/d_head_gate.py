@@ -68,7 +68,6 @@ MISTAKES = [
 TASK = Task(
     d_head_gate,
     id="head-gates",
-    title="The gradient of a head's gate",
     difficulty=2,
     minutes=10,
     needs=("linear-backward",),

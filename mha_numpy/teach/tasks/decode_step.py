@@ -107,7 +107,6 @@ MISTAKES = [
 
 TASK = Task(
     decode_step,
-    title="One more token",
     difficulty=3,
     minutes=20,
     needs=("multi-head", "grouped-attention"),

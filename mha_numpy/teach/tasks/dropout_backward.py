@@ -37,7 +37,6 @@ def _draw_dropout(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _slope_of_dropout(inputs: Inputs) -> Slope:
-    """Differentiate the product with what is kept."""
     keep, p = inputs["keep"], inputs["p"]
     weights = np.random.default_rng(0).random(size=keep.shape)
     at = {"weights": weights}
@@ -59,7 +58,7 @@ MISTAKES = [
     Mistake("dropout ignored in backward", "d_weights is d_dropped: dropout is skipped", "d_dropped * keep / (1 - p)",
             {" * keep / (1 - p)": ""}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "everything divided by B": {"return d_dropped": "return d_dropped / len(d_dropped)"},
 }
 # fmt: on
@@ -67,7 +66,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     dropout_backward,
-    title="Back through dropout",
     difficulty=1,
     minutes=5,
     needs=("softmax-backward",),
@@ -89,5 +87,5 @@ TASK = Task(
     ],
     slope=_slope_of_dropout,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

@@ -40,7 +40,6 @@ def _draw_embedding(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _slope_of_embedding(inputs: Inputs) -> Slope:
-    """Differentiate the rows taken by the table."""
     d_out, ids = inputs["d_out"], inputs["ids"]
     table = np.random.default_rng(0).normal(size=(inputs["V"], d_out.shape[-1]))
     return Slope(lambda table: table[ids], {"table": table}, d_out)
@@ -82,7 +81,6 @@ MISTAKES = [
 
 TASK = Task(
     embedding_backward,
-    title="Back into an embedding",
     difficulty=2,
     minutes=10,
     needs=("linear-backward",),

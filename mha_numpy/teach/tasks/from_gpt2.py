@@ -46,7 +46,7 @@ def _draw_gpt2(rng: np.random.Generator) -> list[Inputs]:
 MISTAKES = [
     Mistake("every w transposed", "every w is transposed, as if GPT-2 stored (outputs, inputs)",
             "GPT-2 computes x @ w as well: no transpose",
-            {"w_q=w_q": "w_q=w_q.T", "w_k=w_k": "w_k=w_k.T", "w_v=w_v": "w_v=w_v.T", "w_o=w_o": "w_o=w_o.T"}),
+            {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T" for x in "qkvo"}),
     Mistake("in the order k, q, v", "queries and keys have changed places: the order is q, k, v",
             "q, k, v",
             {"w_q, w_k, w_v = ": "w_k, w_q, w_v = ", "b_q, b_k, b_v = ": "b_k, b_q, b_v = "}),
@@ -67,24 +67,17 @@ MISTAKES = [
             {"np.split(c_attn_w, 3, axis=1)": "np.split(c_attn_w, 3, axis=0)"}),
     Mistake("biases left out", "the biases are 0",
             "c_attn_b holds b_q, b_k, b_v; c_proj_b is b_o",
-            {"b_q=b_q": "b_q=np.zeros_like(b_q)", "b_k=b_k": "b_k=np.zeros_like(b_k)", "b_v=b_v": "b_v=np.zeros_like(b_v)", "b_o=b_o": "b_o=np.zeros_like(b_o)"}),
+            {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})" for x in "qkvo"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
-    "b_q left out": {"b_q=b_q": "b_q=np.zeros_like(b_q)"},
-    "b_k left out": {"b_k=b_k": "b_k=np.zeros_like(b_k)"},
-    "b_v left out": {"b_v=b_v": "b_v=np.zeros_like(b_v)"},
-    "b_o left out": {"b_o=b_o": "b_o=np.zeros_like(b_o)"},
-    "w_q transposed": {"w_q=w_q": "w_q=w_q.T"},
-    "w_k transposed": {"w_k=w_k": "w_k=w_k.T"},
-    "w_v transposed": {"w_v=w_v": "w_v=w_v.T"},
-    "w_o transposed": {"w_o=w_o": "w_o=w_o.T"},
+OTHERS_MISTAKES = {
+    **{f"b_{x} left out": {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})"} for x in "qkvo"},
+    **{f"w_{x} transposed": {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T"} for x in "qkvo"},
 }
 # fmt: on
 
 
 TASK = Task(
     from_gpt2,
-    title="The params of GPT-2",
     difficulty=1,
     minutes=5,
     needs=("multi-head",),
@@ -98,5 +91,5 @@ TASK = Task(
     ),
     draw=_draw_gpt2,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

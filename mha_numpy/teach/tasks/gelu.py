@@ -39,7 +39,6 @@ def draw_gelu(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _off_by_opposites(inputs: Inputs, arrays: Arrays) -> Array:
-    """Return gelu(x) - gelu(-x) - x."""
     (x, _), (out, of_opposite) = (np.split(a, 2, axis=-1) for a in (inputs["x"], arrays[""]))
     return out - of_opposite - x
 
@@ -88,7 +87,6 @@ MISTAKES = [
 
 TASK = Task(
     gelu,
-    title="GELU, as GPT-2 has it",
     difficulty=1,
     minutes=5,
     hints=Hints(

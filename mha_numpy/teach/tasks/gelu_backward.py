@@ -43,14 +43,12 @@ def _draw_gelu_backward(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _slope_of_gelu(inputs: Inputs) -> Slope:
-    """Differentiate GELU."""
     return Slope(
         lambda x: gelu_forward(x, approximate="tanh")[0], {"x": inputs["x"]}, inputs["d_out"]
     )
 
 
 CUBE = "slope * (1 + 3 * 0.044715 * x**2)"
-
 
 SLOPE = "(share + x * share_slope)"
 
@@ -74,7 +72,7 @@ MISTAKES = [
     Mistake("GELU: half of the slope forgotten", "the slope of the share lacks the factor 1 / 2", "(1 - tanh**2) / 2 * ...",
             {"(1 - tanh**2) / 2": "(1 - tanh**2)"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "GELU: 0.44715 for 0.044715": {"slope * (1 + 3 * 0.044715 * x**2)": "slope * (1 + 3 * 0.44715 * x**2)"},
     "GELU: square for cube": {"slope * (1 + 3 * 0.044715 * x**2)": "slope * (1 + 2 * 0.044715 * x)"},
     "GELU: cube outside of the product": {"slope * (1 + 3 * 0.044715 * x**2)": "slope + 3 * 0.044715 * x**2"},
@@ -93,7 +91,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     gelu_backward,
-    title="Back through GELU",
     difficulty=3,
     minutes=20,
     needs=("gelu",),
@@ -110,5 +107,5 @@ TASK = Task(
     result="d_x",
     slope=_slope_of_gelu,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

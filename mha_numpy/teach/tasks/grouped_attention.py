@@ -32,7 +32,6 @@ def grouped_attention(q: Array, k: Array, v: Array) -> Array:
 
 TASK = Task(
     grouped_attention,
-    title="Query heads that share a key head",
     difficulty=2,
     minutes=15,
     needs=("attention",),

@@ -45,7 +45,6 @@ def grouped_backward(d_heads: Array, q: Array, k: Array, v: Array, weights: Arra
 
 TASK = Task(
     grouped_backward,
-    title="Back through grouped attention",
     difficulty=4,
     minutes=25,
     needs=("attention-backward", "sum-over-group"),

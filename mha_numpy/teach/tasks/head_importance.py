@@ -70,7 +70,6 @@ MISTAKES = [
 
 TASK = Task(
     head_importance,
-    title="Which heads matter",
     difficulty=2,
     minutes=10,
     needs=("head-gates",),

@@ -77,7 +77,7 @@ MISTAKES = [
     Mistake("w_q for all branches", "d_q, d_k and d_v all go back through w_q", "each goes back through its own w",
             {"@ params.w_k.T": "@ params.w_q.T", "@ params.w_v.T": "@ params.w_q.T"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "d_x by w, not its transpose": {"@ params.w_q.T": "@ params.w_q", "@ params.w_k.T": "@ params.w_k", "@ params.w_v.T": "@ params.w_v"},
 }
 # fmt: on
@@ -85,7 +85,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     input_gradient,
-    title="One input, three branches",
     difficulty=3,
     minutes=15,
     needs=("merge-heads", "linear-backward"),
@@ -104,5 +103,5 @@ TASK = Task(
     result="d_x",
     slope=_slope_of_branches,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

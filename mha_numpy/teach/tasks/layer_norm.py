@@ -92,7 +92,6 @@ MISTAKES = [
 
 TASK = Task(
     layer_norm,
-    title="Layer norm",
     difficulty=1,
     minutes=10,
     hints=Hints(

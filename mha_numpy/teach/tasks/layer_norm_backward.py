@@ -106,7 +106,7 @@ MISTAKES = [
     Mistake("d_bias: mean", "d_bias is a mean over batch and tokens", "sum over both",
             {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out.mean(axis=(0, 1))"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "everything divided by B": {"x_hat, inverse_std = normalise(": "d_out = d_out / len(d_out)\n    x_hat, inverse_std = normalise("},
     "norm over the tokens": {" d_x_hat.mean(axis=-1": " d_x_hat.mean(axis=-2", " (d_x_hat * x_hat).mean(axis=-1": " (d_x_hat * x_hat).mean(axis=-2"},
     "norm over batch and tokens": {" d_x_hat.mean(axis=-1": " d_x_hat.mean(axis=(0, 1)", " (d_x_hat * x_hat).mean(axis=-1": " (d_x_hat * x_hat).mean(axis=(0, 1)"},
@@ -116,7 +116,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     layer_norm_backward,
-    title="Back through layer norm",
     difficulty=4,
     minutes=40,
     needs=("softmax-backward", "linear-backward"),
@@ -140,5 +139,5 @@ TASK = Task(
     ],
     slope=_slope_of_layer_norm,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

@@ -93,7 +93,7 @@ MISTAKES = [
     Mistake("d_b over the tokens alone", "d_b is summed over the tokens alone", "sum over batch and tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=1)"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "everything divided by B": {"return through_linear(d_out,": "return through_linear(d_out / len(d_out),"},
 }
 # fmt: on
@@ -101,7 +101,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     linear_backward,
-    title="Back through a linear map",
     difficulty=2,
     minutes=10,
     hints=Hints(
@@ -126,5 +125,5 @@ TASK = Task(
     ],
     slope=_slope_of_linear,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

@@ -140,7 +140,6 @@ MISTAKES = [
 TASK = Task(
     make_mask,
     id="masks",
-    title="One mask for three rules",
     difficulty=2,
     minutes=15,
     hints=Hints(

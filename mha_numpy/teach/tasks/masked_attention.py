@@ -51,7 +51,6 @@ def _draw_masked(rng: np.random.Generator) -> list[Inputs]:
 
 TASK = Task(
     masked_attention,
-    title="Attention with everything in it",
     difficulty=3,
     minutes=30,
     needs=("masks", "softmax", "grouped-attention"),

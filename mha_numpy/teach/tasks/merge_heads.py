@@ -44,7 +44,6 @@ MISTAKES = [
 
 TASK = Task(
     merge_heads,
-    title="The heads side by side again",
     difficulty=1,
     minutes=5,
     needs=("split-heads",),

@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.mistake import Mistake, for_each
 from mha_numpy.teach.probes import draw_self
 from mha_numpy.teach.saved import Saved
 from mha_numpy.teach.task import Hints, Reaction, Task, moved
@@ -86,30 +86,9 @@ MISTAKES = [
             "the scores are divided by the root of D, the width of x, not of one head's width",
             "d_k is the width of one head: q.shape[-1] after the split",
             {"weights, heads = attend(q, k, v, mask)": "q = q * np.sqrt(q.shape[-1] / y.shape[-1])\n    weights, heads = attend(q, k, v, mask)"}),
-    Mistake("b_q left out", "the bias b_q is left out",
-            "x @ w_q + b_q",
-            {" + params.b_q": ""}),
-    Mistake("b_k left out", "the bias b_k is left out",
-            "x @ w_k + b_k",
-            {" + params.b_k": ""}),
-    Mistake("b_v left out", "the bias b_v is left out",
-            "x @ w_v + b_v",
-            {" + params.b_v": ""}),
-    Mistake("b_o left out", "the bias b_o is left out",
-            "x @ w_o + b_o",
-            {" + params.b_o": ""}),
-    Mistake("w_q transposed", "w_q is used transposed",
-            "x @ w_q, with w_q (inputs, outputs)",
-            {"x @ params.w_q +": "x @ params.w_q.T +"}),
-    Mistake("w_k transposed", "w_k is used transposed",
-            "x @ w_k, with w_k (inputs, outputs)",
-            {"x @ params.w_k +": "x @ params.w_k.T +"}),
-    Mistake("w_v transposed", "w_v is used transposed",
-            "x @ w_v, with w_v (inputs, outputs)",
-            {"x @ params.w_v +": "x @ params.w_v.T +"}),
-    Mistake("w_o transposed", "w_o is used transposed",
-            "x @ w_o, with w_o (inputs, outputs)",
-            {"x @ params.w_o +": "x @ params.w_o.T +"}),
+    *for_each([*"qkvo"], "b_? left out", "the bias b_? is left out", "x @ w_? + b_?", {" + params.b_?": ""}),
+    *for_each([*"qkvo"], "w_? transposed", "w_? is used transposed", "x @ w_?, with w_? (inputs, outputs)",
+              {"x @ params.w_? +": "x @ params.w_?.T +"}),
     Mistake("keys by w_q", "the keys are projected by w_q and b_q", "k = x @ w_k + b_k",
             {"x @ params.w_k + params.b_k": "x @ params.w_q + params.b_q"}),
     Mistake("values by w_k", "the values are projected by w_k and b_k", "v = x @ w_v + b_v",
@@ -129,7 +108,7 @@ MISTAKES = [
     Mistake("output projection left out", "the output projection is left out: merged is returned",
             "merged @ w_o + b_o", {"x @ params.w_o + params.b_o": "x"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "heads left behind the tokens": {"merged = merge_heads(heads)": "merged = heads.reshape(*heads.shape[:2], -1)"},
 }
 # fmt: on
@@ -137,7 +116,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     multi_head,
-    title="Project, split, attend, merge, project",
     difficulty=2,
     minutes=20,
     needs=("split-heads", "merge-heads", "attention"),
@@ -163,5 +141,5 @@ TASK = Task(
         )
     ],
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

@@ -78,7 +78,6 @@ def _draw_backward(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _slope_of_layer(inputs: Inputs) -> Slope:
-    """Differentiate the layer by its input and all params."""
     saved = inputs["saved"]
 
     def forward(x: Array, params: MultiHeadParams) -> tuple[Array, object]:
@@ -98,7 +97,7 @@ MISTAKES = [
     Mistake("params of k from d_q", "d_w_k and d_b_k are computed from d_q", "d_w_k from d_k",
             {"merge_heads(d_k), saved.x": "merge_heads(d_q), saved.x"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "everything divided by B": {"d_merged, d_w_o, d_b_o = ": "d_out = d_out / len(d_out)\n    d_merged, d_w_o, d_b_o = "},
 }
 # fmt: on
@@ -106,7 +105,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     multi_head_backward,
-    title="The whole layer's backward",
     difficulty=5,
     minutes=60,
     needs=("multi-head", "attention-backward", "input-gradient"),
@@ -134,5 +132,5 @@ TASK = Task(
     ],
     slope=_slope_of_layer,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

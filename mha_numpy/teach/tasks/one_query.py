@@ -34,7 +34,6 @@ def _draw_one_query(rng: np.random.Generator) -> list[Inputs]:
 
 TASK = Task(
     one_query,
-    title="One query meets the keys",
     difficulty=1,
     minutes=5,
     hints=Hints(

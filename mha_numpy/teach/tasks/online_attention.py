@@ -90,7 +90,7 @@ MISTAKES = [
     Mistake("not normalised at the end", "the mixture is not divided by the sum", "mixture / total",
             {"return mixture / total": "return mixture"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "scale 1/sqrt(T_k)": {"scores(q, k[keys])": "scores(q, k[keys]) * np.sqrt(len(k[keys]) / T_k)"},
     "k and v swapped": {"T_q, T_k = len(q), len(k)": "k, v = v, k\n    T_q, T_k = len(q), len(k)"},
     "no maximum subtracted": {"before, largest = largest, np.maximum(largest, of_block.max(axis=-1, keepdims=True))": "before = largest = np.zeros((T_q, 1))"},
@@ -100,7 +100,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     online_attention,
-    title="Attention that never holds a row of weights",
     difficulty=4,
     minutes=40,
     needs=("attention", "softmax-with-lse"),
@@ -120,5 +119,5 @@ TASK = Task(
     result="heads",
     laws=[MEANS],
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

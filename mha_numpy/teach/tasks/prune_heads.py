@@ -96,7 +96,6 @@ MISTAKES = [
 
 TASK = Task(
     prune_heads,
-    title="Heads that go for good",
     difficulty=2,
     minutes=10,
     needs=("multi-head",),

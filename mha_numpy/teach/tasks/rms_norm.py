@@ -30,7 +30,6 @@ def rms_norm(x: Array, gain: Array, eps: float) -> Array:
 
 
 def _draw_rms_norm(rng: np.random.Generator) -> list[Inputs]:
-    """Draw the same, without a bias."""
     return [
         {name: value for name, value in inputs.items() if name != "bias"}
         for inputs in draw_layer_norm(rng)
@@ -49,7 +48,7 @@ MISTAKES = [
     Mistake("RMS norm: root left out", "x is divided by the mean square, not by its root",
             "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)", {"np.sqrt(mean_square + eps)": "(mean_square + eps)"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "eps left out": {"np.sqrt(mean_square + eps)": "np.sqrt(mean_square)"},
     "eps outside the root": {"np.sqrt(mean_square + eps)": "(np.sqrt(mean_square) + eps)"},
     "norm over the tokens": {" (x**2).mean(axis=-1": " (x**2).mean(axis=-2"},
@@ -62,7 +61,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     rms_norm,
-    title="RMS norm",
     difficulty=1,
     minutes=5,
     needs=("layer-norm",),
@@ -77,5 +75,5 @@ TASK = Task(
     result="out",
     reactions=[EACH_ALONE],
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

@@ -110,7 +110,6 @@ MISTAKES = [
 
 TASK = Task(
     rope,
-    title="Features that turn with the position",
     difficulty=3,
     minutes=25,
     hints=Hints(

@@ -34,7 +34,6 @@ def rope_backward(d_out: Array, positions: Array, base: float) -> Array:
 
 
 def _slope_of_rope(inputs: Inputs) -> Slope:
-    """Differentiate the rotation."""
     forward = partial(rope_forward, positions=inputs["positions"], base=inputs["base"])
     x = np.random.default_rng(0).normal(size=inputs["d_out"].shape)
     return Slope(forward, {"x": x}, inputs["d_out"])
@@ -52,7 +51,6 @@ MISTAKES = [
 
 TASK = Task(
     rope_backward,
-    title="Turning the gradient back",
     difficulty=2,
     minutes=10,
     needs=("rope",),

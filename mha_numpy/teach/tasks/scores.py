@@ -58,7 +58,6 @@ MISTAKES = [
 
 TASK = Task(
     scores,
-    title="Scores: how well a query matches a key",
     difficulty=1,
     minutes=5,
     hints=Hints(

@@ -62,7 +62,6 @@ EULER = Law("d_q * q and d_k * k have the same sum", _euler)
 
 
 def _slope_of_scores(inputs: Inputs) -> Slope:
-    """Differentiate the product and its scale."""
 
     def forward(q: Array, k: Array) -> Array:
         return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
@@ -104,7 +103,6 @@ MISTAKES = [
 
 TASK = Task(
     scores_backward,
-    title="Back through the scores",
     difficulty=2,
     minutes=10,
     needs=("scores",),

@@ -30,7 +30,6 @@ def softmax(scores: Array, mask: Array | None) -> Array:
 
 TASK = Task(
     softmax,
-    title="A softmax that never overflows",
     difficulty=2,
     minutes=20,
     hints=Hints(

@@ -89,7 +89,7 @@ MISTAKES = [
     Mistake("sign of d_scores", "d_scores has the wrong sign", "d_weights minus its mean, not the other way",
             {"return weights *": "return -weights *"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "everything divided by B": {"through_softmax(d_weights, weights, mean)": "through_softmax(d_weights, weights, mean) / len(weights)"},
 }
 # fmt: on
@@ -97,7 +97,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     softmax_backward,
-    title="Back through softmax",
     difficulty=3,
     minutes=20,
     needs=("softmax",),
@@ -120,5 +119,5 @@ TASK = Task(
     ],
     slope=_slope_of_softmax,
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

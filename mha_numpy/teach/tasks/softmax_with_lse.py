@@ -100,7 +100,6 @@ POWERS_TIMES_MASK = (
     "and where they are hidden inf * 0 is NaN"
 )
 
-
 POWERS = "powers = np.exp(masked - np.where(sees_none, 0.0, largest))"
 
 
@@ -108,7 +107,6 @@ TIMES_MASK = (  # without a mask, it would be the mistake that no maximum is sub
     "largest = largest if mask is None else np.zeros_like(largest)\n"
     "    powers = np.exp(scores - largest) * (1 if mask is None else mask)"
 )
-
 
 NO_ROW_LEFT_OUT = "sees_none = np.zeros_like(sees_none)\n    "
 
@@ -234,7 +232,7 @@ MISTAKES = [
     Mistake("lse keeps the axis of the keys", "lse is (..., T_q, 1): the axis of the keys is still there",
             "lse[..., 0]", {"lse[..., 0]": "lse"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "mask inverted": {"visible = mask": "visible = ~mask"},
 }
 # fmt: on
@@ -242,7 +240,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     softmax_with_lse,
-    title="One number that remembers a row",
     difficulty=2,
     minutes=10,
     needs=("softmax",),
@@ -258,5 +255,5 @@ TASK = Task(
     draw=draw_scores,
     laws=laws_of_softmax("weights"),
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

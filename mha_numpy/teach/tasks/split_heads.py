@@ -50,7 +50,6 @@ MISTAKES = [
 
 TASK = Task(
     split_heads,
-    title="A block of columns for every head",
     difficulty=1,
     minutes=5,
     hints=Hints(

@@ -1,4 +1,4 @@
-"""Where does each query look."""
+"""Where does each query look?"""  # noqa: D400
 
 import numpy as np
 
@@ -48,7 +48,6 @@ MISTAKES = [
 
 TASK = Task(
     strongest_keys,
-    title="Where does each query look?",
     difficulty=1,
     minutes=3,
     hints=Hints(

@@ -37,7 +37,6 @@ def _draw_groups(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _slope_of_sharing(inputs: Inputs) -> Slope:
-    """Differentiate the repetition of shared heads."""
     d_out, H_kv = inputs["d_per_query_head"], inputs["num_kv_heads"]
     B, H, T, d = d_out.shape
     shared = np.random.default_rng(0).normal(size=(B, H_kv, T, d))
@@ -67,7 +66,6 @@ MISTAKES = [
 
 TASK = Task(
     sum_over_group,
-    title="What a shared head collects",
     difficulty=1,
     minutes=5,
     needs=("grouped-attention",),

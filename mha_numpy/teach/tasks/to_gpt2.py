@@ -53,30 +53,23 @@ def to_gpt2(params: MultiHeadParams) -> GPT2Params:
 
 
 # fmt: off
-ALSO = {  # mistakes of other tasks that are made here, too
-    "every w transposed": {"= params.w_q, ": "= params.w_q.T, ", "= params.w_k, ": "= params.w_k.T, ", "= params.w_v, ": "= params.w_v.T, ", "= params.w_o, ": "= params.w_o.T, "},
+OTHERS_MISTAKES = {
+    "every w transposed": {f"= params.w_{x}, ": f"= params.w_{x}.T, " for x in "qkvo"},
     "in the order k, q, v": {"[w_q, w_k, w_v]": "[w_k, w_q, w_v]", "[b_q, b_k, b_v]": "[b_k, b_q, b_v]"},
     "in the order q, v, k": {"[w_q, w_k, w_v]": "[w_q, w_v, w_k]", "[b_q, b_k, b_v]": "[b_q, b_v, b_k]"},
     "in the order v, k, q": {"[w_q, w_k, w_v]": "[w_v, w_k, w_q]", "[b_q, b_k, b_v]": "[b_v, b_k, b_q]"},
     "columns of q, k, v alternate": {"np.concatenate(ws, axis=1)": "np.stack(ws, axis=-1).reshape(len(w_q), -1)", "np.concatenate(bs)": "np.stack(bs, axis=-1).ravel()"},
     "q, k, v by reshape alone": {"np.concatenate(ws, axis=1)": "np.stack(ws).reshape(len(w_q), -1)"},
     "q, k, v along the rows": {"np.concatenate(ws, axis=1)": "np.concatenate(ws, axis=0)"},
-    "biases left out": {", params.b_q\n": ", np.zeros_like(params.b_q)\n", ", params.b_k\n": ", np.zeros_like(params.b_k)\n", ", params.b_v\n": ", np.zeros_like(params.b_v)\n", ", params.b_o\n": ", np.zeros_like(params.b_o)\n"},
-    "b_q left out": {", params.b_q\n": ", np.zeros_like(params.b_q)\n"},
-    "b_k left out": {", params.b_k\n": ", np.zeros_like(params.b_k)\n"},
-    "b_v left out": {", params.b_v\n": ", np.zeros_like(params.b_v)\n"},
-    "b_o left out": {", params.b_o\n": ", np.zeros_like(params.b_o)\n"},
-    "w_q transposed": {"= params.w_q, ": "= params.w_q.T, "},
-    "w_k transposed": {"= params.w_k, ": "= params.w_k.T, "},
-    "w_v transposed": {"= params.w_v, ": "= params.w_v.T, "},
-    "w_o transposed": {"= params.w_o, ": "= params.w_o.T, "},
+    "biases left out": {f", params.b_{x}\n": f", np.zeros_like(params.b_{x})\n" for x in "qkvo"},
+    **{f"b_{x} left out": {f", params.b_{x}\n": f", np.zeros_like(params.b_{x})\n"} for x in "qkvo"},
+    **{f"w_{x} transposed": {f"= params.w_{x}, ": f"= params.w_{x}.T, "} for x in "qkvo"},
 }
 # fmt: on
 
 
 TASK = Task(
     to_gpt2,
-    title="And back to GPT-2",
     difficulty=1,
     minutes=5,
     needs=("from-gpt2",),
@@ -91,5 +84,5 @@ TASK = Task(
     ),
     returns="tuple[Array, Array, Array, Array]",
     draw=lambda rng: [{"params": draw_params(rng, 6, 6)}],
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

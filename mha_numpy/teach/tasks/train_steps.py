@@ -84,7 +84,6 @@ def draw_steps(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _last_batch_changed(inputs: Inputs) -> Inputs:
-    """Take other tokens in the last batch."""
     tokens = inputs["tokens"].copy()
     tokens[-1] = (tokens[-1] + 1) % len(inputs["table"])
     return {**inputs, "tokens": tokens}
@@ -94,15 +93,11 @@ MOVES = {
     name: f"        {name} = {name} - learning_rate * d_{name}\n" for name in ("table", "w", "b")
 }
 
-
 STEP = "".join(MOVES.values())
-
 
 BACKWARD = "d_x, d_w, d_b = through_linear(d_logits, x, w)"
 
-
 BEGIN = "losses = []\n"
-
 
 RECORD = "losses.append(cross_entropy(logits, targets, -100))\n"
 
@@ -140,7 +135,7 @@ MISTAKES = [
     Mistake("gradients divided by B again", "the gradients are divided by the batch size, though the mean has divided by it already",
             "the loss takes the mean, once", {BEGIN: BEGIN + "    learning_rate = learning_rate / tokens.shape[1]\n"}),
 ]
-ALSO = {  # mistakes of other tasks that are made here, too
+OTHERS_MISTAKES = {
     "steps uphill": {"table - learning_rate": "table + learning_rate", "w - learning_rate": "w + learning_rate", "b - learning_rate": "b + learning_rate"},
     "learning rate left out": {"learning_rate * d_table": "d_table", "learning_rate * d_w": "d_w", "learning_rate * d_b": "d_b"},
 }
@@ -149,7 +144,6 @@ ALSO = {  # mistakes of other tasks that are made here, too
 
 TASK = Task(
     train_steps,
-    title="A training loop",
     difficulty=3,
     minutes=30,
     needs=("embedding-backward", "linear-backward", "cross-entropy-backward"),
@@ -181,5 +175,5 @@ TASK = Task(
         )
     ],
     mistakes=MISTAKES,
-    also=ALSO,
+    others_mistakes=OTHERS_MISTAKES,
 )

@@ -99,7 +99,6 @@ def _draw_with_adam(rng: np.random.Generator) -> list[Inputs]:
 
 
 def _held_out_changed(inputs: Inputs) -> Inputs:
-    """Hold other tokens out."""
     return {**inputs, "held_out": (inputs["held_out"] + 1) % len(inputs["table"])}
 
 
@@ -109,7 +108,6 @@ def _trained(_: Inputs, arrays: Arrays) -> np.ndarray:
 
 
 LOOP = "enumerate(zip(tokens, keep, strict=True), start=1):\n"
-
 
 EVALUATED = "cross_entropy(table[inputs] @ w, targets, -100)"
 
@@ -147,7 +145,6 @@ MISTAKES = [
 
 TASK = Task(
     train_with_adam,
-    title="A training loop with Adam and dropout",
     difficulty=4,
     minutes=30,
     needs=("train-steps", "adam-step"),

@@ -79,7 +79,6 @@ MISTAKES = [
 
 TASK = Task(
     weights_times_norm,
-    title="What a head takes",
     difficulty=2,
     minutes=10,
     needs=("strongest-keys",),

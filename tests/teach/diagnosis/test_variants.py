@@ -4,7 +4,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from mha_numpy.teach.diagnosis.sources import called_by
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
@@ -23,6 +22,7 @@ from mha_numpy.teach.diagnosis import (
 )
 from mha_numpy.teach.diagnosis.fingerprints import _fingerprints, answers_with, fits
 from mha_numpy.teach.diagnosis.mutants import edited, places_in
+from mha_numpy.teach.diagnosis.solutions import called_by
 from mha_numpy.teach.exercises import EXERCISES
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
 from mha_numpy.teach.exercises.runner import Call

@@ -157,7 +157,7 @@ def attack(d, w):
 def attack(d, w):
     import importlib
     for name in ("mha_numpy", "mha_numpy.core", "mha_numpy.teach.diagnosis",
-                 "mha_numpy.teach.diagnosis.right", "mha_numpy.teach.exercises",
+                 "mha_numpy.teach.tasks", "mha_numpy.teach.exercises",
                  "mha_numpy.layers", "torch", "pytest", "numba"):
         attempt(lambda: importlib.import_module(name).softmax_backward)
         sys.modules.pop(name, None)

@@ -270,7 +270,7 @@ def break_my_attention(attention):
     for path in ("/proc/self/fd", "/exercises", "/packages"):
         print(path, os.listdir(path))
     attempt(__import__, "mha_numpy.teach.exercises.judge_tests")
-    attempt(__import__, "mha_numpy.teach.diagnosis.make")
+    attempt(__import__, "mha_numpy.teach.diagnosis.mutants")
 """
 
 
