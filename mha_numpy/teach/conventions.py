@@ -138,7 +138,6 @@ def _each(names: str, turn: Turn) -> dict[str, Turn]:
 
 
 def _swapped(array: Array, *, axes: tuple[int, int]) -> Array:
-    """Exchange two axes."""
     return array.swapaxes(*axes)
 
 
@@ -148,18 +147,15 @@ def _count_heads(inputs: Inputs) -> int:
 
 
 def _reversed_rows(w_o: Array, inputs: Inputs) -> Array:
-    """Reverse the order of the heads' blocks of rows."""
     return w_o.reshape(_count_heads(inputs), -1, w_o.shape[-1])[::-1].reshape(w_o.shape)
 
 
 def _reversed_columns(merged: Array, inputs: Inputs) -> Array:
-    """Reverse the order of the heads' blocks of columns."""
     blocks = merged.reshape(*merged.shape[:-1], _count_heads(inputs), -1)
     return blocks[..., ::-1, :].reshape(merged.shape)
 
 
 def _count_kv_heads(inputs: Inputs) -> int:
-    """Return H_kv."""
     if "num_kv_heads" in inputs:
         return int(inputs["num_kv_heads"])
     return int(inputs["k" if "k" in inputs else "k_past"].shape[1])
@@ -191,7 +187,6 @@ def _of_blocks(rewrite: Rewrite, *, axis: int) -> Rewrite:
 
 
 def _packed_in_reverse(array: Array) -> Array:
-    """Reverse the order of three blocks of columns."""
     return np.concatenate(np.split(array, 3, axis=-1)[::-1], axis=-1)
 
 
@@ -430,11 +425,6 @@ def using(variant: Variant) -> Iterator[Variant]:
     ------
     Variant
         The one in force.
-
-    Raises
-    ------
-    ConfigError
-        There is no such convention.
 
     Examples
     --------

@@ -120,7 +120,6 @@ def _drawn(
     seed: int,
     conventions: tuple[Convention, ...],
 ) -> list[Inputs]:
-    """Draw the probes of a task once."""
     drawn = draw(np.random.default_rng(seed))
     probes = [give_inputs(name, conventions, inputs) for inputs in drawn]
     for inputs in probes:

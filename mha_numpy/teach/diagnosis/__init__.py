@@ -1,7 +1,7 @@
 """The bank of known mistakes: solutions that make them, and a search that names them."""
 
 from mha_numpy.teach.conventions import CONVENTIONS, Convention, Variant, using
-from mha_numpy.teach.diagnosis.bank import BANK, MANNERS
+from mha_numpy.teach.diagnosis.bank import BANK, MISBEHAVIOURS
 from mha_numpy.teach.diagnosis.confusion import find_confusion
 from mha_numpy.teach.diagnosis.diagnose import Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.fingerprints import fingerprints, right_answers
@@ -11,7 +11,7 @@ from mha_numpy.teach.task import Task
 from mha_numpy.teach.tasks import TASKS, find_task
 
 __all__ = [
-    "BANK", "CONVENTIONS", "MANNERS", "TASKS", "Convention", "Diagnosis", "Mistake", "Task",
+    "BANK", "CONVENTIONS", "MISBEHAVIOURS", "TASKS", "Convention", "Diagnosis", "Mistake", "Task",
     "Variant", "diagnose", "find_confusion", "find_task", "fingerprints", "make", "right_answers",
     "using",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 FLOAT32, IN_PLACE = "float32 inside", "an input changed in place"
 ACCUMULATES = "results accumulate between calls"
 # fmt: off
-MANNERS = [
+MISBEHAVIOURS = [
     Mistake(FLOAT32, "part of the computation is in float32", "keep the dtype of the inputs", {}),
     Mistake(IN_PLACE, "an input is changed in place", "work on a copy: x = x * 2, not x *= 2", {}),
     Mistake(ACCUMULATES, "results are added to those of the call before",
@@ -25,7 +25,7 @@ MANNERS = [
 
 MISTAKES = [mistake for task in TASKS.values() for mistake in task.mistakes]
 IGNORED = [*(convention.ignored for convention in CONVENTIONS.values()), IGNORE_ALL]
-BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MANNERS, *IGNORED]}
+BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MISBEHAVIOURS, *IGNORED]}
 EDITS: dict[str, dict[str, Edits]] = {name: {} for name in BANK}  # by the task whose file it is
 for _task in TASKS.values():
     for _name, _edits in [
@@ -46,7 +46,6 @@ def _narrow(function: Function) -> Function:
 
 
 def _cast(tree: Any, dtype: Any) -> Any:
-    """Return a tree whose float arrays have another dtype."""
     arrays = {name: leaf for name, leaf in leaves(tree).items() if isinstance(leaf, np.ndarray)}
     floats = {name: leaf.astype(dtype) for name, leaf in arrays.items() if leaf.dtype.kind == "f"}
     return replaced(tree, floats)
@@ -84,7 +83,7 @@ def _accumulating(function: Function) -> Function:
     return adding
 
 
-BEHAVIOURS: dict[str, Callable[[Function], Function]] = {
+WRAPPERS: dict[str, Callable[[Function], Function]] = {
     FLOAT32: _narrow,
     IN_PLACE: _in_place,
     ACCUMULATES: _accumulating,

@@ -158,12 +158,10 @@ def _apart(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]
 
 
 def _names_in(part: ast.AST) -> set[str]:
-    """Return the names in a part of a tree."""
     return {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
 
 
 def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]) -> list[str]:
-    """Return steps and all that they are made of."""
     seen, waiting = set[str](), steps
     while waiting:
         seen |= waiting
@@ -172,7 +170,6 @@ def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]
 
 
 def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
-    """Say which law does not hold."""
     for inputs, answer, expected in zip(task.probes(), answers, right, strict=True):
         both, names = _beside(answer, expected), leaves(expected)
         if len(both) < len(names):
@@ -227,13 +224,11 @@ def rows_of_all(cells: Array, inputs: Inputs) -> str:
 
 
 def _is_large(value: Any) -> bool:
-    """Return whether an array has numbers far above 1."""
     is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
     return is_float and bool(np.abs(value).max(initial=0) > LARGE)
 
 
 def _hides_a_row(value: Any) -> bool:
-    """Return whether a mask has a row without True."""
     is_mask = isinstance(value, np.ndarray) and value.dtype == bool and value.ndim > 1
     return is_mask and not value.any(axis=-1).all()
 
@@ -256,7 +251,6 @@ def _of_arrays(name: str, wrong: Sequence[Beside]) -> str:
 
 
 def _of_pattern(wrong: Beside) -> str:
-    """Say what turns the right array into the wrong one."""
     found = find_pattern(wrong.mine, wrong.right)
     return "" if found.startswith("all of them at") else found
 

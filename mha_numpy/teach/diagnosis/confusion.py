@@ -70,7 +70,6 @@ def find_confusion(tasks: Sequence[str], pairs: int = 100, seed: int = 0) -> lis
 
 
 def _confusion(task: str, pairs: int, rng: np.random.Generator) -> Confusion:
-    """Make the mistakes of one task."""
     names, seconds = list(fingerprints(task)), [0.0]
 
     def diagnosed(answers: list[Answer]) -> Diagnosis:

@@ -69,11 +69,6 @@ def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
         Right, or the causes that fit every answer; without causes where none fits: a name is
         never guessed.
 
-    Raises
-    ------
-    ConfigError
-        There is no such task, or there are not as many answers as probes.
-
     Examples
     --------
     >>> def mine(x, num_heads):
@@ -160,13 +155,11 @@ def _has_nan(answers: Sequence[Answer]) -> bool:
 
 
 def _arrays_of(answers: Sequence[Answer]) -> list[Array]:
-    """Return all that the answers hold."""
     found = [leaf for answer in answers for leaf in leaves(answer).values()]
     return [np.asarray(leaf) for leaf in found if leaf is not None]
 
 
 def _names(task: str) -> list[str]:
-    """Return the mistakes that may be one of two."""
     latent = (name for name in LATENT if may_show(task, name))
     return list(dict.fromkeys([*fingerprints(task), *latent]))
 

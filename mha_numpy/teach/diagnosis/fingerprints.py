@@ -99,7 +99,6 @@ def gives(answers: Sequence[Answer], found: Sequence[Answer], wrong: Sequence[bo
 
 
 def _gives_wrong(answer: Answer, other: Answer, wrong: Sequence[bool]) -> bool:
-    """Return whether the wrong arrays agree."""
     agree = agreeing_arrays(answer, other)
     return len(agree) == len(wrong) and all(
         one for one, is_wrong in zip(agree, wrong, strict=True) if is_wrong

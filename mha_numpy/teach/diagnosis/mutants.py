@@ -13,7 +13,7 @@ import numpy as np
 
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.conventions import IGNORE_ALL, conventions_of, follow
-from mha_numpy.teach.diagnosis.bank import BANK, BEHAVIOURS, EDITS, Function
+from mha_numpy.teach.diagnosis.bank import BANK, EDITS, WRAPPERS, Function
 from mha_numpy.teach.diagnosis.edits import Place, find_places, overlap, replace_places
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
 from mha_numpy.teach.mistake import Edits
@@ -52,7 +52,7 @@ def make(task: str, mistakes: Iterable[str] = ()) -> Function:
     unknown = sorted(names - set(BANK))
     if unknown:
         raise ConfigError(f"mistakes: expected names of the bank; got {unknown[0]!r}")
-    edited = mutated(find_task(task).name, sorted(names - set(BEHAVIOURS)))
+    edited = mutated(find_task(task).name, sorted(names - set(WRAPPERS)))
     if edited is None:
         raise ConfigError(f"mistakes: expected edits of different texts; got {sorted(names)}")
 
@@ -60,7 +60,7 @@ def make(task: str, mistakes: Iterable[str] = ()) -> Function:
         with np.errstate(all="ignore"):
             return edited(*by_place, **by_name)
 
-    for name, behave in BEHAVIOURS.items():
+    for name, behave in WRAPPERS.items():
         function = behave(function) if name in names else function
     return function
 

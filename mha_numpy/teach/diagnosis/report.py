@@ -87,7 +87,6 @@ def held_out_sections(found: Sequence[HeldOut]) -> list[Table | str]:
 
 
 def _row(name: str, counts: Counts, slowest: float) -> list[str]:
-    """Return a row of the table of counts."""
     return [name, *map(str, counts), f"{1000 * slowest:.0f} ms"]
 
 

@@ -69,7 +69,6 @@ def _holds_numbers(answer: Answer) -> bool:
 
 
 def _is_numeric(leaf: Any) -> bool:
-    """Return whether something is a real number or an array of them."""
     is_number = isinstance(leaf, np.ndarray | np.generic | bool | int | float)
     return is_number and np.asarray(leaf).dtype.kind in "biuf"  # an int may be too large
 
@@ -203,7 +202,6 @@ def _drawn_by(task: Task) -> str:
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
-    """Take the docstrings out of a tree."""
     for part in ast.walk(tree):
         if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef):
             part.body = part.body[ast.get_docstring(part) is not None :] or [ast.Pass()]
@@ -241,7 +239,6 @@ def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) 
 
 
 def _asked(numbers: Array, wrong: Sequence[bool]) -> Array:
-    """Return the numbers of the wrong arrays, and 0 for the others."""
     return np.where(np.resize(wrong, numbers.shape), numbers, 0) if wrong else numbers
 
 
@@ -272,7 +269,6 @@ def _is_of_right_lines(edit: SmallEdit) -> bool:
 
 
 def _in_order(found: Iterable[Candidate]) -> list[Candidate]:
-    """Return the simplest first."""
     return sorted(found, key=lambda candidate: candidate.edit.rank)
 
 

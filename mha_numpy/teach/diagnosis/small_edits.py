@@ -129,7 +129,6 @@ def _edits_of(function: ast.FunctionDef) -> Iterator[Edit]:
 
 
 def _scope_of(function: ast.FunctionDef) -> Scope:
-    """Find out what is known in a function."""
     kinds = {one.arg: ast.unparse(one.annotation or ast.Name("")) for one in function.args.args}
     parts = [part for statement in function.body for part in ast.walk(statement)]
     computed = [p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)]
@@ -159,7 +158,6 @@ def _scope_of(function: ast.FunctionDef) -> Scope:
 
 
 def _parsed(text: str) -> ast.expr:
-    """Return an expression."""
     return ast.parse(text, mode="eval").body
 
 
@@ -205,7 +203,6 @@ def _parts(
 
 
 def _name(name: str) -> ast.Name:
-    """Return a name that is read."""
     return ast.Name(name, ast.Load())
 
 
@@ -215,7 +212,6 @@ def _is_negative(part: ast.AST) -> bool:
 
 
 def _numbers(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield other numbers."""
     number = ast.literal_eval(part)
     if type(number) not in (int, float):
         return
@@ -227,7 +223,6 @@ def _numbers(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _attributes(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield other attributes of the same name."""
     if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
         for other in _attributes_in_use().get(part.value.id, ()):
             if other != part.attr:
@@ -256,7 +251,6 @@ def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 @cache
 def _parameters(function: str) -> tuple[str, ...]:
-    """Return the parameters of a right function."""
     code = read_solutions().cuts[function].function.__code__
     return code.co_varnames[: code.co_argcount]
 
@@ -288,14 +282,12 @@ def _with_two_exchanged(items: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _with(part: ast.expr, field: str, value: Any) -> ast.expr:
-    """Return a part with another value in one field."""
     other = copy(part)
     setattr(other, field, value)
     return other
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Yield what becomes of some statements in a row."""
     for i, one in enumerate(body):
         before, after = body[:i], body[i + 1 :]
         if before or after:
@@ -316,5 +308,4 @@ def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.stmt]]]:
 
 
 def _loop(loop: ast.For, body: list[ast.stmt]) -> ast.For:
-    """Return a loop with another body."""
     return ast.For(loop.target, loop.iter, body, [])

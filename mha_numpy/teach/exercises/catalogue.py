@@ -54,11 +54,6 @@ def find_exercise(exercise_id: str) -> Exercise:
     -------
     Exercise
 
-    Raises
-    ------
-    ConfigError
-        There is none; the message names one that is spelled alike.
-
     Examples
     --------
     >>> find_exercise("softmax-backward").title

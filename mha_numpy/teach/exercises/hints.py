@@ -77,11 +77,6 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
     -------
     Hint
 
-    Raises
-    ------
-    ConfigError
-        There is no hint of that number.
-
     Examples
     --------
     >>> from mha_numpy.teach.exercises import find_exercise

@@ -7,7 +7,7 @@ import pytest
 
 from mha_numpy.checking import agrees
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis import MANNERS, TASKS, fingerprints
+from mha_numpy.teach.diagnosis import MISBEHAVIOURS, TASKS, fingerprints
 from mha_numpy.teach.diagnosis.bank import EDITS, MISTAKES
 from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.mutants import edited, may_show, mutated, places_in, places_of
@@ -32,7 +32,7 @@ def test_edits_that_cannot_be_made(edits, message):
 
 
 def test_names_are_unique():
-    assert max(Counter(mistake.name for mistake in [*MISTAKES, *MANNERS]).values()) == 1
+    assert max(Counter(mistake.name for mistake in [*MISTAKES, *MISBEHAVIOURS]).values()) == 1
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.trees import leaves
-from mha_numpy.teach.diagnosis import BANK, MANNERS, TASKS, fingerprints, make, right_answers
+from mha_numpy.teach.diagnosis import BANK, MISBEHAVIOURS, TASKS, fingerprints, make, right_answers
 from mha_numpy.teach.exercises import EXERCISES, judge
 from tests.sweeps import sweep
 
@@ -37,7 +37,7 @@ def has_floats(tree):
 
 
 @some_pieces
-@pytest.mark.parametrize("manner", [manner.name for manner in MANNERS])
+@pytest.mark.parametrize("manner", [manner.name for manner in MISBEHAVIOURS])
 def test_manners_are_named(piece, manner):
     function = make(piece, [manner])
     probe, expected = TASKS[piece].probes()[0], right_answers(piece)[0]
