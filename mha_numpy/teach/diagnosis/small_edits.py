@@ -12,8 +12,10 @@ from itertools import combinations
 from types import CodeType
 from typing import Any, NamedTuple
 
+from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.teach.diagnosis.rewrite import rewritten, rule_groups
 from mha_numpy.teach.diagnosis.solutions import code_of, read_solutions
+from mha_numpy.teach.saved import Saved
 
 NUMBERS = (-3, -2, -1, 0, 1, 2, 3)  # axes, and other small ones
 LEFT_ALONE = {"keepdims", "dtype", "strict", "invert"}  # keywords
@@ -26,6 +28,7 @@ NAME, NUMBER, EXCHANGED, LEFT_OUT, INSIDE, OUTSIDE, ONCE = OWN_GROUPS
 PART = "a part is left out"
 GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *rule_groups()]))
 RANKS = {group: rank for rank, group in enumerate(GROUPS)}
+ATTRIBUTES = {"params": MultiHeadParams._fields, "saved": Saved._fields}
 PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field that a part stands in
 
 
@@ -224,19 +227,9 @@ def _numbers(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 def _attributes(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-        for other in _attributes_in_use().get(part.value.id, ()):
+        for other in ATTRIBUTES.get(part.value.id, ()):
             if other != part.attr:
                 yield NAME, ast.Attribute(part.value, other, ast.Load())
-
-
-@cache
-def _attributes_in_use() -> dict[str, list[str]]:
-    """Return which attributes of a name the right functions use, where it is no array's."""
-    found: dict[str, list[str]] = {}
-    for part in ast.walk(ast.parse(read_solutions().text)):
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-            found.setdefault(part.value.id, []).append(part.attr)
-    return {name: list(dict.fromkeys(found.get(name, ()))) for name in ("params", "saved")}
 
 
 def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -24,11 +24,6 @@ class Solutions(NamedTuple):
     cuts: dict[str, Cut]
     namespace: dict[str, Any]  # functions, and what the files import and define besides
 
-    @property
-    def text(self) -> str:
-        """All functions, one below the other."""
-        return "".join(cut.source for cut in self.cuts.values())
-
 
 @cache
 def read_solutions() -> Solutions:

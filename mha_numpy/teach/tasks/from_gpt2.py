@@ -63,10 +63,8 @@ MISTAKES = [
             "np.split(c_attn_w, 3, axis=1), np.concatenate(..., axis=1)",
             {"np.split(c_attn_w, 3, axis=1)": "c_attn_w.reshape(3, len(c_attn_w), -1)"}),
     Mistake("q, k, v along the rows", "q, k and v lie below one another instead of side by side",
-            "axis=1",
-            {"np.split(c_attn_w, 3, axis=1)": "np.split(c_attn_w, 3, axis=0)"}),
-    Mistake("biases left out", "the biases are 0",
-            "c_attn_b holds b_q, b_k, b_v; c_proj_b is b_o",
+            "axis=1", {"np.split(c_attn_w, 3, axis=1)": "np.split(c_attn_w, 3, axis=0)"}),
+    Mistake("biases left out", "the biases are 0", "c_attn_b holds b_q, b_k, b_v; c_proj_b is b_o",
             {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})" for x in "qkvo"}),
 ]
 OTHERS_MISTAKES = {

@@ -66,8 +66,7 @@ def _slope_of_linear(inputs: Inputs) -> Slope:
 # fmt: off
 MISTAKES = [
     Mistake("d_x by w, not its transpose", "the gradient goes back through w where w.T belongs",
-            "d_out @ w.T",
-            {"d_out @ w.T": "d_out @ w"}),
+            "d_out @ w.T", {"d_out @ w.T": "d_out @ w"}),
     Mistake("d_w of the last sequence alone", "d_w is computed from the last sequence alone", "sum over the batch",
             {"@ d_out).sum(axis=0)": "@ d_out)[-1]"}),
     Mistake("d_w not summed over the batch", "d_w is (B, inputs, outputs): its sum over the batch is left out",

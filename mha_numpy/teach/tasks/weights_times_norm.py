@@ -64,8 +64,7 @@ MISTAKES = [
     Mistake("w_o transposed for the lengths", "w_o is transposed first, but the rows of w_o belong to a head, not its columns", "w_o.reshape(H, d_v, -1)",
             {"w_o.reshape(H, d_v, -1)": "w_o.T.reshape(H, d_v, -1)"}),
     Mistake("shares of each row", "each row is divided by its sum, but the task asks for lengths, not for shares",
-            "weights * lengths[:, :, None, :]",
-            {"lengths[:, :, None, :] * weights":
+            "weights * lengths[:, :, None, :]", {"lengths[:, :, None, :] * weights":
              "weights * lengths[:, :, None, :] / (weights * lengths[:, :, None, :]).sum(axis=-1, keepdims=True)"}),
     Mistake("lengths without weights", "the weights are left out, so that all rows are the same", "weights * lengths[:, :, None, :]",
             {"lengths[:, :, None, :] * weights": "np.ones_like(weights) * lengths[:, :, None, :]"}),
