@@ -3,7 +3,7 @@
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.teach.exercises import break_my_attention
 from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
-from mha_numpy.teach.exercises.museum import gradients, heads, loops, losses, masks, nan, tokens
+from mha_numpy.teach.exercises.museum import MUSEUM
 from mha_numpy.teach.tasks import TASKS
 
 ORDER = """
@@ -16,26 +16,6 @@ head_importance weights_times_norm prune_heads cost_table from_gpt2 to_gpt2
 layer_norm layer_norm_backward rms_norm gelu gelu_backward embedding_backward cross_entropy
 cross_entropy_backward adam_step train_steps train_with_adam
 """
-MUSEUM = [  # bugs that shipped
-    heads.split_heads,
-    heads.multi_head,
-    heads.attention,
-    heads.grouped_attention,
-    masks.make_mask,
-    masks.masked_attention,
-    masks.softmax,
-    nan.softmax,
-    nan.masked_attention,
-    gradients.softmax_backward,
-    gradients.attention_backward,
-    gradients.multi_head_backward,
-    tokens.embedding_backward,
-    tokens.cross_entropy,
-    losses.train_steps,
-    loops.train_steps,
-    loops.train_with_adam,
-    losses.train_with_adam,
-]
 EXERCISES: list[Exercise] = [
     *(exercise_of(TASKS[name]) for name in ORDER.split()),
     *MUSEUM,
