@@ -473,8 +473,8 @@ def _assignment(options: Namespace) -> int:
     switch("--search-table", "compute anew what all small edits of the right functions give"),
 )  # fmt: skip
 def _mistakes(options: Namespace) -> int:
-    from mha_numpy.teach.diagnosis import PIECES, find_confusion, find_piece, search
-    from mha_numpy.teach.diagnosis.held_out import hold_out
+    from mha_numpy.teach.diagnosis import TASKS, find_confusion, find_task, search
+    from mha_numpy.teach.diagnosis.confusion import hold_out
     from mha_numpy.teach.diagnosis.report import (
         bank_table,
         confusion_sections,
@@ -486,7 +486,7 @@ def _mistakes(options: Namespace) -> int:
         search.write_table()
         print(f"wrote {search.FILE}")
         return 0
-    pieces = list(PIECES) if options.piece is None else [find_piece(options.piece).name]
+    pieces = list(TASKS) if options.piece is None else [find_task(options.piece).name]
     if not options.confusion:
         show(bank_table(pieces))
         return 0

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mha_numpy.teach.diagnosis.edits import Edits
+from mha_numpy.teach.mistake import Edits
 
 
 class Mutation(NamedTuple):

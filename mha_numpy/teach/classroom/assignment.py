@@ -95,4 +95,4 @@ def _conventions_for(exercise: Exercise) -> list[str]:
     """Return the conventions that an exercise knows; one that is handed out as code knows none."""
     if exercise.kind != "code":
         return []
-    return [name for name, convention in CONVENTIONS.items() if exercise.piece in convention.at]
+    return [name for name, convention in CONVENTIONS.items() if exercise.task in convention.at]

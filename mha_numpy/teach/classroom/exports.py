@@ -25,7 +25,7 @@ from mha_numpy.teach.classroom.handout import (
 )
 from mha_numpy.teach.classroom.roster import EVERYBODY
 from mha_numpy.teach.diagnosis import Variant
-from mha_numpy.teach.diagnosis.sources import read_sources
+from mha_numpy.teach.diagnosis.solutions import read_solutions
 from mha_numpy.teach.exercises import Exercise, find_exercise
 
 EXPORTS = ("otter", "nbgrader")
@@ -128,10 +128,10 @@ def _nbgrader_cells(v4: Any, title: Any, exercise: Exercise, points: float, seed
 
 def _solution(exercise: Exercise, mark: str) -> str:
     """Return the stub with a right body between marks; what the body uses is imported in it."""
-    cut = read_sources().cuts[exercise.piece]
+    cut = read_solutions().cuts[exercise.task]
     (node,) = (node for node in ast.parse(cut.source).body if isinstance(node, ast.FunctionDef))
-    docstring, *statements = node.body
-    body = "".join(cut.source.splitlines(keepends=True)[docstring.end_lineno :])
+    statements = node.body
+    body = "".join(cut.source.splitlines(keepends=True)[statements[0].lineno - 1 :])
     used = {
         name.id for one in statements for name in ast.walk(one) if isinstance(name, ast.Name)
     } - {"np", *cut.function.__code__.co_varnames}

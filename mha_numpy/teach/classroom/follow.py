@@ -12,12 +12,11 @@ import numpy as np
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.diagnosis import find_piece, right_answers
-from mha_numpy.teach.diagnosis.conventions import give_inputs, take_inputs, take_result
-from mha_numpy.teach.diagnosis.piece import Inputs
-from mha_numpy.teach.diagnosis.using import conventions_of
+from mha_numpy.teach.conventions import conventions_of, give_inputs, take_inputs, take_result
+from mha_numpy.teach.diagnosis import find_task, right_answers
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.sandbox import Run
+from mha_numpy.teach.task import Inputs
 
 DIRECTIONS = 6  # random ones, through all inputs at once
 STEP = 1e-5
@@ -89,9 +88,9 @@ def follows(backward: str, call: Caller) -> bool:
 
 
 def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
-    piece = find_exercise(backward).piece
+    piece = find_exercise(backward).task
     conventions = conventions_of(piece)
-    given = take_inputs(piece, conventions, find_piece(piece).probes()[0])
+    given = take_inputs(piece, conventions, find_task(piece).probes()[0])
     d_out = next(iter(given.values()))
     at, rng = pair.call(given), np.random.default_rng(0)
     ways = [
@@ -122,7 +121,7 @@ def _moved(at: Inputs, way: dict[str, Array], step: float) -> Inputs:
 
 def _own(exercise_id: str, usual: Sequence[Inputs], call: Caller) -> list[dict[str, Any]]:
     """Call a student's function with inputs as the student's variant has them, and read them."""
-    piece = find_exercise(exercise_id).piece
+    piece = find_exercise(exercise_id).task
     conventions = conventions_of(piece)
     run = call(exercise_id, [give_inputs(piece, conventions, inputs) for inputs in usual])
     names = list(leaves(right_answers(piece)[0]))

@@ -74,7 +74,7 @@ def _grade_function(
             exercise.id, 0.0, out_of, "not written", hint=hint, file=source.file, seconds=seconds,
             findings=[verdict.unwritten] if verdict.unwritten == NO_RETURN else [],
         )  # fmt: skip
-    if exercise.piece == FRUGAL and _has_run(verdict):
+    if exercise.task == FRUGAL and _has_run(verdict):
         held = _run(exercise, source, memory_inputs(), task, is_measured=True)
         verdict.stages.append(memory_stage(held))
     groups = groups_of(verdict.stages)

@@ -9,7 +9,7 @@ import builtins
 import re
 
 from mha_numpy.teach.classroom.submissions import Source
-from mha_numpy.teach.diagnosis import Variant, find_piece
+from mha_numpy.teach.diagnosis import Variant, find_task
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.hints import give_hint
 from mha_numpy.teach.exercises.verdict import Verdict
@@ -89,7 +89,7 @@ def findings_of(verdict: Verdict, error: str, source: Source) -> list[str]:
 
 
 def _statement(verdict: Verdict, finding: str) -> str:
-    piece = find_piece(verdict.exercise.piece)
+    piece = find_task(verdict.exercise.task)
     statements = [law.statement for law in piece.laws]
     statements += [reaction.statement for reaction in piece.reactions]
     return next((text for text in statements if finding.startswith(text)), "a law of the result")

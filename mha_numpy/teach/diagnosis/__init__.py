@@ -1,18 +1,17 @@
-"""The bank of known mistakes: an implementation that makes them, and one that names them."""
+"""The bank of known mistakes: solutions that make them, and a search that names them."""
 
-from mha_numpy.teach.diagnosis.answers import fingerprints, right_answers
+from mha_numpy.teach.conventions import CONVENTIONS, Convention, Variant, using
+from mha_numpy.teach.diagnosis.bank import BANK, MISBEHAVIOURS
 from mha_numpy.teach.diagnosis.confusion import find_confusion
-from mha_numpy.teach.diagnosis.conventions import CONVENTIONS, Convention
 from mha_numpy.teach.diagnosis.diagnose import Diagnosis, diagnose
-from mha_numpy.teach.diagnosis.families import BANK, PIECES, find_piece
-from mha_numpy.teach.diagnosis.make import make
-from mha_numpy.teach.diagnosis.manners import MANNERS
-from mha_numpy.teach.diagnosis.mistake import Mistake
-from mha_numpy.teach.diagnosis.piece import Piece
-from mha_numpy.teach.diagnosis.using import Variant, using
+from mha_numpy.teach.diagnosis.fingerprints import fingerprints, right_answers
+from mha_numpy.teach.diagnosis.mutants import make
+from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.task import Task
+from mha_numpy.teach.tasks import TASKS, find_task
 
 __all__ = [
-    "BANK", "CONVENTIONS", "MANNERS", "PIECES", "Convention", "Diagnosis", "Mistake", "Piece",
-    "Variant", "diagnose", "find_confusion", "find_piece", "fingerprints", "make", "right_answers",
+    "BANK", "CONVENTIONS", "MISBEHAVIOURS", "TASKS", "Convention", "Diagnosis", "Mistake", "Task",
+    "Variant", "diagnose", "find_confusion", "find_task", "fingerprints", "make", "right_answers",
     "using",
 ]  # fmt: skip

@@ -13,10 +13,15 @@ from mha_numpy.checking.compare import matched
 from mha_numpy.checking.patterns import find_pattern
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.diagnosis.answers import Answer, agreeing_arrays, right_answers, wrong_arrays
-from mha_numpy.teach.diagnosis.families import PIECES, find_piece
-from mha_numpy.teach.diagnosis.piece import Inputs, Piece
-from mha_numpy.teach.diagnosis.sources import read_sources
+from mha_numpy.teach.diagnosis.fingerprints import (
+    Answer,
+    agreeing_arrays,
+    right_answers,
+    wrong_arrays,
+)
+from mha_numpy.teach.diagnosis.solutions import read_solutions
+from mha_numpy.teach.task import Inputs, Task
+from mha_numpy.teach.tasks import TASKS, find_task
 
 CLOSE = 1e-6  # of the largest number
 LARGE = 10  # numbers are far above 1
@@ -36,13 +41,13 @@ class Beside(NamedTuple):
         return ~np.isclose(self.mine, self.right, rtol=0, atol=CLOSE * largest, equal_nan=True)
 
 
-def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
+def find_clues(task: str, answers: Sequence[Answer]) -> list[str]:
     """Return what can be said of wrong answers, in sentences; nothing if nothing can.
 
     Parameters
     ----------
-    piece : str
-        A key of ``PIECES``.
+    task : str
+        A key of ``TASKS``.
     answers : sequence
         One for each probe; None where the function failed.
 
@@ -58,16 +63,16 @@ def find_clues(piece: str, answers: Sequence[Answer]) -> list[str]:
     >>> find_clues("attention_backward", wrong)
     ['d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do not need']
     """
-    right = right_answers(piece)
+    right = right_answers(task)
     clues = [
-        _of_steps(piece, answers, right),
-        _of_laws(find_piece(piece), answers, right),
-        _of_inputs(PIECES[piece].probes(), answers, right),
+        _of_steps(task, answers, right),
+        _of_laws(find_task(task), answers, right),
+        _of_inputs(TASKS[task].probes(), answers, right),
     ]
     wrong = [
         one
         for answer, expected in zip(answers, right, strict=True)
-        for one in _beside(answer, expected, PIECES[piece].result or "result")
+        for one in _beside(answer, expected, TASKS[task].result or "result")
         if one.where.any()
     ]
     by_name = {one.name: [other for other in wrong if other.name == one.name] for one in wrong}
@@ -86,7 +91,7 @@ def _beside(answer: Answer, expected: Answer, name: str = "") -> list[Beside]:
     ]
 
 
-def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+def _of_steps(task: str, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
     """Say which steps the wrong arrays need and the right ones do without, as far as is known."""
     names = [name for name, _, _ in matched(right[0], right[0])]
     is_wrong = wrong_arrays(answers, right)
@@ -98,7 +103,7 @@ def _of_steps(piece: str, answers: Sequence[Answer], right: Sequence[Answer]) ->
         return ""
     verbs = "are" if len(good) > 1 else "is", "are" if len(bad) > 1 else "is"
     seen = f"{listed(good)} {verbs[0]} right, and {listed(bad)} {verbs[1]} wrong"
-    steps_of = _steps_of_results(piece)
+    steps_of = _steps_of_results(task)
     if len(steps_of) != len(names):
         return seen
     needs = dict(zip(names, steps_of, strict=True))
@@ -119,17 +124,17 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _steps_of_results(piece: str) -> list[list[str]]:
+def _steps_of_results(task: str) -> list[list[str]]:
     """Return for each result of a right function its steps, in order; nothing if not all have."""
-    function = piece
+    function = task
     while True:
-        tree = ast.parse(read_sources().cuts[function].source).body[0]
+        tree = ast.parse(read_solutions().cuts[function].source).body[0]
         assert isinstance(tree, ast.FunctionDef)
         last = tree.body[-1]
         if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Call):
             return []
         called = ast.unparse(last.value.func)
-        if called not in read_sources().cuts:
+        if called not in read_solutions().cuts:
             break
         function = called
     made_of: dict[str, set[str]] = {}
@@ -153,12 +158,10 @@ def _apart(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]
 
 
 def _names_in(part: ast.AST) -> set[str]:
-    """Return the names in a part of a tree."""
     return {one.id for one in ast.walk(part) if isinstance(one, ast.Name)}
 
 
 def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]) -> list[str]:
-    """Return steps and all that they are made of."""
     seen, waiting = set[str](), steps
     while waiting:
         seen |= waiting
@@ -166,14 +169,13 @@ def _reached(steps: set[str], made_of: dict[str, set[str]], order: Sequence[str]
     return [step for step in dict.fromkeys(order) if step in seen]
 
 
-def _of_laws(piece: Piece, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
-    """Say which law does not hold."""
-    for inputs, answer, expected in zip(piece.probes(), answers, right, strict=True):
+def _of_laws(task: Task, answers: Sequence[Answer], right: Sequence[Answer]) -> str:
+    for inputs, answer, expected in zip(task.probes(), answers, right, strict=True):
         both, names = _beside(answer, expected), leaves(expected)
         if len(both) < len(names):
             continue
         arrays = dict(zip(names, (one.mine for one in both), strict=True))
-        for law in piece.laws:
+        for law in task.laws:
             if np.abs(law.residual(inputs, arrays)).max(initial=0) > CLOSE:
                 return f"in every right answer, {law.statement}; not in yours"
     return ""
@@ -222,13 +224,11 @@ def rows_of_all(cells: Array, inputs: Inputs) -> str:
 
 
 def _is_large(value: Any) -> bool:
-    """Return whether an array has numbers far above 1."""
     is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
     return is_float and bool(np.abs(value).max(initial=0) > LARGE)
 
 
 def _hides_a_row(value: Any) -> bool:
-    """Return whether a mask has a row without True."""
     is_mask = isinstance(value, np.ndarray) and value.dtype == bool and value.ndim > 1
     return is_mask and not value.any(axis=-1).all()
 
@@ -251,7 +251,6 @@ def _of_arrays(name: str, wrong: Sequence[Beside]) -> str:
 
 
 def _of_pattern(wrong: Beside) -> str:
-    """Say what turns the right array into the wrong one."""
     found = find_pattern(wrong.mine, wrong.right)
     return "" if found.startswith("all of them at") else found
 

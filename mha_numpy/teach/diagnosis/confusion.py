@@ -1,5 +1,6 @@
-"""The confusion table: every mistake made, rejected or not, named rightly or not."""
+"""How well mistakes are named: known ones, pairs of them, and slips that nobody thought of."""
 
+import warnings
 from collections.abc import Sequence
 from itertools import combinations
 from time import process_time
@@ -8,8 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.progress import progress
-from mha_numpy.teach.diagnosis.answers import Answer, answers_with, fingerprints
+from mha_numpy.teach.conventions import Variant, using
+from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.diagnose import Diagnosis, diagnose
+from mha_numpy.teach.diagnosis.fingerprints import Answer, answers_with, fingerprints, fits
+from mha_numpy.teach.diagnosis.search import Candidate, all_numbers, candidates, have
+from mha_numpy.teach.diagnosis.small_edits import GROUPS
+
+ANOTHER_SEED = 1  # whose numbers tell an explanation that fits by chance
 
 
 class Counts(NamedTuple):
@@ -27,27 +34,27 @@ class Counts(NamedTuple):
 class Confusion(NamedTuple):
     """What became of the mistakes made in one function."""
 
-    piece: str
+    task: str
     counts: Counts
     mixed_up: list[tuple[str, list[str]]]  # each mistake that is not on top, and what was named
     slowest: float  # seconds of a processor for a diagnosis
 
 
-def find_confusion(pieces: Sequence[str], pairs: int = 100, seed: int = 0) -> list[Confusion]:
+def find_confusion(tasks: Sequence[str], pairs: int = 100, seed: int = 0) -> list[Confusion]:
     """Make every mistake, and some pairs of them, and count how they are named.
 
     Parameters
     ----------
-    pieces : names of ``PIECES``
+    tasks : names of ``TASKS``
     pairs : int
-        How many pairs of mistakes to draw for each piece, at most; alternatives, and those that
+        How many pairs of mistakes to draw for each task, at most; alternatives, and those that
         fail on every probe, are no pairs.
     seed : int
 
     Returns
     -------
     list of Confusion
-        One for each piece.
+        One for each task.
 
     Examples
     --------
@@ -57,25 +64,24 @@ def find_confusion(pieces: Sequence[str], pairs: int = 100, seed: int = 0) -> li
     """
     rng = np.random.default_rng(seed)
     return [
-        _confusion(piece, pairs, rng)
-        for piece in progress(list(pieces), len(pieces), "making mistakes")
+        _confusion(task, pairs, rng)
+        for task in progress(list(tasks), len(tasks), "making mistakes")
     ]
 
 
-def _confusion(piece: str, pairs: int, rng: np.random.Generator) -> Confusion:
-    """Make the mistakes of one piece."""
-    names, seconds = list(fingerprints(piece)), [0.0]
+def _confusion(task: str, pairs: int, rng: np.random.Generator) -> Confusion:
+    names, seconds = list(fingerprints(task)), [0.0]
 
     def diagnosed(answers: list[Answer]) -> Diagnosis:
         start = process_time()
-        found = diagnose(piece, answers)
+        found = diagnose(task, answers)
         seconds.append(process_time() - start)
         return found
 
     rejected = on_top = among = 0
     mixed_up = []
     for name in names:
-        found = diagnosed(fingerprints(piece)[name])
+        found = diagnosed(fingerprints(task)[name])
         is_on_top = bool(found.causes) and found.causes[0] == {name}
         rejected += not found.is_right
         on_top += is_on_top
@@ -88,7 +94,7 @@ def _confusion(piece: str, pairs: int, rng: np.random.Generator) -> Confusion:
     for pair in (frozenset(both[i]) for i in rng.permutation(len(both))):
         if tried == pairs:
             break
-        answers = answers_with(piece, pair)
+        answers = answers_with(task, pair)
         if all(answer is None for answer in answers):  # or there is none: they are alternatives
             continue
         found = diagnosed(answers)
@@ -96,4 +102,68 @@ def _confusion(piece: str, pairs: int, rng: np.random.Generator) -> Confusion:
         pairs_rejected += not found.is_right
         pairs_named += bool(found.causes[0] & pair) if found.causes else bool(found.edit)
     counts = Counts(len(names), rejected, on_top, among, tried, pairs_rejected, pairs_named)
-    return Confusion(piece, counts, mixed_up, max(seconds))
+    return Confusion(task, counts, mixed_up, max(seconds))
+
+
+class HeldOut(NamedTuple):
+    """What became of the edits of one kind."""
+
+    group: str
+    made: int
+    named: int  # by a known mistake that gives the same
+    edited: int  # by an edit of another kind that gives the same
+    clues: int  # steps, places or a pattern are told
+    nothing: int
+    wrongly: int  # of the named and edited: other numbers are drawn, and it gives something else
+
+
+def hold_out(tasks: Sequence[str], each: int = 2, seed: int = 0) -> list[HeldOut]:
+    """Make edits of every kind, and look for them without that kind.
+
+    Parameters
+    ----------
+    tasks : names of ``TASKS``
+    each : int
+        How many edits of each kind to draw for each task.
+    seed : int
+
+    Returns
+    -------
+    list of HeldOut
+        One for each kind of edits.
+
+    Examples
+    --------
+    >>> found = hold_out(["scores_backward"])
+    >>> all(one.wrongly == 0 for one in found), sum(one.made for one in found) > 20
+    (True, True)
+    """
+    rng = np.random.default_rng(seed)
+    counts = {group: np.zeros(6, dtype=int) for group in GROUPS}
+    for task in progress(list(tasks), len(tasks), "holding out"):
+        edits, (rows, numbers) = candidates(task), all_numbers(task)
+        groups = np.array([edits[row].edit.group for row in rows])
+        for group in GROUPS:
+            drawn = rng.permutation(np.flatnonzero(groups == group))[:each]
+            for i in drawn:
+                others = rows[have(numbers, numbers[i]) & (groups != group)]
+                ranked = sorted(others, key=lambda row: edits[row].edit.rank)
+                counts[group] += _told(task, edits[rows[i]], [edits[row] for row in ranked])
+    return [HeldOut(group, *map(int, count)) for group, count in counts.items() if count[0]]
+
+
+def _told(task: str, made: Candidate, others: Sequence[Candidate]) -> list[int]:
+    """Return the counts of one edit, as in HeldOut."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answers = list(made.answers(task))
+        names = [name for name, known in fingerprints(task).items() if fits(answers, known)]
+        fitting = (one for one in others if fits(answers, list(one.answers(task))))
+        other = None if names else next(fitting, None)
+        if names or other:
+            with using(Variant(ANOTHER_SEED)):
+                told = list(other.answers(task)) if other else answers_with(task, names[:1])
+                wrongly = not fits(list(made.answers(task)), told)
+            return [1, bool(names), not names, 0, 0, wrongly]
+    has_clue = bool(find_clues(task, answers))
+    return [1, 0, 0, has_clue, not has_clue, 0]

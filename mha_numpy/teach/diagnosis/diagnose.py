@@ -10,7 +10,8 @@ import numpy as np
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis.answers import (
+from mha_numpy.teach.diagnosis.bank import BANK, FLOAT32
+from mha_numpy.teach.diagnosis.fingerprints import (
     TOLERANCE,
     Answer,
     attempt,
@@ -20,11 +21,10 @@ from mha_numpy.teach.diagnosis.answers import (
     right_answers,
     wrong_arrays,
 )
-from mha_numpy.teach.diagnosis.families import BANK, PIECES, find_piece
-from mha_numpy.teach.diagnosis.manners import FLOAT32
-from mha_numpy.teach.diagnosis.mistake import Mistake
+from mha_numpy.teach.diagnosis.mutants import may_show, mutated
 from mha_numpy.teach.diagnosis.search import BUDGET, SmallEdit, find_edit, find_edit_beside
-from mha_numpy.teach.diagnosis.variant import may_show, variant
+from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.tasks import TASKS, find_task
 
 # what shows only where another mistake makes a row see nothing
 LATENT = ("NaN in a row that sees nothing", "-1e9 for -inf")
@@ -52,15 +52,15 @@ class Diagnosis(NamedTuple):
         return [BANK[name] for name in sorted(self.causes[0])] if self.causes else []
 
 
-def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
+def diagnose(task: str, answers: Sequence[Answer]) -> Diagnosis:
     """Find the known mistakes, one or two, that give just these arrays.
 
     Parameters
     ----------
-    piece : str
-        Which function was written, a key of ``PIECES``.
+    task : str
+        Which function was written, a key of ``TASKS``.
     answers : sequence
-        What the function returned for each of the piece's probes, an array or a tuple of arrays;
+        What the function returned for each of the task's probes, an array or a tuple of arrays;
         None where it failed: there any mistake may be the cause.
 
     Returns
@@ -69,30 +69,25 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
         Right, or the causes that fit every answer; without causes where none fits: a name is
         never guessed.
 
-    Raises
-    ------
-    ConfigError
-        There is no such piece, or there are not as many answers as probes.
-
     Examples
     --------
     >>> def mine(x, num_heads):
     ...     B, T, width = x.shape
     ...     return x.reshape(B, num_heads, T, width // num_heads)
-    >>> answers = [mine(**probe) for probe in PIECES["split_heads"].probes()]
+    >>> answers = [mine(**probe) for probe in TASKS["split_heads"].probes()]
     >>> print(*(mistake.name for mistake in diagnose("split_heads", answers).mistakes))
     split without transpose
     """
-    right = right_answers(find_piece(piece).name)
+    right = right_answers(find_task(task).name)
     if len(answers) != len(right):
         raise ConfigError(f"answers: expected {len(right)} of them; got {len(answers)}")
     if fits(answers, right):
         return Diagnosis(all(answer is not None for answer in answers), ())
-    singles = [name for name, wrong in fingerprints(piece).items() if fits(answers, wrong)]
+    singles = [name for name, wrong in fingerprints(task).items() if fits(answers, wrong)]
     if singles:
         return Diagnosis(False, tuple(frozenset({name}) for name in singles))
     if _is_narrow(answers):
-        made = {frozenset({name, FLOAT32}): wrong for name, wrong in fingerprints(piece).items()}
+        made = {frozenset({name, FLOAT32}): wrong for name, wrong in fingerprints(task).items()}
         narrow = {frozenset({FLOAT32}): right} | made
         causes = [cause for cause, wrong in narrow.items() if fits(answers, wrong, NARROW)]
         if causes:
@@ -100,33 +95,31 @@ def diagnose(piece: str, answers: Sequence[Answer]) -> Diagnosis:
     wrong = wrong_arrays(answers, right)
     is_partial = any(wrong) and not all(wrong)
     if is_partial:
-        partial = [
-            name for name, made in fingerprints(piece).items() if gives(answers, made, wrong)
-        ]
+        partial = [name for name, made in fingerprints(task).items() if gives(answers, made, wrong)]
         if partial:
             return Diagnosis(False, tuple(frozenset({name}) for name in partial), is_partial=True)
-    edit = find_edit(piece, answers)
+    edit = find_edit(task, answers)
     if edit and (edit.others <= FEW or not _has_nan(answers)):
         return Diagnosis(False, (), edit=edit)
     ends = process_time() + BUDGET
-    tried = takewhile(lambda _: process_time() < ends, combinations(_names(piece), 2))
-    pairs = [pair for pair in tried if _makes(piece, pair, answers)]
+    tried = takewhile(lambda _: process_time() < ends, combinations(_names(task), 2))
+    pairs = [pair for pair in tried if _makes(task, pair, answers)]
     if pairs:
-        pairs.sort(key=lambda pair: -_explained(piece, pair, answers))
+        pairs.sort(key=lambda pair: -_explained(task, pair, answers))
         return Diagnosis(False, tuple(map(frozenset, pairs)))
-    edit = find_edit(piece, answers, wrong) if is_partial else None
+    edit = find_edit(task, answers, wrong) if is_partial else None
     if edit:
         return Diagnosis(False, (), is_partial=True, edit=edit)
-    explained = {name: _explained(piece, [name], answers) for name in fingerprints(piece)}
+    explained = {name: _explained(task, [name], answers) for name in fingerprints(task)}
     names = sorted(filter(explained.get, explained), key=lambda name: -explained[name])
-    both = find_edit_beside(piece, answers, names, ends)
+    both = find_edit_beside(task, answers, names, ends)
     return Diagnosis(False, (frozenset({both[0]}),), edit=both[1]) if both else Diagnosis(False, ())
 
 
-def _explained(piece: str, mistakes: Collection[str], answers: Sequence[Answer]) -> int:
+def _explained(task: str, mistakes: Collection[str], answers: Sequence[Answer]) -> int:
     """Count the wrong numbers that one of some mistakes gives alone: it shows for itself."""
-    right = right_answers(piece)
-    alone = [fingerprints(piece).get(name, right) for name in mistakes]
+    right = right_answers(task)
+    alone = [fingerprints(task).get(name, right) for name in mistakes]
     count = 0
     for answer, expected, *made in zip(answers, right, *alone, strict=True):
         others = [leaves(one) for one in made if one is not None]
@@ -162,21 +155,19 @@ def _has_nan(answers: Sequence[Answer]) -> bool:
 
 
 def _arrays_of(answers: Sequence[Answer]) -> list[Array]:
-    """Return all that the answers hold."""
     found = [leaf for answer in answers for leaf in leaves(answer).values()]
     return [np.asarray(leaf) for leaf in found if leaf is not None]
 
 
-def _names(piece: str) -> list[str]:
-    """Return the mistakes that may be one of two."""
-    latent = (name for name in LATENT if may_show(piece, name))
-    return list(dict.fromkeys([*fingerprints(piece), *latent]))
+def _names(task: str) -> list[str]:
+    latent = (name for name in LATENT if may_show(task, name))
+    return list(dict.fromkeys([*fingerprints(task), *latent]))
 
 
-def _makes(piece: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:
+def _makes(task: str, pair: Collection[str], answers: Sequence[Answer]) -> bool:
     """Return whether two mistakes together give the answers, asking no further than needed."""
-    function = variant(piece, pair)
+    function = mutated(task, pair)
     return function is not None and all(
         answer is None or fits([answer], [attempt(function, probe)])
-        for probe, answer in zip(PIECES[piece].probes(), answers, strict=True)
+        for probe, answer in zip(TASKS[task].probes(), answers, strict=True)
     )

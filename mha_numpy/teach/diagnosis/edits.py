@@ -1,12 +1,11 @@
 """A mistake is an edit: what stands in a source, and what is written instead."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError
-
-Edits = Mapping[str, str]  # what stands there: what is written instead
+from mha_numpy.teach.mistake import Edits
 
 
 class Place(NamedTuple):

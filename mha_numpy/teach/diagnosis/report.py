@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from mha_numpy.tables import Table
-from mha_numpy.teach.diagnosis.answers import fingerprints
-from mha_numpy.teach.diagnosis.confusion import Confusion, Counts
-from mha_numpy.teach.diagnosis.families import BANK
-from mha_numpy.teach.diagnosis.held_out import HeldOut
+from mha_numpy.teach.diagnosis.bank import BANK
+from mha_numpy.teach.diagnosis.confusion import Confusion, Counts, HeldOut
+from mha_numpy.teach.diagnosis.fingerprints import fingerprints
 
 PAGE = """# Which mistakes are named
 
@@ -35,11 +34,11 @@ HELD_OUT = (
 )
 
 
-def bank_table(pieces: Sequence[str]) -> Table:
+def bank_table(tasks: Sequence[str]) -> Table:
     """Return the mistakes that show in some functions, each with its fix."""
-    where = {name: [piece for piece in pieces if name in fingerprints(piece)] for name in BANK}
+    where = {name: [task for task in tasks if name in fingerprints(task)] for name in BANK}
     rows = [[name, BANK[name].verdict, BANK[name].fix] for name, found in where.items() if found]
-    of = pieces[0] if len(pieces) == 1 else f"{len(pieces)} functions"
+    of = tasks[0] if len(tasks) == 1 else f"{len(tasks)} functions"
     return Table(f"{len(rows)} known mistakes in {of}", ["mistake", "what was done", "fix"], rows)
 
 
@@ -47,7 +46,7 @@ def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
     """Return the counts of each function, their sums, and what was mixed up."""
     total = Counts(*(sum(counts) for counts in zip(*(c.counts for c in found), strict=True)))
     slowest = max(c.slowest for c in found)
-    rows = [_row(c.piece, c.counts, c.slowest) for c in found] + [_row("all", total, slowest)]
+    rows = [_row(c.task, c.counts, c.slowest) for c in found] + [_row("all", total, slowest)]
     columns = [
         "function", "mistakes", "rejected", "on top", "among", "pairs", "rejected", "named",
         "slowest",
@@ -66,7 +65,7 @@ def confusion_sections(found: Sequence[Confusion]) -> list[Table | str]:
         "have one of the two named first."
     )
     mixed = [
-        [c.piece, name, "; ".join(named) or "nothing"] for c in found for name, named in c.mixed_up
+        [c.task, name, "; ".join(named) or "nothing"] for c in found for name, named in c.mixed_up
     ]
     sections: list[Table | str] = [Table("Mistakes made and named", columns, rows), text]
     if mixed:
@@ -88,7 +87,6 @@ def held_out_sections(found: Sequence[HeldOut]) -> list[Table | str]:
 
 
 def _row(name: str, counts: Counts, slowest: float) -> list[str]:
-    """Return a row of the table of counts."""
     return [name, *map(str, counts), f"{1000 * slowest:.0f} ms"]
 
 

@@ -123,6 +123,5 @@ def _filled(new: Any, bound: Bound) -> Any:
 
 
 def _is_args(part: ast.expr) -> bool:
-    """Return whether a part of a rule stands for arguments."""
     is_starred = isinstance(part, ast.Starred) and isinstance(part.value, ast.Name)
     return is_starred and part.value.id == ARGS  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ after the other, as long as there is time.
 """
 
 import ast
+import inspect
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
@@ -23,18 +24,20 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.progress import progress
-from mha_numpy.teach.diagnosis.answers import (
+from mha_numpy.teach import probes
+from mha_numpy.teach.conventions import SEED, conventions_of, follow, variant_in_force
+from mha_numpy.teach.diagnosis import rewrite, small_edits
+from mha_numpy.teach.diagnosis.fingerprints import (
     Answer,
     attempt,
     gives,
     right_answers,
 )
-from mha_numpy.teach.diagnosis.conventions import follow
-from mha_numpy.teach.diagnosis.families import PIECES
+from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, places_of
 from mha_numpy.teach.diagnosis.small_edits import Edit, Edited, read_edits
-from mha_numpy.teach.diagnosis.sources import called_by, read_sources
-from mha_numpy.teach.diagnosis.using import SEED, conventions_of, variant_in_force
-from mha_numpy.teach.diagnosis.variant import assembled, edited_source, places_of
+from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
+from mha_numpy.teach.task import Task
+from mha_numpy.teach.tasks import TASKS
 
 FILE = Path(__file__).with_name("small_edits.npz")
 MODULUS = 65521  # an array's number is below it; 0 says that there is no array
@@ -43,19 +46,19 @@ BUDGET = 0.8  # seconds of a processor for what is not looked up
 
 
 class Candidate(NamedTuple):
-    """An edit of one of the functions that make a piece."""
+    """An edit of one of the functions that make a task."""
 
     function: str
     edited: Edited
     edit: Edit
 
-    def answers(self, piece: str) -> Iterator[Answer]:
-        """Yield what the piece gives with the edit, probe by probe; None where it fails."""
+    def answers(self, task: str) -> Iterator[Answer]:
+        """Yield what the task gives with the edit, probe by probe; None where it fails."""
         code = self.edited.code(self.edit)
         if code is None:
             return
-        function = follow(piece, conventions_of(piece), assembled(piece, {self.function: code}))
-        for probe in PIECES[piece].probes():
+        function = follow(task, conventions_of(task), assembled(task, {self.function: code}))
+        for probe in TASKS[task].probes():
             answer = attempt(function, probe, (Exception,))
             yield answer if answer is not None and _holds_numbers(answer) else None
 
@@ -66,7 +69,6 @@ def _holds_numbers(answer: Answer) -> bool:
 
 
 def _is_numeric(leaf: Any) -> bool:
-    """Return whether something is a real number or an array of them."""
     is_number = isinstance(leaf, np.ndarray | np.generic | bool | int | float)
     return is_number and np.asarray(leaf).dtype.kind in "biuf"  # an int may be too large
 
@@ -82,21 +84,21 @@ class SmallEdit(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What edits of a piece give for the usual probes."""
+    """What edits of a task give for the usual probes."""
 
-    edits: Array  # (N,) which of the piece's edits
+    edits: Array  # (N,) which of the task's edits
     others: Array  # (N,) how many more give the same
     numbers: Array  # (N, arrays of all probes)
 
 
-def candidates(piece: str, mistake: str | None = None) -> list[Candidate]:
-    """Return all small edits of a piece, or of one with a known mistake, always in one order.
+def candidates(task: str, mistake: str | None = None) -> list[Candidate]:
+    """Return all small edits of a task, or of one with a known mistake, always in one order.
 
     Functions that call no others come first: what is written there says more.
     """
     places = places_of(mistake) if mistake else {}
     found = []
-    for name in sorted(called_by(piece), key=lambda name: (len(called_by(name)), name)):
+    for name in sorted(called_by(task), key=lambda name: (len(called_by(name)), name)):
         edited = read_edits(edited_source(name, places.get(name, ())))
         found += [Candidate(name, edited, edit) for edit in edited.edits]
     return found
@@ -141,25 +143,25 @@ def have(numbers: Array, asked: Array) -> Array:
     return np.asarray((near & (numbers[:, is_asked] != 0)).all(axis=1))
 
 
-def all_numbers(piece: str) -> tuple[Array, Array]:
-    """Make all small edits of a piece: which of them give something wrong, and their numbers."""
-    right = right_answers(piece)
+def all_numbers(task: str) -> tuple[Array, Array]:
+    """Make all small edits of a task: which of them give something wrong, and their numbers."""
+    right = right_answers(task)
     usual = numbers_of(right, right)
     rows, found = [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for row, candidate in enumerate(candidates(piece)):
-            mine = numbers_of(candidate.answers(piece), right)
+        for row, candidate in enumerate(candidates(task)):
+            mine = numbers_of(candidate.answers(task), right)
             if mine.any() and not have(mine[None], usual)[0]:
                 rows.append(row)
                 found.append(mine)
     return np.array(rows, dtype=np.uint32), np.array(found).reshape(-1, len(usual))
 
 
-def compute(piece: str) -> Known:
+def compute(task: str) -> Known:
     """Return what the table keeps: of the edits that give the same, the simplest."""
-    rows, numbers = all_numbers(piece)
-    edits = candidates(piece)
+    rows, numbers = all_numbers(task)
+    edits = candidates(task)
     ranks = np.array([edits[row].edit.rank for row in rows])
     order = np.lexsort((rows, ranks))
     _, first, counts = np.unique(numbers[order], axis=0, return_index=True, return_counts=True)
@@ -168,66 +170,80 @@ def compute(piece: str) -> Known:
 
 
 def write_table() -> None:
-    """Compute what all small edits of all pieces give, and keep it beside this file."""
+    """Compute what all small edits of all tasks give, and keep it beside this file."""
     from concurrent.futures import ProcessPoolExecutor  # not needed for a check
 
     arrays: dict[str, Array] = {}
     with ProcessPoolExecutor() as pool:
-        computed = progress(pool.map(compute, PIECES), len(PIECES), "making edits")
-        for name, table in zip(PIECES, computed, strict=True):
+        computed = progress(pool.map(compute, TASKS), len(TASKS), "making edits")
+        for name, table in zip(TASKS, computed, strict=True):
             arrays |= {f"{name}.{field}": array for field, array in table._asdict().items()}
     arrays["made_of"] = np.array(made_of())
     np.savez_compressed(FILE, **arrays)  # type: ignore[arg-type]
 
 
 def made_of() -> str:
-    """Return a digest of all that the table depends on: sources, rules and probes."""
+    """Return a digest of what the table depends on: solutions, draws of probes, kinds of edits."""
     here = Path(__file__).parent
-    names = ["rules.txt", "rewrite.py", "small_edits.py", "draws.py", "piece.py", "sources.py"]
-    files = [*(here / name for name in names), *sorted((here / "families").glob("*.py"))]
-    texts = [read_sources().text, *(f"{f.name} {f.read_text(encoding='utf-8')}" for f in files)]
+    code = [inspect.getsource(module) for module in (probes, rewrite, small_edits)]
+    code += [_drawn_by(task) for task in TASKS.values()]
+    texts = [ast.unparse(_without_docstrings(ast.parse(text))) for text in code]
+    texts += [cut.source for cut in read_solutions().cuts.values()]
+    texts += [(here / "rules.txt").read_text(encoding="utf-8")]
     return sha256(repr((SEED, SPREAD, MODULUS, texts)).encode()).hexdigest()
 
 
+def _drawn_by(task: Task) -> str:
+    """Return the code of a task's file that draws its probes."""
+    tree = ast.parse(inspect.getsource(inspect.getmodule(task.solution)))  # type: ignore[arg-type]
+    draws = [ast.unparse(one) for one in tree.body if "draw" in getattr(one, "name", "")]
+    calls = (part for part in ast.walk(tree) if isinstance(part, ast.keyword))
+    return "\n".join([*draws, *(ast.unparse(part.value) for part in calls if part.arg == "draw")])
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef):
+            part.body = part.body[ast.get_docstring(part) is not None :] or [ast.Pass()]
+    return tree
+
+
 @cache
-def known(piece: str) -> Known | None:
-    """Return what is kept about a piece; None if there is nothing."""
+def known(task: str) -> Known | None:
+    """Return what is kept about a task; None if there is nothing."""
     if not FILE.exists():
         return None
     with np.load(FILE) as file:
-        names = [f"{piece}.{field}" for field in Known._fields]
+        names = [f"{task}.{field}" for field in Known._fields]
         return Known(*(file[name] for name in names)) if names[0] in file else None
 
 
-def find_edit(
-    piece: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()
-) -> SmallEdit | None:
+def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) -> SmallEdit | None:
     """Return the simplest small edit that gives these answers, if one does.
 
     Where `wrong` says which arrays are wrong, only those count.
     """
-    is_usual = variant_in_force().seed == SEED and not conventions_of(piece)
-    table = known(piece) if is_usual else None
+    is_usual = variant_in_force().seed == SEED and not conventions_of(task)
+    table = known(task) if is_usual else None
     if table is None:
-        in_order = _in_order(candidates(piece))
-        return _first_that_fits(piece, answers, in_order, BUDGET, wrong)
-    asked = _asked(numbers_of(answers, right_answers(piece)), wrong)
+        in_order = _in_order(candidates(task))
+        return _first_that_fits(task, answers, in_order, BUDGET, wrong)
+    asked = _asked(numbers_of(answers, right_answers(task)), wrong)
     rows = np.flatnonzero(have(table.numbers, asked)) if asked.any() else np.array([], int)
     if not len(rows):
         return None
-    all_edits = candidates(piece)
+    all_edits = candidates(task)
     found = _in_order(all_edits[table.edits[row]] for row in rows)
-    told = _first_that_fits(piece, answers, found, BUDGET, wrong)
+    told = _first_that_fits(task, answers, found, BUDGET, wrong)
     return told and told._replace(others=int(table.others[rows].sum()) + len(rows) - 1)
 
 
 def _asked(numbers: Array, wrong: Sequence[bool]) -> Array:
-    """Return the numbers of the wrong arrays, and 0 for the others."""
     return np.where(np.resize(wrong, numbers.shape), numbers, 0) if wrong else numbers
 
 
 def find_edit_beside(
-    piece: str, answers: Sequence[Answer], mistakes: Iterable[str], ends: float
+    task: str, answers: Sequence[Answer], mistakes: Iterable[str], ends: float
 ) -> tuple[str, SmallEdit] | None:
     """Return one of some known mistakes and the small edit that give these answers together.
 
@@ -238,8 +254,8 @@ def find_edit_beside(
             return None
         if not places_of(mistake):  # a convention that is not followed is no edit
             continue
-        in_order = _in_order(candidates(piece, mistake))
-        told = _first_that_fits(piece, answers, in_order, ends - process_time())
+        in_order = _in_order(candidates(task, mistake))
+        told = _first_that_fits(task, answers, in_order, ends - process_time())
         if told:
             return mistake, told
     return None
@@ -253,12 +269,11 @@ def _is_of_right_lines(edit: SmallEdit) -> bool:
 
 
 def _in_order(found: Iterable[Candidate]) -> list[Candidate]:
-    """Return the simplest first."""
     return sorted(found, key=lambda candidate: candidate.edit.rank)
 
 
 def _first_that_fits(
-    piece: str,
+    task: str,
     answers: Sequence[Answer],
     tried: Iterable[Candidate],
     seconds: float,
@@ -266,7 +281,7 @@ def _first_that_fits(
 ) -> SmallEdit | None:
     """Return the first edit that gives the answers, of those for which there is time."""
     ends = process_time() + seconds
-    right = right_answers(piece)
+    right = right_answers(task)
     first = next((i for i, answer in enumerate(answers) if answer is not None), len(answers))
     asked = _asked(numbers_of(answers[first : first + 1], right[first : first + 1]), wrong)
     with warnings.catch_warnings():
@@ -274,7 +289,7 @@ def _first_that_fits(
         for candidate in tried:
             if process_time() > ends or not asked.any():
                 return None
-            given = candidate.answers(piece)
+            given = candidate.answers(task)
             found = list(islice(given, first + 1))  # before the others are computed
             mine = numbers_of(found[first:], right[first : first + 1])
             if not len(mine) or not have(mine[None], asked)[0]:

@@ -12,8 +12,10 @@ from itertools import combinations
 from types import CodeType
 from typing import Any, NamedTuple
 
+from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.teach.diagnosis.rewrite import rewritten, rule_groups
-from mha_numpy.teach.diagnosis.sources import code_of, read_sources
+from mha_numpy.teach.diagnosis.solutions import code_of, read_solutions
+from mha_numpy.teach.saved import Saved
 
 NUMBERS = (-3, -2, -1, 0, 1, 2, 3)  # axes, and other small ones
 LEFT_ALONE = {"keepdims", "dtype", "strict", "invert"}  # keywords
@@ -26,6 +28,7 @@ NAME, NUMBER, EXCHANGED, LEFT_OUT, INSIDE, OUTSIDE, ONCE = OWN_GROUPS
 PART = "a part is left out"
 GROUPS = list(dict.fromkeys([PART, *OWN_GROUPS, *rule_groups()]))
 RANKS = {group: rank for rank, group in enumerate(GROUPS)}
+ATTRIBUTES = {"params": MultiHeadParams._fields, "saved": Saved._fields}
 PLACES = {"iter": "LOOP", "test": "TEST"}  # of rules, by the field that a part stands in
 
 
@@ -59,7 +62,6 @@ class Edited:
         self.module = ast.parse(source)
         (function,) = self.module.body
         assert isinstance(function, ast.FunctionDef)
-        function.body = function.body[1:]  # without the docstring
         self.edits = list(_edits_of(function))
 
     def code(self, edit: Edit) -> CodeType | None:
@@ -130,7 +132,6 @@ def _edits_of(function: ast.FunctionDef) -> Iterator[Edit]:
 
 
 def _scope_of(function: ast.FunctionDef) -> Scope:
-    """Find out what is known in a function."""
     kinds = {one.arg: ast.unparse(one.annotation or ast.Name("")) for one in function.args.args}
     parts = [part for statement in function.body for part in ast.walk(statement)]
     computed = [p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)]
@@ -160,7 +161,6 @@ def _scope_of(function: ast.FunctionDef) -> Scope:
 
 
 def _parsed(text: str) -> ast.expr:
-    """Return an expression."""
     return ast.parse(text, mode="eval").body
 
 
@@ -206,7 +206,6 @@ def _parts(
 
 
 def _name(name: str) -> ast.Name:
-    """Return a name that is read."""
     return ast.Name(name, ast.Load())
 
 
@@ -216,7 +215,6 @@ def _is_negative(part: ast.AST) -> bool:
 
 
 def _numbers(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield other numbers."""
     number = ast.literal_eval(part)
     if type(number) not in (int, float):
         return
@@ -228,26 +226,15 @@ def _numbers(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _attributes(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Yield other attributes of the same name."""
     if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-        for other in _attributes_in_use().get(part.value.id, ()):
+        for other in ATTRIBUTES.get(part.value.id, ()):
             if other != part.attr:
                 yield NAME, ast.Attribute(part.value, other, ast.Load())
 
 
-@cache
-def _attributes_in_use() -> dict[str, list[str]]:
-    """Return which attributes of a name the right functions use, where it is no array's."""
-    found: dict[str, list[str]] = {}
-    for part in ast.walk(ast.parse(read_sources().text)):
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-            found.setdefault(part.value.id, []).append(part.attr)
-    return {name: list(dict.fromkeys(found.get(name, ()))) for name in ("params", "saved")}
-
-
 def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield other right functions that take the same."""
-    cuts = read_sources().cuts
+    cuts = read_solutions().cuts
     if isinstance(part, ast.Name) and part.id in cuts:
         mine = _parameters(part.id)
         for other in cuts:
@@ -257,8 +244,7 @@ def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 @cache
 def _parameters(function: str) -> tuple[str, ...]:
-    """Return the parameters of a right function."""
-    code = read_sources().cuts[function].function.__code__
+    code = read_solutions().cuts[function].function.__code__
     return code.co_varnames[: code.co_argcount]
 
 
@@ -289,14 +275,12 @@ def _with_two_exchanged(items: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _with(part: ast.expr, field: str, value: Any) -> ast.expr:
-    """Return a part with another value in one field."""
     other = copy(part)
     setattr(other, field, value)
     return other
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Yield what becomes of some statements in a row."""
     for i, one in enumerate(body):
         before, after = body[:i], body[i + 1 :]
         if before or after:
@@ -317,5 +301,4 @@ def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.stmt]]]:
 
 
 def _loop(loop: ast.For, body: list[ast.stmt]) -> ast.For:
-    """Return a loop with another body."""
     return ast.For(loop.target, loop.iter, body, [])

@@ -3,12 +3,13 @@
 from mha_numpy.teach.exercises.audit import Audit, audit_tests
 from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
 from mha_numpy.teach.exercises.child.limits import Limits
-from mha_numpy.teach.exercises.exercise import Exercise, Hints
+from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.folder import exercises_in, hint_in, judge_file, start
 from mha_numpy.teach.exercises.hints import Hint, give_hint
 from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.notebook import check, hint
 from mha_numpy.teach.exercises.verdict import Verdict
+from mha_numpy.teach.task import Hints
 
 __all__ = [
     "EXERCISES", "Audit", "Exercise", "Hint", "Hints", "Limits", "Verdict", "audit_tests", "check",

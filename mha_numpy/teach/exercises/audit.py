@@ -132,7 +132,7 @@ def audit_tests(file: Path | str, *, seconds: float = 10.0) -> Audit:
 
     Notes
     -----
-    The functions are the keys of ``mha_numpy.teach.diagnosis.PIECES``, with the arguments that
+    The functions are the keys of ``mha_numpy.teach.diagnosis.TASKS``, with the arguments that
     their probes hold; an argument that may be None may be left out at the end. A test takes a
     function by its name, as a fixture, or calls the function of that name in its own module. Both
     are replaced. So a line such as ``softmax = my_layers.masked_softmax`` is enough for existing

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mha_numpy.teach.diagnosis import PIECES, fingerprints
-from mha_numpy.teach.diagnosis.make import make
+from mha_numpy.teach.diagnosis import TASKS, fingerprints
+from mha_numpy.teach.diagnosis.mutants import make
 from mha_numpy.teach.exercises.child.errors import told
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
@@ -26,7 +26,7 @@ MEMORY = 8 * 2**30  # bytes: a framework that a test imports maps some
 STARTING = 10.0  # seconds for pytest itself
 UNUSED = (
     "no test calls one of the functions: a test takes one by its name, def test_rows(softmax), or "
-    f"the file defines or imports it; the functions are {', '.join(PIECES)}"
+    f"the file defines or imports it; the functions are {', '.join(TASKS)}"
 )
 
 
@@ -48,7 +48,7 @@ class Switch:
 
 def _signature(piece: str) -> Signature:
     """Return a piece's arguments; at the end, those that may be None may be left out."""
-    probes, parameters, is_optional = PIECES[piece].probes(), [], True
+    probes, parameters, is_optional = TASKS[piece].probes(), [], True
     for name in reversed(probes[0]):
         is_optional = is_optional and any(given[name] is None for given in probes)
         default = None if is_optional else Parameter.empty
@@ -72,7 +72,7 @@ class Auditor:
 
     def __init__(self, tell: Callable[..., None], seconds: float):
         self.tell, self.limits = tell, Limits(seconds, MEMORY, output=0)
-        self.switches = {piece: Switch(piece) for piece in PIECES}
+        self.switches = {piece: Switch(piece) for piece in TASKS}
         self.is_done = False
         self.errors: list[str] = []  # on loading, then of a test
         self.outcomes: set[str] = set()  # of its setup, call and teardown
@@ -137,7 +137,7 @@ class Auditor:
         elif not called and not rejected:
             self.tell(problem=UNUSED)
         else:
-            pieces = [piece for piece in PIECES if piece in called]
+            pieces = [piece for piece in TASKS if piece in called]
             runs = [] if rejected else _runs(pieces)
             self.tell(tests=_names(tests), pieces=pieces, rejected=rejected, runs=runs)
             for of, mistake in runs:

@@ -10,10 +10,10 @@ from mha_numpy.checking.compare import agreeing, matched
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.progress import busy
 from mha_numpy.teach.diagnosis import BANK, Diagnosis, diagnose
-from mha_numpy.teach.diagnosis.answers import TOLERANCE, wrong_arrays
+from mha_numpy.teach.diagnosis.bank import ACCUMULATES, FLOAT32, IN_PLACE
 from mha_numpy.teach.diagnosis.clues import find_clues, listed
 from mha_numpy.teach.diagnosis.diagnose import NARROW
-from mha_numpy.teach.diagnosis.manners import ACCUMULATES, FLOAT32, IN_PLACE
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, wrong_arrays
 from mha_numpy.teach.diagnosis.search import SmallEdit
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Evidence, Stage
@@ -76,7 +76,7 @@ def explain(evidence: Evidence, stages: list[Stage]) -> Causes:
 
 def _diagnosed(evidence: Evidence) -> tuple[Evidence, dict[str, str], Diagnosis]:
     """Diagnose the answers; arrays in another order, unless that has a name, are put right."""
-    piece = evidence.exercise.piece
+    piece = evidence.exercise.task
     with busy("searching for the cause"):
         found = diagnose(piece, evidence.answers)
         has_name = found.causes and len(found.causes[0]) == 1 and not found.is_partial
@@ -123,7 +123,7 @@ def _clues(evidence: Evidence) -> list[str]:
             "a small number may have been added, as in x / (total + 1e-9), or a part is computed "
             "in float32"
         ]
-    return find_clues(evidence.exercise.piece, evidence.answers)
+    return find_clues(evidence.exercise.task, evidence.answers)
 
 
 def _wrong_names(evidence: Evidence) -> list[str]:

@@ -1,29 +1,29 @@
-"""Exercise: a function to write, with its task and its hints."""
+"""Exercise: what is handed out, a stub or code with a bug, and the hints that go with it."""
 
+import ast
 import inspect
 import re
 from collections.abc import Callable
+from functools import wraps
 from textwrap import dedent
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from mha_numpy.teach.task import Hints, Task
+from mha_numpy.teach.tasks import TASKS
 
 Kind = Literal[
     "code",  # a stub is handed out, to be written
     "museum",  # code with a bug is handed out, to be mended
-    "tests",  # a function that tests a piece is to be written
+    "tests",  # a function that tests a task's function is to be written
 ]
 
 
-class Hints(NamedTuple):
-    """Four hints, each more direct than the one before."""
-
-    where: str  # where to look
-    question: str  # whose answer is the way
-    mistake: str  # a name of the bank: what many do here; it is shown with a picture
-    fix: str  # the lines, or what stands in them: those that are Python are shown as code
+WIDTH = 100  # of a line
+QUOTES = '"""\n'
 
 
 class Exercise(NamedTuple):
-    """One function to write: the stub is handed out, the piece knows its probes and mistakes."""
+    """One function to write: the stub is handed out, the task knows its probes and mistakes."""
 
     id: str
     kind: Kind
@@ -32,8 +32,8 @@ class Exercise(NamedTuple):
     minutes: int
     needs: tuple[str, ...]  # ids of the exercises before it
     hints: Hints
-    piece: str  # a key of `mistakes.PIECES`
-    stub: Callable[..., Any]
+    task: str  # a key of `TASKS`
+    stub: Callable[..., Any]  # what runs when a student has written nothing yet
 
     @property
     def function_name(self) -> str:
@@ -42,29 +42,71 @@ class Exercise(NamedTuple):
 
     @property
     def stub_source(self) -> str:
-        """The stub as text, without the decorator that made it an exercise."""
-        source = dedent(inspect.getsource(self.stub))
-        return re.sub(r"\A@.*?^(?=def )", "", source, flags=re.DOTALL | re.MULTILINE)
+        """The text of the stub: signature, docstring, and a body to be written or mended."""
+        signature, docstring, body = _parts_of(TASKS[self.task].solution)
+        if self.kind == "code":
+            if returns := TASKS[self.task].returns:
+                signature = _with_returns(signature, returns)
+            return f"{signature}{docstring}    raise NotImplementedError\n"
+        _, described = docstring.split("    Parameters\n")
+        signature, docstring, body = _parts_of(self.stub)
+        if self.kind == "museum":  # its docstring tells the story; it takes and returns the same
+            docstring = f"{docstring.removesuffix(QUOTES).rstrip()}\n\n    Parameters\n{described}"
+        return signature + docstring + body
 
 
-def exercise(
-    exercise_id: str,
-    *,
-    title: str,
-    difficulty: int,
-    minutes: int,
-    hints: Hints,
-    needs: tuple[str, ...] = (),
-    piece: str = "",
-    kind: Kind = "code",
+def _parts_of(function: Callable[..., Any]) -> tuple[str, str, str]:
+    """Return the signature of a function, its docstring and its body, as text."""
+    source = dedent(inspect.getsource(function))
+    source = source[re.search(r"^def ", source, flags=re.MULTILINE).start() :]  # type: ignore[union-attr]
+    (tree,) = ast.parse(source).body
+    assert isinstance(tree, ast.FunctionDef)
+    lines, docstring = source.splitlines(keepends=True), tree.body[0]
+    begin, end = docstring.lineno - 1, docstring.end_lineno
+    return "".join(lines[:begin]), "".join(lines[begin:end]), "".join(lines[end:])
+
+
+def _with_returns(signature: str, returns: str) -> str:
+    """Return a signature that says otherwise what is returned, laid out in lines of WIDTH."""
+    (tree,) = ast.parse(f"{signature}    pass").body
+    assert isinstance(tree, ast.FunctionDef)
+    arguments = [ast.unparse(argument) for argument in tree.args.args]
+    line, end = ", ".join(arguments), f") -> {returns}:\n"
+    if len(f"def {tree.name}({line}{end}") <= WIDTH + 1:
+        return f"def {tree.name}({line}{end}"
+    if len(line) > WIDTH - 4:
+        line = ",\n    ".join(arguments) + ","
+    return f"def {tree.name}(\n    {line}\n{end}"
+
+
+def exercise_of(task: Task) -> Exercise:
+    """Return the exercise of writing a task's function."""
+
+    @wraps(task.solution)
+    def unwritten(*by_place: Any, **by_name: Any) -> NoReturn:
+        raise NotImplementedError
+
+    return Exercise(
+        task.id or task.name.replace("_", "-"),
+        "code", task.title, task.difficulty, task.minutes, task.needs, task.hints,
+        task.name, unwritten,
+    )  # fmt: skip
+
+
+def exhibit(
+    exhibit_id: str, *, title: str, difficulty: int, minutes: int, hints: Hints
 ) -> Callable[[Callable[..., Any]], Exercise]:
-    """Turn the function below, a stub or a text with a bug, into an exercise.
+    """Turn the function below, which has a bug, into an exhibit of the museum.
 
-    Its docstring is the task. It is of the piece of its own name unless `piece` says another.
+    It has the name of a task's function, and takes and returns the same. Its docstring tells whose
+    bug it was.
     """
 
-    def enter(stub: Callable[..., Any]) -> Exercise:
-        of_piece = piece or stub.__name__
-        return Exercise(exercise_id, kind, title, difficulty, minutes, needs, hints, of_piece, stub)
+    def enter(function: Callable[..., Any]) -> Exercise:
+        task = TASKS[function.__name__]
+        return Exercise(
+            exhibit_id, "museum", title, difficulty, minutes, (exercise_of(task).id,), hints,
+            task.name, function,
+        )  # fmt: skip
 
     return enter

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.teach.diagnosis import find_piece, make
-from mha_numpy.teach.diagnosis.answers import attempt, fits
-from mha_numpy.teach.diagnosis.conventions import give_inputs, take_inputs
-from mha_numpy.teach.diagnosis.piece import Inputs
-from mha_numpy.teach.diagnosis.using import conventions_of
+from mha_numpy.teach.conventions import conventions_of, give_inputs, take_inputs
+from mha_numpy.teach.diagnosis import find_task, make
+from mha_numpy.teach.diagnosis.fingerprints import attempt, fits
+from mha_numpy.teach.task import Inputs
 
 
 def _with_small_scores(inputs: Inputs) -> Inputs:
@@ -54,7 +53,7 @@ def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[s
     {('a softcap',): ['softcap ignored', 'softcap by clipping'], (): ['scale missing']}
     """
     conventions, right = conventions_of(piece), make(piece)
-    probes = [take_inputs(piece, conventions, probe) for probe in find_piece(piece).probes()]
+    probes = [take_inputs(piece, conventions, probe) for probe in find_task(piece).probes()]
 
     def shows(wrong: Callable[..., Any], usual: list[Inputs]) -> bool:
         """Return whether a function gives other arrays than the right one, or fails."""

@@ -64,7 +64,6 @@ def _make(places: list[Path], limits: dict[str, int]) -> Path | None:
 
 
 def _remove(group: Path) -> None:
-    """Remove a group, once its processes are gone."""
     until = time.monotonic() + GONE
     while True:
         try:

@@ -10,8 +10,8 @@ from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
-from mha_numpy.teach.diagnosis import BANK, PIECES, Mistake, fingerprints, right_answers
-from mha_numpy.teach.diagnosis.answers import TOLERANCE
+from mha_numpy.teach.diagnosis import BANK, TASKS, Mistake, fingerprints, right_answers
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.verdict import Difference, code_block, find_difference, paragraph
 
@@ -77,11 +77,6 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
     -------
     Hint
 
-    Raises
-    ------
-    ConfigError
-        There is no hint of that number.
-
     Examples
     --------
     >>> from mha_numpy.teach.exercises import find_exercise
@@ -133,9 +128,9 @@ def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
 
 def _picture(exercise: Exercise, mistake: str) -> Difference | None:
     """Return the first array that a mistake changes, right and wrong."""
-    name = PIECES[exercise.piece].result or "result"
-    wrong = fingerprints(exercise.piece).get(mistake, [])
-    for right, made in zip(right_answers(exercise.piece), wrong, strict=False):
+    name = TASKS[exercise.task].result or "result"
+    wrong = fingerprints(exercise.task).get(mistake, [])
+    for right, made in zip(right_answers(exercise.task), wrong, strict=False):
         for title, actual, expected in matched(made, right, name) if made is not None else ():
             found = find_difference(title, actual, expected)
             if found is not None and not agrees(actual, expected, tolerance=TOLERANCE):

@@ -20,7 +20,6 @@ import numpy as np
 
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.errors import ConfigError, SandboxError
-from mha_numpy.teach.diagnosis.saved import Saved
 from mha_numpy.teach.exercises.child import FOLDER
 from mha_numpy.teach.exercises.child.errors import one_line
 from mha_numpy.teach.exercises.child.limits import Limits
@@ -29,6 +28,7 @@ from mha_numpy.teach.exercises.child.values import Foreign, pack, plain
 from mha_numpy.teach.exercises.groups import group_of_processes
 from mha_numpy.teach.exercises.refused import refused_calls
 from mha_numpy.teach.exercises.sandbox import START, Heard, Run, check_limits, pipe, run_in_a_child
+from mha_numpy.teach.saved import Saved
 
 FIRST_USER = 60_001  # a user that nobody is; each slot has its own
 THREADS = 32  # that a run may have, each process being one
@@ -48,8 +48,8 @@ MODULES: dict[str, dict[str, list[str]]] = {
     "mha_numpy": {"MultiHeadParams": PARAMS},
     "mha_numpy.core": {"MultiHeadParams": PARAMS},
     "mha_numpy.dtypes": {"Array": []},
-    "mha_numpy.teach.diagnosis": {},
-    "mha_numpy.teach.diagnosis.saved": {"Saved": SAVED},
+    "mha_numpy.teach": {},
+    "mha_numpy.teach.saved": {"Saved": SAVED},
 }
 
 

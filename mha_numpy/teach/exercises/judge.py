@@ -13,9 +13,8 @@ import numpy as np
 
 from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.teach.diagnosis import find_piece
-from mha_numpy.teach.diagnosis.manners import FLOAT32
-from mha_numpy.teach.diagnosis.piece import Inputs
+from mha_numpy.teach.diagnosis import find_task
+from mha_numpy.teach.diagnosis.bank import FLOAT32
 from mha_numpy.teach.exercises.causes import explain, failing_probe, is_bug_of
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.exercise import Exercise
@@ -24,6 +23,7 @@ from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
 from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find_difference
+from mha_numpy.teach.task import Inputs
 
 TOLD = 3  # names of this package that a verdict tells
 
@@ -74,7 +74,7 @@ def judge(
     start = perf_counter()
     run = run_calls(get_function, probe_inputs(exercise), limits)
     verdict = judge_answers(exercise, run)
-    if exercise.piece == FRUGAL and verdict.passed:
+    if exercise.task == FRUGAL and verdict.passed:
         verdict.stages.append(judge_memory(get_function, limits))
     if strict:  # a stage in place of the remark
         found = verdict.remarks.pop(LIBRARY, "")
@@ -98,7 +98,7 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
     """
     if exercise.kind == "tests":
         return candidate_inputs(exercise)
-    piece = find_piece(exercise.piece)
+    piece = find_task(exercise.task)
     inputs = [probe for probe in piece.probes() for _ in range(2)]
     return inputs + [reaction.change(piece.probes()[0]) for reaction in piece.reactions]
 

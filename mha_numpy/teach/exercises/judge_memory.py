@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.models.cost.report import in_bytes
-from mha_numpy.teach.diagnosis.conventions import give_inputs
-from mha_numpy.teach.diagnosis.using import conventions_of
+from mha_numpy.teach.conventions import conventions_of, give_inputs
 from mha_numpy.teach.exercises.child.calls import measured
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import Run, run_calls

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.teach.conventions import variant_in_force
 from mha_numpy.teach.diagnosis import BANK, fingerprints, make
-from mha_numpy.teach.diagnosis.using import variant_in_force
 from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.gaps import gaps_of
@@ -27,14 +27,14 @@ def candidates(exercise: Exercise) -> list[str]:
 
     The seed of the variant in force shuffles them: who does not know it cannot know the order.
     """
-    names = [*fingerprints(exercise.piece), *[""] * RIGHT]
+    names = [*fingerprints(exercise.task), *[""] * RIGHT]
     order = np.random.default_rng(variant_in_force().seed).permutation(len(names))
     return [names[place] for place in order]
 
 
 def candidate_inputs(exercise: Exercise) -> list[dict[str, Any]]:
     """Return what a student's tests are called with: the functions, one for each call."""
-    functions = [make(exercise.piece, [name] if name else []) for name in candidates(exercise)]
+    functions = [make(exercise.task, [name] if name else []) for name in candidates(exercise)]
     return [{"attention": bounded(function)} for function in functions]
 
 
@@ -97,7 +97,7 @@ def judge_tests(exercise: Exercise, run: Run) -> Verdict:
     remarks = {}
     if slipped and is_counted:
         slipped.sort(key=list(BANK).index)
-        gaps = gaps_of(exercise.piece, slipped)
+        gaps = gaps_of(exercise.task, slipped)
         remarks["slipped through"] = "".join(f"\n- {_told(*gap)}" for gap in gaps.items())
     share = min(1.0, caught / required) if is_counted else 0.0
     return Verdict(exercise, stages, run.printed, remarks, share=share)

@@ -12,13 +12,13 @@ from mha_numpy.checking.compare import matched
 from mha_numpy.checking.differences import largest_of, two_numbers
 from mha_numpy.checking.trees import children, leaves, replaced
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.diagnosis import find_piece, right_answers
-from mha_numpy.teach.diagnosis.answers import TOLERANCE
+from mha_numpy.teach.diagnosis import find_task, right_answers
 from mha_numpy.teach.diagnosis.clues import listed, rows_of_all, shared_by
-from mha_numpy.teach.diagnosis.piece import Arrays, Reaction
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
 from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.sandbox import Run
+from mha_numpy.teach.task import Arrays, Reaction
 
 KINDS = ("unwritten", "type", "shape", "finite", "values", "")  # of trouble, as they are met
 UNWRITTEN = "not written yet"
@@ -39,9 +39,9 @@ class Evidence:
     """What a function returned for every probe, beside what was expected."""
 
     def __init__(self, exercise: Exercise, run: Run):
-        self.exercise, self.run, self.piece = exercise, run, find_piece(exercise.piece)
+        self.exercise, self.run, self.piece = exercise, run, find_task(exercise.task)
         self.probes = self.piece.probes()
-        self.expected = right_answers(exercise.piece)
+        self.expected = right_answers(exercise.task)
         twice, count = run.calls[: 2 * len(self.probes)], len(self.probes)
         self.first, self.second = twice[::2], twice[1::2]
         self.reacted = run.calls[2 * count :]

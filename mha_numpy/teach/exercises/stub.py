@@ -11,7 +11,7 @@ IMPORTS = {  # what a stub's names need
     "np": "import numpy as np",
     "MultiHeadParams": "from mha_numpy.core import MultiHeadParams",
     "Array": "from mha_numpy.dtypes import Array",
-    "Saved": "from mha_numpy.teach.diagnosis.saved import Saved",
+    "Saved": "from mha_numpy.teach.saved import Saved",
 }
 
 

@@ -11,7 +11,7 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.dtypes import Array
 from mha_numpy.tables import Table, plain
 from mha_numpy.teach.diagnosis import BANK
-from mha_numpy.teach.diagnosis.answers import TOLERANCE
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE
 from mha_numpy.teach.diagnosis.search import SmallEdit
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.stages import Stage

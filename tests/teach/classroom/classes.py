@@ -1,13 +1,13 @@
 """Classes of students who hand in what students hand in."""
 
+import inspect
 import json
 import re
 
 from mha_numpy.teach.classroom.make import make_assignment
 from mha_numpy.teach.classroom.results import Task
-from mha_numpy.teach.diagnosis import BANK
-from mha_numpy.teach.diagnosis.edits import apply_edits
-from mha_numpy.teach.diagnosis.sources import read_sources
+from mha_numpy.teach.diagnosis.mutants import edited_source, places_of
+from mha_numpy.teach.diagnosis.solutions import read_solutions
 
 EXERCISES = {"split-heads": 2, "softmax": 4, "softmax-backward": 4}
 BEFORE = "import numpy as np\nfrom typing import *\nArray = MultiHeadParams = Saved = object\n"
@@ -30,11 +30,14 @@ WRONG_SYNTAX = "def split_heads(x, num_heads:\n    return x\n"
 
 def written(*mistakes):
     """Return the text of all right functions, with some mistakes in them."""
-    text = read_sources().text
-    for name in mistakes:
-        text = apply_edits(text, BANK[name].edits)
-    lines = text.split("\n")
-    return BEFORE + "\n".join(line for line in lines if "from mha_numpy" not in line)
+    solutions, places = read_solutions(), {}
+    for mistake in mistakes:
+        for name, added in places_of(mistake).items():
+            places[name] = (*places.get(name, ()), *added)
+    returned = [one for one in solutions.namespace.values() if ".teach.tasks." in str(one)]
+    classes = [inspect.getsource(one) for one in returned if inspect.isclass(one)]
+    functions = [edited_source(name, places.get(name, ())) for name in solutions.cuts]
+    return BEFORE + "\n".join(classes + functions)
 
 
 def notebook(text):

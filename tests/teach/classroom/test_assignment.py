@@ -18,7 +18,7 @@ from mha_numpy.cli import main
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom import READY, Assignment, make_assignment, read_assignment
 from mha_numpy.teach.classroom.handout import stub_text
-from mha_numpy.teach.diagnosis import CONVENTIONS, PIECES, Variant, using
+from mha_numpy.teach.diagnosis import CONVENTIONS, TASKS, Variant, using
 from mha_numpy.teach.exercises import EXERCISES, find_exercise
 
 STUDENTS = {f"s{number}": f"Student {number}" for number in range(40)}
@@ -81,12 +81,12 @@ def test_every_student_has_conventions_and_they_fit_together(name):
         followed = {convention for v in variants.values() for convention in v.conventions}
         sets.add(frozenset(followed))
         for exercise, variant in variants.items():
-            piece = find_exercise(exercise).piece
+            piece = find_exercise(exercise).task
             known = {c for c in CONVENTIONS if piece in CONVENTIONS[c].at}
             assert set(variant.conventions) == followed & known != set()
             assert len(variant.conventions) <= 3
             with using(variant):
-                assert PIECES[piece].probes()
+                assert TASKS[piece].probes()
     assert len(sets) >= 8
 
 
@@ -164,7 +164,7 @@ def test_a_notebook_has_stubs_and_checks(tmp_path, roster):
     "exercise", [e for e in EXERCISES if e.kind != "tests"], ids=lambda e: e.id
 )
 def test_every_stub_needs_numpy_alone(exercise):
-    conventions = tuple(c for c in CONVENTIONS if exercise.piece in CONVENTIONS[c].at)
+    conventions = tuple(c for c in CONVENTIONS if exercise.task in CONVENTIONS[c].at)
     namespace = {"np": np}
     text = stub_text(exercise, Variant(1, conventions))
     exec(text, namespace)
@@ -173,7 +173,7 @@ def test_every_stub_needs_numpy_alone(exercise):
     assert ("In your variant" in docstring) == bool(conventions)
     assert docstring.splitlines()[0] == exercise.stub.__doc__.splitlines()[0]
     assert max(map(len, text.splitlines())) <= 100
-    names = list(PIECES[exercise.piece].probes()[0])
+    names = list(TASKS[exercise.task].probes()[0])
     assert re.match(rf"def \w+\({', '.join(names)}\):", text)
 
 

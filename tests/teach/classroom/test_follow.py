@@ -6,8 +6,8 @@ import pytest
 from mha_numpy.teach.classroom.follow import PAIRS, follows
 from mha_numpy.teach.classroom.student import grade_one
 from mha_numpy.teach.classroom.table import read_assignment
+from mha_numpy.teach.conventions import CONVENTIONS
 from mha_numpy.teach.diagnosis import Variant, make, using
-from mha_numpy.teach.diagnosis.conventions import CONVENTIONS
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
@@ -18,7 +18,7 @@ def caller(**functions):
     """Run some functions in place of the right ones."""
 
     def call(exercise_id, inputs):
-        piece = find_exercise(exercise_id).piece
+        piece = find_exercise(exercise_id).task
         return run_calls(lambda: functions.get(piece) or make(piece), inputs)
 
     return call
@@ -31,7 +31,7 @@ def test_right_follows_right(backward):
 
 @pytest.mark.parametrize("backward", PAIRS)
 def test_right_follows_right_under_all_conventions_one_by_one(backward):
-    pieces = [find_exercise(name).piece for name in (backward, PAIRS[backward].forward)]
+    pieces = [find_exercise(name).task for name in (backward, PAIRS[backward].forward)]
     for name, convention in CONVENTIONS.items():
         if any(piece in convention.at for piece in pieces):
             with using(Variant(1, (name,))):
@@ -63,8 +63,8 @@ def back_over_queries(d_weights, weights):
     ],
 )
 def test_one_mistake_in_both(backward, forward, derived):
-    of_forward = find_exercise(PAIRS[backward].forward).piece
-    of_backward = find_exercise(backward).piece
+    of_forward = find_exercise(PAIRS[backward].forward).task
+    of_backward = find_exercise(backward).task
     assert follows(backward, caller(**{of_forward: forward, of_backward: derived}))
     assert not follows(backward, caller(**{of_forward: forward}))
     assert not follows(backward, caller(**{of_backward: derived}))

@@ -16,7 +16,7 @@ from mha_numpy.teach.classroom.grade import _in_processes, _task, _with_absent, 
 from mha_numpy.teach.classroom.results import file_name
 from mha_numpy.teach.classroom.submissions import Submission
 from mha_numpy.teach.classroom.table import read_assignment
-from mha_numpy.teach.diagnosis import find_piece, using
+from mha_numpy.teach.diagnosis import find_task, using
 from mha_numpy.teach.exercises.child.limits import Limits
 from tests.teach.classroom.classes import (
     EXERCISES,
@@ -100,7 +100,7 @@ def test_nothing_hidden_comes_out(graded):
     assert len(texts) > 3 * len(KINDS)
     for exercise, variant in grades.assignment.variant("leak").items():
         with using(variant):
-            for probe in find_piece(exercise.replace("-", "_")).probes():
+            for probe in find_task(exercise.replace("-", "_")).probes():
                 number = next(iter(probe.values())).flat[0]
                 assert not any(f"{number:.6f}"[:7] in text for text in texts)
     assert not any("array(" in text for text in texts)

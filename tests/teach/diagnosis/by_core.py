@@ -1,4 +1,4 @@
-"""Every piece computed by the core, or another way that owes nothing to the right sources."""
+"""Every task computed by the core, or another way that owes nothing to the right sources."""
 
 import sys
 
@@ -22,9 +22,9 @@ GPT2 = ("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias")
 split_heads, merge_heads = core.split_heads, core.merge_heads
 
 
-def by_core(piece):
-    """Return the function below that has a piece's name."""
-    return getattr(sys.modules[__name__], piece)
+def by_core(task):
+    """Return the function below that has a task's name."""
+    return getattr(sys.modules[__name__], task)
 
 
 def scores(q, k):

@@ -6,14 +6,13 @@ import numpy as np
 
 from mha_numpy.cli import main
 from mha_numpy.teach.diagnosis import (
-    PIECES,
+    TASKS,
     Diagnosis,
     confusion,
     find_confusion,
     fingerprints,
-    held_out,
 )
-from mha_numpy.teach.diagnosis.held_out import hold_out
+from mha_numpy.teach.diagnosis.confusion import hold_out
 from mha_numpy.teach.diagnosis.report import (
     bank_table,
     confusion_sections,
@@ -26,7 +25,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "confusion.md"
 
 def test_what_is_not_named_is_counted(monkeypatch):
     nothing = Diagnosis(True, ())
-    monkeypatch.setattr(confusion, "diagnose", lambda piece, answers: nothing)
+    monkeypatch.setattr(confusion, "diagnose", lambda task, answers: nothing)
     (found,) = find_confusion(["split_heads"], pairs=3)
     assert found.counts[1:4] == (0, 0, 0)
     assert found.counts.pairs_rejected == found.counts.pairs_named == 0
@@ -37,8 +36,8 @@ def test_the_page_has_all_functions():
     page = PAGE.read_text(encoding="utf-8")
     (found,) = find_confusion(["split_heads"], pairs=5)
     assert page.startswith(to_markdown(confusion_sections([found]))[:100])
-    for piece in PIECES:
-        assert f"| {piece} | {len(fingerprints(piece))} |" in page
+    for task in TASKS:
+        assert f"| {task} | {len(fingerprints(task))} |" in page
 
 
 def test_the_command(capsys, tmp_path):
@@ -65,11 +64,11 @@ def test_held_out_edits_are_counted(monkeypatch):
     assert table.rows[-1][:2] == ["all", str(sum(one.made for one in rows))]
     assert "are explained" in text
     # the edits of other kinds, and these alone, are searched
-    monkeypatch.setattr(held_out, "have", lambda numbers, asked: np.zeros(len(numbers), bool))
+    monkeypatch.setattr(confusion, "have", lambda numbers, asked: np.zeros(len(numbers), bool))
     assert not any(one.edited for one in hold_out(["scores"], each=1))
 
 
 def test_the_bank_of_all_functions():
-    table = bank_table(list(PIECES))
+    table = bank_table(list(TASKS))
     assert len(table.rows) > 200
     assert all(all(cells) for cells in table.rows)

@@ -9,14 +9,14 @@ import pytest
 from mha_numpy.checking import agrees
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis import PIECES, diagnose, find_confusion, fingerprints, right_answers
-from mha_numpy.teach.diagnosis.answers import TOLERANCE, answers_with, fits
+from mha_numpy.teach.diagnosis import TASKS, diagnose, find_confusion, fingerprints, right_answers
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, answers_with, fits
 from tests.sweeps import sweep
 
-each_piece = pytest.mark.parametrize("piece", PIECES)
-some_pieces = pytest.mark.parametrize("piece", sweep(PIECES, 10))
+each_task = pytest.mark.parametrize("task", TASKS)
+some_tasks = pytest.mark.parametrize("task", sweep(TASKS, 10))
 
-SAME = [  # two names for one function, or for one that shows in the probes of a piece
+SAME = [  # two names for one function, or for one that shows in the probes of a task
     {"-1e9 for -inf", "the mean in a row that sees nothing"},
     {"keys mixed instead of values", "values by w_k"},
     {"sign of d_logits", "steps uphill"},
@@ -44,32 +44,32 @@ def each_array(change, answer):
     return replaced(answer, {name: change(np.asarray(a)) for name, a in leaves(answer).items()})
 
 
-@some_pieces
-def test_each_single_mistake_is_rejected_and_named_and_some_pairs_are(piece):
-    (found,) = find_confusion([piece], pairs=2)
+@some_tasks
+def test_each_single_mistake_is_rejected_and_named_and_some_pairs_are(task):
+    (found,) = find_confusion([task], pairs=2)
     counts = found.counts
-    assert counts.singles == len(fingerprints(piece)) > 0
+    assert counts.singles == len(fingerprints(task)) > 0
     assert counts.rejected == counts.among == counts.singles
     assert len(found.mixed_up) == counts.singles - counts.on_top
     for name, causes in found.mixed_up:
-        assert {causes[0], name} in SAME or FEWER_PROBES[piece][name] == causes[0]
+        assert {causes[0], name} in SAME or FEWER_PROBES[task][name] == causes[0]
     assert counts.pairs_named >= counts.pairs_rejected - 1
 
 
 @pytest.mark.slow
-@each_piece
-def test_two_mistakes_are_named_or_a_single_one_that_gives_the_same(piece, monkeypatch):
+@each_task
+def test_two_mistakes_are_named_or_a_single_one_that_gives_the_same(task, monkeypatch):
     monkeypatch.setattr(
         import_module("mha_numpy.teach.diagnosis.diagnose"), "BUDGET", 60.0
     )  # seconds
-    pairs = list(combinations(fingerprints(piece), 2))
+    pairs = list(combinations(fingerprints(task), 2))
     tried = named = 0
     for i in np.random.default_rng(0).permutation(len(pairs))[:25]:
         pair = frozenset(pairs[i])
-        answers = answers_with(piece, pair)
+        answers = answers_with(task, pair)
         if all(answer is None for answer in answers):
             continue
-        found = diagnose(piece, answers)
+        found = diagnose(task, answers)
         if found.is_right:
             continue
         if found.causes:
@@ -81,15 +81,15 @@ def test_two_mistakes_are_named_or_a_single_one_that_gives_the_same(piece, monke
     assert named >= 0.8 * tried
 
 
-@each_piece
-def test_every_mistake_that_shows_gives_a_wrong_array_beyond_rounding(piece):
-    for name, answers in fingerprints(piece).items():
-        assert not fits(answers, right_answers(piece), 1e-5), name
+@each_task
+def test_every_mistake_that_shows_gives_a_wrong_array_beyond_rounding(task):
+    for name, answers in fingerprints(task).items():
+        assert not fits(answers, right_answers(task), 1e-5), name
 
 
-@each_piece
-def test_no_two_mistakes_look_the_same(piece):
-    prints = fingerprints(piece)
+@each_task
+def test_no_two_mistakes_look_the_same(task):
+    prints = fingerprints(task)
     for one, other in combinations(prints, 2):
         same = all(
             a is b if a is None or b is None else agrees(a, b, tolerance=TOLERANCE)
@@ -98,19 +98,19 @@ def test_no_two_mistakes_look_the_same(piece):
         assert not same or {one, other} in SAME, (one, other)
 
 
-@each_piece
-def test_right_answers_in_any_order_of_memory_are_right(piece):
-    answers = [each_array(lambda a: a.copy(order="F"), answer) for answer in right_answers(piece)]
-    assert diagnose(piece, answers).is_right
+@each_task
+def test_right_answers_in_any_order_of_memory_are_right(task):
+    answers = [each_array(lambda a: a.copy(order="F"), answer) for answer in right_answers(task)]
+    assert diagnose(task, answers).is_right
 
 
-@some_pieces
-def test_nothing_is_guessed(piece):
+@some_tasks
+def test_nothing_is_guessed(task):
     rng = np.random.default_rng(1)
     answers = [
-        each_array(lambda a: rng.normal(size=a.shape), answer) for answer in right_answers(piece)
+        each_array(lambda a: rng.normal(size=a.shape), answer) for answer in right_answers(task)
     ]
-    found = diagnose(piece, answers)
+    found = diagnose(task, answers)
     assert not found.is_right
     assert found.causes == ()
     assert found.mistakes == []
@@ -135,9 +135,9 @@ def test_a_mistake_that_shows_only_beside_another_is_named():
     assert pair in diagnose("multi_head", answers_with("multi_head", pair)).causes
 
 
-@each_piece
-def test_an_answer_that_failed_everywhere_has_no_cause(piece):
-    found = diagnose(piece, [None] * len(PIECES[piece].probes()))
+@each_task
+def test_an_answer_that_failed_everywhere_has_no_cause(task):
+    found = diagnose(task, [None] * len(TASKS[task].probes()))
     assert (found.is_right, found.causes) == (False, ())
 
 
@@ -148,7 +148,7 @@ def test_a_mistake_that_fails_wherever_it_shows_leaves_no_fingerprint():
 
 
 def test_wrong_use():
-    with pytest.raises(ConfigError, match="piece: expected one of split_heads, .*; got 'x'"):
+    with pytest.raises(ConfigError, match="task: expected one of split_heads, .*; got 'x'"):
         diagnose("x", [])
     with pytest.raises(ConfigError, match="answers: expected 2 of them; got 0"):
         diagnose("split_heads", [])

@@ -7,12 +7,11 @@ import pytest
 
 from mha_numpy.checking import agrees
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis import BANK, MANNERS, PIECES, fingerprints
-from mha_numpy.teach.diagnosis import families as families_module
+from mha_numpy.teach.diagnosis import MISBEHAVIOURS, TASKS, fingerprints
+from mha_numpy.teach.diagnosis.bank import EDITS, MISTAKES
 from mha_numpy.teach.diagnosis.edits import apply_edits
-from mha_numpy.teach.diagnosis.families import MISTAKES
-from mha_numpy.teach.diagnosis.sources import called_by, read_sources
-from mha_numpy.teach.diagnosis.variant import edited, may_show, places_in_functions, variant
+from mha_numpy.teach.diagnosis.mutants import edited, may_show, mutated, places_in, places_of
+from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
 
 
 def test_edits_are_applied_at_once():
@@ -33,41 +32,43 @@ def test_edits_that_cannot_be_made(edits, message):
 
 
 def test_names_are_unique():
-    assert max(Counter(mistake.name for mistake in [*MISTAKES, *MANNERS]).values()) == 1
-    pieces = [piece.name for family in families_module.FAMILIES for piece in family.PIECES]
-    assert len(set(pieces)) == len(pieces)
+    assert max(Counter(mistake.name for mistake in [*MISTAKES, *MISBEHAVIOURS]).values()) == 1
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_every_mistake_shows_somewhere_and_says_what_to_do(mistake):
-    places = places_in_functions(mistake.edits)  # each text stands just once, in a function
-    assert any(mistake.name in fingerprints(piece) for piece in PIECES)
+    places = places_of(mistake.name)  # each text stands just once, in a function
+    assert any(mistake.name in fingerprints(task) for task in TASKS)
     assert mistake.verdict
     assert mistake.fix
     assert "?" not in mistake.verdict + mistake.fix
     assert "\n" not in mistake.fix
-    assert set(places) <= {name for piece in PIECES for name in called_by(piece)}
+    assert set(places) <= {name for task in TASKS for name in called_by(task)}
 
 
 @pytest.mark.parametrize(
-    "mistake", [m for m in MISTAKES if len(m.edits) > 1], ids=lambda mistake: mistake.name
+    "name", [name for name, edits in EDITS.items() if sum(map(len, edits.values())) > 1]
 )
-def test_every_edit_of_several_matters(mistake):
-    """Without one of its edits, a mistake gives other numbers in some piece."""
-    for left_out in mistake.edits:
-        rest = {old: new for old, new in mistake.edits.items() if old != left_out}
-        places, (function,) = places_in_functions(rest), places_in_functions({left_out: ""})
+def test_every_edit_of_several_matters(name):
+    """Without one of its edits, a mistake gives other numbers in some task."""
+    all_edits = [(file, old) for file, edits in EDITS[name].items() for old in edits]
+    for left_out in all_edits:
+        rest = {
+            file: {old: new for old, new in edits.items() if (file, old) != left_out}
+            for file, edits in EDITS[name].items()
+        }
+        (function,) = places_in({left_out[0]: {left_out[1]: ""}})
         assert any(
-            differs(piece, edited(piece, places), mistake.name)
-            for piece in PIECES
-            if function in called_by(piece)
+            differs(task, edited(task, places_in(rest)), name)
+            for task in TASKS
+            if function in called_by(task)
         ), left_out
 
 
-def differs(piece, function, mistake):
+def differs(task, function, mistake):
     """Return whether a function gives other numbers than a mistake does."""
-    for probe in PIECES[piece].probes():
-        one, other = tried(function, probe), tried(variant(piece, [mistake]), probe)
+    for probe in TASKS[task].probes():
+        one, other = tried(function, probe), tried(mutated(task, [mistake]), probe)
         if (one is None) != (other is None) or (one is not None and not agrees(one, other)):
             return True
     return False
@@ -86,16 +87,16 @@ def test_a_mistake_that_lies_elsewhere_cannot_show():
     assert may_show("decode_step", "scale missing")
 
 
-def test_alternatives_have_no_variant():
-    assert variant("make_mask", ["causal, strict", "causal, leaks one key"]) is None
-    assert variant("make_mask", ["causal, strict", "padding forgotten"]) is not None
+def test_alternatives_cannot_be_made_together():
+    assert mutated("make_mask", ["causal, strict", "causal, leaks one key"]) is None
+    assert mutated("make_mask", ["causal, strict", "padding forgotten"]) is not None
 
 
 def test_a_text_outside_of_the_functions_is_refused():
-    with pytest.raises(ConfigError, match="expected a text in a function"):
-        places_in_functions({"class WeightsAndLse(": ""})
+    with pytest.raises(ConfigError, match="'class WeightsAndLse\\(' stands 0x"):
+        places_in({"softmax_with_lse": {"class WeightsAndLse(": ""}})
 
 
 def test_an_unedited_function_keeps_its_code():
-    function = edited("softmax", places_in_functions(BANK["softmax over queries"].edits))
-    assert function.__code__ is read_sources().cuts["softmax"].function.__code__
+    function = edited("softmax", places_of("softmax over queries"))
+    assert function.__code__ is read_solutions().cuts["softmax"].function.__code__

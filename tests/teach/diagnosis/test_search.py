@@ -5,14 +5,14 @@ import ast
 import numpy as np
 import pytest
 
-from mha_numpy.teach.diagnosis import PIECES, Variant, diagnose, make, right_answers, search, using
+from mha_numpy.teach.diagnosis import TASKS, Variant, diagnose, make, right_answers, search, using
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.rewrite import rewritten, rules
 from mha_numpy.teach.diagnosis.small_edits import GROUPS, read_edits
 
 
-def answers_of(piece, function):
-    return [function(**probe) for probe in PIECES[piece].probes()]
+def answers_of(task, function):
+    return [function(**probe) for probe in TASKS[task].probes()]
 
 
 def test_the_table_is_up_to_date():
@@ -27,9 +27,9 @@ def test_the_table_is_up_to_date():
 
 def test_every_kind_of_edit_finds_something():
     kinds = set()
-    for piece in PIECES:
-        edits = search.candidates(piece)
-        kinds |= {edits[row].edit.group for row in search.known(piece).edits}
+    for task in TASKS:
+        edits = search.candidates(task)
+        kinds |= {edits[row].edit.group for row in search.known(task).edits}
     assert kinds == set(GROUPS)
 
 
@@ -132,7 +132,7 @@ def test_a_row_of_numbers_tells_arrays_apart():
 
 
 @pytest.mark.parametrize(
-    ("piece", "change", "clue"),
+    ("task", "change", "clue"),
     [
         ("attention_backward", lambda a: a._replace(d_v=a.d_v.round(1)),
          "d_q and d_k are right, and d_v is wrong: look at the step d_v, which they do not need"),
@@ -145,14 +145,14 @@ def test_a_row_of_numbers_tells_arrays_apart():
         ("scores", lambda a: 0.3 * a, "scores: each is 0.3 times what was expected"),
     ],
 )  # fmt: skip
-def test_clues(piece, change, clue):
-    answers = [change(answer) for answer in right_answers(piece)]
-    assert any(clue in found for found in find_clues(piece, answers))
+def test_clues(task, change, clue):
+    answers = [change(answer) for answer in right_answers(task)]
+    assert any(clue in found for found in find_clues(task, answers))
 
 
 def test_inputs_that_are_wrong_share_something():
     answers = right_answers("masked_attention")
-    probes = PIECES["masked_attention"].probes()
+    probes = TASKS["masked_attention"].probes()
     wrong = [
         a if probe["softcap"] is None else a.round(1)
         for a, probe in zip(answers, probes, strict=True)

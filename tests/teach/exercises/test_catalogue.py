@@ -1,12 +1,14 @@
-"""Every entry of the catalogue: complete, and not solved by its stub."""
+"""Every exercise: complete, and not solved by its stub."""
 
 import ast
 import re
+from inspect import signature
+from pathlib import Path
 
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis import BANK, PIECES, fingerprints
+from mha_numpy.teach.diagnosis import BANK, TASKS, fingerprints
 from mha_numpy.teach.exercises import EXERCISES, find_exercise, give_hint, judge
 from mha_numpy.teach.exercises.stub import stub_text
 
@@ -24,8 +26,8 @@ def test_ids_are_unique_and_needs_come_before():
         assert set(exercise.needs) <= set(ids[:n]), exercise.id
 
 
-def test_every_piece_is_asked_for():
-    assert {e.piece for e in EXERCISES} == set(PIECES)
+def test_every_task_is_asked_for():
+    assert {e.task for e in EXERCISES} == set(TASKS)
 
 
 @each_exercise
@@ -33,7 +35,7 @@ def test_an_entry_is_complete(exercise):
     assert exercise.title
     assert 1 <= exercise.difficulty <= 5
     assert 1 <= exercise.minutes <= 180
-    assert exercise.hints.mistake in fingerprints(exercise.piece)
+    assert exercise.hints.mistake in fingerprints(exercise.task)
     texts = [give_hint(exercise, number).text for number in (1, 2, 3, 4)]
     assert all(texts)
     assert len(set(texts)) == 4
@@ -78,7 +80,7 @@ def test_a_stub_is_a_module_that_runs_and_has_the_arguments_of_its_probes(exerci
     assert all(a.annotation for a in definition.args.args)
     assert definition.returns
     if exercise.kind != "tests":
-        assert names == list(PIECES[exercise.piece].probes()[0])
+        assert names == list(TASKS[exercise.task].probes()[0])
     assert function.__doc__
 
 
@@ -94,8 +96,19 @@ def test_the_stub_is_not_right(exercise):
         assert BANK[exercise.hints.mistake].verdict not in str(verdict)
 
 
-def test_the_museum_is_open():
-    assert len(museum) >= 8
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_pages_count_the_exercises(page):
+    text = (Path(__file__).parents[3] / page).read_text(encoding="utf-8")
+    assert set(re.findall(r"\b(\d+) exercises", text)) == {str(len(EXERCISES))}
+
+
+def test_an_exhibit_takes_and_returns_what_its_task_says():
+    for exhibit in museum:
+        task = next(e for e in EXERCISES if (e.task, e.kind) == (exhibit.task, "code"))
+        _, described = task.stub_source.split("    Parameters\n")
+        assert described.removesuffix("    raise NotImplementedError\n") in exhibit.stub_source
+        assert signature(exhibit.stub).parameters == signature(task.stub).parameters
+    assert len(museum) == 18  # as docs/confusion.md says
 
 
 def test_an_unknown_id():

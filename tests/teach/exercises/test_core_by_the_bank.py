@@ -4,14 +4,14 @@ from functools import partial
 
 import pytest
 
-from mha_numpy.teach.diagnosis import PIECES
+from mha_numpy.teach.diagnosis import TASKS
 from mha_numpy.teach.exercises import EXERCISES, Limits, judge
 from tests.teach.diagnosis.by_core import BY_KERNELS, by_core
 
-OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
+OF_PIECE = {e.task: e for e in reversed(EXERCISES) if e.kind != "tests"}
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("piece", TASKS)
 def test_the_core_is_right_at_every_stage(piece):
     verdict = judge(OF_PIECE[piece], lambda: by_core(piece))
     assert verdict.passed, f"\n{verdict}"

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.trees import leaves
-from mha_numpy.teach.diagnosis import PIECES, Variant, diagnose, right_answers, using
-from mha_numpy.teach.diagnosis.answers import TOLERANCE, answers_with, attempt, fits
+from mha_numpy.teach.diagnosis import TASKS, Variant, diagnose, right_answers, using
+from mha_numpy.teach.diagnosis.bank import FLOAT32
 from mha_numpy.teach.diagnosis.clues import find_clues
 from mha_numpy.teach.diagnosis.diagnose import NARROW
 from mha_numpy.teach.diagnosis.edits import apply_edits
-from mha_numpy.teach.diagnosis.manners import FLOAT32
+from mha_numpy.teach.diagnosis.fingerprints import TOLERANCE, answers_with, attempt, fits
 from mha_numpy.teach.diagnosis.search import candidates
 from mha_numpy.teach.exercises import find_exercise
 
@@ -45,14 +45,14 @@ def load(code, name):
 
 def answers_of(exercise, code):
     function = load(code, exercise.function_name)
-    return [attempt(function, probe, (Exception,)) for probe in PIECES[exercise.piece].probes()]
+    return [attempt(function, probe, (Exception,)) for probe in TASKS[exercise.task].probes()]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 @pytest.mark.filterwarnings("ignore")
 def test_wrong_ones_are_not_right(file):
     exercise = find_exercise(file.stem)
-    right = right_answers(exercise.piece)
+    right = right_answers(exercise.task)
     for mistake, code in wrong_codes(file):
         answers = answers_of(exercise, code)
         assert any(one is None for one in answers) or not fits(answers, right), mistake["what"]
@@ -77,9 +77,9 @@ def same_without_nan(answers, made, tolerance):
 
 def explained(exercise, code):
     """Return whether an answer is explained: by a mistake or edit that is one for other numbers."""
-    found = diagnose(exercise.piece, answers_of(exercise, code))
+    found = diagnose(exercise.task, answers_of(exercise, code))
     if not found.causes and not found.edit:
-        return bool(find_clues(exercise.piece, answers_of(exercise, code)))
+        return bool(find_clues(exercise.task, answers_of(exercise, code)))
     if found.is_partial or (found.causes and found.edit):
         return True
     with using(Variant(seed=1)):
@@ -88,7 +88,7 @@ def explained(exercise, code):
             assert any(
                 same_without_nan(
                     answers,
-                    answers_with(exercise.piece, cause),
+                    answers_with(exercise.task, cause),
                     NARROW if FLOAT32 in cause else TOLERANCE,
                 )
                 for cause in found.causes
@@ -96,11 +96,11 @@ def explained(exercise, code):
         else:
             made = [
                 one
-                for one in candidates(exercise.piece)
+                for one in candidates(exercise.task)
                 if (one.function, one.edit.group) == (found.edit.function, found.edit.group)
                 and one.edited.lines(one.edit) == (found.edit.wrong, found.edit.right)
             ]
-            assert any(fits(answers, list(one.answers(exercise.piece))) for one in made), code
+            assert any(fits(answers, list(one.answers(exercise.task))) for one in made), code
     return True
 
 

@@ -15,13 +15,13 @@ import pytest
 
 from mha_numpy.core import MultiHeadParams
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis.saved import Saved
 from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
 from mha_numpy.teach.exercises import isolation as isolation_module
 from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.groups import _places, group_of_processes
 from mha_numpy.teach.exercises.isolation import run_isolated
 from mha_numpy.teach.exercises.stub import stub_text
+from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.test_foreign import FILES, solutions
 
 pytestmark = pytest.mark.skipif(
@@ -163,7 +163,7 @@ def attack(d, w):
     "the import of the reference": """
 import importlib
 for name in ("mha_numpy", "mha_numpy.core", "mha_numpy.teach.diagnosis",
-             "mha_numpy.teach.diagnosis.right", "mha_numpy.teach.exercises",
+             "mha_numpy.teach.tasks", "mha_numpy.teach.exercises",
              "mha_numpy.layers", "torch", "pytest", "numba"):
     attempt(lambda: importlib.import_module(name).softmax_backward)
     sys.modules.pop(name, None)
@@ -769,7 +769,7 @@ import os, sys
 from mha_numpy.core import MultiHeadParams
 from mha_numpy import MultiHeadParams as Same
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.diagnosis.saved import Saved
+from mha_numpy.teach.saved import Saved
 
 def f(x: Array):
     print(sorted(os.listdir("/")), os.listdir("."), os.environ["HOME"])
@@ -826,10 +826,10 @@ SAMPLE = ("online-attention", "from-gpt2", "multi-head-backward", "softmax", "mu
 
 def solutions_of_exercises():
     """Yield an exercise, a style and the source text of a right solution: three of each."""
-    texts = {find_exercise(file.stem).piece: (file, solutions(file)[:3]) for file in FILES}
+    texts = {find_exercise(file.stem).task: (file, solutions(file)[:3]) for file in FILES}
     for exercise in EXERCISES:
         if exercise.kind != "tests":
-            file, found = texts[exercise.piece]
+            file, found = texts[exercise.task]
             name = find_exercise(file.stem).function_name
             for solution in found:
                 text = (

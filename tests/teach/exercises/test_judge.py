@@ -15,10 +15,10 @@ from mha_numpy.checking import compare
 from mha_numpy.core import split_heads as alias
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.teach.diagnosis import make
-from mha_numpy.teach.diagnosis.saved import Saved
 from mha_numpy.teach.diagnosis.search import SmallEdit
 from mha_numpy.teach.exercises import Limits, find_exercise, judge
 from mha_numpy.teach.exercises.sandbox import run_calls
+from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.catch_all import catch_all
 
 SOFTMAX_BACKWARD = find_exercise("softmax-backward")

@@ -53,7 +53,7 @@ class TestTheOrder:
         assert orders[0] == orders[1] != orders[2]
         assert all(order.count("") == RIGHT for order in orders)
         assert [order.index("") for order in orders[1:]] != [0, 0]
-        assert set(orders[0]) - {""} <= set(fingerprints(EXERCISE.piece)) | set(orders[2])
+        assert set(orders[0]) - {""} <= set(fingerprints(EXERCISE.task)) | set(orders[2])
 
     def test_tests_that_begin_anew_each_time_do_not_find_the_right_ones(self):
         seen = []
@@ -88,9 +88,9 @@ def test_mistakes_with_one_gap_are_told_as_one(conventions):
         ("more query heads than key/value heads",): ["groups tiled, not repeated"],
     }
     with using(Variant(1, conventions)):
-        assert gaps_of(EXERCISE.piece, [name for names in gaps.values() for name in names]) == gaps
+        assert gaps_of(EXERCISE.task, [name for names in gaps.values() for name in names]) == gaps
     several = ["mask's batch axis lined up with the heads"]
-    assert gaps_of(EXERCISE.piece, several) == {("more than one sequence",): several}
+    assert gaps_of(EXERCISE.task, several) == {("more than one sequence",): several}
 
 
 class TestBounds:
@@ -114,7 +114,7 @@ class TestBounds:
     def test_the_largest_arrays_are_answered(self):
         x = np.ones((*LARGEST[:2], 32, 64))
         mask = np.ones((LARGEST[0], 1, 32, 32), bool)
-        assert bounded(make(EXERCISE.piece))(x, x, x, mask, 2).shape == x.shape
+        assert bounded(make(EXERCISE.task))(x, x, x, mask, 2).shape == x.shape
 
     @pytest.mark.parametrize("other", ["text", None, {"a": 1}, 1j * np.ones((1, 1, 1, 1))])
     def test_nothing_is_computed_from_anything_else(self, other):
@@ -128,7 +128,7 @@ class TestBounds:
 
     def test_a_number_of_calls(self):
         x = np.ones((1, 1, 1, 1))
-        attention = bounded(make(EXERCISE.piece))
+        attention = bounded(make(EXERCISE.task))
         for _ in range(CALLS):
             attention(x, x, x, x > 0, None)
         with pytest.raises(ValueError, match=f"expected {CALLS} calls or fewer"):
@@ -270,7 +270,7 @@ def break_my_attention(attention):
     for path in ("/proc/self/fd", "/exercises", "/packages"):
         print(path, os.listdir(path))
     attempt(__import__, "mha_numpy.teach.exercises.judge_tests")
-    attempt(__import__, "mha_numpy.teach.diagnosis.make")
+    attempt(__import__, "mha_numpy.teach.diagnosis.mutants")
 """
 
 
@@ -279,7 +279,7 @@ def test_nothing_of_the_functions_can_be_read():
     run = run_of(PRELUDE + SPY, Limits(seconds=60.0, output=10**7))
     assert run.ended == ""
     assert "what was called raised a TypeError" in run.printed
-    hidden = [*fingerprints(EXERCISE.piece), "bounded", "with mistakes", "masked_attention"]
+    hidden = [*fingerprints(EXERCISE.task), "bounded", "with mistakes", "masked_attention"]
     assert not [text for text in [*hidden, "REACHED"] if text in run.printed]
 
 

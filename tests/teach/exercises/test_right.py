@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.trees import children, leaves, replaced
-from mha_numpy.teach.diagnosis import PIECES, make, right_answers
+from mha_numpy.teach.diagnosis import TASKS, make, right_answers
 from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
 from tests.sweeps import sweep
 from tests.teach.exercises.test_foreign import FILES, load, solutions
@@ -22,19 +22,19 @@ def unusual_solutions():
     for path in sorted((Path(__file__).parent / "right").glob("[a-z]*.py")):
         module = import_module(f"tests.teach.exercises.right.{path.stem}")
         for name, function in vars(module).items():
-            pieces = [piece for piece in PIECES if name.startswith(f"{piece}_")]
+            pieces = [piece for piece in TASKS if name.startswith(f"{piece}_")]
             if pieces:
                 yield max(pieces, key=len), function
 
 
 def all_solutions():
     """Return right solutions of each piece by their style: those of `foreign`, and unusual ones."""
-    found = {piece: {} for piece in PIECES}
+    found = {piece: {} for piece in TASKS}
     for file in FILES:
         exercise = find_exercise(file.stem)
         for number, solution in enumerate(solutions(file), start=1):
             style = f"{number} {solution['style']}"
-            found[exercise.piece][style] = load(solution["code"], exercise.function_name)
+            found[exercise.task][style] = load(solution["code"], exercise.function_name)
     for piece, function in unusual_solutions():
         found[piece][function.__name__] = function
     return found
@@ -42,9 +42,9 @@ def all_solutions():
 
 SOLUTIONS = all_solutions()
 PATIENT = Limits(seconds=60.0)
-OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
+OF_PIECE = {e.task: e for e in reversed(EXERCISES) if e.kind != "tests"}
 RNG = np.random.default_rng(0)
-HAS_PARTS = [piece for piece in PIECES if children(right_answers(piece)[0]) is not None]
+HAS_PARTS = [piece for piece in TASKS if children(right_answers(piece)[0]) is not None]
 
 
 def assert_passes(piece, function):
@@ -101,7 +101,7 @@ def other_last_digits(array):
 # one of each kind of answer is always judged: an array, a mask, several arrays, params, numbers
 ALWAYS = ("softmax", "make_mask", "attention_backward", "multi_head_backward", "cost_table")
 EACH_PIECE = [
-    pytest.param(piece, marks=() if piece in ALWAYS else pytest.mark.slow) for piece in PIECES
+    pytest.param(piece, marks=() if piece in ALWAYS else pytest.mark.slow) for piece in TASKS
 ]
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.trees import leaves
-from mha_numpy.teach.diagnosis import BANK, MANNERS, PIECES, fingerprints, make, right_answers
+from mha_numpy.teach.diagnosis import BANK, MISBEHAVIOURS, TASKS, fingerprints, make, right_answers
 from mha_numpy.teach.exercises import EXERCISES, judge
 from tests.sweeps import sweep
 
-OF_PIECE = {e.piece: e for e in reversed(EXERCISES) if e.kind != "tests"}
-some_pieces = pytest.mark.parametrize("piece", sweep(PIECES, 12))
+OF_PIECE = {e.task: e for e in reversed(EXERCISES) if e.kind != "tests"}
+some_pieces = pytest.mark.parametrize("piece", sweep(TASKS, 12))
 
 
 def assert_named(piece, name):
@@ -24,7 +24,7 @@ def test_a_mistake_is_rejected_and_named(piece):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("piece", TASKS)
 def test_every_mistake_is_rejected_and_named(piece):
     for name in fingerprints(piece):
         assert_named(piece, name)
@@ -37,10 +37,10 @@ def has_floats(tree):
 
 
 @some_pieces
-@pytest.mark.parametrize("manner", [manner.name for manner in MANNERS])
+@pytest.mark.parametrize("manner", [manner.name for manner in MISBEHAVIOURS])
 def test_manners_are_named(piece, manner):
     function = make(piece, [manner])
-    probe, expected = PIECES[piece].probes()[0], right_answers(piece)[0]
+    probe, expected = TASKS[piece].probes()[0], right_answers(piece)[0]
     if not has_floats(probe if manner == "an input changed in place" else expected):
         pytest.skip("there are no floats to do it with")
     verdict = judge(OF_PIECE[piece], lambda: function)

@@ -1,0 +1,118 @@
+"""Answers: what right functions, and those with mistakes, give for the probes of a task."""
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mha_numpy.checking import agrees
+from mha_numpy.checking.compare import agreeing
+from mha_numpy.teach.conventions import IGNORE_ALL, Convention, conventions_of, variant_in_force
+from mha_numpy.teach.diagnosis.bank import BANK, Function
+from mha_numpy.teach.diagnosis.mutants import may_show, mutated
+from mha_numpy.teach.task import KEPT, Inputs
+from mha_numpy.teach.tasks import TASKS
+
+Answer = Any  # an array, or several with their names; None where a function failed
+MISFIT = (ValueError, IndexError, ZeroDivisionError)  # the last where a size of 0 is divided by
+TOLERANCE = 1e-10  # of the largest number: two right ways are closer, a mistake is not
+
+
+def right_answers(task: str) -> list[Answer]:
+    """Return the right arrays for every probe of the variant in force."""
+    return _right_answers(task, variant_in_force().seed, conventions_of(task))
+
+
+@lru_cache(maxsize=KEPT)
+def _right_answers(task: str, seed: int, conventions: tuple[Convention, ...]) -> list[Answer]:
+    """Compute them once for each variant, which is the one in force."""
+    return answers_with(task, ())
+
+
+def answers_with(task: str, mistakes: Collection[str]) -> list[Answer]:
+    """Return what a function with these mistakes gives for every probe; None where it fails.
+
+    Nothing is returned where the mistakes are alternatives.
+    """
+    function = mutated(task, mistakes)
+    return [attempt(function, probe) for probe in TASKS[task].probes()] if function else []
+
+
+def fingerprints(task: str) -> dict[str, list[Answer]]:
+    """Return what each known mistake gives for every probe, if it gives anything wrong.
+
+    One that fails wherever it changes something leaves no fingerprint. Where conventions are in
+    force, not to follow them is a mistake, and what gives the same numbers is left out.
+    """
+    return _fingerprints(task, variant_in_force().seed, conventions_of(task))
+
+
+@lru_cache(maxsize=KEPT)
+def _fingerprints(
+    task: str, seed: int, conventions: tuple[Convention, ...]
+) -> dict[str, list[Answer]]:
+    """Compute them once for each variant, which is the one in force."""
+    names = [convention.ignored.name for convention in conventions]
+    names += [IGNORE_ALL.name] * (len(names) > 1)
+    right, ignoring = right_answers(task), {name: answers_with(task, [name]) for name in names}
+    with_each = {name: answers_with(task, [name]) for name in BANK if may_show(task, name)}
+    others = {
+        name: answers
+        for name, answers in with_each.items()
+        if not any(fits(answers, ignored) for ignored in ignoring.values())
+    }
+    both = ignoring | others
+    return {name: answers for name, answers in both.items() if not fits(answers, right)}
+
+
+def fits(answers: Sequence[Answer], others: Sequence[Answer], tolerance: float = TOLERANCE) -> bool:
+    """Return whether both have the same arrays wherever there is an answer."""
+    return all(
+        answer is None or (other is not None and agrees(answer, other, tolerance=tolerance))
+        for answer, other in zip(answers, others, strict=True)
+    )
+
+
+def agreeing_arrays(answer: Answer, other: Answer) -> list[bool]:
+    """Return which arrays agree."""
+    return list(agreeing(answer, other, tolerance=TOLERANCE))
+
+
+def wrong_arrays(answers: Sequence[Answer], right: Sequence[Answer]) -> list[bool]:
+    """Return for each array whether any answer has it wrong; nothing if their number varies."""
+    pairs = zip(answers, right, strict=True)
+    agree = [agreeing_arrays(answer, other) for answer, other in pairs if answer is not None]
+    if len({len(of_arrays) for of_arrays in agree}) != 1:
+        return []
+    return [not all(of_array) for of_array in zip(*agree, strict=True)]
+
+
+def gives(answers: Sequence[Answer], found: Sequence[Answer], wrong: Sequence[bool] = ()) -> bool:
+    """Return whether what was found are the answers, or where they are `wrong` those arrays."""
+    if not wrong:
+        return fits(answers, found)
+    return all(
+        one is None or (other is not None and _gives_wrong(one, other, wrong))
+        for one, other in zip(answers, found, strict=True)
+    )
+
+
+def _gives_wrong(answer: Answer, other: Answer, wrong: Sequence[bool]) -> bool:
+    agree = agreeing_arrays(answer, other)
+    return len(agree) == len(wrong) and all(
+        one for one, is_wrong in zip(agree, wrong, strict=True) if is_wrong
+    )
+
+
+def attempt(
+    function: Function,
+    probe: Inputs,
+    failures: tuple[type[Exception], ...] = MISFIT,
+) -> Answer:
+    """Compute, or return None where a mistake makes shapes that do not fit, or fails otherwise."""
+    try:
+        with np.errstate(all="ignore"):
+            return function(**probe)
+    except failures:
+        return None

@@ -1,0 +1,149 @@
+"""Mutants: solutions with some mistakes in them, or in the functions that they call.
+
+All functions see one another in a namespace of their own: those without an edit keep their code,
+and only the edited ones are compiled.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any, cast
+
+import numpy as np
+
+from mha_numpy.errors import ConfigError
+from mha_numpy.teach.conventions import IGNORE_ALL, conventions_of, follow
+from mha_numpy.teach.diagnosis.bank import BANK, EDITS, WRAPPERS, Function
+from mha_numpy.teach.diagnosis.edits import Place, find_places, overlap, replace_places
+from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
+from mha_numpy.teach.mistake import Edits
+from mha_numpy.teach.tasks import find_task
+
+Places = dict[str, tuple[Place, ...]]  # in the source of each function
+
+
+def make(task: str, mistakes: Iterable[str] = ()) -> Function:
+    """Return one of the functions that people write, with some mistakes in it.
+
+    Parameters
+    ----------
+    task : str
+        A key of ``TASKS``.
+    mistakes : names of the bank
+        Without any, the function is right.
+
+    Returns
+    -------
+    callable
+        Takes what the task's probes hold, by place or by name.
+
+    Raises
+    ------
+    ConfigError
+        There is no such task, or no such mistake, or two of the mistakes are alternatives.
+
+    Examples
+    --------
+    >>> softmax = make("softmax", ["softmax over queries"])
+    >>> softmax(np.zeros((1, 1, 2, 3)), None).sum(axis=-2)
+    array([[[1., 1., 1.]]])
+    """
+    names = set(mistakes)
+    unknown = sorted(names - set(BANK))
+    if unknown:
+        raise ConfigError(f"mistakes: expected names of the bank; got {unknown[0]!r}")
+    edited = mutated(find_task(task).name, sorted(names - set(WRAPPERS)))
+    if edited is None:
+        raise ConfigError(f"mistakes: expected edits of different texts; got {sorted(names)}")
+
+    def function(*by_place: Any, **by_name: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return edited(*by_place, **by_name)
+
+    for name, behave in WRAPPERS.items():
+        function = behave(function) if name in names else function
+    return function
+
+
+def mutated(task: str, mistakes: Iterable[str]) -> Function | None:
+    """Return a solution with some mistakes in it; None where they are alternatives.
+
+    It follows the conventions in force, but for those that are not followed by mistake.
+    """
+    places: Places = {}
+    followed = conventions_of(task)
+    for mistake in mistakes:
+        followed = tuple(c for c in followed if mistake not in (c.ignored.name, IGNORE_ALL.name))
+        for name, added in places_of(mistake).items():
+            places[name] = places.get(name, ()) + added
+    function = edited(task, places)
+    return function and follow(task, followed, function)
+
+
+def may_show(task: str, mistake: str) -> bool:
+    """Return whether a mistake changes the task, or a function that it calls.
+
+    One whose words would be false under a convention in force does not show.
+    """
+    if any(mistake in convention.false_here for convention in conventions_of(task)):
+        return False
+    return not called_by(task).isdisjoint(places_of(mistake))
+
+
+@cache
+def places_of(mistake: str) -> Places:
+    """Return where the edits of a mistake apply."""
+    return places_in(EDITS[mistake])
+
+
+def places_in(edits: Mapping[str, Edits]) -> Places:
+    """Return where the edits of some tasks' files apply in each function that they change."""
+    places = Places()
+    for task, of_file in edits.items():
+        cuts = {name: cut for name, cut in read_solutions().cuts.items() if cut.task == task}
+        found = find_places("".join(cut.source for cut in cuts.values()), of_file)
+        start = 0
+        for name, cut in cuts.items():
+            end = start + len(cut.source)
+            inside = [
+                Place(one.start - start, one.end - start, one.new)
+                for one in found
+                if start <= one.start and one.end <= end
+            ]
+            if inside:
+                places[name] = tuple(inside)
+            start = end
+    return places
+
+
+def edited(task: str, places: Places) -> Function | None:
+    """Return a solution with some edits made; None where they overlap."""
+    codes = {name: _compiled(name, places[name]) for name in called_by(task) & places.keys()}
+    found = {name: code for name, code in codes.items() if code is not None}
+    return assembled(task, found) if len(found) == len(codes) else None
+
+
+def assembled(task: str, codes: Mapping[str, CodeType]) -> Function:
+    """Return a solution, some of which have other code."""
+    sources = read_solutions()
+    namespace = sources.namespace.copy()
+    for name in called_by(task):
+        function = sources.cuts[name].function
+        code = codes.get(name, function.__code__)
+        namespace[name] = FunctionType(code, namespace, name, function.__defaults__)
+    return cast(Function, namespace[task])
+
+
+@cache
+def _compiled(function: str, places: tuple[Place, ...]) -> CodeType | None:
+    """Return the code of an edited function; None where the edits overlap."""
+    if overlap(places):
+        return None
+    cut = read_solutions().cuts[function]
+    file = f"{cut.function.__code__.co_filename}, with mistakes"
+    return code_of(compile(edited_source(function, places), file, "exec", dont_inherit=True))
+
+
+def edited_source(function: str, places: Iterable[Place]) -> str:
+    """Return the source of a function with edits that do not overlap."""
+    return replace_places(read_solutions().cuts[function].source, places)

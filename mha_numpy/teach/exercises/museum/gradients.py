@@ -1,0 +1,137 @@
+"""Museum: gradients that trained all the same. Each has one bug that really shipped."""
+
+import numpy as np
+
+from mha_numpy.core import MultiHeadParams
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.exercises.exercise import exhibit
+from mha_numpy.teach.saved import Saved
+from mha_numpy.teach.task import Hints
+
+
+@exhibit(
+    "museum-jacobian",
+    title="Find the bug: half a derivative",
+    difficulty=2,
+    minutes=10,
+    hints=Hints(
+        where="Look at the matrix of one row: entry (i, j) is the derivative of weight i by score "
+        "j.",
+        question="If score 0 rises, what happens to weight 1? And which entry of the "
+        "matrix here says so?",
+        mistake="diagonal of the Jacobian alone",
+        fix="jacobian = np.diag(p) - np.outer(p, p)",
+    ),
+)
+def softmax_backward(d_weights: Array, weights: Array) -> Array:
+    """Repair softmax's backward: return the gradient of the scores.
+
+    The native library under Deeplearning4j computed softmax's derivative like this
+    (deeplearning4j/libnd4j, issue #440). The first answer to the report asked for a test, which
+    was then written. A test of how each weight reacts to its own score does not find the bug.
+
+    Forward was ``weights = softmax(scores)`` along the last axis. Hidden cells and rows that see
+    nothing have weights 0, and their gradient is 0.
+    """
+    d_scores = np.empty_like(d_weights)
+    for row in np.ndindex(weights.shape[:-1]):
+        p = weights[row]  # (T_k,)
+        jacobian = np.diag(p * (1 - p))  # (T_k, T_k)
+        d_scores[row] = jacobian.T @ d_weights[row]
+    return d_scores
+
+
+@exhibit(
+    "museum-batch-mean",
+    title="Find the bug: a mean too many",
+    difficulty=2,
+    minutes=10,
+    hints=Hints(
+        where="Compare the gradient of a sequence alone with its gradient in a batch.",
+        question="A sequence stands in a batch of 3, and no other sequence touches it. Its loss "
+        "has a gradient by its own q. Does that change if the other two are taken out?",
+        mistake="everything divided by B",
+        fix="Leave the division out: a mean over the batch belongs to the loss, and d_heads has "
+        "it.",
+    ),
+)
+def attention_backward(
+    d_heads: Array, q: Array, k: Array, v: Array, weights: Array
+) -> tuple[Array, Array, Array]:
+    """Repair attention's backward: return the gradients of q, k and v.
+
+    A transformer written in NumPy has such a line in its backward. It trains: a gradient that is
+    too small by one factor acts like a smaller learning rate, and with an optimizer like Adam it
+    changes almost nothing. A test on a single sequence cannot find it either.
+
+    Forward was, for every sequence and head on its own::
+
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        weights = softmax(scores)  # along the last axis; with a mask or without
+        heads = weights @ v
+
+    Hidden cells and rows that see nothing have weights 0.
+    """
+    batch_size, _, _, width = q.shape
+    d_heads = d_heads / batch_size
+    d_v = weights.swapaxes(-1, -2) @ d_heads
+    d_weights = d_heads @ v.swapaxes(-1, -2)
+    row_sum = (weights * d_weights).sum(axis=-1, keepdims=True)
+    d_scores = weights * (d_weights - row_sum) / np.sqrt(width)
+    d_q = d_scores @ k
+    d_k = d_scores.swapaxes(-1, -2) @ q
+    return d_q, d_k, d_v
+
+
+@exhibit(
+    "museum-one-token",
+    title="Find the bug: tested with one token",
+    difficulty=4,
+    minutes=25,
+    hints=Hints(
+        where="Look at the lines of backward that go from tokens to heads or from heads to tokens.",
+        question="merged of one sequence is two tokens of two heads, (a0 b0) and (a1 b1), where a0 "
+        "is what head a gave token 0. What does the reshape here give to head a? And what if "
+        "there is only one token?",
+        mistake="split without transpose",
+        fix="d_heads = (d_out @ params.w_o.T).reshape(B, T, H, d).transpose(0, 2, 1, 3)",
+    ),
+)
+def multi_head_backward(
+    d_out: Array, params: MultiHeadParams, saved: Saved
+) -> tuple[Array, MultiHeadParams]:
+    """Repair the layer's backward: return the gradients of its input and of all its params.
+
+    numpy-ml 0.1.2 goes from tokens to heads like this in the backward of its multi-head attention.
+    Its test compares some thirty arrays with PyTorch's, but each sequence in it has a single token.
+    Then all weights are 1, no gradient reaches queries or keys, and this line is right.
+
+    Forward was::
+
+        q = split_heads(x @ params.w_q + params.b_q)  # likewise k by w_k, b_k; v by w_v, b_v
+        weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))  # some cells hidden
+        merged = merge_heads(weights @ v)
+        out = merged @ params.w_o + params.b_o
+
+    where split_heads is ``.reshape(B, T, H, d).transpose(0, 2, 1, 3)`` and merge_heads is
+    its inverse. softmax ran along the last axis. A hidden cell has weight 0, and in a row that sees
+    nothing all weights are 0.
+    """
+    x, q, k, v, weights = saved.x, saved.q, saved.k, saved.v, saved.weights
+    B, H, T, d = q.shape
+    d_heads = (d_out @ params.w_o.T).reshape(B, H, T, d)
+    d_weights = d_heads @ v.swapaxes(-1, -2)
+    row_sum = (weights * d_weights).sum(axis=-1, keepdims=True)
+    d_scores = weights * (d_weights - row_sum) / np.sqrt(d)
+
+    d_x, d_params = np.zeros_like(x), []
+    for d_branch, w in (
+        (d_scores @ k, params.w_q),
+        (d_scores.swapaxes(-1, -2) @ q, params.w_k),
+        (weights.swapaxes(-1, -2) @ d_heads, params.w_v),
+    ):
+        d_projected = d_branch.transpose(0, 2, 1, 3).reshape(B, T, H * d)
+        d_x = d_x + d_projected @ w.T
+        d_params += [np.einsum("bti,bto->io", x, d_projected), d_projected.sum(axis=(0, 1))]
+    d_params += [np.einsum("bti,bto->io", saved.merged, d_out), d_out.sum(axis=(0, 1))]
+    return d_x, MultiHeadParams(*d_params)

@@ -1,0 +1,198 @@
+"""Task: a function to write, its solution, and all that is known about right and wrong answers."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mha_numpy.checking.trees import leaves, replaced, without_d
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.conventions import (
+    Convention,
+    conventions_of,
+    give_inputs,
+    take_inputs,
+    take_result,
+    variant_in_force,
+)
+from mha_numpy.teach.conventions import (
+    Inputs as Inputs,
+)
+from mha_numpy.teach.mistake import Edits, Mistake
+
+KEPT = 64  # tasks and variants whose arrays are kept; more than there are tasks
+USUAL = " (in the usual conventions)"
+
+Arrays = dict[str, Array]  # what a function returned, by name; a single array has the name ""
+
+
+class Law(NamedTuple):
+    """What holds for every right answer, and the array that is 0 where it does."""
+
+    statement: str
+    residual: Callable[[Inputs, Arrays], Array]
+
+
+class Reaction(NamedTuple):
+    """A change of the inputs, and the part of the answer that does not react to it."""
+
+    statement: str
+    change: Callable[[Inputs], Inputs]
+    unmoved: Callable[[Inputs, Arrays], Array]
+
+
+class Slope(NamedTuple):
+    """What a backward differentiates: a forward, its inputs, and the upstream gradient."""
+
+    forward: Callable[..., Any]
+    inputs: Inputs  # in the order in which their gradients are returned
+    d_out: Array
+
+
+class Hints(NamedTuple):
+    """Four hints, each more direct than the one before."""
+
+    where: str  # where to look
+    question: str  # whose answer is the way
+    mistake: str  # the name of one that many make here; it is shown with a picture
+    fix: str  # the lines, or what stands in them: those that are Python are shown as code
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A function to write, the inputs on which mistakes show, and what holds for its answers.
+
+    The solution's docstring is the text of the task, and its signature is the stub's.
+    """
+
+    solution: Callable[..., Any]
+    difficulty: int  # 1 (a line or two) to 5 (an evening)
+    minutes: int
+    hints: Hints
+    draw: Callable[[np.random.Generator], list[Inputs]]
+    needs: tuple[str, ...] = ()  # ids of the exercises before it
+    id: str = ""  # of the exercise; the name with dashes unless another is given
+    returns: str = ""  # what the stub's signature says, where the solution's says more
+    result: str = ""  # the name of the array that is returned; "" where several are
+    laws: Sequence[Law] = ()
+    reactions: Sequence[Reaction] = ()
+    slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numeric differentiation
+    mistakes: Sequence[Mistake] = ()
+    others_mistakes: Mapping[str, Edits] = field(default_factory=dict)  # that are made here, too
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.solution.__name__
+
+    @property
+    def title(self) -> str:
+        """The first line of the file."""
+        return str(sys.modules[self.solution.__module__].__doc__).removesuffix(".")
+
+    def probes(self) -> list[Inputs]:
+        """Return the inputs, those of the variant in force, the same each time and read-only."""
+        return _drawn(self.name, self.draw, variant_in_force().seed, conventions_of(self.name))
+
+    def varied(self) -> "Task":
+        """Return the task with the laws, reactions and slope of the variant in force.
+
+        They are those of the usual task, asked of what the inputs and answers are as usual.
+        """
+        conventions = conventions_of(self.name)
+        if not conventions:
+            return self
+        return replace(
+            self,
+            laws=[_varied_law(self.name, conventions, law) for law in self.laws],
+            reactions=[_varied_reaction(self.name, conventions, one) for one in self.reactions],
+            slope=self.slope and _varied_slope(self.name, conventions, self.slope),
+        )
+
+
+@lru_cache(maxsize=KEPT)
+def _drawn(
+    name: str,
+    draw: Callable[[np.random.Generator], list[Inputs]],
+    seed: int,
+    conventions: tuple[Convention, ...],
+) -> list[Inputs]:
+    drawn = draw(np.random.default_rng(seed))
+    probes = [give_inputs(name, conventions, inputs) for inputs in drawn]
+    for inputs in probes:
+        for array in leaves(inputs).values():
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+    return probes
+
+
+def _varied_law(name: str, conventions: Sequence[Convention], law: Law) -> Law:
+    """Ask a law of what is usual."""
+
+    def residual(inputs: Inputs, arrays: Arrays) -> Array:
+        usual = take_inputs(name, conventions, inputs)
+        return law.residual(usual, take_result(name, conventions, arrays, usual))
+
+    return Law(law.statement + USUAL, residual)
+
+
+def _varied_reaction(name: str, conventions: Sequence[Convention], reaction: Reaction) -> Reaction:
+    """Change what is usual, and look at what is usual."""
+
+    def change(inputs: Inputs) -> Inputs:
+        changed = reaction.change(take_inputs(name, conventions, inputs))
+        return give_inputs(name, conventions, changed)
+
+    def unmoved(inputs: Inputs, arrays: Arrays) -> Array:
+        usual = take_inputs(name, conventions, inputs)
+        return reaction.unmoved(usual, take_result(name, conventions, arrays, usual))
+
+    return Reaction(reaction.statement + USUAL, change, unmoved)
+
+
+def _varied_slope(
+    name: str, conventions: Sequence[Convention], slope: Callable[[Inputs], Slope]
+) -> Callable[[Inputs], Slope]:
+    """Differentiate by inputs that are written as their gradients are."""
+
+    def varied(inputs: Inputs) -> Slope:
+        usual = take_inputs(name, conventions, inputs)
+        forward, at, d_out = slope(usual)
+        (only, *_) = leaves(at)
+
+        def rewritten(tree: Inputs, *, there: bool) -> Inputs:
+            for convention in conventions if there else reversed(conventions):
+                new = {}
+                for result, turn in convention.at[name].results.items():
+                    leaf = without_d(result) or only
+                    new[leaf] = (turn.there if there else turn.back)(leaves(tree)[leaf], usual)
+                tree = replaced(tree, new)
+            return tree
+
+        def varied_forward(**given: Any) -> Any:
+            return forward(**rewritten(given, there=False))
+
+        return Slope(varied_forward, rewritten(at, there=True), d_out)
+
+    return varied
+
+
+def moved(name: str, index: Any) -> Callable[[Inputs], Inputs]:
+    """Return what changes some cells of an input."""
+
+    def change(inputs: Inputs) -> Inputs:
+        array = inputs[name].copy()
+        array[index] += 1.0
+        return {**inputs, name: array}
+
+    return change
+
+
+def reversed_tokens(*names: str) -> Callable[[Inputs], Inputs]:
+    """Return what turns the last axis but one of some inputs around."""
+    return lambda inputs: {
+        name: value[..., ::-1, :] if name in names else value for name, value in inputs.items()
+    }

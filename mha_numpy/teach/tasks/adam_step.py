@@ -1,0 +1,151 @@
+"""A step of Adam."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.task import Hints, Inputs, Reaction, Task, moved
+
+
+class AdamStep(NamedTuple):
+    """A param after a step, and what the next step needs."""
+
+    param: Array
+    mean: Array  # of the gradients, running
+    square: Array  # of the gradients, running
+
+
+def adam_step(
+    param: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    t: int,
+    learning_rate: float,
+    beta_1: float,
+    beta_2: float,
+    eps: float,
+) -> AdamStep:
+    """Move a param by Adam.
+
+    ``mean`` becomes ``beta_1 * mean + (1 - beta_1) * gradient``, and ``square`` becomes
+    ``beta_2 * square + (1 - beta_2) * gradient^2``. Both began at 0 and are too small in the first
+    steps, so the step takes ``mean_hat = mean / (1 - beta_1^t)`` and ``square_hat`` likewise::
+
+        param - learning_rate * mean_hat / (sqrt(square_hat) + eps)
+
+    Parameters
+    ----------
+    param, gradient, mean, square : arrays of one shape
+        `mean` and `square` are those that the step before returned; 0 in the first.
+    t : int
+        Number of this step, counted from 1.
+    learning_rate, beta_1, beta_2, eps : float
+
+    Returns
+    -------
+    param, mean, square : arrays of that shape
+        `mean` and `square` are those that the next step takes.
+    """
+    mean = beta_1 * mean + (1 - beta_1) * gradient
+    square = beta_2 * square + (1 - beta_2) * gradient**2
+    mean_hat = mean / (1 - beta_1**t)
+    square_hat = square / (1 - beta_2**t)
+    step = learning_rate * mean_hat / (np.sqrt(square_hat) + eps)
+    return AdamStep(param - step, mean, square)
+
+
+def _draw_adam(rng: np.random.Generator) -> list[Inputs]:
+    """Draw the first step, and a later one; an eps that matters, and betas that differ."""
+    probes = []
+    for shape, t, eps in (((3, 4), 1, 0.1), ((5,), 4, 0.02)):
+        param, gradient, mean = rng.normal(size=(3, *shape))
+        mean, square = (0 * mean, 0 * mean) if t == 1 else (mean, rng.random(shape))
+        probes.append(
+            {"param": param, "gradient": gradient, "mean": mean, "square": square, "t": t,
+             "learning_rate": 0.3, "beta_1": 0.8, "beta_2": 0.95, "eps": eps}
+        )  # fmt: skip
+    return probes
+
+
+MEAN_HAT = "mean_hat = mean / (1 - beta_1**t)"
+
+SQUARE_HAT = "square_hat = square / (1 - beta_2**t)"
+
+LEFT_OUT = {MEAN_HAT: "mean_hat = mean", SQUARE_HAT: "square_hat = square"}
+
+ROOT = "(np.sqrt(square_hat) + eps)"
+
+
+# fmt: off
+MISTAKES = [
+    Mistake("no bias correction", "the running means are not corrected for their start at 0",
+            "mean / (1 - beta_1**t) and square / (1 - beta_2**t)", LEFT_OUT),
+    Mistake("square not corrected", "the running square is not corrected for its start at 0", "square / (1 - beta_2**t)",
+            {SQUARE_HAT: LEFT_OUT[SQUARE_HAT]}),
+    Mistake("mean not corrected", "the running mean is not corrected for its start at 0", "mean / (1 - beta_1**t)",
+            {MEAN_HAT: LEFT_OUT[MEAN_HAT]}),
+    Mistake("corrected by 1 - beta", "every step is corrected like the first: t stays at 1, or is left out", "1 - beta**t, with t counting the steps",
+            {MEAN_HAT: MEAN_HAT.replace("**t", ""), SQUARE_HAT: SQUARE_HAT.replace("**t", "")}),
+    Mistake("t counted one too far", "the correction is that of the next step", "t is 1 in the first step",
+            {MEAN_HAT: MEAN_HAT.replace("**t", "**(t + 1)"), SQUARE_HAT: SQUARE_HAT.replace("**t", "**(t + 1)")}),
+    Mistake("corrected means kept", "the corrected means are handed to the next step, so corrections pile up",
+            "correct in this step alone, and return mean and square as they are",
+            {"AdamStep(param - step, mean, square)": "AdamStep(param - step, mean_hat, square_hat)"}),
+    Mistake("betas swapped", "beta_1 and beta_2 have changed places", "beta_1 for the mean, beta_2 for the square",
+            {"mean = beta_1 * mean": "beta_1, beta_2 = beta_2, beta_1\n    mean = beta_1 * mean"}),
+    Mistake("beta and 1 - beta swapped", "beta multiplies the new gradient, and 1 - beta the running mean",
+            "beta_1 * mean + (1 - beta_1) * gradient",
+            {"beta_1 * mean + (1 - beta_1) *": "(1 - beta_1) * mean + beta_1 *",
+             "beta_2 * square + (1 - beta_2) *": "(1 - beta_2) * square + beta_2 *"}),
+    Mistake("1 - beta left out", "the new gradient is added whole, as momentum does", "beta_1 * mean + (1 - beta_1) * gradient",
+            {"(1 - beta_1) * gradient": "gradient", "(1 - beta_2) * gradient**2": "gradient**2"}),
+    Mistake("gradient not squared", "the running square is one of gradients, not of their squares", "gradient**2",
+            {"gradient**2": "gradient"}),
+    Mistake("square of the mean", "the running square is that of the mean, not of the gradient", "gradient**2",
+            {"* gradient**2": "* mean**2"}),
+    Mistake("root of the square left out", "the mean is divided by the square, not by its root", "np.sqrt(square_hat) + eps",
+            {ROOT: "(square_hat + eps)"}),
+    Mistake("Adam: eps under the root", "eps is added under the root", "np.sqrt(square_hat) + eps", {ROOT: "np.sqrt(square_hat + eps)"}),
+    Mistake("Adam: eps before the correction",
+            "eps is added to the root of the square before its correction, as in the paper's other form",
+            "np.sqrt(square_hat) + eps", {ROOT: "((np.sqrt(square) + eps) / np.sqrt(1 - beta_2**t))"}),
+    Mistake("Adam: eps left out", "eps is not used", "np.sqrt(square_hat) + eps", {ROOT: "np.sqrt(square_hat)"}),
+    Mistake("Adam: gradient for the mean", "the step takes the gradient itself, not its running mean", "mean_hat",
+            {MEAN_HAT: "mean_hat = gradient"}),
+    Mistake("steps uphill", "the params move along the gradient, so the loss rises",
+            "param - learning_rate * gradient", {"param - step": "param + step"}),
+    Mistake("learning rate left out", "the learning rate is left out",
+            "param - learning_rate * gradient",
+            {"step = learning_rate * mean_hat": "step = mean_hat"}),
+]
+# fmt: on
+
+
+TASK = Task(
+    adam_step,
+    difficulty=2,
+    minutes=15,
+    hints=Hints(
+        where="Algorithm 1 of Kingma and Ba 2015 has six lines. Which numbers go to the next step, "
+        "and which are used in this one alone?",
+        question="Before the first step mean and square are 0, and the gradient is 5. With beta_1 "
+        "= 0.9, what is the mean after it, and by what must it be divided to be 5 again?",
+        mistake="corrected means kept",
+        fix="mean = beta_1 * mean + (1 - beta_1) * gradient; square = beta_2 * square + (1 - "
+        "beta_2) * gradient**2; param - learning_rate * (mean / (1 - beta_1**t)) / (np.sqrt("
+        "square / (1 - beta_2**t)) + eps), mean, square",
+    ),
+    returns="tuple[Array, Array, Array]",
+    draw=_draw_adam,
+    reactions=[
+        Reaction(
+            "the param changes neither mean nor square",
+            moved("param", 0),
+            lambda _, arrays: np.stack([arrays["mean"], arrays["square"]]),
+        )
+    ],
+    mistakes=MISTAKES,
+)

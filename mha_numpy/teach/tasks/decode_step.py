@@ -1,0 +1,138 @@
+"""One more token."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy.core.multihead_params import MultiHeadParams
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.probes import draw_params, opposite_params, opposite_tokens
+from mha_numpy.teach.task import Hints, Inputs, Law, Task
+from mha_numpy.teach.tasks.attention import attend
+from mha_numpy.teach.tasks.merge_heads import merge_heads
+from mha_numpy.teach.tasks.multi_head import project_k, project_o, project_q, project_v
+from mha_numpy.teach.tasks.split_heads import split_heads
+
+
+class Decoded(NamedTuple):
+    """The output for the new token, and the keys and values of all."""
+
+    out: Array  # (B, 1, D)
+    k: Array  # (B, H_kv, T + 1, d)
+    v: Array
+
+
+def decode_step(
+    x: Array, k_past: Array, v_past: Array, params: MultiHeadParams, num_heads: int
+) -> Decoded:
+    """Attend from one new token to all tokens so far, whose keys and values were kept.
+
+    Query, key and value of the new token are ``x @ w + b``, each with its own params, and head h
+    has the h-th block of d columns. Its key and value come behind those of the T tokens before it;
+    T may be 0. Its query attends to all T + 1 tokens: query head h reads key and value head
+    ``h // (H // H_kv)`` and returns ``softmax(q k^T / sqrt(d)) v``. The H heads, side by side in
+    their order, are ``merged``; the output is ``merged @ w_o + b_o``. Large scores must not
+    overflow.
+
+    The inputs stay as they are. Use NumPy and functions of your own.
+
+    Parameters
+    ----------
+    x : (B, 1, D)
+    k_past, v_past : (B, H_kv, T, d)
+        Split into heads already; H_kv divides H.
+    params : MultiHeadParams
+        ``params.w_q`` (D, H*d), ``params.w_k`` and ``params.w_v`` (D, H_kv*d), ``params.w_o``
+        (H*d, D); four biases, ``params.b_q`` to ``params.b_o``, each with one number for each
+        column of its ``w``.
+    num_heads : int
+        H.
+
+    Returns
+    -------
+    out : (B, 1, D)
+    k, v : (B, H_kv, T + 1, d)
+        Keys and values of all tokens, for the next step.
+    """
+    H_kv = k_past.shape[1]
+    q = split_heads(project_q(x, params), num_heads)
+    k = append(k_past, split_heads(project_k(x, params), H_kv))
+    v = append(v_past, split_heads(project_v(x, params), H_kv))
+    out = project_o(merge_heads(attend(q, k, v).heads), params)
+    return Decoded(out, k, v)
+
+
+def append(past: Array, new: Array) -> Array:
+    """Put what is new behind the past."""
+    return np.concatenate([past, new], axis=2)
+
+
+def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
+    """Draw shared heads, a past of nothing, and large scores where all but D are equal."""
+    probes = []
+    for B, T, D, d, H, H_kv in ((2, 5, 10, 3, 4, 2), (2, 0, 12, 3, 6, 2)):
+        past = B, H_kv, T, d
+        x, k, v = rng.normal(size=(B, 1, D)), rng.normal(size=past), rng.normal(size=past)
+        params = draw_params(rng, D, H * d, kv_width=H_kv * d)
+        probes.append({"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": H})
+    x, params = opposite_tokens(rng, (4, 1, 16)), opposite_params(draw_params(rng, 16, 16))
+    k, v = rng.integers(-40, -30, (4, 4, 4, 4)).astype(float), rng.normal(size=(4, 4, 4, 4))
+    return [*probes, {"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": 4}]
+
+
+# fmt: off
+MISTAKES = [
+    Mistake("past forgotten", "the new token sees itself alone: the past keys and values are not used",
+            "np.concatenate([k_past, k_new], axis=2)", {"np.concatenate([past, new], axis=2)": "new"}),
+    Mistake("new key before the past", "the new key and value are put before the past instead of behind it",
+            "np.concatenate([k_past, k_new], axis=2)", {"[past, new]": "[new, past]"}),
+    Mistake("last of the past overwritten", "the new key and value stand in the place of the last ones",
+            "np.concatenate([k_past, k_new], axis=2)", {"[past, new]": "[past[:, :, :-1], new]"}),
+    Mistake("first of the past dropped", "the first key and value of the past are dropped",
+            "np.concatenate([k_past, k_new], axis=2)", {"[past, new]": "[past[:, :, 1:], new]"}),
+    Mistake("own key not seen", "the new token attends to the past alone, not to itself", "append first, then attend",
+            {"attend(q, k, v).heads)": "attend(q, k_past, v_past).heads)"}),
+    Mistake("decoded as position 0", "the new token is masked as if it were the first: it sees the first key alone",
+            "it stands at position T and sees all T + 1 keys",
+            {"attend(q, k, v).heads)": "attend(q, k[:, :, :1], v[:, :, :1]).heads)"}),
+    Mistake("new value not kept", "the v that is returned lacks the new value",
+            "return v with the new value behind the past", {"Decoded(out, k, v)": "Decoded(out, k, v_past)"}),
+    Mistake("nothing new is kept", "the k and v that are returned lack the new token",
+            "return k and v with the new token behind the past",
+            {"Decoded(out, k, v)": "Decoded(out, k_past, v_past)"}),
+]
+# fmt: on
+
+
+TASK = Task(
+    decode_step,
+    difficulty=3,
+    minutes=20,
+    needs=("multi-head", "grouped-attention"),
+    hints=Hints(
+        where="Ask which of q, k, v are new, and which axis of k and v holds the tokens: notebook "
+        '17, "What is kept".',
+        question="Three tokens are kept and a fourth comes: how many rows has q, how many k? Is "
+        "the fourth token among the keys that it attends to? What must the step return if none is "
+        "kept?",
+        mistake="own key not seen",
+        fix="k, v = np.concatenate([k_past, k_new], axis=2), np.concatenate([v_past, "
+        "v_new], axis=2)\n"
+        "then the one query of each head attends to all of k and v",
+    ),
+    returns="tuple[Array, Array, Array]",
+    draw=_draw_decode,
+    laws=[
+        Law(
+            "the past keys and values come first, unchanged",
+            lambda inputs, arrays: np.concatenate(
+                [
+                    arrays["k"][:, :, :-1] - inputs["k_past"],
+                    arrays["v"][:, :, :-1] - inputs["v_past"],
+                ]
+            ),
+        )
+    ],
+    mistakes=MISTAKES,
+)

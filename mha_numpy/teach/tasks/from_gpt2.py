@@ -1,0 +1,93 @@
+"""The params of GPT-2."""
+
+import numpy as np
+
+from mha_numpy.core.multihead_params import MultiHeadParams
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.task import Hints, Inputs, Task
+
+
+def from_gpt2(
+    c_attn_w: Array, c_attn_b: Array, c_proj_w: Array, c_proj_b: Array
+) -> MultiHeadParams:
+    """Take apart the attention params of GPT-2, as Hugging Face stores them.
+
+    GPT-2 computes queries, keys and values at once, ``x @ c_attn_w + c_attn_b``: the first D
+    columns are the queries, the next D the keys, the last D the values. Its output is
+    ``merged @ c_proj_w + c_proj_b``. Our maps are ``x @ w + b`` as well, one for each of the four.
+    In both layouts head h has the h-th block of columns of the queries, keys and values.
+
+    Parameters
+    ----------
+    c_attn_w : (D, 3*D)
+    c_attn_b : (3*D,)
+    c_proj_w : (D, D)
+    c_proj_b : (D,)
+
+    Returns
+    -------
+    params : MultiHeadParams
+        ``MultiHeadParams(w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o)``; every w (D, D), every b (D,).
+    """
+    w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1)
+    b_q, b_k, b_v = np.split(c_attn_b, 3)
+    w_o, b_o = c_proj_w, c_proj_b
+    return MultiHeadParams(w_q=w_q, b_q=b_q, w_k=w_k, b_k=b_k, w_v=w_v, b_v=b_v, w_o=w_o, b_o=b_o)
+
+
+def _draw_gpt2(rng: np.random.Generator) -> list[Inputs]:
+    """Draw GPT-2's params for D = 6."""
+    shapes = {"c_attn_w": (6, 18), "c_attn_b": (18,), "c_proj_w": (6, 6), "c_proj_b": (6,)}
+    return [{name: rng.normal(size=shape) for name, shape in shapes.items()}]
+
+
+# fmt: off
+MISTAKES = [
+    Mistake("every w transposed", "every w is transposed, as if GPT-2 stored (outputs, inputs)",
+            "GPT-2 computes x @ w as well: no transpose",
+            {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T" for x in "qkvo"}),
+    Mistake("in the order k, q, v", "queries and keys have changed places: the order is q, k, v",
+            "q, k, v",
+            {"w_q, w_k, w_v = ": "w_k, w_q, w_v = ", "b_q, b_k, b_v = ": "b_k, b_q, b_v = "}),
+    Mistake("in the order q, v, k", "keys and values have changed places: the order is q, k, v",
+            "q, k, v",
+            {"w_q, w_k, w_v = ": "w_q, w_v, w_k = ", "b_q, b_k, b_v = ": "b_q, b_v, b_k = "}),
+    Mistake("in the order v, k, q", "queries and values have changed places: the order is q, k, v",
+            "q, k, v",
+            {"w_q, w_k, w_v = ": "w_v, w_k, w_q = ", "b_q, b_k, b_v = ": "b_v, b_k, b_q = "}),
+    Mistake("columns of q, k, v alternate", "columns of q, k and v are taken in turn instead of in blocks of D",
+            "np.split(c_attn_w, 3, axis=1), np.concatenate(..., axis=1)",
+            {"np.split(c_attn_w, 3, axis=1)": "(c_attn_w[:, i::3] for i in range(3))", "np.split(c_attn_b, 3)": "(c_attn_b[i::3] for i in range(3))"}),
+    Mistake("q, k, v by reshape alone", "reshape to or from (3, D, D) cuts the rows of c_attn_w, not its columns",
+            "np.split(c_attn_w, 3, axis=1), np.concatenate(..., axis=1)",
+            {"np.split(c_attn_w, 3, axis=1)": "c_attn_w.reshape(3, len(c_attn_w), -1)"}),
+    Mistake("q, k, v along the rows", "q, k and v lie below one another instead of side by side",
+            "axis=1", {"np.split(c_attn_w, 3, axis=1)": "np.split(c_attn_w, 3, axis=0)"}),
+    Mistake("biases left out", "the biases are 0", "c_attn_b holds b_q, b_k, b_v; c_proj_b is b_o",
+            {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})" for x in "qkvo"}),
+]
+OTHERS_MISTAKES = {
+    **{f"b_{x} left out": {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})"} for x in "qkvo"},
+    **{f"w_{x} transposed": {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T"} for x in "qkvo"},
+}
+# fmt: on
+
+
+TASK = Task(
+    from_gpt2,
+    difficulty=1,
+    minutes=5,
+    needs=("multi-head",),
+    hints=Hints(
+        where="One axis of c_attn_w is 3D long: is it that of the inputs or of the outputs? "
+        "docs/conventions.md, params; notebook 27.",
+        question="Take D = 2: c_attn maps a token to 6 numbers. Which of them are its key, and "
+        "from which columns of c_attn_w do they come?",
+        mistake="every w transposed",
+        fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1); b_q, b_k, b_v = np.split(c_attn_b, 3)",
+    ),
+    draw=_draw_gpt2,
+    mistakes=MISTAKES,
+    others_mistakes=OTHERS_MISTAKES,
+)

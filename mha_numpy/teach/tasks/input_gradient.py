@@ -1,0 +1,107 @@
+"""One input, three branches."""
+
+import numpy as np
+
+from mha_numpy.core.multihead_params import MultiHeadParams
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.mistake import Mistake, for_each
+from mha_numpy.teach.probes import draw_params
+from mha_numpy.teach.task import Hints, Inputs, Slope, Task
+from mha_numpy.teach.tasks.merge_heads import merge_heads
+from mha_numpy.teach.tasks.split_heads import split_heads
+
+
+def input_gradient(d_q: Array, d_k: Array, d_v: Array, params: MultiHeadParams) -> Array:
+    """Return the gradient of self-attention's input, from those of its queries, keys and values.
+
+    Forward computed all three from one x, (B, T, D). For the queries it was::
+
+        q = (x @ params.w_q + params.b_q).reshape(B, T, H, d).transpose(0, 2, 1, 3)
+
+    and likewise k by w_k and b_k, v by w_v and b_v.
+
+    Parameters
+    ----------
+    d_q : (B, H, T, d)
+    d_k : (B, H, T, d)
+    d_v : (B, H, T, d)
+    params : MultiHeadParams
+        Its weights w_q, w_k and w_v are (D, H*d). It has biases b_q, b_k, b_v too, and w_o and b_o.
+
+    Returns
+    -------
+    d_x : (B, T, D)
+    """
+    from_q = merge_heads(d_q) @ params.w_q.T
+    from_k = merge_heads(d_k) @ params.w_k.T
+    from_v = merge_heads(d_v) @ params.w_v.T
+    return from_q + from_k + from_v
+
+
+def _draw_branches(rng: np.random.Generator) -> list[Inputs]:
+    """Draw gradients of q, k and v: H*d other than D, and all sizes but D equal."""
+    probes = []
+    for (B, H, T, d), D in (((2, 3, 5, 4), 10), ((3, 3, 3, 3), 9)):
+        d_q, d_k, d_v = rng.normal(size=(3, B, H, T, d))
+        params = draw_params(rng, D, H * d)
+        probes.append({"d_q": d_q, "d_k": d_k, "d_v": d_v, "params": params})
+    return probes
+
+
+def _slope_of_branches(inputs: Inputs) -> Slope:
+    """Differentiate q, k and v by the x that all three are made of."""
+    params, upstream = inputs["params"], (inputs["d_q"], inputs["d_k"], inputs["d_v"])
+    (B, H, T, _), D = upstream[0].shape, params.w_q.shape[0]
+
+    def forward(x: Array) -> Array:
+        maps = (params.w_q, params.w_k, params.w_v)
+        return np.concatenate([split_heads(x @ w, H).ravel() for w in maps])
+
+    x = np.random.default_rng(0).normal(size=(B, T, D))
+    return Slope(forward, {"x": x}, np.concatenate([d.ravel() for d in upstream]))
+
+
+# fmt: off
+MISTAKES = [
+    *for_each([*"qkv"], "branch of ? forgotten",
+            "x is used for q, k and v, and the share through ? is missing in d_x", "d_x sums all three branches",
+            {"from_? = ": "from_? = 0 * "}),
+    *for_each([*"qkv"], "branch of ? alone", "x is used for q, k and v, and d_x has the share through ? alone",
+            "d_x sums all three branches", {"return from_q + from_k + from_v": "return from_?"}),
+    Mistake("mean of the branches", "d_x is the mean of what comes back through q, k and v",
+            "d_x sums all three branches",
+            {"return from_q + from_k + from_v": "return (from_q + from_k + from_v) / 3"}),
+    Mistake("w_k and w_v swapped in backward", "d_k goes back through w_v, and d_v through w_k",
+            "each goes back through its own w",
+            {"@ params.w_k.T": "@ params.w_v.T", "@ params.w_v.T": "@ params.w_k.T"}),
+    Mistake("w_q for all branches", "d_q, d_k and d_v all go back through w_q", "each goes back through its own w",
+            {"@ params.w_k.T": "@ params.w_q.T", "@ params.w_v.T": "@ params.w_q.T"}),
+]
+OTHERS_MISTAKES = {
+    "d_x by w, not its transpose": {"@ params.w_q.T": "@ params.w_q", "@ params.w_k.T": "@ params.w_k", "@ params.w_v.T": "@ params.w_v"},
+}
+# fmt: on
+
+
+TASK = Task(
+    input_gradient,
+    difficulty=3,
+    minutes=15,
+    needs=("merge-heads", "linear-backward"),
+    hints=Hints(
+        where="In self-attention one x is read three times: docs/multi-head.md, Backward of split "
+        'and merge; notebook 04, "One x, used three times".',
+        question="y = 2 x and z = 5 x, and the loss grows with y at rate 10 and with z at rate 1. "
+        "At which rate does it grow with x?",
+        mistake="branch of v forgotten",
+        fix="merge(d_q) @ params.w_q.T + merge(d_k) @ params.w_k.T + merge(d_v) @ "
+        "params.w_v.T\n"
+        "where merge(d) is:\n"
+        "d.transpose(0, 2, 1, 3).reshape(B, T, H * d.shape[-1])",
+    ),
+    draw=_draw_branches,
+    result="d_x",
+    slope=_slope_of_branches,
+    mistakes=MISTAKES,
+    others_mistakes=OTHERS_MISTAKES,
+)

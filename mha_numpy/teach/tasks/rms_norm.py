@@ -1,0 +1,79 @@
+"""RMS norm."""
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.tasks.layer_norm import EACH_ALONE, draw_layer_norm
+
+
+def rms_norm(x: Array, gain: Array, eps: float) -> Array:
+    """Give each token mean square 1, then scale its features, as Llama does.
+
+    ``out = x / sqrt(mean_square + eps) * gain``, the mean square of the D features of one token.
+
+    Parameters
+    ----------
+    x : (B, T, D)
+    gain : (D,)
+    eps : float
+        Above 0; not always small beside the mean square.
+
+    Returns
+    -------
+    out : (B, T, D)
+    """
+    mean_square = (x**2).mean(axis=-1, keepdims=True)
+    normed = x / np.sqrt(mean_square + eps)
+    return normed * gain
+
+
+def _draw_rms_norm(rng: np.random.Generator) -> list[Inputs]:
+    return [
+        {name: value for name, value in inputs.items() if name != "bias"}
+        for inputs in draw_layer_norm(rng)
+    ]
+
+
+# fmt: off
+MISTAKES = [
+    Mistake("RMS norm: mean subtracted", "the mean is subtracted, as in layer norm", "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)",
+            {"mean_square = (x**2)": "x = x - x.mean(axis=-1, keepdims=True)\n    mean_square = (x**2)"}),
+    Mistake("RMS norm: mean subtracted under the root", "x is divided by its standard deviation, not by the root of its mean square",
+            "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)",
+            {"mean_square = (x**2).mean(axis=-1, keepdims=True)": "mean_square = x.var(axis=-1, keepdims=True)"}),
+    Mistake("RMS norm: sum of squares", "x is divided by the root of the sum of squares, so that each token has length 1",
+            "the mean of the squares", {"mean_square = (x**2).mean(": "mean_square = (x**2).sum("}),
+    Mistake("RMS norm: root left out", "x is divided by the mean square, not by its root",
+            "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)", {"np.sqrt(mean_square + eps)": "(mean_square + eps)"}),
+]
+OTHERS_MISTAKES = {
+    "eps left out": {"np.sqrt(mean_square + eps)": "np.sqrt(mean_square)"},
+    "eps outside the root": {"np.sqrt(mean_square + eps)": "(np.sqrt(mean_square) + eps)"},
+    "norm over the tokens": {" (x**2).mean(axis=-1": " (x**2).mean(axis=-2"},
+    "norm over batch and tokens": {" (x**2).mean(axis=-1": " (x**2).mean(axis=(0, 1)"},
+    "norm without gain": {"return normed * gain": "return normed"},
+    "1 + gain": {"return normed * gain": "return normed * (1 + gain)"},
+}
+# fmt: on
+
+
+TASK = Task(
+    rms_norm,
+    difficulty=1,
+    minutes=5,
+    needs=("layer-norm",),
+    hints=Hints(
+        where="RMS norm is layer norm without two things: look for mean and bias in the formula.",
+        question="A token is (3, 4). What is the mean of its squares, and by what is it divided if "
+        "eps is 0? Is its mean 0 afterwards, and should it be?",
+        mistake="RMS norm: sum of squares",
+        fix="x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps) * gain",
+    ),
+    draw=_draw_rms_norm,
+    result="out",
+    reactions=[EACH_ALONE],
+    mistakes=MISTAKES,
+    others_mistakes=OTHERS_MISTAKES,
+)

@@ -1,0 +1,123 @@
+"""Back through the scores."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Slope, Task
+
+
+class ScoresGrads(NamedTuple):
+    """Gradients of q and k."""
+
+    d_q: Array
+    d_k: Array
+
+
+def scores_backward(d_scores: Array, q: Array, k: Array) -> ScoresGrads:
+    """Return the gradients of q and k, from that of their scores.
+
+    Forward was ``scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])``, for every sequence and
+    head on its own. There may be fewer or more queries than keys.
+
+    Parameters
+    ----------
+    d_scores : (B, H, T_q, T_k)
+    q : (B, H, T_q, d_k)
+    k : (B, H, T_k, d_k)
+
+    Returns
+    -------
+    d_q, d_k : arrays like q and k
+        Their gradients, in this order.
+    """
+    return through_scores(d_scores, q, k)
+
+
+def through_scores(d_scores: Array, q: Array, k: Array) -> ScoresGrads:
+    """Multiply by the other factor; the scale stands in both."""
+    scaled = d_scores / np.sqrt(q.shape[-1])
+    d_q = scaled @ k
+    d_k = scaled.swapaxes(-1, -2) @ q
+    return ScoresGrads(d_q, d_k)
+
+
+def _draw_d_scores(rng: np.random.Generator) -> list[Inputs]:
+    """Draw what the scores' backward gets: all sizes different, and a square."""
+    return [
+        {"d_scores": rng.normal(size=(B, H, T_q, T_k)), "q": rng.normal(size=(B, H, T_q, d_k)),
+         "k": rng.normal(size=(B, H, T_k, d_k))}
+        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 5, 5, 5))
+    ]  # fmt: skip
+
+
+def _euler(inputs: Inputs, arrays: Arrays) -> Array:
+    """Return sum(d_q * q) - sum(d_k * k): both are sum(d_scores * scores)."""
+    return np.asarray((arrays["d_q"] * inputs["q"]).sum() - (arrays["d_k"] * inputs["k"]).sum())
+
+
+EULER = Law("d_q * q and d_k * k have the same sum", _euler)
+
+
+def _slope_of_scores(inputs: Inputs) -> Slope:
+
+    def forward(q: Array, k: Array) -> Array:
+        return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+
+    return Slope(forward, {"q": inputs["q"], "k": inputs["k"]}, inputs["d_scores"])
+
+
+# fmt: off
+MISTAKES = [
+    Mistake("scale left out of backward",
+            "d_q and d_k are too large, by the root of a head's width: the scale is missing in both",
+            "scale * d_scores @ k", {"d_scores / np.sqrt(q.shape[-1])": "d_scores"}),
+    Mistake("scale left out of d_q", "d_q is too large, by the root of a head's width: the scale is missing in it",
+            "scale * d_scores @ k", {"d_q = scaled": "d_q = d_scores"}),
+    Mistake("scale left out of d_k", "d_k is too large, by the root of a head's width: the scale is missing in it",
+            "scale * d_scores.T @ q", {"d_k = scaled": "d_k = d_scores"}),
+    Mistake("scale twice in backward",
+            "d_q and d_k are too small, by the root of a head's width: the scale is applied twice, or its square is used",
+            "scale once: in d_scores or in d_q and d_k",
+            {"d_scores / np.sqrt(q.shape[-1])": "d_scores / q.shape[-1]"}),
+    Mistake("scale inverted in backward", "d_q and d_k are multiplied by the root of a head's width, not divided",
+            "scale * d_scores @ k, with scale = 1/sqrt(d_k)",
+            {"d_scores / np.sqrt(q.shape[-1])": "d_scores * np.sqrt(q.shape[-1])"}),
+    Mistake("sign of d_q", "d_q has the wrong sign", "scale * d_scores @ k", {"ScoresGrads(d_q": "ScoresGrads(-d_q"}),
+    Mistake("sign of d_k", "d_k has the wrong sign", "scale * d_scores.T @ q", {" d_k)\n": " -d_k)\n"}),
+    Mistake("d_q and d_k swapped", "d_q and d_k have changed places",
+            "d_q = scale * d_scores @ k, d_k = scale * d_scores.T @ q",
+            {"ScoresGrads(d_q, d_k)": "ScoresGrads(d_k, d_q)"}),
+    Mistake("d_q made from q", "d_q is computed from q where k belongs", "scale * d_scores @ k", {"@ k\n": "@ q\n"}),
+    Mistake("d_k made from k", "d_k is computed from k where q belongs", "scale * d_scores.T @ q", {"@ q\n": "@ k\n"}),
+    Mistake("d_scores not transposed", "d_k is computed with d_scores that are not transposed",
+            "d_scores.swapaxes(-1, -2) @ q", {"scaled.swapaxes(-1, -2)": "scaled"}),
+    Mistake("everything divided by B", "all gradients are divided by the batch size",
+            "a mean over the batch belongs to the loss, not to the layer",
+            {"return through_scores(d_scores,": "return through_scores(d_scores / len(d_scores),"}),
+]
+# fmt: on
+
+
+TASK = Task(
+    scores_backward,
+    difficulty=2,
+    minutes=10,
+    needs=("scores",),
+    hints=Hints(
+        where="The scores are a matrix product with a number before it: docs/attention.md, "
+        'Backward, step 1; notebook 06, "The scale in backward".',
+        question="Take one query and two keys. The query is used in both scores. By what was it "
+        "multiplied in each? Its gradient is a sum of two vectors: which, and with which factors?",
+        mistake="scale left out of backward",
+        fix="scale = 1 / np.sqrt(q.shape[-1]); d_q = scale * d_scores @ k; "
+        "d_k = scale * d_scores.swapaxes(-1, -2) @ q",
+    ),
+    returns="tuple[Array, Array]",
+    draw=_draw_d_scores,
+    laws=[EULER],
+    slope=_slope_of_scores,
+    mistakes=MISTAKES,
+)

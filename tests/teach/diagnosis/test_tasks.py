@@ -1,0 +1,83 @@
+"""The right sources: each task is right, takes what its probes hold, and returns what it says."""
+
+from inspect import signature
+
+import numpy as np
+import pytest
+
+from mha_numpy.checking.trees import leaves
+from mha_numpy.errors import ConfigError
+from mha_numpy.teach.diagnosis import TASKS, find_task, make, right_answers
+from mha_numpy.teach.diagnosis.solutions import read_solutions
+from tests.compare import assert_close
+from tests.teach.diagnosis.by_core import by_core
+
+each_task = pytest.mark.parametrize("task", TASKS)
+
+RETURNED = {  # where it is more than one array
+    "softmax_with_lse": "weights lse",
+    "scores_backward": "d_q d_k",
+    "attention_backward": "d_q d_k d_v",
+    "grouped_backward": "d_q d_k d_v",
+    "backward_from_lse": "d_q d_k d_v",
+    "linear_backward": "d_x d_w d_b",
+    "multi_head_backward": "d_x d_params",
+    "prune_heads": "w_q b_q w_k b_k w_v b_v w_o b_o",
+    "decode_step": "out k v",
+    "layer_norm_backward": "d_x d_gain d_bias",
+    "from_gpt2": "w_q b_q w_k b_k w_v b_v w_o b_o",
+    "to_gpt2": "c_attn_w c_attn_b c_proj_w c_proj_b",
+    "adam_step": "param mean square",
+    "train_steps": "table w b losses",
+    "train_with_adam": "table w loss",
+    "cost_table": "attention_params projection_flops score_flops weights_bytes kv_cache_bytes",
+}
+
+
+@each_task
+def test_a_task_is_a_function_of_its_name_that_takes_what_its_probes_hold(task):
+    function = read_solutions().cuts[task].function
+    for probe in TASKS[task].probes():
+        assert list(signature(function).parameters) == list(probe)
+
+
+@each_task
+def test_what_it_returns_has_a_name(task):
+    for answer in right_answers(task):
+        fields = answer if isinstance(answer, dict) else getattr(answer, "_fields", [])
+        assert " ".join(fields) == RETURNED.get(task, "")
+        assert isinstance(answer, np.ndarray) == bool(TASKS[task].result)
+
+
+@each_task
+def test_it_is_right(task):
+    for probe, answer in zip(TASKS[task].probes(), right_answers(task), strict=True):
+        mine, theirs = leaves(answer).values(), leaves(by_core(task)(**probe)).values()
+        for one, other in zip(mine, theirs, strict=True):
+            assert_close(np.asarray(one, dtype=float), np.asarray(other, dtype=float))
+
+
+def test_costs_by_hand():
+    table = make("cost_table")(B=2, T=3, D=8, H=4, H_kv=2, d=5, itemsize=4)
+    assert table == {
+        "attention_params": 8 * 20 + 2 * 8 * 10 + 20 * 8,
+        "projection_flops": 2 * 6 * 480,
+        "score_flops": 2 * (2 * 2 * 4 * 3 * 3 * 5),
+        "weights_bytes": 4 * 72,
+        "kv_cache_bytes": 4 * 2 * 60,
+    }
+
+
+@each_task
+def test_probes_are_read_only_and_the_same_each_time(task):
+    probes = TASKS[task].probes()
+    assert TASKS[task].probes()[0] is probes[0]
+    for leaf in leaves(probes).values():
+        if isinstance(leaf, np.ndarray):
+            assert not leaf.flags.writeable
+            assert leaf.dtype in (np.float64, bool, np.int64)
+
+
+def test_wrong_use():
+    with pytest.raises(ConfigError, match="task: expected one of .*; got 'x'"):
+        find_task("x")
