@@ -102,7 +102,7 @@ def _report(
 def _walk(options: Namespace) -> int:
     from mha_numpy.show.walk import walk
     from mha_numpy.show.walk.files import FILES, save
-    from mha_numpy.show.walk.page import check_page, write_page
+    from mha_numpy.show.walk.page import check_page, page_of, save_page
     from mha_numpy.show.walk.report import WIDTH, sections
 
     html = options.html or (Path("page.html") if options.open else None)
@@ -119,7 +119,7 @@ def _walk(options: Namespace) -> int:
     # saved before anything is printed: a reader such as head may leave early
     saved = save(seen, options.save) if options.save else []
     if html:
-        write_page(seen, html)
+        save_page(page_of(seen), html)
     _report(sections(seen, memory=options.memory), saved, WIDTH)
     if html:
         _tell_of_page(html, is_wanted=options.open)

@@ -92,17 +92,6 @@ def _rounded(array: Any) -> Any:
     return None if array is None else array.astype(np.float32).astype(np.float64)
 
 
-def write_page(seen: Walk, path: Path) -> None:
-    """Write the page of a walk.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be written, or `page_of` refuses.
-    """
-    save_page(page_of(seen), path)
-
-
 def save_page(page: "Page", path: Path, *, option: str = "html") -> None:
     """Write a page, or raise a ConfigError that names the option that asked for it."""
     try:
