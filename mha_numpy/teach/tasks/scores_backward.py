@@ -100,7 +100,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     scores_backward,
     difficulty=2,
