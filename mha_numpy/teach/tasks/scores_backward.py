@@ -62,7 +62,6 @@ EULER = Law("d_q * q and d_k * k have the same sum", _euler)
 
 
 def _slope_of_scores(inputs: Inputs) -> Slope:
-
     def forward(q: Array, k: Array) -> Array:
         return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
 
