@@ -210,7 +210,8 @@ def _code_alone(source: str) -> str:
         if isinstance(part, ast.Import | ast.ImportFrom) or (
             isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
         ):
-            lines[part.lineno - 1 : part.end_lineno] = [""] * (part.end_lineno - part.lineno + 1)
+            for number in range(part.lineno, (part.end_lineno or part.lineno) + 1):
+                lines[number - 1] = ""
     return re.sub(r"#.*|\s", "", "\n".join(lines))
 
 
