@@ -66,32 +66,28 @@ IGNORE_ALL = Mistake(
 def give_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
     """Return the usual inputs as they are written under some conventions."""
     for convention in conventions:
-        turns = convention.at[task].inputs
-        inputs = _turned(inputs, {name: turn.there for name, turn in turns.items()}, inputs)
+        inputs = _turned(inputs, convention.at[task].inputs, inputs, there=True)
     return inputs
 
 
 def take_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
     """Return inputs as they are usually written."""
     for convention in reversed(conventions):
-        turns = convention.at[task].inputs
-        inputs = _turned(inputs, {name: turn.back for name, turn in turns.items()}, inputs)
+        inputs = _turned(inputs, convention.at[task].inputs, inputs, there=False)
     return inputs
 
 
 def give_result(task: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
     """Return a usual result, of usual inputs, as it is written under some conventions."""
     for convention in conventions:
-        turns = convention.at[task].results
-        result = _turned(result, {name: turn.there for name, turn in turns.items()}, inputs)
+        result = _turned(result, convention.at[task].results, inputs, there=True)
     return result
 
 
 def take_result(task: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
     """Return a result, of usual inputs, as it is usually written."""
     for convention in reversed(conventions):
-        turns = convention.at[task].results
-        result = _turned(result, {name: turn.back for name, turn in turns.items()}, inputs)
+        result = _turned(result, convention.at[task].results, inputs, there=False)
     return result
 
 
@@ -113,15 +109,15 @@ def follow(
     return following
 
 
-def _turned(tree: Any, rewrites: Mapping[str, Rewrite], inputs: Inputs) -> Any:
+def _turned(tree: Any, turns: Mapping[str, Turn], inputs: Inputs, *, there: bool) -> Any:
     """Rewrite some leaves of a tree, those that are not None; arrays lie in memory as usual."""
-    if not rewrites:
+    if not turns:
         return tree
-    is_flat = isinstance(tree, dict) and rewrites.keys() <= tree.keys()  # by dotted names
+    is_flat = isinstance(tree, dict) and turns.keys() <= tree.keys()  # by dotted names
     found, new = tree if is_flat else leaves(tree), {}
-    for name, rewrite in rewrites.items():
+    for name, turn in turns.items():
         if found[name] is not None:
-            written = rewrite(found[name], inputs)
+            written = (turn.there if there else turn.back)(found[name], inputs)
             is_array = isinstance(written, np.ndarray)
             new[name] = np.asarray(written, order="C") if is_array else written
     return tree | new if is_flat else replaced(tree, new)
@@ -130,6 +126,15 @@ def _turned(tree: Any, rewrites: Mapping[str, Rewrite], inputs: Inputs) -> Any:
 def _either_way(rewrite: Callable[[Array], Any]) -> Turn:
     """Return a turn that leads back when it is made twice."""
     return Turn(lambda array, _: rewrite(array), lambda array, _: rewrite(array))
+
+
+def _at(turn: Turn, **arrays: str) -> dict[str, Turns]:
+    """Let a turn be that of arrays of each task: "inputs -> results", . for a single result."""
+    at = {}
+    for task, names in arrays.items():
+        inputs, _, results = names.partition("->")
+        at[task] = Turns(_each(inputs, turn), _each(results, turn))
+    return at
 
 
 def _each(names: str, turn: Turn) -> dict[str, Turn]:
@@ -203,58 +208,54 @@ TRANSPOSE = _either_way(partial(_swapped, axes=(-1, -2)))
 BEHIND = _either_way(partial(_swapped, axes=(1, 2)))
 PACKED = _either_way(_packed_in_reverse)
 PROJECTIONS = "params.w_q params.w_k params.w_v params.w_o"
+D_PROJECTIONS = "d_params.w_q d_params.w_k d_params.w_v d_params.w_o"
+D_BIASES = "d_params.b_q d_params.b_k d_params.b_v d_params.b_o"
 
 # in the order in which they are applied, so that axes change places last
 TABLE = [
     Convention(
         "True = blocked",
         "In every mask, True means blocked: a query may attend where the mask is False.",
-        {
-            "softmax": Turns(_each("mask", FLIP)),
-            "softmax_with_lse": Turns(_each("mask", FLIP)),
-            "make_mask": Turns({}, _each(".", FLIP)),
-            "multi_head": Turns(_each("mask", FLIP)),
-            "masked_attention": Turns(_each("mask", FLIP)),
-            "backward_from_lse": Turns(_each("mask", FLIP)),
-        },
+        _at(
+            FLIP, softmax="mask", softmax_with_lse="mask", make_mask="-> .", multi_head="mask",
+            masked_attention="mask", backward_from_lse="mask",
+        ),
         frozenset({"mask inverted"}),
     ),
     Convention(
         "p = kept",
         "The number p is the probability that a weight is kept, not that it is dropped.",
-        {"dropout_backward": Turns(_each("p", _either_way(lambda p: 1 - p)))},
+        _at(_either_way(lambda p: 1 - p), dropout_backward="p"),
     ),
     Convention(
         "split from last to first",
         "Heads are split from last to first: head 0 gets the last block of columns.",
-        {"split_heads": Turns({}, _each(".", REVERSE))},
+        _at(REVERSE, split_heads="-> ."),
     ),
     Convention(
         "merged from last to first",
         "Heads are merged from last to first: the last head has the first columns of merged, and "
         "head 0 has the last ones.",
-        {
-            "merge_heads": Turns(_each("heads", REVERSE)),
-            "multi_head": Turns(_each("params.w_o", ROWS)),
-            "cross_attention": Turns(_each("params.w_o", ROWS)),
-            "decode_step": Turns(_each("params.w_o", ROWS)),
+        _at(REVERSE, merge_heads="heads")
+        | _at(ROWS, multi_head="params.w_o", cross_attention="params.w_o", decode_step="params.w_o")
+        | {
             "multi_head_backward": Turns(
-                {"params.w_o": ROWS, "saved.merged": COLUMNS}, _each("d_params.w_o", ROWS)
-            ),
+                {"params.w_o": ROWS, "saved.merged": COLUMNS}, {"d_params.w_o": ROWS}
+            )
         },
         frozenset({"heads merged in reverse"}),
     ),
     Convention(
         "groups in turn",
         "The key/value heads are dealt out in turn: query head h reads key/value head h % H_kv.",
-        {
-            "grouped_attention": Turns(_each("q", GROUPS), _each(".", GROUPS)),
-            "masked_attention": Turns(_each("q", GROUPS), _each(".", GROUPS)),
-            "sum_over_group": Turns(_each("d_per_query_head", GROUPS)),
-            "grouped_backward": Turns(_each("d_heads q weights", GROUPS), _each("d_q", GROUPS)),
+        _at(
+            GROUPS, grouped_attention="q -> .", masked_attention="q -> .",
+            sum_over_group="d_per_query_head", grouped_backward="d_heads q weights -> d_q",
+        )
+        | {
             "decode_step": Turns(
                 _each("params.w_q params.b_q", GROUP_COLUMNS) | _each("params.w_o", GROUP_ROWS)
-            ),
+            )
         },
         frozenset({"groups tiled, not repeated", "gradients summed as if tiled"}),
     ),
@@ -262,38 +263,26 @@ TABLE = [
         "packed as v, k, q",
         "The three blocks of columns of c_attn_w and of c_attn_b are values, keys, queries, in "
         "this order.",
-        {
-            "from_gpt2": Turns(_each("c_attn_w c_attn_b", PACKED)),
-            "to_gpt2": Turns({}, _each("c_attn_w c_attn_b", PACKED)),
-        },
+        _at(PACKED, from_gpt2="c_attn_w c_attn_b", to_gpt2="-> c_attn_w c_attn_b"),
         frozenset({"in the order v, k, q"}),
     ),
     Convention(
         "params as (outputs, inputs)",
         "Every w is stored as (outputs, inputs), and so is its gradient: a linear map is "
         "x @ w.T + b.",
-        {
-            "multi_head": Turns(_each(PROJECTIONS, TRANSPOSE)),
-            "cross_attention": Turns(_each(PROJECTIONS, TRANSPOSE)),
-            "decode_step": Turns(_each(PROJECTIONS, TRANSPOSE)),
-            "linear_backward": Turns(_each("w", TRANSPOSE), _each("d_w", TRANSPOSE)),
-            "input_gradient": Turns(_each(PROJECTIONS, TRANSPOSE)),
-            "multi_head_backward": Turns(
-                _each(PROJECTIONS, TRANSPOSE),
-                _each(" ".join(f"d_{name}" for name in PROJECTIONS.split()), TRANSPOSE),
-            ),
-        },
+        _at(
+            TRANSPOSE, multi_head=PROJECTIONS, cross_attention=PROJECTIONS, decode_step=PROJECTIONS,
+            linear_backward="w -> d_w", input_gradient=PROJECTIONS,
+            multi_head_backward=f"{PROJECTIONS} -> {D_PROJECTIONS}",
+        ),
     ),
     Convention(
         "scores over d_k",
         "The scores are divided by d_k, and not by its square root.",
-        {
-            task: Turns(_each("q", SCALE))
-            for task in (
-                "scores", "one_query", "attention", "grouped_attention", "masked_attention",
-                "online_attention",
-            )
-        },
+        _at(
+            SCALE, scores="q", one_query="q", attention="q", grouped_attention="q",
+            masked_attention="q", online_attention="q",
+        ),
         frozenset({
             "scale missing", "scale 1/d_k", "scale 1/sqrt(D)", "scale 1/sqrt(T_k)",
             "scale times sqrt(d_k)", "scale after softmax",
@@ -303,83 +292,55 @@ TABLE = [
         "direction of descent",
         "Each gradient is returned with the opposite sign: as the direction of descent. Those that "
         "are given have the usual sign.",
-        {
-            "scores_backward": Turns({}, _each("d_q d_k", NEGATE)),
-            "softmax_backward": Turns({}, _each(".", NEGATE)),
-            "dropout_backward": Turns({}, _each(".", NEGATE)),
-            "attention_backward": Turns({}, _each("d_q d_k d_v", NEGATE)),
-            "linear_backward": Turns({}, _each("d_x d_w d_b", NEGATE)),
-            "input_gradient": Turns({}, _each(".", NEGATE)),
-            "multi_head_backward": Turns(
-                {},
-                _each("d_x " + " ".join(f"d_params.{w}_{x}" for x in "qkvo" for w in "wb"), NEGATE),
-            ),
-            "grouped_backward": Turns({}, _each("d_q d_k d_v", NEGATE)),
-            "backward_from_lse": Turns({}, _each("d_q d_k d_v", NEGATE)),
-        },
+        _at(
+            NEGATE, scores_backward="-> d_q d_k", softmax_backward="-> .", dropout_backward="-> .",
+            attention_backward="-> d_q d_k d_v", linear_backward="-> d_x d_w d_b",
+            input_gradient="-> .", multi_head_backward=f"-> d_x {D_PROJECTIONS} {D_BIASES}",
+            grouped_backward="-> d_q d_k d_v", backward_from_lse="-> d_q d_k d_v",
+        ),
     ),
     Convention(
         "loss times 1024",
         "The gradients that are given belong to a loss that was multiplied by 1024; return those "
         "of the loss itself.",
-        {
-            "scores_backward": Turns(_each("d_scores", SCALED_LOSS)),
-            "softmax_backward": Turns(_each("d_weights", SCALED_LOSS)),
-            "dropout_backward": Turns(_each("d_dropped", SCALED_LOSS)),
-            "attention_backward": Turns(_each("d_heads", SCALED_LOSS)),
-            "linear_backward": Turns(_each("d_out", SCALED_LOSS)),
-            "input_gradient": Turns(_each("d_q d_k d_v", SCALED_LOSS)),
-            "multi_head_backward": Turns(_each("d_out", SCALED_LOSS)),
-            "grouped_backward": Turns(_each("d_heads", SCALED_LOSS)),
-            "backward_from_lse": Turns(_each("d_heads", SCALED_LOSS)),
-        },
+        _at(
+            SCALED_LOSS, scores_backward="d_scores", softmax_backward="d_weights",
+            dropout_backward="d_dropped", attention_backward="d_heads", linear_backward="d_out",
+            input_gradient="d_q d_k d_v", multi_head_backward="d_out", grouped_backward="d_heads",
+            backward_from_lse="d_heads",
+        ),
     ),
     Convention(
         "keys as rows",
         "Keys are rows and queries are columns: each array that has the axes T_q, T_k in the text "
         "below has them as T_k, T_q. The weights of a query still sum to 1.",
-        {
-            "scores": Turns({}, _each(".", TRANSPOSE)),
-            "softmax": Turns(_each("scores mask", TRANSPOSE), _each(".", TRANSPOSE)),
-            "softmax_with_lse": Turns(_each("scores mask", TRANSPOSE), _each("weights", TRANSPOSE)),
-            "make_mask": Turns({}, _each(".", TRANSPOSE)),
-            "masked_attention": Turns(_each("mask", TRANSPOSE)),
-            "scores_backward": Turns(_each("d_scores", TRANSPOSE)),
-            "softmax_backward": Turns(_each("d_weights weights", TRANSPOSE), _each(".", TRANSPOSE)),
-            "attention_backward": Turns(_each("weights", TRANSPOSE)),
-            "grouped_backward": Turns(_each("weights", TRANSPOSE)),
-            "backward_from_lse": Turns(_each("mask", TRANSPOSE)),
-        },
+        _at(
+            TRANSPOSE, scores="-> .", softmax="scores mask -> .",
+            softmax_with_lse="scores mask -> weights", make_mask="-> .", masked_attention="mask",
+            scores_backward="d_scores", softmax_backward="d_weights weights -> .",
+            attention_backward="weights", grouped_backward="weights", backward_from_lse="mask",
+        ),
     ),
     Convention(
         "tokens as columns",
         "Tokens are columns, not rows: each array that is (T, d) in the text below is (d, T), for "
         "queries, keys, values and results alike.",
-        {
-            "one_query": Turns(_each("k v", TRANSPOSE)),
-            "attention": Turns(_each("q k v", TRANSPOSE), _each(".", TRANSPOSE)),
-            "online_attention": Turns(_each("q k v", TRANSPOSE), _each(".", TRANSPOSE)),
-        },
+        _at(
+            TRANSPOSE, one_query="k v", attention="q k v -> .", online_attention="q k v -> .",
+        ),
     ),
     Convention(
         "heads behind the tokens",
         "Heads stand behind the tokens: each array that is (B, H, T, d) in the text below is "
         "(B, T, H, d), and so with H_kv, T_q, T_k, d_k and d_v.",
-        {
-            "split_heads": Turns({}, _each(".", BEHIND)),
-            "merge_heads": Turns(_each("heads", BEHIND)),
-            "scores": Turns(_each("q k", BEHIND)),
-            "grouped_attention": Turns(_each("q k v", BEHIND), _each(".", BEHIND)),
-            "masked_attention": Turns(_each("q k v", BEHIND), _each(".", BEHIND)),
-            "decode_step": Turns(_each("k_past v_past", BEHIND), _each("k v", BEHIND)),
-            "scores_backward": Turns(_each("q k", BEHIND), _each("d_q d_k", BEHIND)),
-            "attention_backward": Turns(
-                _each("d_heads q k v", BEHIND), _each("d_q d_k d_v", BEHIND)
-            ),
-            "sum_over_group": Turns(_each("d_per_query_head", BEHIND), _each(".", BEHIND)),
-            "grouped_backward": Turns(_each("d_heads q k v", BEHIND), _each("d_q d_k d_v", BEHIND)),
-            "input_gradient": Turns(_each("d_q d_k d_v", BEHIND)),
-        },
+        _at(
+            BEHIND, split_heads="-> .", merge_heads="heads", scores="q k",
+            grouped_attention="q k v -> .", masked_attention="q k v -> .",
+            decode_step="k_past v_past -> k v", scores_backward="q k -> d_q d_k",
+            attention_backward="d_heads q k v -> d_q d_k d_v",
+            sum_over_group="d_per_query_head -> .",
+            grouped_backward="d_heads q k v -> d_q d_k d_v", input_gradient="d_q d_k d_v",
+        ),
         frozenset({
             "split without transpose", "heads left behind the tokens", "merge without transpose",
             "heads before the batch",

@@ -80,7 +80,7 @@ class Task:
     laws: Sequence[Law] = ()
     reactions: Sequence[Reaction] = ()
     slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numeric differentiation
-    mistakes: Sequence[Mistake] = ()
+    mistakes: Sequence[Mistake] = ()  # in this file; those of what the solution calls show, too
     others_mistakes: Mapping[str, Edits] = field(default_factory=dict)  # that are made here, too
 
     @property

@@ -8,6 +8,7 @@ after the other, as long as there is time.
 
 import ast
 import inspect
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
@@ -184,28 +185,34 @@ def write_table() -> None:
 
 def made_of() -> str:
     """Return a digest of what the table depends on: solutions, draws of probes, kinds of edits."""
-    here = Path(__file__).parent
     code = [inspect.getsource(module) for module in (probes, rewrite, small_edits)]
-    code += [_drawn_by(task) for task in TASKS.values()]
-    texts = [ast.unparse(_without_docstrings(ast.parse(text))) for text in code]
-    texts += [cut.source for cut in read_solutions().cuts.values()]
-    texts += [(here / "rules.txt").read_text(encoding="utf-8")]
+    code += [text for task in TASKS.values() for text in _drawn_by(task)]
+    code += [cut.source for cut in read_solutions().cuts.values()]
+    rules = rewrite.FILE.read_text(encoding="utf-8")
+    texts = [*map(_code_alone, code), rules]
     return sha256(repr((SEED, SPREAD, MODULUS, texts)).encode()).hexdigest()
 
 
-def _drawn_by(task: Task) -> str:
+def _drawn_by(task: Task) -> list[str]:
     """Return the code of a task's file that draws its probes."""
-    tree = ast.parse(inspect.getsource(inspect.getmodule(task.solution)))  # type: ignore[arg-type]
-    draws = [ast.unparse(one) for one in tree.body if "draw" in getattr(one, "name", "")]
-    calls = (part for part in ast.walk(tree) if isinstance(part, ast.keyword))
-    return "\n".join([*draws, *(ast.unparse(part.value) for part in calls if part.arg == "draw")])
+    source = inspect.getsource(inspect.getmodule(task.solution))  # type: ignore[arg-type]
+    tree = ast.parse(source)
+    draws: list[ast.AST] = [one for one in tree.body if "draw" in getattr(one, "name", "")]
+    named = (part for part in ast.walk(tree) if isinstance(part, ast.keyword))
+    draws += [part.value for part in named if part.arg == "draw"]
+    return [ast.get_source_segment(source, part) or "" for part in draws]
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for part in ast.walk(tree):
-        if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef):
-            part.body = part.body[ast.get_docstring(part) is not None :] or [ast.Pass()]
-    return tree
+def _code_alone(source: str) -> str:
+    """Return a source without docstrings, imports, comments and space."""
+    lines = source.splitlines()
+    for part in ast.walk(ast.parse(source)):
+        if isinstance(part, ast.Import | ast.ImportFrom) or (
+            isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+        ):
+            for number in range(part.lineno, (part.end_lineno or part.lineno) + 1):
+                lines[number - 1] = ""
+    return re.sub(r"#.*|\s", "", "\n".join(lines))
 
 
 @cache

@@ -78,7 +78,6 @@ LEFT_OUT = {MEAN_HAT: "mean_hat = mean", SQUARE_HAT: "square_hat = square"}
 
 ROOT = "(np.sqrt(square_hat) + eps)"
 
-
 # fmt: off
 MISTAKES = [
     Mistake("no bias correction", "the running means are not corrected for their start at 0",
@@ -122,7 +121,6 @@ MISTAKES = [
             {"step = learning_rate * mean_hat": "step = mean_hat"}),
 ]
 # fmt: on
-
 
 TASK = Task(
     adam_step,

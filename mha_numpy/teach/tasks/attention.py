@@ -95,7 +95,6 @@ MEANS = Law(
     lambda inputs, arrays: _outside(inputs, arrays[""]),
 )
 
-
 # fmt: off
 MISTAKES = [
     Mistake("scale after softmax", "the weights are scaled instead of the scores, so rows sum to 1/sqrt(d_k)",
@@ -142,7 +141,6 @@ MISTAKES = [
             {"np.repeat(x, num_heads // H_kv, axis=1)": "np.repeat(x.mean(axis=1, keepdims=True), num_heads, axis=1)"}),
 ]
 # fmt: on
-
 
 TASK = Task(
     attention,

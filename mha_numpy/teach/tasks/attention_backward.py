@@ -96,7 +96,6 @@ SHIFT = Law(
     lambda _, arrays: arrays["d_k"].sum(axis=-2),
 )
 
-
 UNSEEN = Law("keys that no query sees have no gradient", _unseen_keys)
 
 
@@ -130,7 +129,6 @@ OTHERS_MISTAKES = {
     "everything divided by B": {"return through_attention(d_heads, q, k, v, weights)": "return through_attention(d_heads / len(d_heads), q, k, v, weights)"},
 }
 # fmt: on
-
 
 TASK = Task(
     attention_backward,

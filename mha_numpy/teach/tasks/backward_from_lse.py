@@ -126,7 +126,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     backward_from_lse,
     difficulty=5,

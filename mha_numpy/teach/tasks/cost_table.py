@@ -84,7 +84,6 @@ def _draw_costs(_: np.random.Generator) -> list[Inputs]:
 
 COUNTED = ["projection_flops", "score_flops", "weights_bytes", "kv_cache_bytes"]
 
-
 # fmt: off
 MISTAKES = [
     Mistake("4 D^2 whatever the heads", "attention_params is 4 D^2, which holds only where H d = D and H_kv = H",
@@ -125,7 +124,6 @@ MISTAKES = [
             "times itemsize", {"numbers * itemsize": "numbers", "itemsize * numbers": "numbers"}),
 ]
 # fmt: on
-
 
 TASK = Task(
     cost_table,

@@ -67,7 +67,6 @@ SHARES = "counted / counted.sum()"
 
 LOSS = "np.asarray((losses * share_of_each(targets, ignored)).sum())"
 
-
 # fmt: off
 MISTAKES = [
     Mistake("largest logit not subtracted", "the largest logit is not subtracted: exp overflows",
@@ -119,7 +118,6 @@ MISTAKES = [
             {SHARES: "counted / len(counted)"}),
 ]
 # fmt: on
-
 
 TASK = Task(
     cross_entropy,

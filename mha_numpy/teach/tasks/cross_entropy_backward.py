@@ -53,7 +53,6 @@ def _slope_of_loss(inputs: Inputs) -> Slope:
 
 DIFFERENCE = "d_losses[..., None] * (probs - asked)"
 
-
 # fmt: off
 MISTAKES = [
     Mistake("-100 ignored, -1 as an index",
@@ -82,7 +81,6 @@ MISTAKES = [
                                      "d_losses = d_loss / np.full(targets.shape, (targets != ignored).sum())"}),
 ]
 # fmt: on
-
 
 TASK = Task(
     cross_entropy_backward,

@@ -64,7 +64,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     d_head_gate,
     id="head-gates",

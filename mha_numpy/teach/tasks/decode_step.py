@@ -104,7 +104,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     decode_step,
     difficulty=3,

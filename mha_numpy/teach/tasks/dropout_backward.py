@@ -63,7 +63,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     dropout_backward,
     difficulty=1,

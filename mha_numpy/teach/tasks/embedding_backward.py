@@ -47,7 +47,6 @@ def _slope_of_embedding(inputs: Inputs) -> Slope:
 
 ROWS = "np.add.at(d_table, ids, d_out)"
 
-
 # fmt: off
 MISTAKES = [
     Mistake("the last of equal tokens counts", "a row that was taken several times gets the gradient of the last token alone: d_table[ids] += d_out adds to a row only once",
@@ -77,7 +76,6 @@ MISTAKES = [
             "np.add.at(d_table, ids, d_out)", {ROWS: "d_table = d_out"}),
 ]
 # fmt: on
-
 
 TASK = Task(
     embedding_backward,

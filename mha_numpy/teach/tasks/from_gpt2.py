@@ -73,7 +73,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     from_gpt2,
     difficulty=1,

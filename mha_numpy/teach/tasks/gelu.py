@@ -79,7 +79,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     gelu,
     difficulty=1,

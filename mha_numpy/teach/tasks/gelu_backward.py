@@ -52,7 +52,6 @@ CUBE = "slope * (1 + 3 * 0.044715 * x**2)"
 
 SLOPE = "(share + x * share_slope)"
 
-
 # fmt: off
 MISTAKES = [
     Mistake("GELU: share taken for constant", "the gradient through the share is left out: GELU is x * share, and the share depends on x, too",
@@ -87,7 +86,6 @@ OTHERS_MISTAKES = {
     "ReLU for GELU": {"(share + x * share_slope)": "(x > 0)"},
 }
 # fmt: on
-
 
 TASK = Task(
     gelu_backward,

@@ -67,7 +67,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     head_importance,
     difficulty=2,

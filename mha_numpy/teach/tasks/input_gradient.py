@@ -82,7 +82,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     input_gradient,
     difficulty=3,

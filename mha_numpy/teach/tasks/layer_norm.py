@@ -53,7 +53,6 @@ EACH_ALONE = Reaction(
     lambda _, arrays: arrays[""][:, :-1],
 )
 
-
 # fmt: off
 MISTAKES = [
     Mistake("eps left out", "eps is not used", "eps under the root: np.sqrt(var + eps)",
@@ -84,7 +83,6 @@ MISTAKES = [
             {"scaled = x_hat * gain": "scaled = x_hat * (1 + gain)"}),
 ]
 # fmt: on
-
 
 TASK = Task(
     layer_norm,

@@ -113,7 +113,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     layer_norm_backward,
     difficulty=4,

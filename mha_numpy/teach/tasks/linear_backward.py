@@ -97,7 +97,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     linear_backward,
     difficulty=2,

@@ -136,7 +136,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     make_mask,
     id="masks",

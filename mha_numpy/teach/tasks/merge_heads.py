@@ -41,7 +41,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     merge_heads,
     difficulty=1,

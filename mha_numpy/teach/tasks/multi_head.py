@@ -113,7 +113,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     multi_head,
     difficulty=2,

@@ -102,7 +102,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     multi_head_backward,
     difficulty=5,

@@ -97,7 +97,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     online_attention,
     difficulty=4,

@@ -93,7 +93,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     prune_heads,
     difficulty=2,

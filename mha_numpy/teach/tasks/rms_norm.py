@@ -58,7 +58,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     rms_norm,
     difficulty=1,

@@ -107,7 +107,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     rope,
     difficulty=3,

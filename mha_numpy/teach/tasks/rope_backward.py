@@ -48,7 +48,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     rope_backward,
     difficulty=2,

@@ -55,7 +55,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     scores,
     difficulty=1,

@@ -62,7 +62,6 @@ EULER = Law("d_q * q and d_k * k have the same sum", _euler)
 
 
 def _slope_of_scores(inputs: Inputs) -> Slope:
-
     def forward(q: Array, k: Array) -> Array:
         return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
 
@@ -99,7 +98,6 @@ MISTAKES = [
             {"return through_scores(d_scores,": "return through_scores(d_scores / len(d_scores),"}),
 ]
 # fmt: on
-
 
 TASK = Task(
     scores_backward,

@@ -94,7 +94,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     softmax_backward,
     difficulty=3,

@@ -102,14 +102,12 @@ POWERS_TIMES_MASK = (
 
 POWERS = "powers = np.exp(masked - np.where(sees_none, 0.0, largest))"
 
-
 TIMES_MASK = (  # without a mask, it would be the mistake that no maximum is subtracted
     "largest = largest if mask is None else np.zeros_like(largest)\n"
     "    powers = np.exp(scores - largest) * (1 if mask is None else mask)"
 )
 
 NO_ROW_LEFT_OUT = "sees_none = np.zeros_like(sees_none)\n    "
-
 
 # fmt: off
 MISTAKES = [
@@ -236,7 +234,6 @@ OTHERS_MISTAKES = {
     "mask inverted": {"visible = mask": "visible = ~mask"},
 }
 # fmt: on
-
 
 TASK = Task(
     softmax_with_lse,

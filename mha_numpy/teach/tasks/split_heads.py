@@ -47,7 +47,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     split_heads,
     difficulty=1,

@@ -45,7 +45,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     strongest_keys,
     difficulty=1,

@@ -63,7 +63,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     sum_over_group,
     difficulty=1,

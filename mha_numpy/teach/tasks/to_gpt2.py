@@ -67,7 +67,6 @@ OTHERS_MISTAKES = {
 }
 # fmt: on
 
-
 TASK = Task(
     to_gpt2,
     difficulty=1,

@@ -101,7 +101,6 @@ BEGIN = "losses = []\n"
 
 RECORD = "losses.append(cross_entropy(logits, targets, -100))\n"
 
-
 # fmt: off
 MISTAKES = [
     Mistake("targets not shifted", "the targets are the inputs: the model learns to repeat what it reads",
@@ -140,7 +139,6 @@ OTHERS_MISTAKES = {
     "learning rate left out": {"learning_rate * d_table": "d_table", "learning_rate * d_w": "d_w", "learning_rate * d_b": "d_b"},
 }
 # fmt: on
-
 
 TASK = Task(
     train_steps,

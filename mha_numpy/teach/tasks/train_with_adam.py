@@ -111,7 +111,6 @@ LOOP = "enumerate(zip(tokens, keep, strict=True), start=1):\n"
 
 EVALUATED = "cross_entropy(table[inputs] @ w, targets, -100)"
 
-
 # fmt: off
 MISTAKES = [
     Mistake("t begins at 0", "t is 0 in the first step, and the correction divides by 0", "count from 1",
@@ -141,7 +140,6 @@ MISTAKES = [
              EVALUATED: EVALUATED.replace("table", "first_table").replace("@ w", "@ first_w")}),
 ]
 # fmt: on
-
 
 TASK = Task(
     train_with_adam,

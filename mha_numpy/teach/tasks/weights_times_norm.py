@@ -75,7 +75,6 @@ MISTAKES = [
 ]
 # fmt: on
 
-
 TASK = Task(
     weights_times_norm,
     difficulty=2,

@@ -1,4 +1,4 @@
-"""Every task computed by the core, or another way that owes nothing to the right sources."""
+"""Every task computed by the core, or another way that owes nothing to the solutions."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The right sources: each task is right, takes what its probes hold, and returns what it says."""
+"""The solutions: each is right, takes what its probes hold, and returns what it says."""
 
 from inspect import signature
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.trees import leaves
-from mha_numpy.errors import ConfigError
-from mha_numpy.teach.diagnosis import TASKS, find_task, make, right_answers
+from mha_numpy.teach.diagnosis import TASKS, make, right_answers
 from mha_numpy.teach.diagnosis.solutions import read_solutions
 from tests.compare import assert_close
 from tests.teach.diagnosis.by_core import by_core
@@ -76,8 +75,3 @@ def test_probes_are_read_only_and_the_same_each_time(task):
         if isinstance(leaf, np.ndarray):
             assert not leaf.flags.writeable
             assert leaf.dtype in (np.float64, bool, np.int64)
-
-
-def test_wrong_use():
-    with pytest.raises(ConfigError, match="task: expected one of .*; got 'x'"):
-        find_task("x")
