@@ -164,8 +164,8 @@ MUTATIONS = [
              {"only_visible(d_gated * heads, sees_any)": "d_gated * heads"}),
     Mutation("gate forgotten in backward", "attention.py", {"d_heads = d_gated * head_gate[..., None, None]": "d_heads = d_gated"}),
     # positions and cache
-    Mutation("rope: backward turns forward", "rope.py", {"_rotate(d_out, cache.cos, -cache.sin,":
-             "_rotate(d_out, cache.cos, cache.sin,"}),
+    Mutation("rope: backward turns forward", "rope.py", {"_rotate(d_out, cos, -sin,":
+             "_rotate(d_out, cos, sin,"}),
     Mutation("rope: one sign", "rope.py", {"x[..., second] * cos + x[..., first] * sin":
              "x[..., second] * cos - x[..., first] * sin"}),
     Mutation("rope: changes its input", "rope.py", {"out = x.copy()": "out = x"}),
@@ -193,6 +193,9 @@ MUTATIONS = [
     Mutation("memory's mask forgotten", "transformer_blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "layers"),
     Mutation("gradients replaced, not added", "layer.py", {"np.array(gradient) if stored is None else stored + gradient": "np.array(gradient)"}, "layers"),
     # what stands around attention
+    Mutation("pair: float16 inside", "../core/pair.py", {"inner = compute_dtype(dtype)": "inner = dtype"}, "layers"),
+    Mutation("pair: a gradient in the dtype of the computation", "../core/pair.py", {"d.astype(cache.dtype, copy=False)": "d"}, "layers"),
+    Mutation("pair: a gradient of any shape", "../core/pair.py", {"if d_out.shape != shape:": "if False:"}, "layers"),
     Mutation("centred over tokens", "layer_norm.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "layers"),
     Mutation("variance divided by D - 1", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
              "np.sqrt((centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1 or 1) + eps)"}, "layers"),
