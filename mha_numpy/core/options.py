@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar, get_type_hint
 
 import numpy as np
 
+from mha_numpy.backends import COVERED
 from mha_numpy.checks import check_broadcast, check_flag, check_number, check_shape
 from mha_numpy.core.masks import Window, check_mask, check_offset, check_window, visible_cells
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
@@ -213,6 +214,7 @@ class AttentionInputs(SimpleNamespace):
     k: Array  # (B, H_kv, T_k, d_k)
     v: Array  # (B, H_kv, T_k, d_v)
     dtype: np.dtype[Any]  # of the output and of all gradients
+    in_kernels: bool  # whether the kernels cover all options that were given
 
     @property
     def axes(self) -> AttentionAxes:
@@ -235,37 +237,27 @@ class AttentionInputs(SimpleNamespace):
             mask=self.mask, bias=self.bias, window=self.window, q_offset=self.q_offset,
         )  # fmt: skip
 
-    @property
-    def fits_kernels(self) -> bool:
-        """Whether the kernels cover all options that were given."""
-        return all(
-            OPTIONS[name].in_kernels or getattr(self, name) is default
-            for name, default in DEFAULTS.items()
-        )
-
 
 def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -> AttentionInputs:
     """Check all arguments of attention but the backend; raise the first error found."""
-    if not options.keys() <= OPTIONS.keys():
+    if options and not options.keys() <= OPTIONS.keys():
         refuse((name for name in options if name not in OPTIONS), OPTIONS)
-    arrays = {
-        "q": as_float_array("q", q),
-        "k": as_float_array("k", k),
-        "v": as_float_array("v", v),
-    }
-    q, k, v = arrays.values()
+    q, k, v = as_float_array("q", q), as_float_array("k", k), as_float_array("v", v)
     _check_qkv(q, k, v)
-    given = DEFAULTS.copy()
+    inputs = AttentionInputs(q=q, k=k, v=v, in_kernels=True, **DEFAULTS)
+    given, floats = vars(inputs), ["q", "k", "v"]
     for name, value in options.items():
         option = OPTIONS[name]
         if value is not option.default:
             given[name] = value = option.check(name, value, q, k)
+            inputs.in_kernels &= option.in_kernels
             if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
-                arrays[name] = value
-    dtype = result_dtype(*arrays.values())
-    computed_in = compute_dtype(dtype)
-    for name, array in arrays.items():
-        given[name] = array.astype(computed_in, copy=False)
+                floats.append(name)
+    inputs.dtype = dtype = q.dtype
+    if not (len(floats) == 3 and k.dtype is v.dtype is dtype and dtype in COVERED):
+        inputs.dtype = dtype = result_dtype(*[given[name] for name in floats])
+        for name in floats:
+            given[name] = given[name].astype(compute_dtype(dtype), copy=False)
 
     if given["scale"] is None:  # without a single feature every score is 0, whatever the scale
         given["scale"] = 1 / math.sqrt(q.shape[-1] or 1)
@@ -275,14 +267,14 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
     elif given["window"] == (None, None):
         given["window"] = None
     if given["softcap"] is not None:
-        limits = np.finfo(computed_in)
+        limits = np.finfo(inputs.q.dtype)
         least, largest = float(limits.smallest_subnormal), float(limits.max)
         if not least <= given["softcap"] <= largest:
             raise ConfigError(
                 f"softcap: expected {least:.1e} to {largest:.1e}, as {dtype}; "
                 f"got {given['softcap']}"
             )
-    return AttentionInputs(dtype=dtype, **given)
+    return inputs
 
 
 def _fit(q: Array, k: Array, v: Array) -> bool:
