@@ -116,12 +116,6 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     LinearGrads
         ``d_x``, ``d_w``, and ``d_b`` (None if there was no bias).
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output.
-        `cache` is not forward's.
-
     Notes
     -----
     Derivation: ``docs/multi-head.md``.

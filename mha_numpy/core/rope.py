@@ -66,11 +66,6 @@ def rope_forward(
     out : array like `x`
     cache : RopeCache
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        An argument is of the wrong kind, shape or value; the message names it.
-
     Notes
     -----
     Both layouts are the same map up to a permutation of features; params trained for one give
@@ -116,11 +111,6 @@ def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
     -------
     RopeGrads
         ``d_x``.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output.
 
     Notes
     -----
