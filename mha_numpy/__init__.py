@@ -17,6 +17,7 @@ one. `trace` records every step; `gradcheck` and `compare` check gradients and a
 ((2, 6, 5, 8), (2, 6, 5, 8), (2, 3, 7, 8))
 """
 
+from mha_numpy.backends import backend
 from mha_numpy.checking import compare, gradcheck
 from mha_numpy.checking.tracing import trace
 from mha_numpy.core import (
@@ -64,8 +65,8 @@ __version__ = "0.1.0"
 __all__ = [
     "BackendError", "ConfigError", "DTypeError", "FileError", "KVCache", "MaskError", "MhaError",
     "MultiHeadAttention", "MultiHeadParams", "RopeOptions", "ShapeError", "TrainingError",
-    "alibi_bias", "attention_backward", "attention_forward", "attention_stages", "causal_mask",
-    "combine_masks", "compare", "explain_mask", "gradcheck", "linear_backward",
+    "alibi_bias", "attention_backward", "attention_forward", "attention_stages", "backend",
+    "causal_mask", "combine_masks", "compare", "explain_mask", "gradcheck", "linear_backward",
     "linear_forward", "merge_heads", "multi_head_attention_backward",
     "multi_head_attention_decode", "multi_head_attention_forward", "padding_mask",
     "rope_backward", "rope_forward", "scaled_dot_product_attention", "sinusoidal_positions",

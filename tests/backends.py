@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from mha_numpy.core.backends import BACKENDS, KERNELS
+from mha_numpy.backends import BACKENDS, KERNELS
 
 BACKENDS_UNDER_TEST = [
     name for name in BACKENDS if name not in KERNELS or importlib.util.find_spec(KERNELS[name])

@@ -11,14 +11,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pytest
 
-from mha_numpy import attention_forward, layers, linear_forward
-from mha_numpy.layers import MultiHeadAttention
+import mha_numpy
 from tests.backends import EACH_BACKEND
-
-PAIRS = [
-    getattr(layers, f"{name}_forward")
-    for name in ("relu", "gelu", "swiglu", "layer_norm", "rms_norm", "feed_forward")
-]
 
 
 def is_by_kernel(item):
@@ -57,11 +51,10 @@ def rng():
 
 
 @pytest.fixture(params=EACH_BACKEND)
-def backend(request, monkeypatch):
-    """Run a test by each backend, as the default of all that has one."""
-    for function in (attention_forward, linear_forward, *PAIRS, MultiHeadAttention.__init__):
-        monkeypatch.setitem(function.__kwdefaults__, "backend", request.param)
-    return request.param
+def backend(request):
+    """Run a test by each backend."""
+    with mha_numpy.backend(request.param):
+        yield request.param
 
 
 @pytest.fixture

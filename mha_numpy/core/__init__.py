@@ -1,9 +1,14 @@
 """Attention as pure functions on arrays: each forward beside its hand-written backward."""
 
-from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
-from mha_numpy.core.attention_stages import AttentionStages, attention_stages
-from mha_numpy.core.attention_types import AttentionGrads, AttentionOptions
-from mha_numpy.core.decode import multi_head_attention_decode
+from mha_numpy.core.attention import (
+    AttentionCache,
+    AttentionGrads,
+    AttentionStages,
+    attention_backward,
+    attention_forward,
+    attention_stages,
+    scaled_dot_product_attention,
+)
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import LinearCache, LinearGrads, linear_backward, linear_forward
 from mha_numpy.core.mask_report import explain_mask
@@ -12,12 +17,13 @@ from mha_numpy.core.multihead import (
     MultiHeadCache,
     MultiHeadGrads,
     multi_head_attention_backward,
+    multi_head_attention_decode,
     multi_head_attention_forward,
 )
 from mha_numpy.core.multihead_params import MultiHeadParams
+from mha_numpy.core.options import AttentionOptions
 from mha_numpy.core.positions import alibi_bias, sinusoidal_positions
 from mha_numpy.core.rope import RopeCache, RopeGrads, RopeOptions, rope_backward, rope_forward
-from mha_numpy.core.scaled_dot_product import scaled_dot_product_attention
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.core.softmax import SoftmaxCache, SoftmaxGrads, softmax_backward, softmax_forward
 from mha_numpy.names import explain_missing

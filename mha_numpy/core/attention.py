@@ -5,35 +5,31 @@ the public functions, which check their arguments and leave steps 1 to 6 to a ba
 equations, or to ``mha_numpy.kernels``, which computes the same.
 """
 
-from typing import Any, NamedTuple, Never
+from typing import Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
 
+from mha_numpy.backends import chosen_backend
 from mha_numpy.checks import check_shape, check_type
-from mha_numpy.core.attention_inputs import check_attention_inputs
-from mha_numpy.core.attention_types import (
-    AttentionCells,
-    AttentionGrads,
+from mha_numpy.core.grouped import shared_matmul, summed_matmul
+from mha_numpy.core.kernel_calls import find_attention_kernels, kernel_backward, kernel_forward
+from mha_numpy.core.masks import only_visible
+from mha_numpy.core.options import (
     AttentionInputs,
     AttentionOptions,
+    check_attention_inputs,
+    takes_attention_options,
+)
+from mha_numpy.core.recording import (
+    AttentionCells,
     AttentionSteps,
     AttentionStepsBackward,
+    record_attention,
+    record_attention_backward,
 )
-from mha_numpy.core.backends import (
-    KERNELS,
-    check_backend,
-    find_kernels,
-    kernel_backward,
-    kernel_forward,
-)
-from mha_numpy.core.grouped import shared_matmul, summed_matmul
-from mha_numpy.core.masks import Window
-from mha_numpy.core.recording import record_attention, record_attention_backward
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.core.softmax import softmax_steps, softmax_steps_backward
-from mha_numpy.core.visibility import only_visible
 from mha_numpy.dtypes import Array, as_float_array, result_dtype
-from mha_numpy.foreign import refuse
 from mha_numpy.steps import is_watched
 
 
@@ -128,6 +124,7 @@ class AttentionCache(NamedTuple):
     heads: Array  # (B, H, T_q, d_v): before the head gate, in the dtype of the computation
     lse: Array  # (B, H, T_q): log of each row's sum of e^scores; -inf where it sees nothing
     cells: AttentionCells | None  # None after a kernel: it never has all cells at once
+    backend: str
 
     @property
     def weights(self) -> Array:
@@ -150,24 +147,24 @@ def _cells_of(inputs: AttentionInputs, steps: AttentionSteps) -> AttentionCells:
     return AttentionCells(steps.visible, capped, steps.weights, steps.dropped)
 
 
+class AttentionGrads(NamedTuple):
+    """Gradients, in the order of the inputs; None for an input that was not given."""
+
+    d_q: Array  # (B, H, T_q, d_k)
+    d_k: Array  # (B, H_kv, T_k, d_k)
+    d_v: Array  # (B, H_kv, T_k, d_v)
+    d_bias: Array | None  # like bias
+    d_head_gate: Array | None  # like head_gate
+
+
+@takes_attention_options
 def attention_forward(
-    q: Array,
-    k: Array,
-    v: Array,
-    *,
-    mask: Array | None = None,
-    bias: Array | None = None,
-    is_causal: bool = False,
-    q_offset: int | Array = 0,
-    window: Window | None = None,
-    softcap: float | None = None,
-    scale: float | None = None,
-    dropout_mask: Array | None = None,
-    head_gate: Array | None = None,
-    backend: str = "numpy",
-    **foreign: Never,
+    q: Array, k: Array, v: Array, **options: Unpack[AttentionOptions]
 ) -> tuple[Array, AttentionCache]:
     """Let every query take a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
+
+    An argument of another library, such as `attn_mask`, raises a ConfigError that says what to
+    write here.
 
     Parameters
     ----------
@@ -177,31 +174,7 @@ def attention_forward(
         Keys. Where H_kv < H, it divides H and query head h reads head ``h // (H // H_kv)``.
     v : (B, H_kv, T_k, d_v) float array, or of lower rank like `q`
         Values.
-    mask : bool array that broadcasts to (B, H, T_q, T_k), optional
-        True = may attend. A mask of rank 3 is one per head, (H, T_q, T_k). Where B = H it could
-        also be one per sequence: write ``mask[None]`` or ``mask[:, None]``.
-    bias : float array that broadcasts to (B, H, T_q, T_k), optional
-        Added to the scores; -inf hides a cell as the mask does.
-    is_causal : bool
-        Let query i see key j only if ``j <= i + q_offset``.
-    q_offset : int or (B,) int array
-        Position of the first query among the keys; read by `is_causal` and `window`.
-    window : (left, right), optional
-        How far a query sees, inclusive, from key ``i + q_offset``; None = unbounded.
-    softcap : float, optional
-        c > 0 bounds the scores smoothly: ``c * tanh(scores / c)``.
-    scale : float, optional
-        Default ``1 / sqrt(d_k)``.
-    dropout_mask : float array that broadcasts to (B, H, T_q, T_k), optional
-        0 or ``1 / (1 - p)`` for each weight.
-    head_gate : (H,) or (B, H) float array, optional
-        A multiplier for each head.
-    backend : {"numpy", "loops", "numba"}
-        What computes steps 1 to 6: the equations, or a kernel, for which numba must be installed:
-        plain loops to read, or tiles.
-    **foreign
-        An argument of another library, such as `attn_mask`, raises a ConfigError that says what
-        to write here.
+    {options}
 
     Returns
     -------
@@ -210,11 +183,6 @@ def attention_forward(
         as a kernel's backward reads it.
     cache : AttentionCache
         With ``cache.lse``; `attention_stages` gives the scores at every stage.
-
-    Raises
-    ------
-    DTypeError, ShapeError, MaskError, ConfigError, BackendError
-        An argument is of the wrong kind, shape or value; the message names it.
 
     Notes
     -----
@@ -236,15 +204,10 @@ def attention_forward(
     >>> out.shape, cache.lse.shape
     ((2, 6, 5, 4), (2, 6, 5))
     """
-    if foreign:
-        refuse(foreign, AttentionOptions.__annotations__)
-    inputs = check_attention_inputs(
-        q, k, v, mask=mask, bias=bias, is_causal=is_causal, q_offset=q_offset, window=window,
-        softcap=softcap, scale=scale, dropout_mask=dropout_mask, head_gate=head_gate,
-        backend=backend,
-    )  # fmt: skip
+    backend = chosen_backend(options.pop("backend", None))
+    inputs = check_attention_inputs(q, k, v, options)
     steps = None
-    kernels = find_kernels(KERNELS, inputs.backend, inputs.q, inputs.k, inputs.v)
+    kernels = find_attention_kernels(inputs, backend)
     if kernels is None:
         steps = attention_steps(inputs)
         heads, lse, cells = steps.heads, steps.lse, _cells_of(inputs, steps)
@@ -253,7 +216,8 @@ def attention_forward(
     gated = gate_heads(heads, inputs.head_gate, lse)
     if steps is not None and is_watched():
         record_attention(inputs, steps, gated)
-    return gated.astype(inputs.dtype, copy=False), AttentionCache(inputs, heads, lse, cells)
+    cache = AttentionCache(inputs, heads, lse, cells, backend)
+    return gated.astype(inputs.dtype, copy=False), cache
 
 
 def attention_backward(
@@ -276,12 +240,6 @@ def attention_backward(
         key or value head that serves a group receives the sum of its group's gradients. Hidden
         cells and rows that see nothing give exactly 0.
 
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError, BackendError
-        `d_out` is not a float array or not of the shape of the output.
-        `cache` is not forward's.
-
     Notes
     -----
     Backward takes about twice forward's operations, and forward's once more where cells have to be
@@ -298,11 +256,11 @@ def attention_backward(
     ((2, 6, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4))
     """
     check_type("cache", cache, AttentionCache, "attention_forward")
-    inputs, heads, lse, cells = cache
-    backend = inputs.backend if backend is None else check_backend(backend)
+    inputs, heads, lse, cells, own_backend = cache
+    backend = own_backend if backend is None else chosen_backend(backend)
     d_gated = _check_d_out(d_out, inputs, heads)
     d_heads, d_head_gate = gate_heads_backward(d_gated, heads, inputs.head_gate, lse)
-    kernels = find_kernels(KERNELS, backend, inputs.q, inputs.k, inputs.v)
+    kernels = find_attention_kernels(inputs, backend)
     if kernels is None:
         cells = cache.find_cells()
         steps = attention_steps_backward(d_heads, cells, inputs)
@@ -328,3 +286,93 @@ def _check_d_out(d_out: Any, inputs: AttentionInputs, heads: Array) -> Array:
     if d_out.dtype == heads.dtype:
         return d_out
     return d_out.astype(result_dtype(d_out, heads), copy=False)
+
+
+class AttentionStages(NamedTuple):
+    """The scores on their way to weights, each (B, H, T_q, T_k)."""
+
+    scores: Array  # scale * q @ k^T
+    capped: Array  # softcap * tanh(scores / softcap)
+    biased: Array  # capped + bias
+    masked: Array  # biased where visible, else -inf
+    weights: Array  # softmax(masked), before dropout
+
+
+def attention_stages(cache: AttentionCache) -> AttentionStages:
+    """Run a forward pass once more and keep what the scores were at each stage.
+
+    Parameters
+    ----------
+    cache : AttentionCache
+        From `attention_forward`, by any backend: the stages are the reference's.
+
+    Returns
+    -------
+    AttentionStages
+        Each (B, H, T_q, T_k), or of lower rank like the query, in the dtype of the computation. A
+        stage whose option was not given is the stage before it.
+
+    Notes
+    -----
+    `attention_forward` keeps only what its backward needs. The ONNX Attention operator calls
+    these ``qk_matmul_output``.
+
+    Examples
+    --------
+    >>> x = np.eye(2)
+    >>> out, cache = attention_forward(x, x, x, is_causal=True, scale=1.0)
+    >>> attention_stages(cache).masked
+    array([[  1., -inf],
+           [  0.,   1.]])
+    """
+    check_type("cache", cache, AttentionCache, "attention_forward")
+    steps = attention_steps(cache.inputs)
+    return AttentionStages._make(getattr(steps, stage) for stage in AttentionStages._fields)
+
+
+@overload
+def scaled_dot_product_attention(
+    q: Array, k: Array, v: Array, *, return_weights: Literal[False] = False,
+    **options: Unpack[AttentionOptions],
+) -> Array: ...  # fmt: skip
+@overload
+def scaled_dot_product_attention(
+    q: Array, k: Array, v: Array, *, return_weights: Literal[True],
+    **options: Unpack[AttentionOptions],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@takes_attention_options
+def scaled_dot_product_attention(
+    q: Array, k: Array, v: Array, *, return_weights: bool = False,
+    **options: Unpack[AttentionOptions],
+) -> Array | tuple[Array, Array]:  # fmt: skip
+    """Let every query take a weighted mean of the values: ``softmax(scale * q k^T + bias) v``.
+
+    Parameters
+    ----------
+    q : (B, H, T_q, d_k), (B, T_q, d_k) or (T_q, d_k) float array
+    k : (B, H_kv, T_k, d_k) float array, or of lower rank like `q`
+    v : (B, H_kv, T_k, d_v) float array, or of lower rank like `q`
+    return_weights : bool
+        Also return the weights, per head and before dropout.
+    {names}
+        As `attention_forward` explains them.
+
+    Returns
+    -------
+    out : (B, H, T_q, d_v) array, or of lower rank like `q`
+    weights : (B, H, T_q, T_k) array, or of lower rank like `q`
+        Only with ``return_weights=True``.
+
+    Notes
+    -----
+    Source: Vaswani et al. 2017, eq. 1.
+
+    Examples
+    --------
+    >>> q, k, v = np.zeros((1, 2)), np.zeros((3, 2)), np.array([[1.0], [2.0], [6.0]])
+    >>> scaled_dot_product_attention(q, k, v)  # equal scores: the mean of the values
+    array([[3.]])
+    """
+    out, cache = attention_forward(q, k, v, **options)
+    out.flags.writeable = True  # there will be no backward
+    return (out, cache.weights.astype(out.dtype, copy=False)) if return_weights else out

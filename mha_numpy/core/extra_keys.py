@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checks import check_broadcast
-from mha_numpy.core.attention_inputs import check_attention_inputs
-from mha_numpy.core.attention_types import AttentionInputs, AttentionOptions
+from mha_numpy.core.options import AttentionInputs, AttentionOptions, check_attention_inputs
 from mha_numpy.core.recording import (
     record_cells_of_tokens,
     record_cells_of_tokens_backward,
@@ -75,7 +74,7 @@ def append_extra_keys_forward(
     """Return k, v and options of attention to T_k tokens and E extra keys."""
     rest: Any = dict(options)
     tokens = check_attention_inputs(
-        q, k, v, **{name: rest.pop(name) for name in OF_TOKENS if name in rest}
+        q, k, v, {name: rest.pop(name) for name in OF_TOKENS if name in rest}
     )
     (*rows, T_k), E = tokens.cells_shape, len(extra_k)
     if rest.get("dropout_mask") is not None:

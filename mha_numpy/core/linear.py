@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.backends import LINEAR_KERNELS
+from mha_numpy.backends import LINEAR_KERNELS
 from mha_numpy.core.pair import Pair, Values
 from mha_numpy.dtypes import Array
 
@@ -54,9 +54,7 @@ class LinearGrads(NamedTuple):
     d_b: Array | None  # (O,)
 
 
-def linear_forward(
-    x: Array, w: Array, b: Array | None = None, *, backend: str = "numpy"
-) -> tuple[Array, LinearCache]:
+def linear_forward(x: Array, w: Array, b: Array | None = None) -> tuple[Array, LinearCache]:
     """Map every vector of `x`: ``out = x @ w + b``.
 
     Parameters
@@ -66,8 +64,6 @@ def linear_forward(
     w : (I, O) float array
         Inputs by outputs. PyTorch stores the transpose.
     b : (O,) float array, optional
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy; "loops" leaves it to NumPy; or the kernels' tiles.
 
     Returns
     -------
@@ -85,7 +81,7 @@ def linear_forward(
     >>> out.shape
     (2, 5, 4)
     """
-    return LINEAR.forward(x=x, w=w, b=b, backend=backend)
+    return LINEAR.forward(x=x, w=w, b=b)
 
 
 def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:

@@ -28,13 +28,6 @@ def explain_mask(mask: Array, *, query_labels: Sequence[str] | None = None) -> s
         One grid for each leading index, ``#`` = may attend, ``.`` = hidden; at most 8 grids of 40
         by 40 cells are drawn, but all rows are counted.
 
-    Raises
-    ------
-    MaskError
-        `mask` is not bool or not of rank 2 to 4.
-    ConfigError
-        There are not T_q labels.
-
     Examples
     --------
     >>> from mha_numpy.core import causal_mask

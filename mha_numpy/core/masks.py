@@ -1,4 +1,4 @@
-"""Masks: True = may attend. Building and combining them."""
+"""Masks: True = may attend. Building and combining them, and selecting what is visible."""
 
 from typing import Any
 
@@ -27,11 +27,6 @@ def causal_mask(T_q: int, T_k: int | None = None, *, q_offset: int | Array = 0) 
     -------
     (T_q, T_k) bool array, or (B, 1, T_q, T_k) for an offset per sequence.
 
-    Raises
-    ------
-    ConfigError
-        A length is not an integer >= 0, or the offset is not an integer.
-
     Examples
     --------
     >>> causal_mask(2, 4, q_offset=2).astype(int)
@@ -58,11 +53,6 @@ def window_mask(
     Returns
     -------
     (T_q, T_k) bool array, or (B, 1, T_q, T_k) for an offset per sequence.
-
-    Raises
-    ------
-    ConfigError
-        A length, the window or the offset is not as described.
 
     Notes
     -----
@@ -101,11 +91,6 @@ def padding_mask(lengths: Array, T_k: int) -> Array:
     -------
     (B, 1, 1, T_k) bool array: it broadcasts over heads and queries.
 
-    Raises
-    ------
-    ConfigError
-        `lengths` is not a (B,) integer array with values from 0 to `T_k`.
-
     Examples
     --------
     >>> padding_mask(np.array([3, 1]), 4)[:, 0, 0].astype(int)
@@ -134,11 +119,6 @@ def combine_masks(*masks: Array | None) -> Array | None:
     -------
     bool array, or None if all are None.
 
-    Raises
-    ------
-    MaskError
-        One is not bool, or they do not broadcast.
-
     Examples
     --------
     >>> both = combine_masks(causal_mask(3), padding_mask(np.array([3, 2]), 3), None)
@@ -158,6 +138,35 @@ def combine_masks(*masks: Array | None) -> Array | None:
                 f"got {mask.shape}"
             ) from error
     return combined
+
+
+def visible_cells(
+    cells_shape: tuple[int, ...],
+    *,
+    mask: Array | None,
+    bias: Array | None,
+    window: Window | None,
+    q_offset: Array,
+) -> Array | None:
+    """Combine all that can hide a cell; None where nothing does. Broadcasts to the scores."""
+    rank, (T_q, T_k) = len(cells_shape), cells_shape[-2:]
+    masks = [] if mask is None else [mask]
+    if bias is not None and np.isneginf(bias.real).any():
+        masks.append(~np.isneginf(bias.real))
+    if window is not None:
+        in_window = window_mask(T_q, T_k, window=window, q_offset=q_offset)
+        # an offset per sequence gives (B, 1, T_q, T_k): at rank 3 there is no head axis
+        masks.append(in_window[:, 0] if in_window.ndim > rank else in_window)
+    visible = combine_masks(*masks)
+    # every axis there, for backward swaps the last two
+    return (
+        None if visible is None else visible.reshape((1,) * (rank - visible.ndim) + visible.shape)
+    )
+
+
+def only_visible(cells: Array, visible: Array | None) -> Array:
+    """Select the visible cells, 0 elsewhere: a product with 0 would let NaN and inf through."""
+    return cells if visible is None else np.where(visible, cells, 0)
 
 
 def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -> Array:

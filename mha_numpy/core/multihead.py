@@ -1,33 +1,40 @@
-"""Multi-head attention: project, split, attend, merge, project; forward and backward."""
+"""Multi-head attention: project, split, attend, merge, project; forward, backward, decoding."""
 
 from typing import NamedTuple, Unpack
 
 import numpy as np
 
+from mha_numpy.backends import backend
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
-from mha_numpy.core.attention_types import AttentionOptions
 from mha_numpy.core.extra_keys import (
     ExtraKeysCache,
     append_extra_keys_backward,
     append_extra_keys_forward,
 )
-from mha_numpy.core.linear import LinearCache
+from mha_numpy.core.kv_cache import KVCache
+from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
 from mha_numpy.core.masks import check_offset
 from mha_numpy.core.multihead_params import (
     MultiHeadInputs,
     MultiHeadParams,
     check_multi_head_inputs,
 )
-from mha_numpy.core.projection import (
-    merge_project_backward,
-    merge_project_forward,
-    project_heads_backward,
-    project_heads_forward,
+from mha_numpy.core.options import AttentionOptions, takes_attention_options
+from mha_numpy.core.recording import (
+    multi_head_names,
+    record_append,
+    record_inputs,
+    record_merge,
+    record_merge_backward,
+    record_projections,
+    record_projections_backward,
+    record_rotations,
 )
-from mha_numpy.core.recording import projections, record_rotation
-from mha_numpy.core.rope import RopeCache, RopeOptions, check_rope, rope_backward, rope_forward
+from mha_numpy.core.rope import RopeCache, RopeOptions, rope_backward, rope_forward
+from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.dtypes import Array, as_float_array
+from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.steps import is_watched, step
 
 
@@ -42,7 +49,7 @@ class MultiHeadCache(NamedTuple):
     extra_keys: ExtraKeysCache | None
     attention: AttentionCache
     project_out: LinearCache
-    is_given: tuple[bool, bool]  # x_k, x_v
+    inputs: MultiHeadInputs
 
 
 class MultiHeadGrads(NamedTuple):
@@ -59,39 +66,41 @@ class MultiHeadGrads(NamedTuple):
 
 
 def multi_head_steps(
-    inputs: MultiHeadInputs,
-    is_given: tuple[bool, bool],
-    rope: RopeOptions | None,
-    options: AttentionOptions,
+    inputs: MultiHeadInputs, options: AttentionOptions, kv_cache: KVCache | None = None
 ) -> tuple[Array, MultiHeadCache]:
-    """Attend with H heads at once."""
-    x_q, x_k, x_v, params, H, H_kv, extra_k, extra_v = inputs
-    backend = options.get("backend", "numpy")
-    query, key, value = projections(is_rotated=rope is not None, has_extra=extra_k is not None)
-    heads_name = "heads" if options.get("head_gate") is None else "gated"
-
+    """Attend with H heads at once: to the keys of the inputs, or to all that the KV cache holds."""
     # 0. an input that was not given is the one before it
-    if is_watched():
-        step("x_q", x_q, "B T_q D")
-        step("x_k", x_k, f"B {key.tokens} kdim", "" if is_given[0] else "x_q")
-        step("x_v", x_v, f"B {key.tokens} vdim", "" if is_given[1] else "x_k")
+    x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, _ = inputs
+    past = 0 if kv_cache is None else kv_cache.length
+    names = multi_head_names(inputs, is_new=kv_cache is not None) if is_watched() else None
+    if names:
+        record_inputs(names, inputs, is_new=kv_cache is not None)
 
-    # 1. project and split into heads
-    q, project_q = project_heads_forward(query, x_q, params.w_q, params.b_q, H, backend)
-    k, project_k = project_heads_forward(key, x_k, params.w_k, params.b_k, H_kv, backend)
-    v, project_v = project_heads_forward(value, x_v, params.w_v, params.b_v, H_kv, backend)
+    # 1. project, by one wide product instead of H narrow ones, and split into heads
+    q_projected, project_q = linear_forward(x_q, params.w_q, params.b_q)  # (B, T_q, H*d_k)
+    k_projected, project_k = linear_forward(x_k, params.w_k, params.b_k)  # (B, T_k, H_kv*d_k)
+    v_projected, project_v = linear_forward(x_v, params.w_v, params.b_v)  # (B, T_k, H_kv*d_v)
+    q = split_heads(q_projected, H)  # (B, H, T_q, d_k)
+    k = split_heads(k_projected, H_kv)  # (B, H_kv, T_k, d_k)
+    v = split_heads(v_projected, H_kv)  # (B, H_kv, T_k, d_v)
+    if names:
+        record_projections(names, params, (q_projected, q), (k_projected, k), (v_projected, v))
 
-    # 2. rotate
+    # 2. rotate by the place in the whole sequence
     rotate_q = rotate_k = None
     if rope is not None:
         first = check_offset(options.get("q_offset", 0), q.shape[:1])[..., None]  # (1,) or (B, 1)
         q, rotate_q = rope_forward(q, positions=first + np.arange(q.shape[2]), **rope._asdict())
-        k, rotate_k = rope_forward(k, **rope._asdict())
-        if is_watched():
-            record_rotation(query, q, rotate_q)
-            record_rotation(key, k, rotate_k)
+        k, rotate_k = rope_forward(k, positions=past + np.arange(k.shape[2]), **rope._asdict())
+        if names:
+            record_rotations(names, (q, rotate_q), (k, rotate_k))
 
-    # 3. append keys and values of no token
+    # 3. append to the keys and values so far, and to these those of no token
+    if kv_cache is not None:
+        held = kv_cache.held
+        k, v = kv_cache.append(k, v)
+        if names:
+            record_append(held, k, v, has_extra=extra_k is not None)
     extra_keys = None
     if extra_k is not None and extra_v is not None:
         k, v, options, extra_keys = append_extra_keys_forward(q, k, v, extra_k, extra_v, options)
@@ -100,25 +109,26 @@ def multi_head_steps(
     heads, attention = attention_forward(q, k, v, **options)  # (B, H, T_q, d_v)
 
     # 5. merge and project
-    out, project_out = merge_project_forward(
-        heads, params.w_o, params.b_o, backend, name=heads_name
-    )
+    merged = merge_heads(heads)  # (B, T_q, H*d_v)
+    out, project_out = linear_forward(merged, params.w_o, params.b_o)  # (B, T_q, D_out)
+    if names:
+        record_merge(attention.inputs, heads, merged, params, out)
     cache = MultiHeadCache(
         project_q, project_k, project_v, rotate_q, rotate_k, extra_keys, attention, project_out,
-        is_given,
+        inputs,
     )  # fmt: skip
     return out, cache
 
 
 def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:
     """Pull the gradient of the output back to the inputs and all params."""
-    H, head_gate = cache.attention.inputs.q.shape[1], cache.attention.inputs.head_gate
-    is_rotated, has_extra = cache.rotate_q is not None, cache.extra_keys is not None
-    query, key, value = projections(is_rotated=is_rotated, has_extra=has_extra)
-    heads_name = "heads" if head_gate is None else "gated"
+    names = multi_head_names(cache.inputs) if is_watched() else None
 
-    # 5. out = merge_heads(heads) @ w_o + b_o
-    d_heads, d_w_o, d_b_o = merge_project_backward(d_out, cache.project_out, H, name=heads_name)
+    # 5. merged = merge_heads(heads), out = merged @ w_o + b_o
+    d_merged, d_w_o, d_b_o = of_out = linear_backward(d_out, cache.project_out)
+    d_heads = split_heads(d_merged, cache.inputs.num_heads)
+    if names:
+        record_merge_backward(cache.attention.inputs, d_out, of_out, d_heads)
 
     # 4. heads = attention(q, k, v)
     d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(d_heads, cache.attention)
@@ -134,21 +144,31 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
     if cache.rotate_q is not None and cache.rotate_k is not None:
         d_q = rope_backward(d_q, cache.rotate_q).d_x
         d_k = rope_backward(d_k, cache.rotate_k).d_x
-        if is_watched():
-            record_rotation(query, d_q, cache.rotate_q, backward=True)
-            record_rotation(key, d_k, cache.rotate_k, backward=True)
+        if names:
+            record_rotations(names, (d_q, cache.rotate_q), (d_k, cache.rotate_k), backward=True)
 
-    # 1. q = split_heads(x_q @ w_q + b_q), and so for k and v
-    d_x_q, d_w_q, d_b_q = project_heads_backward(query, d_q, cache.project_q)
-    d_x_k, d_w_k, d_b_k = project_heads_backward(key, d_k, cache.project_k)
-    d_x_v, d_w_v, d_b_v = project_heads_backward(value, d_v, cache.project_v)
+    # 1. q_projected = x_q @ w_q + b_q, q = split_heads(q_projected), and so for k and v
+    d_q_projected = merge_heads(d_q)
+    d_k_projected = merge_heads(d_k)
+    d_v_projected = merge_heads(d_v)
+    d_x_q, d_w_q, d_b_q = of_q = linear_backward(d_q_projected, cache.project_q)
+    d_x_k, d_w_k, d_b_k = of_k = linear_backward(d_k_projected, cache.project_k)
+    d_x_v, d_w_v, d_b_v = of_v = linear_backward(d_v_projected, cache.project_v)
     d_params = MultiHeadParams(d_w_q, d_b_q, d_w_k, d_b_k, d_w_v, d_b_v, d_w_o, d_b_o)
+    if names:
+        record_projections_backward(
+            names,
+            (d_q, d_q_projected, of_q),
+            (d_k, d_k_projected, of_k),
+            (d_v, d_v_projected, of_v),
+        )
 
     # 0. x_k = x_q and x_v = x_k, by default: an input used twice collects both gradients
-    x_k_given, x_v_given = cache.is_given
+    x_k_given, x_v_given = cache.inputs.is_given
     if not x_v_given:
         d_x_k = d_x_k + d_x_v
-        step("d_x_kv", d_x_k, f"B {key.tokens} kdim", "d_x_k + d_x_v")
+        if names:
+            step("d_x_kv", d_x_k, f"B {names.key.tokens} kdim", "d_x_k + d_x_v")
     if not x_k_given:
         d_x_q = d_x_q + d_x_k
         step("d_x", d_x_q, "B T_q D", "d_x_q + d_x_k" if x_v_given else "d_x_q + d_x_kv")
@@ -164,6 +184,7 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
     )
 
 
+@takes_attention_options
 def multi_head_attention_forward(
     x_q: Array,
     x_k: Array | None = None,
@@ -200,21 +221,15 @@ def multi_head_attention_forward(
     extra_k, extra_v : (E, H_kv*d_k) and (E, H_kv*d_v) float array, optional
         E keys and values that belong to no token, after those of the T_k tokens. Every query sees
         them, whatever is masked; RoPE does not rotate them, `bias` adds nothing to their scores.
-    **options
-        mask, bias, is_causal, q_offset, window, softcap, scale, dropout_mask, head_gate and
-        backend, as `attention_forward` explains them. With extra keys mask and bias still have T_k
-        columns, dropout_mask and the weights T_k + E.
+    {names}
+        As `attention_forward` explains them. With extra keys mask and bias still have T_k columns,
+        dropout_mask and the weights T_k + E.
 
     Returns
     -------
     out : (B, T_q, D_out) array
         D_out is the width of w_o, as a rule D.
     cache : MultiHeadCache
-
-    Raises
-    ------
-    DTypeError, ShapeError, MaskError, ConfigError, BackendError
-        An argument is of the wrong kind, shape or value; the message names it.
 
     Notes
     -----
@@ -229,13 +244,11 @@ def multi_head_attention_forward(
     >>> out.shape, cache.attention.weights.shape
     ((2, 5, 8), (2, 4, 5, 5))
     """
-    is_given = (x_k is not None, x_v is not None)
     inputs = check_multi_head_inputs(
-        x_q, x_k, x_v, params, num_heads, num_kv_heads, extra_k, extra_v
+        x_q, x_k, x_v, params, num_heads, num_kv_heads, rope, extra_k, extra_v
     )
-    if rope is not None:
-        check_rope(rope, inputs.params.w_q.shape[1] // inputs.num_heads)
-    return multi_head_steps(inputs, is_given, rope, options)
+    with backend(options.pop("backend", None)):
+        return multi_head_steps(inputs, options)
 
 
 def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:
@@ -251,12 +264,6 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     MultiHeadGrads
         ``d_x_q, d_x_k, d_x_v, d_params, d_bias, d_head_gate, d_extra_k, d_extra_v``. An input that
         was not given has None, and its share is in the one that it defaulted to.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_out` is not a float array or not of the shape of the output.
-        `cache` is not forward's.
 
     Notes
     -----
@@ -277,3 +284,80 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
         "d_out", d_out, "B T_q D_out", {"B": B, "T_q": T_q, "D_out": cache.project_out.w.shape[1]}
     )
     return multi_head_steps_backward(d_out, cache)
+
+
+@takes_attention_options
+def multi_head_attention_decode(
+    x: Array,
+    x_k: Array | None = None,
+    x_v: Array | None = None,
+    *,
+    kv_cache: KVCache,
+    params: MultiHeadParams,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    rope: RopeOptions | None = None,
+    extra_k: Array | None = None,
+    extra_v: Array | None = None,
+    **options: Unpack[AttentionOptions],
+) -> tuple[Array, AttentionCache]:
+    """Attend from new tokens to all tokens so far, whose keys and values `kv_cache` holds.
+
+    It returns what `multi_head_attention_forward` gives for the last T tokens of the whole
+    sequence, without projecting the earlier ones again. It has no backward: it is for inference.
+
+    Parameters
+    ----------
+    x : (B, T, D) float array
+        The new tokens: one when decoding, several when a prompt is read.
+    x_k : (B, T_new, kdim) float array, optional
+        The input of the keys to append; defaults to `x`. Cross-attention appends those of the
+        memory once, and no tokens (T_new = 0) from then on.
+    x_v : (B, T_new, vdim) float array, optional
+        The input of the values to append; defaults to `x_k`.
+    kv_cache : KVCache
+        Gets the new keys and values appended; unchanged where an error is raised.
+    params, num_heads, num_kv_heads, rope, extra_k, extra_v
+        As in `multi_head_attention_forward`. The KV cache does not hold the extra keys.
+    {names}
+        As in `attention_forward`, but for `q_offset`, which is the cache's length. T_k is the
+        length after appending. With T > 1 a causal model needs ``is_causal=True`` here too.
+
+    Returns
+    -------
+    out : (B, T, D_out) array
+    cache : AttentionCache
+        ``cache.weights`` are the (B, H, T, T_k) weights before dropout, with E more columns for
+        extra keys. It refers to what `kv_cache` holds: read it before a `truncate`.
+
+    Notes
+    -----
+    A token takes O(T_k) time instead of O(T_k^2). Source: Shazeer 2019, section 2.4.
+
+    Examples
+    --------
+    >>> params = MultiHeadParams(*(np.ones((8, 8)) if i % 2 == 0 else None for i in range(8)))
+    >>> kv_cache = KVCache()
+    >>> for token in range(3):
+    ...     out, cache = multi_head_attention_decode(
+    ...         np.ones((1, 1, 8)), kv_cache=kv_cache, params=params, num_heads=2)
+    >>> out.shape, cache.weights.shape
+    ((1, 1, 8), (1, 2, 1, 3))
+    """
+    if not isinstance(kv_cache, KVCache):
+        raise ConfigError(f"kv_cache: expected a KVCache; got {type(kv_cache).__name__}")
+    if "q_offset" in options:
+        raise ConfigError("q_offset: expected none, for with a KV cache it is the cache's length")
+    inputs = check_multi_head_inputs(
+        x, x_k, x_v, params, num_heads, num_kv_heads, rope, extra_k, extra_v
+    )
+    T, T_new = inputs.x_q.shape[1], inputs.x_k.shape[1]
+    if T_new != T and (rope or options.get("is_causal") or options.get("window")):
+        raise ShapeError(
+            f"x_k: expected {T} tokens as x, whose places rope, is_causal and window "
+            f"compare; got {T_new}"
+        )
+    options["q_offset"] = kv_cache.length
+    with backend(options.pop("backend", None)), kv_cache.unchanged_on_error():
+        out, cache = multi_head_steps(inputs, options, kv_cache)
+    return out, cache.attention

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from mha_numpy.checks import check_count, check_shape
+from mha_numpy.core.rope import RopeOptions, check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
 
@@ -33,8 +34,10 @@ class MultiHeadInputs(NamedTuple):
     params: MultiHeadParams
     num_heads: int
     num_kv_heads: int
+    rope: RopeOptions | None
     extra_k: Array | None
     extra_v: Array | None
+    is_given: tuple[bool, bool]  # x_k, x_v
 
 
 def check_multi_head_inputs(
@@ -44,6 +47,7 @@ def check_multi_head_inputs(
     params: Any,
     num_heads: Any,
     num_kv_heads: Any,
+    rope: Any,
     extra_k: Any,
     extra_v: Any,
 ) -> MultiHeadInputs:
@@ -55,6 +59,7 @@ def check_multi_head_inputs(
     if not isinstance(params, MultiHeadParams):
         raise ConfigError(f"params: expected MultiHeadParams; got {type(params).__name__}")
 
+    is_given = (x_k is not None, x_v is not None)
     x_q = as_float_array("x_q", x_q)
     x_k = x_q if x_k is None else as_float_array("x_k", x_k)
     x_v = x_k if x_v is None else as_float_array("x_v", x_v)
@@ -65,7 +70,9 @@ def check_multi_head_inputs(
     params = _check_params(params, sizes)
     if extra_k is not None or extra_v is not None:
         extra_k, extra_v = _check_extra(extra_k, extra_v, sizes)
-    return MultiHeadInputs(x_q, x_k, x_v, params, H, H_kv, extra_k, extra_v)
+    if rope is not None:
+        check_rope(rope, sizes["d_k"])
+    return MultiHeadInputs(x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, is_given)
 
 
 def _check_params(params: MultiHeadParams, sizes: dict[str, int]) -> MultiHeadParams:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
 from mha_numpy.checks import check_shape, check_type
-from mha_numpy.core.backends import ONE_PASS_KERNELS, check_backend, find_kernels
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import constant, is_watched, step
@@ -54,7 +54,7 @@ class Pair:
         self._takes = list(inspect.signature(self.steps).parameters)
         _, *self._takes_backward = inspect.signature(self.steps_backward).parameters
 
-    def forward(self, *, backend: str = "numpy", **values: Any) -> tuple[Any, Any]:
+    def forward(self, **values: Any) -> tuple[Any, Any]:
         """Return the output and the cache of these inputs and options."""
         for name in self.inputs:
             if values[name] is not None or name not in self.optional:
@@ -67,7 +67,8 @@ class Pair:
         self._check_axes(values)
         for name, check in self.options.items():
             values[name] = check(name, values[name])
-        values |= {"dtype": dtype, "inner": inner, "backend": check_backend(backend)}
+        backend = chosen_backend()
+        values |= {"dtype": dtype, "inner": inner, "backend": backend}
         self.check(values)
 
         given = [values[name] for name in self._takes]
@@ -117,7 +118,7 @@ class Pair:
         """Let a kernel compute, or the equations where there is none."""
         if kernel is not None and backend != "numpy":
             floats = [x for x in given if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
-            if kernels := find_kernels(self.kernels, backend, *floats):
+            if kernels := find_kernels(self.kernels, *floats, backend=backend):
                 return kernel(kernels, *given)
         return steps(*given)
 

@@ -5,18 +5,13 @@ steps, of constants and of axes; tests evaluate them. They hold where the arrays
 keeps NaN and inf of hidden cells from spreading is left to `only_visible`.
 """
 
-import functools
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from mha_numpy.core.attention_types import (
-    AttentionInputs,
-    AttentionSteps,
-    AttentionStepsBackward,
-)
 from mha_numpy.core.linear import LinearGrads
+from mha_numpy.core.multihead_params import MultiHeadInputs, MultiHeadParams
+from mha_numpy.core.options import AttentionInputs
 from mha_numpy.core.rope import RopeCache
 from mha_numpy.core.shapes import broadcast_axes, stretched_axes
 from mha_numpy.dtypes import Array
@@ -75,6 +70,42 @@ def _record_softmax_backward(scores: str, hidden_by: str, d_scores: Array, axes:
     if hidden_by:
         equation = f"np.where({hidden_by}, {equation}, 0)"
     step(f"d_{scores}", d_scores, axes, equation)
+
+
+class AttentionSteps(NamedTuple):
+    """What steps 1 to 6 compute; a step whose option was not given passes on the one before."""
+
+    visible: Array | None  # broadcasts to the cells; None where nothing is hidden
+    scores: Array  # (B, H, T_q, T_k), and so on to dropped
+    capped: Array
+    biased: Array
+    masked: Array
+    weights: Array
+    dropped: Array
+    heads: Array  # (B, H, T_q, d_v)
+    lse: Array  # (B, H, T_q): log of each row's sum of e^scores; -inf where it sees nothing
+
+
+class AttentionCells(NamedTuple):
+    """What the equations keep of every cell for their backward."""
+
+    visible: Array | None
+    capped: Array | None  # (B, H, T_q, T_k): the scores after softcap; None without one
+    weights: Array  # (B, H, T_q, T_k)
+    dropped: Array  # (B, H, T_q, T_k): the weights after dropout
+
+
+class AttentionStepsBackward(NamedTuple):
+    """The gradients of what steps 6 to 1 read, each like its array."""
+
+    d_dropped: Array
+    d_weights: Array
+    d_biased: Array
+    d_scores: Array
+    d_q: Array
+    d_k: Array
+    d_v: Array
+    d_bias: Array | None
 
 
 class _Names(NamedTuple):
@@ -288,80 +319,130 @@ NEW_KEY = Projection("k_new", "k_new", "x_q", "k", "T_q", "D", "H_kv", "d_k")
 NEW_VALUE = Projection("v_new", "v_new", "x_q", "v", "T_q", "D", "H_kv", "d_v")
 
 
-@functools.cache
-def projections(*, is_rotated: bool, has_extra: bool) -> tuple[Projection, Projection, Projection]:
-    """Return what q, k and v are called before they are rotated, and before keys are appended."""
-    key, value = (KEY.of_tokens, VALUE.of_tokens) if has_extra else (KEY, VALUE)
-    return (QUERY.unrotated, key.unrotated, value) if is_rotated else (QUERY, key, value)
+class MultiHeadNames(NamedTuple):
+    """What q, k and v are called before they are rotated, and before keys are appended."""
+
+    query: Projection
+    key: Projection
+    value: Projection
 
 
-def _record_params(letter: str, w: Array, b: Array | None, inputs: str, outputs: str) -> None:
-    """Record the params of a projection."""
+def multi_head_names(inputs: MultiHeadInputs, *, is_new: bool = False) -> MultiHeadNames:
+    """Return the names of a forward's steps; `is_new` where a KV cache holds what was before."""
+    has_extra = inputs.extra_k is not None
+    query, key, value = QUERY, KEY, VALUE
+    if is_new:
+        key, value = NEW_KEY, NEW_VALUE
+        if inputs.x_k is not inputs.x_q:
+            key, value = key.of("x_k"), value.of("x_k")
+        if inputs.x_v is not inputs.x_k:
+            value = value.of("x_v")
+    elif has_extra:
+        key, value = key.of_tokens, value.of_tokens
+    if inputs.rope is not None:
+        query, key = query.unrotated, key.unrotated
+    return MultiHeadNames(query, key, value)
+
+
+def record_inputs(names: MultiHeadNames, inputs: MultiHeadInputs, *, is_new: bool) -> None:
+    """Record the inputs of queries, keys and values."""
+    x_q, x_k, x_v, *_ = inputs
+    step("x_q", x_q, "B T_q D")
+    if not is_new:
+        x_k_is_given, x_v_is_given = inputs.is_given
+        step("x_k", x_k, f"B {names.key.tokens} kdim", "" if x_k_is_given else "x_q")
+        step("x_v", x_v, f"B {names.key.tokens} vdim", "" if x_v_is_given else "x_k")
+        return
+    if x_k is not x_q:
+        step("x_k", x_k, "B T_new kdim")
+    if x_v is not x_k:
+        step("x_v", x_v, "B T_new vdim")
+
+
+def _record_params(letter: str, params: MultiHeadParams, inputs: str, outputs: str) -> str:
+    """Record the params of a projection, and return the equation of its bias."""
+    w, b = getattr(params, f"w_{letter}"), getattr(params, f"b_{letter}")
     constant(f"w_{letter}", w, f"{inputs} {outputs}")
-    if b is not None:
-        constant(f"b_{letter}", b, outputs)
+    if b is None:
+        return ""
+    constant(f"b_{letter}", b, outputs)
+    return f" + b_{letter}"
 
 
-def record_projection(
-    names: Projection, w: Array, b: Array | None, projected: Array, heads: Array
+def record_projections(
+    names: MultiHeadNames, params: MultiHeadParams, *arrays: tuple[Array, Array]
 ) -> None:
-    """Record a projection and the split into heads."""
-    name, heads_name, x, letter, T, D, H, d = names
-    _record_params(letter, w, b, D, f"{H}*{d}")
-    product = f"{x} @ w_{letter}" + (f" + b_{letter}" if b is not None else "")
-    step(f"{name}_projected", projected, f"B {T} {H}*{d}", product)
-    by_token = heads.swapaxes(1, 2)  # the heads before their axis moved, a view
-    reshaped = f"{name}_projected.reshape(B, {T}, {H}, {d})"
-    step(f"{name}_by_token", by_token, f"B {T} {H} {d}", reshaped)
-    step(heads_name, heads, f"B {H} {T} {d}", f"{name}_by_token.transpose(0, 2, 1, 3)")
+    """Record three projections and the splits into heads; of each its array, then the heads."""
+    for (name, heads_name, x, letter, T, D, H, d), (projected, heads) in zip(
+        names, arrays, strict=True
+    ):
+        plus_b = _record_params(letter, params, D, f"{H}*{d}")
+        step(f"{name}_projected", projected, f"B {T} {H}*{d}", f"{x} @ w_{letter}{plus_b}")
+        by_token = heads.swapaxes(1, 2)  # the heads before their axis moved, a view
+        reshaped = f"{name}_projected.reshape(B, {T}, {H}, {d})"
+        step(f"{name}_by_token", by_token, f"B {T} {H} {d}", reshaped)
+        step(heads_name, heads, f"B {H} {T} {d}", f"{name}_by_token.transpose(0, 2, 1, 3)")
 
 
-def record_projection_backward(
-    names: Projection, d_heads: Array, d_projected: Array, grads: LinearGrads
+def record_projections_backward(
+    names: MultiHeadNames, *gradients: tuple[Array, Array, LinearGrads]
 ) -> None:
-    """Record the merge of the heads' gradients and the way back through the projection."""
-    name, heads_name, x, letter, T, D, H, d = names
-    by_token = d_heads.swapaxes(1, 2)
-    step(f"d_{name}_by_token", by_token, f"B {T} {H} {d}", f"d_{heads_name}.transpose(0, 2, 1, 3)")
-    reshaped = f"d_{name}_by_token.reshape(B, {T}, {H} * {d})"
-    step(f"d_{name}_projected", d_projected, f"B {T} {H}*{d}", reshaped)
-    rows = f"{x}.reshape(B * {T}, {D}).T"
-    d_rows = f"d_{name}_projected.reshape(B * {T}, {H} * {d})"
-    step(f"d_w_{letter}", grads.d_w, f"{D} {H}*{d}", f"{rows} @ {d_rows}")
-    if grads.d_b is not None:
-        step(f"d_b_{letter}", grads.d_b, f"{H}*{d}", f"d_{name}_projected.sum(axis=(0, 1))")
-    step(f"d_{x}", grads.d_x, f"B {T} {D}", f"d_{name}_projected @ w_{letter}.T")
+    """Record the merges of the heads' gradients and the ways back through the projections."""
+    for (name, heads_name, x, letter, T, D, H, d), (d_heads, d_projected, grads) in zip(
+        names, gradients, strict=True
+    ):
+        moved = f"d_{heads_name}.transpose(0, 2, 1, 3)"
+        step(f"d_{name}_by_token", d_heads.swapaxes(1, 2), f"B {T} {H} {d}", moved)
+        reshaped = f"d_{name}_by_token.reshape(B, {T}, {H} * {d})"
+        step(f"d_{name}_projected", d_projected, f"B {T} {H}*{d}", reshaped)
+        rows = f"{x}.reshape(B * {T}, {D}).T"
+        d_rows = f"d_{name}_projected.reshape(B * {T}, {H} * {d})"
+        step(f"d_w_{letter}", grads.d_w, f"{D} {H}*{d}", f"{rows} @ {d_rows}")
+        if grads.d_b is not None:
+            step(f"d_b_{letter}", grads.d_b, f"{H}*{d}", f"d_{name}_projected.sum(axis=(0, 1))")
+        step(f"d_{x}", grads.d_x, f"B {T} {D}", f"d_{name}_projected @ w_{letter}.T")
+
+
+def _name_of_heads(inputs: AttentionInputs) -> str:
+    """Return what is merged: heads, or what their gate left of them."""
+    return "heads" if inputs.head_gate is None else "gated"
 
 
 def record_merge(
-    name: str, heads: Array, merged: Array, w_o: Array, b_o: Array | None, out: Array
+    inputs: AttentionInputs, heads: Array, merged: Array, params: MultiHeadParams, out: Array
 ) -> None:
-    """Record the merge of the heads, which are called `name`, and the output projection."""
-    _record_params("o", w_o, b_o, "H*d_v", "D_out")
+    """Record the merge of the heads and the output projection."""
+    name, plus_b = _name_of_heads(inputs), _record_params("o", params, "H*d_v", "D_out")
     by_token = heads.swapaxes(1, 2)
     step(f"{name}_by_token", by_token, "B T_q H d_v", f"{name}.transpose(0, 2, 1, 3)")
     step("merged", merged, "B T_q H*d_v", f"{name}_by_token.reshape(B, T_q, H * d_v)")
-    step("out", out, "B T_q D_out", "merged @ w_o" + (" + b_o" if b_o is not None else ""))
+    step("out", out, "B T_q D_out", f"merged @ w_o{plus_b}")
 
 
 def record_merge_backward(
-    name: str, d_out: Array, d_merged: Array, d_w_o: Array, d_b_o: Array | None, d_heads: Array
+    inputs: AttentionInputs, d_out: Array, grads: LinearGrads, d_heads: Array
 ) -> None:
     """Record the way back through the output projection, and the split of its gradient."""
     step("d_out", d_out, "B T_q D_out")
-    step("d_merged", d_merged, "B T_q H*d_v", "d_out @ w_o.T")
+    step("d_merged", grads.d_x, "B T_q H*d_v", "d_out @ w_o.T")
     rows, d_rows = "merged.reshape(B * T_q, H * d_v)", "d_out.reshape(B * T_q, D_out)"
-    step("d_w_o", d_w_o, "H*d_v D_out", f"{rows}.T @ {d_rows}")
-    if d_b_o is not None:
-        step("d_b_o", d_b_o, "D_out", "d_out.sum(axis=(0, 1))")
-    by_token = d_heads.swapaxes(1, 2)
+    step("d_w_o", grads.d_w, "H*d_v D_out", f"{rows}.T @ {d_rows}")
+    if grads.d_b is not None:
+        step("d_b_o", grads.d_b, "D_out", "d_out.sum(axis=(0, 1))")
+    name, by_token = _name_of_heads(inputs), d_heads.swapaxes(1, 2)
     step(f"d_{name}_by_token", by_token, "B T_q H d_v", "d_merged.reshape(B, T_q, H, d_v)")
     step(f"d_{name}", d_heads, "B H T_q d_v", f"d_{name}_by_token.transpose(0, 2, 1, 3)")
 
 
-def record_rotation(
-    names: Projection, turned: Array, cache: RopeCache, *, backward: bool = False
+def record_rotations(
+    names: MultiHeadNames, *turned: tuple[Array, RopeCache], backward: bool = False
 ) -> None:
+    """Record the rotations of queries and keys, or their backward."""
+    for of, (heads, cache) in zip(names, turned, strict=False):
+        _record_rotation(of, heads, cache, backward=backward)
+
+
+def _record_rotation(names: Projection, turned: Array, cache: RopeCache, *, backward: bool) -> None:
     """Record the rotation of heads by their positions, or its backward.
 
     Feature i forms a pair with feature ``pairs[i]``; one that is not turned with itself.
@@ -390,11 +471,12 @@ def record_rotation(
     step(after, turned, names.axes, equation)
 
 
-def record_append(names: Sequence[Projection], held: list[Array], k: Array, v: Array) -> None:
+def record_append(held: list[Array], k: Array, v: Array, *, has_extra: bool) -> None:
     """Record the keys and values that a KV cache held, and those of all tokens.
 
     `held` is empty where the cache was: then all tokens are the new ones.
     """
+    names = (KEY.of_tokens, VALUE.of_tokens) if has_extra else (KEY, VALUE)
     for of, past in zip(names, held, strict=False):
         step(f"{of.name}_past", past, of._replace(tokens="T_past").axes)
     for of, array in zip(names, (k, v), strict=True):

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mha_numpy.checks import check_shape, check_type
-from mha_numpy.core.masks import check_mask
+from mha_numpy.core.masks import check_mask, only_visible
 from mha_numpy.core.recording import record_softmax, record_softmax_backward
-from mha_numpy.core.visibility import only_visible
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import is_watched
@@ -96,11 +95,6 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
     weights : array like `scores`
     cache : SoftmaxCache
 
-    Raises
-    ------
-    DTypeError, ShapeError, MaskError
-        `scores` is not a float array or not of rank 1 to 4; `mask` is not bool or does not fit.
-
     Notes
     -----
     Subtracting the row's largest score changes nothing (softmax is shift-invariant) and keeps
@@ -148,12 +142,6 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     -------
     SoftmaxGrads
         ``d_scores``, exactly 0 in hidden cells and in rows that see nothing.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_weights` is not a float array or not of the shape of the weights.
-        `cache` is not forward's.
 
     Notes
     -----

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_choice
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.pair import Pair, Records, Values
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
@@ -42,14 +42,12 @@ class ReluGrads(NamedTuple):
     d_x: Array
 
 
-def relu_forward(x: Array, *, backend: str = "numpy") -> tuple[Array, ReluCache]:
+def relu_forward(x: Array) -> tuple[Array, ReluCache]:
     """Replace every negative number by 0: ``out = max(x, 0)``.
 
     Parameters
     ----------
     x : float array of any shape
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -66,7 +64,7 @@ def relu_forward(x: Array, *, backend: str = "numpy") -> tuple[Array, ReluCache]
     >>> relu_forward(np.array([-2.0, 0.0, 3.0]))[0]
     array([0., 0., 3.])
     """
-    return RELU.forward(x=x, backend=backend)
+    return RELU.forward(x=x)
 
 
 def relu_backward(d_out: Array, cache: ReluCache) -> ReluGrads:
@@ -144,9 +142,7 @@ class GeluGrads(NamedTuple):
     d_x: Array
 
 
-def gelu_forward(
-    x: Array, *, approximate: str = "none", backend: str = "numpy"
-) -> tuple[Array, GeluCache]:
+def gelu_forward(x: Array, *, approximate: str = "none") -> tuple[Array, GeluCache]:
     """Multiply each number by the probability that a normal one is smaller.
 
     ``out = x * (1 + erf(x / sqrt(2))) / 2``; with ``approximate="tanh"``
@@ -157,8 +153,6 @@ def gelu_forward(
     x : float array of any shape
     approximate : {"none", "tanh"}
         GPT-2 was trained with "tanh", BERT with "none"; they differ by at most 0.0005.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -178,7 +172,7 @@ def gelu_forward(
     >>> gelu_forward(np.array([-1.0, 0.0, 1.0]), approximate="tanh")[0].round(4)
     array([-0.1588,  0.    ,  0.8412])
     """
-    return GELU.forward(x=x, approximate=approximate, backend=backend)
+    return GELU.forward(x=x, approximate=approximate)
 
 
 def gelu_backward(d_out: Array, cache: GeluCache) -> GeluGrads:
@@ -281,15 +275,13 @@ class SwigluGrads(NamedTuple):
     d_x: Array  # (..., F)
 
 
-def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Array, SwigluCache]:
+def swiglu_forward(gate: Array, x: Array) -> tuple[Array, SwigluCache]:
     """Let a gate decide how much of each feature passes: ``out = gate * sigmoid(gate) * x``.
 
     Parameters
     ----------
     gate, x : (..., F) float arrays of one shape
         Two linear maps of the same tokens; `feed_forward_forward` computes them.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -307,7 +299,7 @@ def swiglu_forward(gate: Array, x: Array, *, backend: str = "numpy") -> tuple[Ar
     >>> print(out.round(1))
     [-0.  0. 18.]
     """
-    return SWIGLU.forward(gate=gate, x=x, backend=backend)
+    return SWIGLU.forward(gate=gate, x=x)
 
 
 def swiglu_backward(d_out: Array, cache: SwigluCache) -> SwigluGrads:
@@ -370,7 +362,7 @@ class Activation(Layer):
     Parameters
     ----------
     activation : {"relu", "gelu", "gelu_tanh"}
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Examples
     --------
@@ -379,7 +371,7 @@ class Activation(Layer):
     array([0., 2.])
     """
 
-    def __init__(self, activation: str = "gelu", *, backend: str = "numpy") -> None:
+    def __init__(self, activation: str = "gelu", *, backend: str | None = None) -> None:
         super().__init__()
         of_one_array = [name for name in ACTIVATIONS if name != "swiglu"]
         self.activation = check_choice("activation", activation, of_one_array)
@@ -388,7 +380,7 @@ class Activation(Layer):
     def forward(self, x: Array) -> Array:
         """Apply the function: (...) -> (...)."""
         activate, _ = ACTIVATIONS[self.activation]
-        out, self._cache = activate(x, backend=self.backend)
+        out, self._cache = activate(x)
         return out
 
     def backward(self, d_out: Array) -> Array:

@@ -92,7 +92,6 @@ def cross_entropy_forward(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
-    backend: str = "numpy",
 ) -> tuple[Array, CrossEntropyCache]:
     """Return the cross-entropy of ``softmax(logits)`` with the targets.
 
@@ -111,8 +110,6 @@ def cross_entropy_forward(
         0 <= s <= 1: the share of the target's probability that all V entries share evenly.
     reduction : {"mean", "sum", "none"}
         "none" returns the loss of each token.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -136,7 +133,7 @@ def cross_entropy_forward(
     """
     return CROSS_ENTROPY.forward(
         logits=logits, targets=targets, ignore_index=ignore_index, label_smoothing=label_smoothing,
-        reduction=reduction, backend=backend,
+        reduction=reduction,
     )  # fmt: skip
 
 

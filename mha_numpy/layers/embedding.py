@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_ids, check_number
 from mha_numpy.core import linear_backward, linear_forward
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.pair import Pair, Records, Values, record
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.layer import Layer, make_rng
@@ -45,9 +45,7 @@ class EmbeddingGrads(NamedTuple):
     d_table: Array  # (V, D)
 
 
-def embedding_forward(
-    ids: Array, table: Array, *, backend: str = "numpy"
-) -> tuple[Array, EmbeddingCache]:
+def embedding_forward(ids: Array, table: Array) -> tuple[Array, EmbeddingCache]:
     """Look up a vector for each token: ``out = table[ids]``.
 
     Parameters
@@ -56,8 +54,6 @@ def embedding_forward(
         Of 0 to V - 1; (B, T) for tokens.
     table : (V, D) float array
         One row for each entry of the vocabulary.
-    backend : {"numpy", "loops", "numba"}
-        What adds up in backward: NumPy, for "loops" as well, or a kernel. Forward is NumPy's.
 
     Returns
     -------
@@ -77,7 +73,7 @@ def embedding_forward(
            [1., 2.],
            [3., 4.]])
     """
-    return EMBEDDING.forward(ids=ids, table=table, backend=backend)
+    return EMBEDDING.forward(ids=ids, table=table)
 
 
 def embedding_backward(d_out: Array, cache: EmbeddingCache) -> EmbeddingGrads:
@@ -107,7 +103,7 @@ class Embedding(Layer):
         D.
     std : float
         Standard deviation of the first table's normal numbers.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the table: the same seed draws the same. Default: fresh randomness.
 
@@ -123,7 +119,7 @@ class Embedding(Layer):
         embed_dim: int,
         *,
         std: float = 0.02,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -133,7 +129,7 @@ class Embedding(Layer):
 
     def forward(self, ids: Array) -> Array:
         """Look up a vector for each token: (...,) -> (..., D)."""
-        out, self._cache = embedding_forward(ids, self.params["table"], backend=self.backend)
+        out, self._cache = embedding_forward(ids, self.params["table"])
         return out
 
     def backward(self, d_out: Array) -> None:
@@ -148,7 +144,7 @@ class Unembedding(Layer):
     ----------
     embedding : Embedding
         Its table is this layer's too, and so is the table's gradient.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Notes
     -----
@@ -161,7 +157,7 @@ class Unembedding(Layer):
     (2, 3, 10)
     """
 
-    def __init__(self, embedding: Embedding, *, backend: str = "numpy") -> None:
+    def __init__(self, embedding: Embedding, *, backend: str | None = None) -> None:
         super().__init__()
         self.embedding = embedding
         self.backend = check_backend(backend)
@@ -169,7 +165,7 @@ class Unembedding(Layer):
     def forward(self, x: Array) -> Array:
         """Score every token of the vocabulary: (..., D) -> (..., V)."""
         table = self.embedding.params["table"]
-        out, self._cache = linear_forward(x, table.T, backend=self.backend)
+        out, self._cache = linear_forward(x, table.T)
         record({"x": self._cache.x, "table": table, "out": out}, UNEMBEDDING)
         return out
 

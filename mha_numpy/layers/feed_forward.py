@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_choice, check_count, check_flag, check_shape, check_type
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
 from mha_numpy.core.pair import Records, Values, plus, record, sum_equation
 from mha_numpy.dtypes import Array, as_float_array
@@ -49,7 +49,7 @@ class FeedForwardGrads(NamedTuple):
 
 
 def feed_forward_forward(
-    x: Array, params: FeedForwardParams, *, activation: str = "gelu", backend: str = "numpy"
+    x: Array, params: FeedForwardParams, *, activation: str = "gelu"
 ) -> tuple[Array, FeedForwardCache]:
     """Widen each token to F features, activate, and narrow it again.
 
@@ -62,8 +62,6 @@ def feed_forward_forward(
     params : FeedForwardParams
         Its `w_gate` is an array for "swiglu", and None otherwise.
     activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
-    backend : {"numpy", "loops", "numba"}
-        What computes, in all parts and in backward too.
 
     Returns
     -------
@@ -88,20 +86,20 @@ def feed_forward_forward(
     w_in, b_in, w_out, b_out, w_gate, b_gate = params
     activate, _ = ACTIVATIONS[activation]
     # 1. widen
-    hidden, into = linear_forward(x, w_in, b_in, backend=backend)  # (..., F)
+    hidden, into = linear_forward(x, w_in, b_in)  # (..., F)
     gate = gate_cache = None
     if w_gate is not None:
-        gate, gate_cache = linear_forward(x, w_gate, b_gate, backend=backend)
+        gate, gate_cache = linear_forward(x, w_gate, b_gate)
     values = {"x": x, "hidden": hidden, "gate": gate, **params._asdict()}
     record(values, _widening)
 
     # 2. activate
     with renamed(x="hidden", out="activated"):
         inputs = (hidden,) if gate is None else (gate, hidden)
-        activated, activation_cache = activate(*inputs, backend=backend)
+        activated, activation_cache = activate(*inputs)
 
     # 3. narrow
-    out, narrow = linear_forward(activated, w_out, b_out, backend=backend)
+    out, narrow = linear_forward(activated, w_out, b_out)
     record({"out": out, **params._asdict()}, _narrowing)
     return out, FeedForwardCache(into, gate_cache, activation, activation_cache, narrow)
 
@@ -156,7 +154,7 @@ class FeedForward(Layer):
     activation : {"relu", "gelu", "gelu_tanh", "swiglu"}
     bias : bool
         Whether the linear maps have biases.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
 
@@ -174,7 +172,7 @@ class FeedForward(Layer):
         *,
         activation: str = "gelu",
         bias: bool = True,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -195,9 +193,7 @@ class FeedForward(Layer):
     def forward(self, x: Array) -> Array:
         """Widen, activate and narrow each token: (..., D) -> (..., D)."""
         params = FeedForwardParams._make(self.params.get(p) for p in FeedForwardParams._fields)
-        out, self._cache = feed_forward_forward(
-            x, params, activation=self.activation, backend=self.backend
-        )
+        out, self._cache = feed_forward_forward(x, params, activation=self.activation)
         return out
 
     def backward(self, d_out: Array) -> Array:

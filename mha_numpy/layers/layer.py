@@ -126,7 +126,8 @@ class Layer(metaclass=LayerType):
     (['factor'], 1)
     """
 
-    backend = "numpy"  # what computes; a layer that has the choice sets its own
+    backend: str | None = None  # what computes here and below; None: as around it
+    computed_by = "numpy"  # the last forward
     # the methods that record under the layer's name in a model
     passes: tuple[str, ...] = ("forward", "backward")
     at_its_place = ""  # the child that records under this layer's name, too

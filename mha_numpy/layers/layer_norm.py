@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag, check_number
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.pair import Pair, Records, Values, plus, sum_equation
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
@@ -77,7 +77,6 @@ def layer_norm_forward(
     bias: Array | None = None,
     *,
     eps: float = 1e-5,
-    backend: str = "numpy",
 ) -> tuple[Array, LayerNormCache]:
     """Give each token mean 0 and variance 1, then scale and shift each feature.
 
@@ -92,8 +91,6 @@ def layer_norm_forward(
     bias : (D,) float array, optional
     eps : float
         > 0; keeps a constant token from being divided by 0.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -112,7 +109,7 @@ def layer_norm_forward(
     array([[-1.,  1.],
            [ 0.,  0.]])
     """
-    return LAYER_NORM.forward(x=x, gain=gain, bias=bias, eps=eps, backend=backend)
+    return LAYER_NORM.forward(x=x, gain=gain, bias=bias, eps=eps)
 
 
 def layer_norm_backward(d_out: Array, cache: LayerNormCache) -> LayerNormGrads:
@@ -143,7 +140,7 @@ class LayerNorm(Layer):
     eps : float
     bias : bool
         Whether there is a bias.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Examples
     --------
@@ -152,7 +149,7 @@ class LayerNorm(Layer):
     """
 
     def __init__(
-        self, embed_dim: int, *, eps: float = 1e-5, bias: bool = True, backend: str = "numpy"
+        self, embed_dim: int, *, eps: float = 1e-5, bias: bool = True, backend: str | None = None
     ) -> None:
         super().__init__()
         self.params["gain"] = np.ones(check_count("embed_dim", embed_dim))
@@ -164,7 +161,7 @@ class LayerNorm(Layer):
     def forward(self, x: Array) -> Array:
         """Normalise each token: (..., D) -> (..., D)."""
         gain, bias = self.params["gain"], self.params.get("bias")
-        out, self._cache = layer_norm_forward(x, gain, bias, eps=self.eps, backend=self.backend)
+        out, self._cache = layer_norm_forward(x, gain, bias, eps=self.eps)
         return out
 
     def backward(self, d_out: Array) -> Array:

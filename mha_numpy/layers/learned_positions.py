@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_number, check_positions
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.pair import Pair, Records, Values
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.layer import Layer, make_rng
@@ -47,7 +47,7 @@ class LearnedPositionsGrads(NamedTuple):
 
 
 def learned_positions_forward(
-    x: Array, table: Array, *, offset: int = 0, backend: str = "numpy"
+    x: Array, table: Array, *, offset: int = 0
 ) -> tuple[Array, LearnedPositionsCache]:
     """Add a vector for the position: ``out[t] = x[t] + table[offset + t]``.
 
@@ -58,8 +58,6 @@ def learned_positions_forward(
         One row for each of N positions.
     offset : int
         Position of the first token; when decoding, the number of tokens before.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -78,7 +76,7 @@ def learned_positions_forward(
     >>> learned_positions_forward(x, table, offset=1)[0].ravel()
     array([20., 30.])
     """
-    return LEARNED_POSITIONS.forward(x=x, table=table, offset=offset, backend=backend)
+    return LEARNED_POSITIONS.forward(x=x, table=table, offset=offset)
 
 
 def learned_positions_backward(d_out: Array, cache: LearnedPositionsCache) -> LearnedPositionsGrads:
@@ -106,7 +104,7 @@ class LearnedPositions(Layer):
         D.
     std : float
         Standard deviation of the first table's normal numbers.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the table: the same seed draws the same. Default: fresh randomness.
 
@@ -124,7 +122,7 @@ class LearnedPositions(Layer):
         embed_dim: int,
         *,
         std: float = 0.02,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -135,7 +133,7 @@ class LearnedPositions(Layer):
     def forward(self, x: Array, *, offset: int = 0) -> Array:
         """Add a vector for each position, the first being `offset`: (..., T, D) -> (..., T, D)."""
         table = self.params["table"]
-        out, self._cache = learned_positions_forward(x, table, offset=offset, backend=self.backend)
+        out, self._cache = learned_positions_forward(x, table, offset=offset)
         return out
 
     def backward(self, d_out: Array) -> Array:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag
 from mha_numpy.core import linear_backward, linear_forward
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.pair import Records, Values, plus, record, sum_equation
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.layer import Layer, make_rng
@@ -19,8 +19,7 @@ class Linear(Layer):
         I and O.
     bias : bool
         Whether there is `b`.
-    backend : {"numpy", "loops", "numba"}
-        What multiplies, as `linear_forward` explains.
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
 
@@ -41,7 +40,7 @@ class Linear(Layer):
         outputs: int,
         *,
         bias: bool = True,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -56,7 +55,7 @@ class Linear(Layer):
     def forward(self, x: Array) -> Array:
         """Map every vector of `x`: (..., I) -> (..., O)."""
         w, b = self.params["w"], self.params.get("b")
-        out, self._cache = linear_forward(x, w, b, backend=self.backend)
+        out, self._cache = linear_forward(x, w, b)
         record({"x": self._cache.x, "w": w, "b": b, "out": out}, _records)
         return out
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.checks import check_flag
-from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.core.pair import axes_of
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import MhaError, ShapeError
@@ -56,7 +56,7 @@ class Residual(Layer):
         super().__init__()
         check_layer("layer", layer)
         check_layer("norm", norm)
-        self.norm, self.backend = norm, norm.backend
+        self.norm = norm
         self.layer: Any = layer
         self.dropout = Dropout(dropout_p, rng=rng)
         self.norm_first = check_flag("norm_first", norm_first)
@@ -69,7 +69,7 @@ class Residual(Layer):
         added = self.dropout(self.layer(inner, *others, **options))
         if added.shape != x.shape:
             raise ShapeError(f"layer: expected an output like x {x.shape}; got {added.shape}")
-        total = add(x, added, backend=self.backend)
+        total = add(x, added)
         record_sum("sum", total, axes_of(total, "... D"), x, added)
         return total if self.norm_first else self.norm(total)
 
@@ -87,12 +87,12 @@ class Residual(Layer):
             )
         if self.norm_first:
             d_x = self.norm.backward(d_x)
-        d_skip = add(d_sum, d_x, backend=self.backend)
+        d_skip = add(d_sum, d_x)
         record_sum("d_skip", d_skip, axes_of(d_skip, "... D"), d_sum, d_x)
         return d_skip, *d_others
 
 
-def add(a: Array, b: Array, *, backend: str) -> Array:
+def add(a: Array, b: Array) -> Array:
     """Return the sum of two arrays: by a kernel, where their shape is one."""
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, a, b)
+    kernels = find_kernels(ONE_PASS_KERNELS, a, b)
     return a + b if kernels is None or a.shape != b.shape else kernels.add(a, b)

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_number
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.pair import Pair, Records, Values, sum_equation
 from mha_numpy.dtypes import Array
 from mha_numpy.layers.layer import Layer
@@ -55,9 +55,7 @@ class RMSNormGrads(NamedTuple):
     d_gain: Array  # (D,)
 
 
-def rms_norm_forward(
-    x: Array, gain: Array, *, eps: float = 1e-6, backend: str = "numpy"
-) -> tuple[Array, RMSNormCache]:
+def rms_norm_forward(x: Array, gain: Array, *, eps: float = 1e-6) -> tuple[Array, RMSNormCache]:
     """Give each token mean square 1, then scale each feature.
 
     ``out = x / sqrt(mean(x^2) + eps) * gain``, the mean over the D features of each token alone.
@@ -69,8 +67,6 @@ def rms_norm_forward(
     gain : (D,) float array
     eps : float
         > 0; keeps a token of zeros from being divided by 0.
-    backend : {"numpy", "loops", "numba"}
-        What computes, in backward too: NumPy, for "loops" as well, or a kernel.
 
     Returns
     -------
@@ -88,7 +84,7 @@ def rms_norm_forward(
     >>> out.round(3)  # divided by the root of 12.5
     array([[ 0.849, -1.131]])
     """
-    return RMS_NORM.forward(x=x, gain=gain, eps=eps, backend=backend)
+    return RMS_NORM.forward(x=x, gain=gain, eps=eps)
 
 
 def rms_norm_backward(d_out: Array, cache: RMSNormCache) -> RMSNormGrads:
@@ -114,7 +110,7 @@ class RMSNorm(Layer):
     embed_dim : int
         D.
     eps : float
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Examples
     --------
@@ -122,7 +118,7 @@ class RMSNorm(Layer):
     array([[ 0.849, -1.131]])
     """
 
-    def __init__(self, embed_dim: int, *, eps: float = 1e-6, backend: str = "numpy") -> None:
+    def __init__(self, embed_dim: int, *, eps: float = 1e-6, backend: str | None = None) -> None:
         super().__init__()
         self.params["gain"] = np.ones(check_count("embed_dim", embed_dim))
         self.eps = check_number("eps", eps, positive=True)
@@ -130,9 +126,7 @@ class RMSNorm(Layer):
 
     def forward(self, x: Array) -> Array:
         """Normalise each token: (..., D) -> (..., D)."""
-        out, self._cache = rms_norm_forward(
-            x, self.params["gain"], eps=self.eps, backend=self.backend
-        )
+        out, self._cache = rms_norm_forward(x, self.params["gain"], eps=self.eps)
         return out
 
     def backward(self, d_out: Array) -> Array:

@@ -1,9 +1,10 @@
-"""What goes with every run of a layer: its place in the model, and its backward's own forward."""
+"""What goes with every run of a layer: backend, place in the model, backward's own forward."""
 
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mha_numpy.backends import backend, chosen_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import MhaError
 from mha_numpy.steps import WATCHER, Watcher, watching
@@ -37,7 +38,9 @@ class Place:
 
 
 def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a layer's method that records under its place, and a backward that fits its forward.
+    """Return a layer's method, run by the layer's backend and recorded under its place.
+
+    A backward has to fit the last forward, and runs by its backend where the layer has none.
 
     ``layer.uses`` is the number of forwards in a row in each mode, the last mode at the end; a
     number is negative once a backward has followed.
@@ -52,12 +55,15 @@ def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
         uses = layer.uses
         if is_backward:
             mode = _check_mode_and_uses(layer)
-        active = WATCHER.get()
-        if active is None:
-            out = method(layer, *inputs, **options)
-        else:
-            with watching(_place_of(layer, active, is_backward=is_backward)):
+        with backend(layer.backend or (layer.computed_by if is_backward else None)):
+            active = WATCHER.get()
+            if active is None:
                 out = method(layer, *inputs, **options)
+            else:
+                with watching(_place_of(layer, active, is_backward=is_backward)):
+                    out = method(layer, *inputs, **options)
+            if is_forward:
+                layer.computed_by = chosen_backend()
         if is_forward:
             uses[layer.training] = max(uses.pop(layer.training, 0), 0) + 1
         elif is_backward and uses:

@@ -36,7 +36,7 @@ class Sequential(Layer):
             raise ConfigError("parts: expected at least one layer; got none")
         for i, part in enumerate(parts):
             check_layer(f"parts[{i}]", part)
-        self.parts, self.backend = list(parts), parts[0].backend
+        self.parts = list(parts)
 
     def __len__(self) -> int:
         return len(self.parts)

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_choice
 from mha_numpy.core import KVCache, RopeOptions
-from mha_numpy.core.backends import check_backend
 from mha_numpy.core.masks import Window, check_window
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, describe
@@ -23,7 +23,6 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 
 def make_norm(
     embed_dim: int,
-    backend: str = "numpy",
     *,
     norm: str = "layer",
     eps: float | None = None,
@@ -31,7 +30,7 @@ def make_norm(
     **_: Any,
 ) -> Layer:
     """Return the normalisation that a block's options ask for, or raise a ConfigError."""
-    options: dict[str, Any] = {"backend": backend} | ({} if eps is None else {"eps": eps})
+    options: dict[str, Any] = {} if eps is None else {"eps": eps}
     if check_choice("norm", norm, NORMS) == "layer":
         options["bias"] = bias  # which an RMS norm does not have
     return NORMS[norm](embed_dim, **options)
@@ -69,7 +68,7 @@ class TransformerBlock(Layer):
         How far self-attention sees to the left and to the right.
     dropout_p : float
         Share that is dropped while training, of attention weights and of what each residual adds.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
 
@@ -104,19 +103,19 @@ class TransformerBlock(Layer):
         rope: RopeOptions | None = None,
         window: Window | None = None,
         dropout_p: float = 0.0,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
         rng = make_rng(rng)
-        shared: dict[str, Any] = {"bias": bias, "backend": backend, "rng": rng}
+        shared: dict[str, Any] = {"bias": bias, "rng": rng}
         heads: dict[str, Any] = {
             "num_kv_heads": num_kv_heads, "head_dim": head_dim, "dropout_p": dropout_p, **shared,
         }  # fmt: skip
 
         def residual(layer: Layer) -> Residual:
             return Residual(
-                layer, make_norm(embed_dim, backend, norm=norm, eps=eps, bias=bias),
+                layer, make_norm(embed_dim, norm=norm, eps=eps, bias=bias),
                 norm_first=norm_first, dropout_p=dropout_p, rng=rng,
             )  # fmt: skip
 

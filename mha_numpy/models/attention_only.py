@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag, check_tokens
 from mha_numpy.core import KVCache
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.layers import Embedding, Layer, LearnedPositions, Linear, MultiHeadAttention
@@ -31,7 +31,7 @@ class AttentionOnlyLM(Layer):
         D, H, L.
     is_causal : bool
         Whether a token sees only itself and what is before.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
 
@@ -56,7 +56,7 @@ class AttentionOnlyLM(Layer):
         num_heads: int = 4,
         num_layers: int = 2,
         is_causal: bool = True,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -65,13 +65,13 @@ class AttentionOnlyLM(Layer):
         self.vocab_size, self.embed_dim = vocab_size, embed_dim
         self.num_heads, self.num_layers = num_heads, num_layers
         self.is_causal = check_flag("is_causal", is_causal)
-        self.embedding = Embedding(vocab_size, embed_dim, std=1.0, backend=backend, rng=rng)
-        self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
+        self.embedding = Embedding(vocab_size, embed_dim, std=1.0, rng=rng)
+        self.positions = LearnedPositions(max_tokens, embed_dim, std=1.0, rng=rng)
         self.attentions = [
-            MultiHeadAttention(embed_dim, num_heads, bias=False, backend=backend, rng=rng)
+            MultiHeadAttention(embed_dim, num_heads, bias=False, rng=rng)
             for _ in range(check_count("num_layers", num_layers))
         ]
-        self.unembedding = Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
+        self.unembedding = Linear(embed_dim, vocab_size, bias=False, rng=rng)
 
     def forward(self, ids: Array, *, kv_caches: Sequence[KVCache] | None = None) -> Array:
         """Score the possible answers at each token: (B, T) -> (B, T, V).

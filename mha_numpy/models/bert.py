@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_ids, check_tokens
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, MaskError, ShapeError, describe
 from mha_numpy.layers import Dropout, Embedding, EncoderBlock, Layer, LearnedPositions
@@ -34,7 +34,7 @@ class Bert(Layer):
         Of the norms.
     dropout_p : float
         Share that is dropped while training.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
@@ -65,7 +65,7 @@ class Bert(Layer):
         num_segments: int = 2,
         eps: float = 1e-12,
         dropout_p: float = 0.0,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
         **block_options: Any,
     ) -> None:
@@ -80,15 +80,15 @@ class Bert(Layer):
         self.max_tokens = check_count("max_tokens", max_tokens)
         self.vocab_size, self.embed_dim = vocab_size, embed_dim
         self.num_heads, self.num_layers, self.num_segments = num_heads, num_layers, num_segments
-        self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
-        self.segments = Embedding(num_segments, embed_dim, backend=backend, rng=rng)
-        self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
-        self.norm = make_norm(embed_dim, backend, eps=eps, **block_options)
+        self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
+        self.segments = Embedding(num_segments, embed_dim, rng=rng)
+        self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
+        self.norm = make_norm(embed_dim, eps=eps, **block_options)
         self.dropout = Dropout(dropout_p, rng=rng)
         self.blocks = [
             EncoderBlock(
                 embed_dim, num_heads, hidden_dim, norm_first=False, eps=eps, dropout_p=dropout_p,
-                backend=backend, rng=rng, **block_options,
+                rng=rng, **block_options,
             )
             for _ in range(check_count("num_layers", num_layers))
         ]  # fmt: skip

@@ -11,8 +11,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from mha_numpy.backends import check_backend
 from mha_numpy.calls import explained
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import float_dtype
 from mha_numpy.errors import ConfigError, FileError, one_line
 from mha_numpy.layers.layer import NoDraws
@@ -41,7 +41,7 @@ FILES = ["config.json", "tokenizer.json", "model.safetensors", "model-*.safetens
 
 @explained
 def from_pretrained(
-    source: PathLike, *, dtype: npt.DTypeLike = np.float32, backend: str = "numpy"
+    source: PathLike, *, dtype: npt.DTypeLike = np.float32, backend: str | None = None
 ) -> Any:
     """Return a model with the params that others have trained: BERT, GPT-2, Llama or Mistral.
 
@@ -53,7 +53,7 @@ def from_pretrained(
         hub, where the package huggingface_hub is installed.
     dtype : float dtype
         To compute in. Params in bfloat16 or float16 are widened.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
 
     Returns
     -------

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag, check_tokens
 from mha_numpy.core import KVCache
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
 from mha_numpy.layers.layer import make_rng
@@ -31,7 +31,7 @@ class TransformerLM(Layer):
         F; default 4 D.
     tied : bool
         Whether the scores use the embedding's table instead of one of their own.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
@@ -60,7 +60,7 @@ class TransformerLM(Layer):
         num_layers: int = 2,
         hidden_dim: int | None = None,
         tied: bool = False,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
         **block_options: Any,
     ) -> None:
@@ -69,21 +69,19 @@ class TransformerLM(Layer):
         self.max_tokens = check_count("max_tokens", max_tokens)
         self.vocab_size, self.embed_dim = vocab_size, embed_dim
         self.num_heads, self.num_layers = num_heads, num_layers
-        self.embedding = Embedding(vocab_size, embed_dim, backend=backend, rng=rng)
+        self.embedding = Embedding(vocab_size, embed_dim, rng=rng)
         self.positions = None
         if block_options.get("rope") is None:
-            self.positions = LearnedPositions(max_tokens, embed_dim, backend=backend, rng=rng)
+            self.positions = LearnedPositions(max_tokens, embed_dim, rng=rng)
         self.blocks = [
-            DecoderBlock(
-                embed_dim, num_heads, hidden_dim, backend=backend, rng=rng, **block_options
-            )
+            DecoderBlock(embed_dim, num_heads, hidden_dim, rng=rng, **block_options)
             for _ in range(check_count("num_layers", num_layers))
         ]
-        self.norm = make_norm(embed_dim, backend, **block_options)
+        self.norm = make_norm(embed_dim, **block_options)
         self.unembedding: Layer = (
-            Unembedding(self.embedding, backend=backend)
+            Unembedding(self.embedding)
             if check_flag("tied", tied)
-            else Linear(embed_dim, vocab_size, bias=False, backend=backend, rng=rng)
+            else Linear(embed_dim, vocab_size, bias=False, rng=rng)
         )
 
     def forward(

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_ids, check_tokens
 from mha_numpy.core import KVCache
-from mha_numpy.core.backends import check_backend
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ShapeError
 from mha_numpy.layers import (
@@ -40,7 +40,7 @@ class Translator(Layer):
         D, H, L.
     hidden_dim : int, optional
         F; default 4 D.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     rng : int or numpy Generator, optional
         Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
@@ -71,46 +71,40 @@ class Translator(Layer):
         num_heads: int = 2,
         num_layers: int = 1,
         hidden_dim: int | None = None,
-        backend: str = "numpy",
+        backend: str | None = None,
         rng: int | np.random.Generator | None = None,
         **block_options: Any,
     ) -> None:
         super().__init__()
         rng, self.backend = make_rng(rng), check_backend(backend)
         check_count("num_layers", num_layers)
-        shared = {"backend": backend, "rng": rng, **block_options}
+        shared = {"rng": rng, **block_options}
 
         def norm() -> Layer:
-            return make_norm(embed_dim, backend, **block_options)
+            return make_norm(embed_dim, **block_options)
 
         def positions() -> LearnedPositions | None:
             if block_options.get("rope") is not None:
                 return None
-            return LearnedPositions(max_tokens, embed_dim, std=1.0, backend=backend, rng=rng)
+            return LearnedPositions(max_tokens, embed_dim, std=1.0, rng=rng)
 
         self.max_tokens = check_count("max_tokens", max_tokens)
         self.source_vocab_size, self.target_vocab_size = source_vocab_size, target_vocab_size
         self.embed_dim, self.num_heads, self.num_layers = embed_dim, num_heads, num_layers
-        self.source_embedding = Embedding(
-            source_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
-        )
+        self.source_embedding = Embedding(source_vocab_size, embed_dim, std=1.0, rng=rng)
         self.source_positions = positions()
         self.encoder = [
             EncoderBlock(embed_dim, num_heads, hidden_dim, **shared) for _ in range(num_layers)
         ]
         self.encoder_norm = norm()
-        self.target_embedding = Embedding(
-            target_vocab_size, embed_dim, std=1.0, backend=backend, rng=rng
-        )
+        self.target_embedding = Embedding(target_vocab_size, embed_dim, std=1.0, rng=rng)
         self.target_positions = positions()
         self.decoder = [
             EncoderDecoderBlock(embed_dim, num_heads, hidden_dim, **shared)
             for _ in range(num_layers)
         ]
         self.decoder_norm = norm()
-        self.unembedding = Linear(
-            embed_dim, target_vocab_size, bias=False, backend=backend, rng=rng
-        )
+        self.unembedding = Linear(embed_dim, target_vocab_size, bias=False, rng=rng)
 
     def encode(self, source: Array) -> Array:
         """Read the source: (B, T_k) -> (B, T_k, D)."""

@@ -14,10 +14,11 @@ from mha_numpy import (
     attention_backward,
     attention_forward,
     attention_stages,
+    backends,
     multi_head_attention_decode,
     scaled_dot_product_attention,
 )
-from mha_numpy.core import backends, linear_forward
+from mha_numpy.core import linear_forward
 from mha_numpy.core.attention import AttentionCache
 from mha_numpy.dtypes import allow_complex
 from mha_numpy.errors import ConfigError
@@ -240,6 +241,8 @@ class TestChoice:
         layer(x, kv_cache=KVCache())
         assert asked.count("mha_numpy.kernels.matmul") == products // 2
 
+    @pytest.mark.parametrize("backend", ["numba"], indirect=True)
+    @pytest.mark.usefixtures("backend")
     def test_maps_that_tiles_do_not_cover_are_numpy_s(self, rng, monkeypatch):
         def load(*_):
             raise AssertionError("no kernel is expected here")
@@ -249,9 +252,9 @@ class TestChoice:
         for a, b in [(x.astype(np.longdouble), w.astype(np.longdouble)),
                      (x[:0], w), (x[..., :0], w[:0]), (x, w[:, :0]), (x + 0j, w + 0j)]:  # fmt: skip
             with allow_complex():
-                assert np.array_equal(linear_forward(a, b, backend="numba")[0], a @ b)
+                assert np.array_equal(linear_forward(a, b)[0], a @ b)
         with pytest.raises(AssertionError, match="no kernel"):
-            linear_forward(x, w, backend="numba")
+            linear_forward(x, w)
 
     @pytest.mark.parametrize("name", backends.KERNELS)
     def test_without_numba(self, name):

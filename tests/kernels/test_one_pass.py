@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from mha_numpy import layers
+from mha_numpy import backend, layers
 from mha_numpy.kernels import one_pass, parallel
 from mha_numpy.kernels.one_pass import ROWS
 from mha_numpy.layers import LayerNorm
@@ -38,11 +38,12 @@ def draw(name, dtype, tokens=2 * ROWS + 5):
     return [x.astype(np.float32).astype(dtype) for x in drawn]
 
 
-def run(name, arrays, backend):
+def run(name, arrays, name_of_backend):
     """Return the output, what forward keeps, and the gradients."""
     forward, backward, options = PAIRS[name]
     *inputs, d_out = arrays
-    out, cache = forward(*inputs, **options, backend=backend)
+    with backend(name_of_backend):
+        out, cache = forward(*inputs, **options)
     kept = [x for x in cache if isinstance(x, np.ndarray)]
     return [out, *kept, *(x for x in backward(d_out, cache) if x is not None)]
 
@@ -121,9 +122,10 @@ LOSSES = [
 each_loss = pytest.mark.parametrize("options", LOSSES, ids=str)
 
 
-def loss_and_all(logits, targets, options, backend):
+def loss_and_all(logits, targets, options, name_of_backend):
     """Return the loss, what forward keeps, and the gradient of the logits."""
-    loss, cache = layers.cross_entropy_forward(logits, targets, **options, backend=backend)
+    with backend(name_of_backend):
+        loss, cache = layers.cross_entropy_forward(logits, targets, **options)
     d_loss = (3 - np.arange(loss.size) % 7).reshape(loss.shape).astype(logits.dtype)
     kept = [cache.log_probs, cache.expected, cache.losses]
     return [loss, *kept, layers.cross_entropy_backward(d_loss, cache).d_logits]
@@ -173,14 +175,16 @@ def test_a_loss_is_bitwise_the_same_for_any_number_of_threads(rng, monkeypatch):
 def test_a_sum(rng, dtype, layout):
     arrays = [LAYOUTS[layout](rng.normal(size=(70, D)).astype(dtype)) for _ in range(2)]
     before = [x.copy() for x in arrays]
-    assert_close(add(*arrays, backend="numba"), arrays[0] + arrays[1], "exact")
+    with backend("numba"):
+        assert_close(add(*arrays), arrays[0] + arrays[1], "exact")
     for array, copy in zip(arrays, before, strict=True):
         assert_close(array, copy, "exact")
 
 
 def test_a_sum_of_other_shapes_is_numpys(rng):
     a, b = rng.normal(size=(5, 1, 7)), rng.normal(size=(3, 7))
-    assert_close(add(a, b, backend="numba"), a + b, "exact")
+    with backend("numba"):
+        assert_close(add(a, b), a + b, "exact")
 
 
 @by_dtype
@@ -201,10 +205,12 @@ def test_embedding_and_positions(rng, dtype, width):
     d_out = np.asfortranarray(draw(size=(29, 3, width)).astype(dtype))
     x, places = draw(size=(2, 29, 3, width)).astype(dtype), draw(size=(5, width)).astype(dtype)
     found, expected = [], []
-    for backend, results in (("numba", found), ("numpy", expected)):
-        out, cache = layers.embedding_forward(ids, table, backend=backend)
+    for name, results in (("numba", found), ("numpy", expected)):
+        with backend(name):
+            out, cache = layers.embedding_forward(ids, table)
         results += [out, *layers.embedding_backward(d_out, cache)]
-        out, cache = layers.learned_positions_forward(x, places, offset=1, backend=backend)
+        with backend(name):
+            out, cache = layers.learned_positions_forward(x, places, offset=1)
         results += [out, *layers.learned_positions_backward(x[::-1], cache)]
     for array, other in zip(found, expected, strict=True):
         assert array.dtype == dtype

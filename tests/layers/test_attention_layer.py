@@ -182,7 +182,7 @@ class TestMultiHeadAttention:
         assert MultiHeadAttention(768, 12).num_parameters == 4 * 768 * 768 + 4 * 768
         assert MultiHeadAttention(768, 12, bias=False).num_parameters == 4 * 768 * 768
         assert (
-            repr(MultiHeadAttention(8, 2, backend="numpy"))
+            repr(MultiHeadAttention(8, 2))
             == "MultiHeadAttention(embed_dim=8, num_heads=2, 288 parameters)"
         )
         assert "num_kv_heads=1 (multi-query)" in repr(MultiHeadAttention(8, 2, 1))

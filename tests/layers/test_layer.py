@@ -65,7 +65,7 @@ class Sized(Layer):
     [
         (Linear(3, 4), "Linear(inputs=3, outputs=4, 16 parameters)"),
         (Linear(3, outputs=4, bias=False, backend="numpy", rng=0),
-         "Linear(inputs=3, outputs=4, bias=False, 12 parameters)"),
+         "Linear(inputs=3, outputs=4, bias=False, backend='numpy', 12 parameters)"),
         (Embedding(300, 40, std=1.0),
          "Embedding(vocab_size=300, embed_dim=40, std=1.0, 12,000 parameters)"),
         (FeedForward(4, 5, activation="relu"),

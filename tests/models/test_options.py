@@ -9,7 +9,7 @@ from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import LayerNorm, RMSNorm, TransformerBlock
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, Llama, TransformerLM, Translator
-from tests.backends import BACKENDS_UNDER_TEST
+from tests.backends import EACH_BACKEND
 
 V, N, L = 7, 6, 2
 SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": L, "rng": 0}
@@ -32,7 +32,6 @@ OPTIONS = [  # of blocks
     ("rope", ROPE),
     ("window", (2, 0)),
     ("dropout_p", 0.25),
-    ("backend", BACKENDS_UNDER_TEST[-1]),
 ]
 
 
@@ -44,7 +43,7 @@ def make(model, **options):
 def has(model, *options):
     """Return whether a model has these options."""
     if model is AttentionOnlyLM:
-        return set(options) <= {"max_tokens", "backend"}
+        return set(options) <= {"max_tokens"}
     return model is not Bert or "norm_first" not in options
 
 
@@ -57,9 +56,6 @@ READERS = {  # what a part has of an option, None if it has no such thing; other
     "norm": lambda part: {LayerNorm: "layer", RMSNorm: "rms"}.get(type(part)),
     "hidden_dim": lambda part: part.params["w_in"].shape[1] if "w_in" in part.params else None,
     "bias": has_bias,
-    "backend": lambda part: (
-        part.backend if "backend" in {**vars(part), **signature(type(part)).parameters} else None
-    ),
 }
 EXEMPT = {
     "rope": "cross_attention.layer",  # positions of two sequences cannot be compared
@@ -69,7 +65,8 @@ EXEMPT = {
 
 def test_every_option_of_a_block_is_tried():
     parameters = signature(TransformerBlock).parameters
-    assert {name for name, _ in OPTIONS} == parameters.keys() - {"embed_dim", "num_heads", "rng"}
+    others = {"embed_dim", "num_heads", "rng", "backend"}
+    assert {name for name, _ in OPTIONS} == parameters.keys() - others
 
 
 @pytest.mark.parametrize(
@@ -85,6 +82,14 @@ def test_an_option_reaches_every_part_that_has_it(model, option, value):
     }
     assert len(found) >= L
     assert found == dict.fromkeys(found, value)
+
+
+@pytest.mark.parametrize("backend", EACH_BACKEND[-1:])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_s_backend_computes_every_part(model, backend):
+    made = make(model, backend=backend)
+    made(*[np.ones((1, 2), int)] * (2 if model is Translator else 1))
+    assert {part.computed_by for part in made.layers() if part.uses} == {backend}
 
 
 IMPOSSIBLE = [

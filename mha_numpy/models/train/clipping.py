@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.checks import check_number
-from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import Layer
 from mha_numpy.layers.layer import check_layer
@@ -42,9 +42,9 @@ def gradient_norm(layer: Layer) -> float:
     return float(largest) * math.sqrt(sum(_sum_of_squares(g / largest, "numpy") for g in grads))
 
 
-def _sum_of_squares(x: Array, backend: str) -> float:
+def _sum_of_squares(x: Array, backend: str | None) -> float:
     """Return the sum of all squares, taken in float64."""
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, x)
+    kernels = find_kernels(ONE_PASS_KERNELS, x, backend=backend)
     if kernels is not None:
         return kernels.sum_of_squares(x)
     flat = x.reshape(-1)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mha_numpy.backends import backend
 from mha_numpy.calls import explained
 from mha_numpy.checks import check_count, check_flag, check_function, check_number
 from mha_numpy.errors import ConfigError, FileError, TrainingError, describe
@@ -102,7 +103,8 @@ def loss_and_gradients(
     # 1. forward
     model.zero_grads()
     out = model(*batch.inputs)
-    value, cache = loss_forward(out, batch.targets)
+    with backend(model.backend):
+        value, cache = loss_forward(out, batch.targets)
 
     # 2. backward
     d_out = loss_backward(np.ones_like(value), cache)
@@ -115,7 +117,7 @@ def _loss_of(model: Layer, label_smoothing: float, loss: Loss | None) -> Loss:
     if loss is None:
         forward = partial(
             cross_entropy_forward,
-            ignore_index=IGNORED, label_smoothing=label_smoothing, backend=model.backend,
+            ignore_index=IGNORED, label_smoothing=label_smoothing,
         )  # fmt: skip
         return forward, cross_entropy_backward
     is_pair = isinstance(loss, (tuple, list)) and len(loss) == 2

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mha_numpy.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.calls import Explained
 from mha_numpy.checks import check_count, check_number
-from mha_numpy.core.backends import ONE_PASS_KERNELS, find_kernels
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError, TrainingError
 from mha_numpy.layers import Layer
@@ -105,10 +105,10 @@ def adam_equations(
     betas: tuple[float, float],
     eps: float,
     weight_decay: float = 0.0,
-    backend: str = "numpy",
+    backend: str | None = None,
 ) -> tuple[Array, Array, Array]:
     """Return param, mean and square after step t of Adam."""
-    kernels = find_kernels(ONE_PASS_KERNELS, backend, param, gradient, mean, square)
+    kernels = find_kernels(ONE_PASS_KERNELS, param, gradient, mean, square, backend=backend)
     if kernels is not None:
         return kernels.adam(
             param, gradient, mean, square, t, learning_rate, betas, eps, weight_decay
@@ -141,7 +141,7 @@ def adam_step(
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 0.0,
-    backend: str = "numpy",
+    backend: str | None = None,
 ) -> tuple[Array, Array, Array]:
     """Step by the running mean of the gradient over the root of that of its square.
 
@@ -163,7 +163,7 @@ def adam_step(
     weight_decay : float
         The param first shrinks by ``learning_rate * weight_decay`` of itself, apart from the
         gradient: AdamW.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
         What computes: NumPy, for "loops" as well, or a kernel.
 
     Returns
@@ -406,7 +406,7 @@ class Adam(Optimizer):
     betas : (float, float)
         Each 0 <= beta < 1.
     eps : float
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     groups : list of ParamGroup
         Params that take other options; each belongs to the first group that matches its name.
 
@@ -433,7 +433,7 @@ class Adam(Optimizer):
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        backend: str = "numpy",
+        backend: str | None = None,
         groups: Sequence[ParamGroup] = (),
     ) -> None:
         super().__init__(layer, learning_rate, betas=betas, eps=eps, backend=backend, groups=groups)
@@ -463,7 +463,7 @@ class AdamW(Adam):
     eps : float
     weight_decay : float
         At least 0. All params decay, those of norms and biases too, unless a group excepts them.
-    backend : {"numpy", "loops", "numba"}
+    backend : {"numpy", "loops", "numba"}, optional
     groups : list of ParamGroup
         Params that take other options; each belongs to the first group that matches its name.
 
@@ -482,7 +482,7 @@ class AdamW(Adam):
     array([0.95, 0.95])
     >>> AdamW(layer, 0.1, groups=[ParamGroup("gain bias", weight_decay=0.0)])
     AdamW(LayerNorm, learning_rate=0.1, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01, \
-backend='numpy', groups=[ParamGroup('gain bias', weight_decay=0.0)])
+backend=None, groups=[ParamGroup('gain bias', weight_decay=0.0)])
     """
 
     def __init__(
@@ -493,7 +493,7 @@ backend='numpy', groups=[ParamGroup('gain bias', weight_decay=0.0)])
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
-        backend: str = "numpy",
+        backend: str | None = None,
         groups: Sequence[ParamGroup] = (),
     ) -> None:
         Optimizer.__init__(

@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from mha_numpy.backends import check_backend
 from mha_numpy.calls import Explained
 from mha_numpy.checks import check_flag, check_number, check_share
-from mha_numpy.core.backends import check_backend
 from mha_numpy.errors import ConfigError, describe
 from mha_numpy.foreign import refuse
 

@@ -55,9 +55,9 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
     layer, place, told = READERS[trained.name](trained, text, seed)
     cache = layer.forward_cache
     inputs = {"x_q": cache.project_q.x}  # (B, T_q, D)
-    if cache.is_given[0]:
+    if cache.inputs.is_given[0]:
         inputs["x_k"] = cache.project_k.x
-    if cache.is_given[1]:
+    if cache.inputs.is_given[1]:
         inputs["x_v"] = cache.project_v.x
     return Setting(
         layer=layer,

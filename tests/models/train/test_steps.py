@@ -64,7 +64,7 @@ def test_a_param_has_the_options_of_the_first_group_that_matches():
     assert optimizer.options_of("b_in")["learning_rate"] == 0.1
     assert repr(optimizer) == (
         "AdamW(FeedForward, learning_rate=0.1, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.2, "
-        "backend='numpy', groups=[ParamGroup('b_* w_o*', weight_decay=0.0), "
+        "backend=None, groups=[ParamGroup('b_* w_o*', weight_decay=0.0), "
         "ParamGroup('*_in', learning_rate=0.5)])"
     )
     assert repr(SGD(layer, 1)) == (

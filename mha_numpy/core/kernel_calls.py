@@ -1,25 +1,14 @@
-"""Backends: who computes the equations; the one door to kernels."""
+"""What a kernel of attention is given, and what it gives back."""
 
-import functools
-import importlib
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from mha_numpy.checks import check_choice
-from mha_numpy.core.attention_types import AttentionInputs
+from mha_numpy.backends import KERNELS, find_kernels
+from mha_numpy.core.options import AttentionInputs
 from mha_numpy.core.shapes import sum_to_shape
 from mha_numpy.dtypes import LARGEST, Array
-from mha_numpy.errors import BackendError
-from mha_numpy.steps import is_watched
-
-# where there are no loops to read, NumPy's line is as easy to read, and quicker than a loop
-KERNELS = {"loops": "mha_numpy.kernels.loops", "numba": "mha_numpy.kernels.tiled"}  # attention
-LINEAR_KERNELS = {"numba": "mha_numpy.kernels.matmul"}
-ONE_PASS_KERNELS = {"numba": "mha_numpy.kernels.one_pass"}  # activations, norms, sums, loss, Adam
-BACKENDS = ("numpy", *KERNELS)
-COVERED = (np.dtype(np.float32), np.dtype(np.float64))
 
 # of a window without limit: beyond every distance, for positions reach to LARGEST themselves
 OPEN = 2 * LARGEST
@@ -29,41 +18,11 @@ ADD_AXES: dict[int, tuple[slice | None, ...]] = {2: (None, None), 3: (slice(None
 DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
 
 
-def check_backend(backend: Any) -> str:
-    """Return the name of a backend, or raise a ConfigError."""
-    return check_choice("backend", backend, BACKENDS)
-
-
-def find_kernels(modules: dict[str, str], backend: str, *arrays: Array | None) -> ModuleType | None:
-    """Return the module that holds a backend's kernels, or None where the equations compute.
-
-    The equations also compute what the kernels do not cover: dtypes other than float32 and float64
-    (longdouble; complex in a gradient check), two dtypes at once, and empty axes; and whatever a
-    recorder watches, for a kernel has no steps to show.
-    """
-    if backend not in modules or is_watched():
+def find_attention_kernels(inputs: AttentionInputs, backend: str) -> ModuleType | None:
+    """Return the backend's kernels, or None where the equations compute."""
+    if not inputs.in_kernels:
         return None
-    given = [x for x in arrays if x is not None]
-    dtype = given[0].dtype
-    if dtype not in COVERED:
-        return None
-    for x in given:
-        if x.dtype != dtype or x.size == 0:
-            return None
-    return _load(backend, modules[backend])
-
-
-@functools.cache
-def _load(backend: str, kernels: str) -> ModuleType:
-    """Import a backend's kernels, and numba with them, at the first use."""
-    try:
-        return importlib.import_module(kernels)
-    except ImportError as error:
-        reason = " ".join(str(error).split())
-        raise BackendError(
-            f"backend: {backend!r} needs numba, whose import failed: {reason}; "
-            "pip install numba, or write backend='numpy'"
-        ) from error
+    return find_kernels(KERNELS, inputs.q, inputs.k, inputs.v, backend=backend)
 
 
 def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array, Array]:
@@ -94,7 +53,8 @@ def kernel_backward(
 
 def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
     """Return what every kernel takes, in its order: arrays of rank 4, limits on both sides."""
-    q, k, v, mask, bias, window, q_offset, scale, softcap, dropout_mask, *_ = inputs
+    q, k, v, q_offset = inputs.q, inputs.k, inputs.v, inputs.q_offset
+    mask, bias, dropout_mask = inputs.mask, inputs.bias, inputs.dropout_mask
     cells: tuple[Array | None, ...] = (mask, bias, dropout_mask)
     if not mask is bias is dropout_mask is None:
         cells = tuple(x if x is None else np.broadcast_to(x, inputs.cells_shape) for x in cells)
@@ -104,6 +64,6 @@ def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:
         arrays = tuple(x if x is None else x[ADD_AXES[rank]] for x in arrays)
     B = len(q) if rank > 2 else 1
     offsets = q_offset if q_offset.ndim else q_offset.repeat(B)  # (B,)
-    left, right = window or (None, None)
+    left, right = inputs.window or (None, None)
     left, right = OPEN if left is None else left, OPEN if right is None else right
-    return (*arrays, offsets, left, right, scale, softcap)
+    return (*arrays, offsets, left, right, inputs.scale, inputs.softcap)
