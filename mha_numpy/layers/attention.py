@@ -131,7 +131,6 @@ class MultiHeadAttention(Layer):
         self.d_head_gate: Array | None = None
 
     def _init_params(self, bias: bool, add_bias_kv: bool) -> None:
-        """Draw the params."""
         queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
         values, merged = self.num_kv_heads * self.value_dim, self.num_heads * self.value_dim
         shapes = {
@@ -299,5 +298,4 @@ class MultiHeadAttention(Layer):
 
 
 def _default(name: str, value: int | None, default: int) -> int:
-    """Return a checked count, or its default."""
     return default if value is None else check_count(name, value)
