@@ -62,7 +62,6 @@ def explain_mask(mask: Array, *, query_labels: Sequence[str] | None = None) -> s
 
 
 def _grid(cells: Array, labels: list[str]) -> list[str]:
-    """Draw one (T_q, T_k) mask."""
     width = max(map(len, labels), default=0)
     lines = []
     for label, row in list(zip(labels, cells, strict=True))[:MAX_CELLS]:
@@ -75,7 +74,6 @@ def _grid(cells: Array, labels: list[str]) -> list[str]:
 
 
 def _blind_rows(mask: Array, labels: list[str]) -> str:
-    """Name the rows without a visible key."""
     blind = np.argwhere(~mask.any(axis=-1))  # (number, rank - 1): leading index and query
     total = math.prod(mask.shape[:-1])
     if not len(blind):

@@ -7,11 +7,7 @@ import numpy as np
 from mha_numpy.backends import backend
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
-from mha_numpy.core.extra_keys import (
-    ExtraKeysCache,
-    append_extra_keys_backward,
-    append_extra_keys_forward,
-)
+from mha_numpy.core.extra_keys import append_extra_keys_backward, append_extra_keys_forward
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
 from mha_numpy.core.masks import check_offset
@@ -20,7 +16,7 @@ from mha_numpy.core.multihead_params import (
     MultiHeadParams,
     check_multi_head_inputs,
 )
-from mha_numpy.core.options import AttentionOptions, takes_attention_options
+from mha_numpy.core.options import AttentionInputs, AttentionOptions, takes_attention_options
 from mha_numpy.core.recording import (
     multi_head_names,
     record_append,
@@ -46,7 +42,7 @@ class MultiHeadCache(NamedTuple):
     project_v: LinearCache
     rotate_q: RopeCache | None
     rotate_k: RopeCache | None
-    extra_keys: ExtraKeysCache | None
+    extra_keys: AttentionInputs | None  # attention to the tokens alone
     attention: AttentionCache
     project_out: LinearCache
     inputs: MultiHeadInputs

@@ -80,90 +80,60 @@ class Option(NamedTuple):
 class AttentionOptions(TypedDict, total=False):
     """The keyword arguments of `attention_forward`, for functions that pass them on."""
 
-    mask: Annotated[
-        Array | None,
-        Option(
-            "bool array that broadcasts to (B, H, T_q, T_k), optional",
-            "True = may attend. A mask of rank 3 is one per head, (H, T_q, T_k). Where B = H it "
-            "could also be one per sequence: write ``mask[None]`` or ``mask[:, None]``.",
-            _check_mask,
-        ),
-    ]
-    bias: Annotated[
-        Array | None,
-        Option(
-            "float array that broadcasts to (B, H, T_q, T_k), optional",
-            "Added to the scores; -inf hides a cell as the mask does.",
-            _check_cells,
-        ),
-    ]
-    is_causal: Annotated[
-        bool,
-        Option(
-            "bool",
-            "Let query i see key j only if ``j <= i + q_offset``.",
-            lambda name, value, q, k: check_flag(name, value),
-            default=False,
-        ),
-    ]
-    q_offset: Annotated[
-        int | Array,
-        Option(
-            "int or (B,) int array",
-            "Position of the first query among the keys; read by `is_causal` and `window`.",
-            lambda name, value, q, k: check_offset(value, q.shape[:1] if q.ndim > 2 else ()),
-            default=0,
-        ),
-    ]
-    window: Annotated[
-        Window | None,
-        Option(
-            "(left, right), optional",
-            "How far a query sees, inclusive, from key ``i + q_offset``; None = unbounded.",
-            lambda name, value, q, k: check_window(value),
-        ),
-    ]
-    softcap: Annotated[
-        float | None,
-        Option(
-            "float, optional",
-            "c > 0 bounds the scores smoothly: ``c * tanh(scores / c)``.",
-            lambda name, value, q, k: check_number(name, value, positive=True),
-        ),
-    ]
-    scale: Annotated[
-        float | None,
-        Option(
-            "float, optional",
-            "Default ``1 / sqrt(d_k)``.",
-            lambda name, value, q, k: check_number(name, value),
-        ),
-    ]
-    dropout_mask: Annotated[
-        Array | None,
-        Option(
-            "float array that broadcasts to (B, H, T_q, T_k), optional",
-            "0 or ``1 / (1 - p)`` for each weight.",
-            _check_cells,
-        ),
-    ]
-    head_gate: Annotated[
-        Array | None,
-        Option(
-            "(H,) or (B, H) float array, optional",
-            "A multiplier for each head.",
-            _check_of_heads,
-        ),
-    ]
-    backend: Annotated[
-        str | None,
-        Option(
-            '{"numpy", "loops", "numba"}, optional',
-            "What computes steps 1 to 6: the equations, or a kernel, for which numba must be "
-            "installed: plain loops to read, or tiles. Default: that of the block, ``with "
-            'mha_numpy.backend(...)``, else "numpy".',
-        ),
-    ]
+    mask: Annotated[Array | None, Option(
+        "bool array that broadcasts to (B, H, T_q, T_k), optional",
+        "True = may attend. A mask of rank 3 is one per head, (H, T_q, T_k). Where B = H it "
+        "could also be one per sequence: write ``mask[None]`` or ``mask[:, None]``.",
+        _check_mask,
+    )]  # fmt: skip
+    bias: Annotated[Array | None, Option(
+        "float array that broadcasts to (B, H, T_q, T_k), optional",
+        "Added to the scores; -inf hides a cell as the mask does.",
+        _check_cells,
+    )]  # fmt: skip
+    is_causal: Annotated[bool, Option(
+        "bool",
+        "Let query i see key j only if ``j <= i + q_offset``.",
+        lambda name, value, q, k: check_flag(name, value),
+        default=False,
+    )]  # fmt: skip
+    q_offset: Annotated[int | Array, Option(
+        "int or (B,) int array",
+        "Position of the first query among the keys; read by `is_causal` and `window`.",
+        lambda name, value, q, k: check_offset(value, q.shape[:1] if q.ndim > 2 else ()),
+        default=0,
+    )]  # fmt: skip
+    window: Annotated[Window | None, Option(
+        "(left, right), optional",
+        "How far a query sees, inclusive, from key ``i + q_offset``; None = unbounded.",
+        lambda name, value, q, k: check_window(value),
+    )]  # fmt: skip
+    softcap: Annotated[float | None, Option(
+        "float, optional",
+        "c > 0 bounds the scores smoothly: ``c * tanh(scores / c)``.",
+        lambda name, value, q, k: check_number(name, value, positive=True),
+    )]  # fmt: skip
+    scale: Annotated[float | None, Option(
+        "float, optional",
+        "Default ``1 / sqrt(d_k)``.",
+        lambda name, value, q, k: check_number(name, value),
+    )]  # fmt: skip
+    dropout_mask: Annotated[Array | None, Option(
+        "float array that broadcasts to (B, H, T_q, T_k), optional",
+        "0 or ``1 / (1 - p)`` for each weight.",
+        _check_cells,
+    )]  # fmt: skip
+    head_gate: Annotated[Array | None, Option(
+        "(H,) or (B, H) float array, optional",
+        "A multiplier for each head.",
+        _check_of_heads,
+    )]  # fmt: skip
+    backend: Annotated[str | None, Option(
+        '{"numpy", "loops", "numba"}, optional',
+        "What computes steps 1 to 6: the equations, or a kernel, for which numba must be "
+        "installed: plain loops to read, or tiles. Default: that of the block, ``with "
+        'mha_numpy.backend(...)``, else "numpy".',
+    )]  # fmt: skip
 
 
 OPTIONS: dict[str, Option] = {

@@ -144,7 +144,6 @@ def check_rope(rope: Any, d_k: int) -> None:
 
 
 def _check_rotary_dim(rotary_dim: Any, d: int) -> int:
-    """Return the number of features to rotate."""
     if rotary_dim is None and d % 2:
         raise ShapeError(f"x: expected an even last axis to pair its features; got d={d}")
     rotary_dim = d if rotary_dim is None else check_count("rotary_dim", rotary_dim, least=0)
