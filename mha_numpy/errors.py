@@ -5,7 +5,11 @@ from difflib import get_close_matches
 
 
 class MhaError(Exception):
-    """Base of all errors raised here; catch it to catch them all."""
+    """Base of all errors raised here; catch it to catch them all.
+
+    Every public function raises one of its subclasses for an argument of the wrong kind, shape or
+    value; the message names the argument. Docstrings list only what is raised for other reasons.
+    """
 
 
 class ShapeError(MhaError, ValueError):

@@ -139,34 +139,6 @@ class _Renaming:
         return self.watcher.name_of(array, place)
 
 
-class Scope:
-    """Hands on what it is shown, under names that say where it was computed.
-
-    Equations stay as they are: their names are those of the same place.
-
-    Parameters
-    ----------
-    watcher : Watcher
-    place : str
-        Such as ``"blocks.0.attention"``, in front of ``".scores"``; "" changes nothing.
-    """
-
-    def __init__(self, watcher: Watcher, place: str) -> None:
-        self.watcher, self.prefix = watcher, f"{place}." if place else ""
-
-    def record(self, name: str, array: Array, axes: str, equation: str) -> object:
-        """Hand on a step."""
-        return self.watcher.record(self.prefix + name, array, axes, equation)
-
-    def record_constant(self, name: str, array: Array, axes: str) -> object:
-        """Hand on a constant."""
-        return self.watcher.record_constant(self.prefix + name, array, axes)
-
-    def name_of(self, array: Array, place: str = "") -> str:
-        """Hand on the question."""
-        return self.watcher.name_of(array, (self.prefix + place).removesuffix("."))
-
-
 @contextmanager
 def watching(watcher: Watcher | None) -> Iterator[None]:
     """Let only `watcher` record inside the block; with None nothing is recorded.

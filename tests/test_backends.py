@@ -9,7 +9,6 @@ from mha_numpy import (
     KVCache,
     MultiHeadAttention,
     MultiHeadParams,
-    attention_backward,
     attention_forward,
     backend,
     backends,
@@ -17,7 +16,6 @@ from mha_numpy import (
     multi_head_attention_forward,
 )
 from mha_numpy.backends import chosen_backend
-from mha_numpy.errors import ConfigError
 from mha_numpy.layers import Layer, Sequential
 
 X = np.random.default_rng(0).normal(size=(1, 3, 4))
@@ -68,15 +66,6 @@ def test_a_backend_of_its_own_wins(asked):
         assert asked == ["numba"] * 4 + ["loops"]
 
 
-def test_backward_computes_as_forward_did_unless_it_is_told(asked):
-    with backend("loops"):
-        out, cache = attend()
-    with backend("numba"):
-        attention_backward(out, cache)
-        attention_backward(out, cache, backend="numpy")
-    assert asked == ["loops", "loops", "numpy"]
-
-
 def test_a_layer_chooses_for_its_parts_and_backward_computes_as_forward_did(asked):
     class Spy(Layer):
         def forward(self, x):
@@ -107,11 +96,3 @@ def test_threads_do_not_see_each_other_s_choice(asked):
         thread.start()
         thread.join()
     assert asked == ["numpy"]
-
-
-def test_an_unknown_name_is_refused():
-    with (
-        pytest.raises(ConfigError, match=r"^backend: expected one of .*; got 'gpu'"),
-        backend("gpu"),
-    ):
-        pass

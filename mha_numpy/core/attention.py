@@ -142,7 +142,6 @@ class AttentionCache(NamedTuple):
 
 
 def _cells_of(inputs: AttentionInputs, steps: AttentionSteps) -> AttentionCells:
-    """Return those steps that backward needs."""
     capped = None if inputs.softcap is None else steps.capped
     return AttentionCells(steps.visible, capped, steps.weights, steps.dropped)
 

@@ -4,7 +4,7 @@ They come after the keys of the tokens. Every query sees them, whatever mask, ca
 hide; no bias is added to their scores; and as they have no position, RoPE does not rotate them.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,26 +23,24 @@ from mha_numpy.steps import is_watched
 OF_TOKENS = ("mask", "bias", "is_causal", "q_offset", "window")  # options that speak of T_k tokens
 
 
-def append_heads_forward(name: str, heads: Array, extra: Array) -> Array:
-    """Append to the keys or values of the tokens: (B, H_kv, T_k, d) -> (B, H_kv, T_k + E, d)."""
+def append_heads_forward(heads: Array, extra: Array) -> tuple[Array, Array]:
+    """Append to the keys or values of the tokens: (B, H_kv, T_k, d) -> (B, H_kv, T_k + E, d).
+
+    Also return the extra ones in their heads.
+    """
     # 1. split the extra ones into heads, the same for each of B sequences
     extra_heads = split_heads(extra[None], heads.shape[1]).repeat(len(heads), axis=0)
     # 2. append
-    appended = np.concatenate([heads, extra_heads], axis=2)
-    if is_watched():
-        record_extra_heads(name, extra, extra_heads, appended)
-    return appended
+    return np.concatenate([heads, extra_heads], axis=2), extra_heads
 
 
-def append_heads_backward(name: str, d_appended: Array, T_k: int) -> tuple[Array, Array]:
-    """Split the gradient: that of the tokens' heads, and (E, H_kv*d) of the extra ones."""
+def append_heads_backward(d_appended: Array, T_k: int) -> tuple[Array, Array, Array]:
+    """Split the gradient: of the tokens' heads, the extra heads, and the extra ones (E, H_kv*d)."""
     # 2. appended = concatenate([heads, extra_heads])
     d_heads, d_extra_heads = np.split(d_appended, [T_k], axis=2)
     # 1. extra_heads = split_heads(extra), in each sequence: the gradients add up
     d_extra = merge_heads(d_extra_heads).sum(axis=0)
-    if is_watched():
-        record_extra_heads_backward(name, d_heads, d_extra_heads, d_extra)
-    return d_heads, d_extra
+    return d_heads, d_extra_heads, d_extra
 
 
 def append_columns(cells: Array, T_k: int, E: int, filling: float) -> Array:
@@ -52,26 +50,13 @@ def append_columns(cells: Array, T_k: int, E: int, filling: float) -> Array:
     return wider
 
 
-class ExtraKeysCache(NamedTuple):
-    """What `append_extra_keys_backward` needs."""
-
-    tokens: AttentionInputs  # attention to the tokens alone
-
-
-class ExtraKeysGrads(NamedTuple):
-    """Gradients, in the order of the inputs."""
-
-    d_k: Array  # (B, H_kv, T_k, d_k)
-    d_v: Array  # (B, H_kv, T_k, d_v)
-    d_extra_k: Array  # (E, H_kv*d_k)
-    d_extra_v: Array  # (E, H_kv*d_v)
-    d_bias: Array | None  # like bias, as it was given
-
-
 def append_extra_keys_forward(
     q: Array, k: Array, v: Array, extra_k: Array, extra_v: Array, options: AttentionOptions
-) -> tuple[Array, Array, AttentionOptions, ExtraKeysCache]:
-    """Return k, v and options of attention to T_k tokens and E extra keys."""
+) -> tuple[Array, Array, AttentionOptions, AttentionInputs]:
+    """Return k, v and options of attention to T_k tokens and E extra keys; and what backward needs.
+
+    That is attention to the tokens alone.
+    """
     rest: Any = dict(options)
     tokens = check_attention_inputs(
         q, k, v, {name: rest.pop(name) for name in OF_TOKENS if name in rest}
@@ -82,8 +67,11 @@ def append_extra_keys_forward(
         check_broadcast("dropout_mask", dropout_mask, (*rows, T_k + E), "B H T_q T_k+E")
 
     # 1. append to keys and values
-    k = append_heads_forward("k", k, extra_k)
-    v = append_heads_forward("v", v, extra_v)
+    k, k_extra = append_heads_forward(k, extra_k)
+    v, v_extra = append_heads_forward(v, extra_v)
+    if is_watched():
+        record_extra_heads("k", extra_k, k_extra, k)
+        record_extra_heads("v", extra_v, v_extra, v)
 
     # 2. let every query see the extra keys
     visible = tokens.visible
@@ -96,15 +84,17 @@ def append_extra_keys_forward(
         rest["bias"] = append_columns(bias, T_k, E, filling=0)
     if is_watched():
         record_cells_of_tokens(tokens, visible, rest.get("mask"), rest.get("bias"))
-    return k, v, rest, ExtraKeysCache(tokens)
+    return k, v, rest, tokens
 
 
 def append_extra_keys_backward(
-    d_k: Array, d_v: Array, d_bias: Array | None, cache: ExtraKeysCache
-) -> ExtraKeysGrads:
-    """Pull the gradients back to the tokens, the extra keys and the bias."""
-    tokens = cache.tokens
-    T_k = tokens.k.shape[2]
+    d_k: Array, d_v: Array, d_bias: Array | None, tokens: AttentionInputs
+) -> tuple[Array, Array, Array, Array, Array | None]:
+    """Pull back to the tokens, the extra keys and the bias: d_k, d_v, d_extra_k, d_extra_v, d_bias.
+
+    Each is like its array, as it was given.
+    """
+    T_k = tokens.cells_shape[-1]
 
     # 3. bias = append_columns(bias, 0)
     if d_bias is not None and tokens.bias is not None:
@@ -113,6 +103,9 @@ def append_extra_keys_backward(
             record_cells_of_tokens_backward(tokens, d_bias)
 
     # 1. k, v = append_heads(k, extra_k), append_heads(v, extra_v)
-    d_k, d_extra_k = append_heads_backward("k", d_k, T_k)
-    d_v, d_extra_v = append_heads_backward("v", d_v, T_k)
-    return ExtraKeysGrads(d_k, d_v, d_extra_k, d_extra_v, d_bias)
+    d_k, d_k_extra, d_extra_k = append_heads_backward(d_k, T_k)
+    d_v, d_v_extra, d_extra_v = append_heads_backward(d_v, T_k)
+    if is_watched():
+        record_extra_heads_backward("k", d_k, d_k_extra, d_extra_k)
+        record_extra_heads_backward("v", d_v, d_v_extra, d_extra_v)
+    return d_k, d_v, d_extra_k, d_extra_v, d_bias

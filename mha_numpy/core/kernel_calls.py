@@ -20,7 +20,7 @@ DROP_AXES: dict[int, tuple[slice | int, ...]] = {2: (0, 0), 3: (slice(None), 0)}
 
 def find_attention_kernels(inputs: AttentionInputs, backend: str) -> ModuleType | None:
     """Return the backend's kernels, or None where the equations compute."""
-    if not inputs.fits_kernels:
+    if not inputs.in_kernels:
         return None
     return find_kernels(KERNELS, inputs.q, inputs.k, inputs.v, backend=backend)
 

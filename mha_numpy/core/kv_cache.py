@@ -57,11 +57,6 @@ class KVCache:
         -------
         k, v : (B, H_kv, length, d_k) and (B, H_kv, length, d_v)
             Read-only views; a token that `truncate` forgets may change in them later.
-
-        Raises
-        ------
-        DTypeError, ShapeError
-            An argument is not a float array, or does not fit the other or those held.
         """
         k, v = as_float_array("k", k), as_float_array("v", v)
         sizes: dict[str, int] = {}
@@ -84,13 +79,7 @@ class KVCache:
         return k, v
 
     def truncate(self, length: int) -> None:
-        """Forget all tokens but the first `length`.
-
-        Raises
-        ------
-        ConfigError
-            `length` is not an integer from 0 to the present length.
-        """
+        """Forget all tokens but the first `length`."""
         if check_count("length", length, least=0) > self._length:
             raise ConfigError(
                 f"length: expected at most {self._length}, what is held; got {length}"
@@ -103,11 +92,6 @@ class KVCache:
         Parameters
         ----------
         rows : (B',) integers from 0 to B - 1
-
-        Raises
-        ------
-        ConfigError
-            `rows` are not such integers.
 
         Examples
         --------

@@ -90,19 +90,7 @@ def linear_backward(d_out: Array, cache: LinearCache) -> LinearGrads:
     ``d_x = d_out w^T``, ``d_w = x^T d_out``, ``d_b = sum of d_out``: `w` and `b` serve every
     token of every sequence, so their gradients are sums over all of them.
 
-    Parameters
-    ----------
-    d_out : (..., O) float array
-    cache : LinearCache
-
-    Returns
-    -------
-    LinearGrads
-        ``d_x``, ``d_w``, and ``d_b`` (None if there was no bias).
-
-    Notes
-    -----
-    Derivation: ``docs/multi-head.md``.
+    `d_b` is None if there was no bias.
 
     Examples
     --------

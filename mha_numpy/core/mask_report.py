@@ -28,13 +28,6 @@ def explain_mask(mask: Array, *, query_labels: Sequence[str] | None = None) -> s
         One grid for each leading index, ``#`` = may attend, ``.`` = hidden; at most 8 grids of 40
         by 40 cells are drawn, but all rows are counted.
 
-    Raises
-    ------
-    MaskError
-        `mask` is not bool or not of rank 2 to 4.
-    ConfigError
-        There are not T_q labels.
-
     Examples
     --------
     >>> from mha_numpy.core import causal_mask
@@ -69,7 +62,6 @@ def explain_mask(mask: Array, *, query_labels: Sequence[str] | None = None) -> s
 
 
 def _grid(cells: Array, labels: list[str]) -> list[str]:
-    """Draw one (T_q, T_k) mask."""
     width = max(map(len, labels), default=0)
     lines = []
     for label, row in list(zip(labels, cells, strict=True))[:MAX_CELLS]:
@@ -82,7 +74,6 @@ def _grid(cells: Array, labels: list[str]) -> list[str]:
 
 
 def _blind_rows(mask: Array, labels: list[str]) -> str:
-    """Name the rows without a visible key."""
     blind = np.argwhere(~mask.any(axis=-1))  # (number, rank - 1): leading index and query
     total = math.prod(mask.shape[:-1])
     if not len(blind):

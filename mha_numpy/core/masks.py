@@ -27,11 +27,6 @@ def causal_mask(T_q: int, T_k: int | None = None, *, q_offset: int | Array = 0) 
     -------
     (T_q, T_k) bool array, or (B, 1, T_q, T_k) for an offset per sequence.
 
-    Raises
-    ------
-    ConfigError
-        A length is not an integer >= 0, or the offset is not an integer.
-
     Examples
     --------
     >>> causal_mask(2, 4, q_offset=2).astype(int)
@@ -58,11 +53,6 @@ def window_mask(
     Returns
     -------
     (T_q, T_k) bool array, or (B, 1, T_q, T_k) for an offset per sequence.
-
-    Raises
-    ------
-    ConfigError
-        A length, the window or the offset is not as described.
 
     Notes
     -----
@@ -101,11 +91,6 @@ def padding_mask(lengths: Array, T_k: int) -> Array:
     -------
     (B, 1, 1, T_k) bool array: it broadcasts over heads and queries.
 
-    Raises
-    ------
-    ConfigError
-        `lengths` is not a (B,) integer array with values from 0 to `T_k`.
-
     Examples
     --------
     >>> padding_mask(np.array([3, 1]), 4)[:, 0, 0].astype(int)
@@ -133,11 +118,6 @@ def combine_masks(*masks: Array | None) -> Array | None:
     Returns
     -------
     bool array, or None if all are None.
-
-    Raises
-    ------
-    MaskError
-        One is not bool, or they do not broadcast.
 
     Examples
     --------

@@ -7,11 +7,7 @@ import numpy as np
 from mha_numpy.backends import backend
 from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.attention import AttentionCache, attention_backward, attention_forward
-from mha_numpy.core.extra_keys import (
-    ExtraKeysCache,
-    append_extra_keys_backward,
-    append_extra_keys_forward,
-)
+from mha_numpy.core.extra_keys import append_extra_keys_backward, append_extra_keys_forward
 from mha_numpy.core.kv_cache import KVCache
 from mha_numpy.core.linear import LinearCache, linear_backward, linear_forward
 from mha_numpy.core.masks import check_offset
@@ -20,7 +16,7 @@ from mha_numpy.core.multihead_params import (
     MultiHeadParams,
     check_multi_head_inputs,
 )
-from mha_numpy.core.options import AttentionOptions, takes_attention_options
+from mha_numpy.core.options import AttentionInputs, AttentionOptions, takes_attention_options
 from mha_numpy.core.recording import (
     multi_head_names,
     record_append,
@@ -46,7 +42,7 @@ class MultiHeadCache(NamedTuple):
     project_v: LinearCache
     rotate_q: RopeCache | None
     rotate_k: RopeCache | None
-    extra_keys: ExtraKeysCache | None
+    extra_keys: AttentionInputs | None  # attention to the tokens alone
     attention: AttentionCache
     project_out: LinearCache
     inputs: MultiHeadInputs
@@ -76,19 +72,17 @@ def multi_head_steps(
     if names:
         record_inputs(names, inputs, is_new=kv_cache is not None)
 
-    # 1. project: one wide product does what H narrow ones would do
+    # 1. project, by one wide product instead of H narrow ones, and split into heads
     q_projected, project_q = linear_forward(x_q, params.w_q, params.b_q)  # (B, T_q, H*d_k)
     k_projected, project_k = linear_forward(x_k, params.w_k, params.b_k)  # (B, T_k, H_kv*d_k)
     v_projected, project_v = linear_forward(x_v, params.w_v, params.b_v)  # (B, T_k, H_kv*d_v)
-
-    # 2. split into heads
     q = split_heads(q_projected, H)  # (B, H, T_q, d_k)
     k = split_heads(k_projected, H_kv)  # (B, H_kv, T_k, d_k)
     v = split_heads(v_projected, H_kv)  # (B, H_kv, T_k, d_v)
     if names:
         record_projections(names, params, (q_projected, q), (k_projected, k), (v_projected, v))
 
-    # 3. rotate by the place in the whole sequence
+    # 2. rotate by the place in the whole sequence
     rotate_q = rotate_k = None
     if rope is not None:
         first = check_offset(options.get("q_offset", 0), q.shape[:1])[..., None]  # (1,) or (B, 1)
@@ -97,7 +91,7 @@ def multi_head_steps(
         if names:
             record_rotations(names, (q, rotate_q), (k, rotate_k))
 
-    # 4. append to the keys and values so far, and to these those of no token
+    # 3. append to the keys and values so far, and to these those of no token
     if kv_cache is not None:
         held = kv_cache.held
         k, v = kv_cache.append(k, v)
@@ -107,13 +101,11 @@ def multi_head_steps(
     if extra_k is not None and extra_v is not None:
         k, v, options, extra_keys = append_extra_keys_forward(q, k, v, extra_k, extra_v, options)
 
-    # 5. attend
+    # 4. attend
     heads, attention = attention_forward(q, k, v, **options)  # (B, H, T_q, d_v)
 
-    # 6. merge
+    # 5. merge and project
     merged = merge_heads(heads)  # (B, T_q, H*d_v)
-
-    # 7. project
     out, project_out = linear_forward(merged, params.w_o, params.b_o)  # (B, T_q, D_out)
     if names:
         record_merge(attention.inputs, heads, merged, params, out)
@@ -128,37 +120,33 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
     """Pull the gradient of the output back to the inputs and all params."""
     names = multi_head_names(cache.inputs) if is_watched() else None
 
-    # 7. out = merged @ w_o + b_o
+    # 5. merged = merge_heads(heads), out = merged @ w_o + b_o
     d_merged, d_w_o, d_b_o = of_out = linear_backward(d_out, cache.project_out)
-
-    # 6. merged = merge_heads(heads)
     d_heads = split_heads(d_merged, cache.inputs.num_heads)
     if names:
         record_merge_backward(cache.attention.inputs, d_out, of_out, d_heads)
 
-    # 5. heads = attention(q, k, v)
+    # 4. heads = attention(q, k, v)
     d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(d_heads, cache.attention)
 
-    # 4. k, v = append(k, extra_k), append(v, extra_v)
+    # 3. k, v = append(k, extra_k), append(v, extra_v)
     d_extra_k = d_extra_v = None
     if cache.extra_keys is not None:
         d_k, d_v, d_extra_k, d_extra_v, d_bias = append_extra_keys_backward(
             d_k, d_v, d_bias, cache.extra_keys
         )
 
-    # 3. q, k = rotate(q), rotate(k)
+    # 2. q, k = rotate(q), rotate(k)
     if cache.rotate_q is not None and cache.rotate_k is not None:
         d_q = rope_backward(d_q, cache.rotate_q).d_x
         d_k = rope_backward(d_k, cache.rotate_k).d_x
         if names:
             record_rotations(names, (d_q, cache.rotate_q), (d_k, cache.rotate_k), backward=True)
 
-    # 2. q = split_heads(q_projected), and so for k and v
+    # 1. q_projected = x_q @ w_q + b_q, q = split_heads(q_projected), and so for k and v
     d_q_projected = merge_heads(d_q)
     d_k_projected = merge_heads(d_k)
     d_v_projected = merge_heads(d_v)
-
-    # 1. q_projected = x_q @ w_q + b_q, and so for k and v
     d_x_q, d_w_q, d_b_q = of_q = linear_backward(d_q_projected, cache.project_q)
     d_x_k, d_w_k, d_b_k = of_k = linear_backward(d_k_projected, cache.project_k)
     d_x_v, d_w_v, d_b_v = of_v = linear_backward(d_v_projected, cache.project_v)

@@ -25,6 +25,12 @@ class MultiHeadParams(NamedTuple):
     b_o: Array | None  # (D_out,)
 
 
+AXES = {  # in the order in which they are checked
+    "w_q": "D H*d_k", "b_q": "H*d_k", "w_k": "kdim H_kv*d_k", "b_k": "H_kv*d_k",
+    "w_v": "vdim H_kv*d_v", "b_v": "H_kv*d_v", "w_o": "H*d_v D_out", "b_o": "D_out",
+}  # fmt: skip
+
+
 class MultiHeadInputs(NamedTuple):
     """Checked inputs, defaults filled in."""
 
@@ -83,23 +89,10 @@ def _check_params(params: MultiHeadParams, sizes: dict[str, int]) -> MultiHeadPa
     }
     sizes["d_k"] = _head_width("w_q", arrays["w_q"], "H", sizes)
     sizes["d_v"] = _head_width("w_v", arrays["w_v"], "H_kv", sizes)
-    axes = {
-        "q": ("D", "H*d_k"),
-        "k": ("kdim", "H_kv*d_k"),
-        "v": ("vdim", "H_kv*d_v"),
-        "o": ("H*d_v", "D_out"),
-    }
-    for letter, (inputs, outputs) in axes.items():
-        check_shape(
-            f"w_{letter}",
-            arrays[f"w_{letter}"],
-            f"{inputs} {outputs}",
-            sizes,
-            to_match="the inputs and heads",
-        )
-        bias = arrays[f"b_{letter}"]
-        if bias is not None:
-            check_shape(f"b_{letter}", bias, outputs, sizes, to_match=f"w_{letter}")
+    for name, axes in AXES.items():
+        if arrays[name] is not None:
+            to_match = "the inputs and heads" if name.startswith("w_") else f"w_{name[2:]}"
+            check_shape(name, arrays[name], axes, sizes, to_match=to_match)
     return MultiHeadParams(**arrays)
 
 

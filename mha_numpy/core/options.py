@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar, get_type_hint
 
 import numpy as np
 
+from mha_numpy.backends import COVERED
 from mha_numpy.checks import check_broadcast, check_flag, check_number, check_shape
 from mha_numpy.core.masks import Window, check_mask, check_offset, check_window, visible_cells
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
@@ -79,90 +80,60 @@ class Option(NamedTuple):
 class AttentionOptions(TypedDict, total=False):
     """The keyword arguments of `attention_forward`, for functions that pass them on."""
 
-    mask: Annotated[
-        Array | None,
-        Option(
-            "bool array that broadcasts to (B, H, T_q, T_k), optional",
-            "True = may attend. A mask of rank 3 is one per head, (H, T_q, T_k). Where B = H it "
-            "could also be one per sequence: write ``mask[None]`` or ``mask[:, None]``.",
-            _check_mask,
-        ),
-    ]
-    bias: Annotated[
-        Array | None,
-        Option(
-            "float array that broadcasts to (B, H, T_q, T_k), optional",
-            "Added to the scores; -inf hides a cell as the mask does.",
-            _check_cells,
-        ),
-    ]
-    is_causal: Annotated[
-        bool,
-        Option(
-            "bool",
-            "Let query i see key j only if ``j <= i + q_offset``.",
-            lambda name, value, q, k: check_flag(name, value),
-            default=False,
-        ),
-    ]
-    q_offset: Annotated[
-        int | Array,
-        Option(
-            "int or (B,) int array",
-            "Position of the first query among the keys; read by `is_causal` and `window`.",
-            lambda name, value, q, k: check_offset(value, q.shape[:1] if q.ndim > 2 else ()),
-            default=0,
-        ),
-    ]
-    window: Annotated[
-        Window | None,
-        Option(
-            "(left, right), optional",
-            "How far a query sees, inclusive, from key ``i + q_offset``; None = unbounded.",
-            lambda name, value, q, k: check_window(value),
-        ),
-    ]
-    softcap: Annotated[
-        float | None,
-        Option(
-            "float, optional",
-            "c > 0 bounds the scores smoothly: ``c * tanh(scores / c)``.",
-            lambda name, value, q, k: check_number(name, value, positive=True),
-        ),
-    ]
-    scale: Annotated[
-        float | None,
-        Option(
-            "float, optional",
-            "Default ``1 / sqrt(d_k)``.",
-            lambda name, value, q, k: check_number(name, value),
-        ),
-    ]
-    dropout_mask: Annotated[
-        Array | None,
-        Option(
-            "float array that broadcasts to (B, H, T_q, T_k), optional",
-            "0 or ``1 / (1 - p)`` for each weight.",
-            _check_cells,
-        ),
-    ]
-    head_gate: Annotated[
-        Array | None,
-        Option(
-            "(H,) or (B, H) float array, optional",
-            "A multiplier for each head.",
-            _check_of_heads,
-        ),
-    ]
-    backend: Annotated[
-        str | None,
-        Option(
-            '{"numpy", "loops", "numba"}, optional',
-            "What computes steps 1 to 6: the equations, or a kernel, for which numba must be "
-            "installed: plain loops to read, or tiles. Default: that of the block, ``with "
-            'mha_numpy.backend(...)``, else "numpy".',
-        ),
-    ]
+    mask: Annotated[Array | None, Option(
+        "bool array that broadcasts to (B, H, T_q, T_k), optional",
+        "True = may attend. A mask of rank 3 is one per head, (H, T_q, T_k). Where B = H it "
+        "could also be one per sequence: write ``mask[None]`` or ``mask[:, None]``.",
+        _check_mask,
+    )]  # fmt: skip
+    bias: Annotated[Array | None, Option(
+        "float array that broadcasts to (B, H, T_q, T_k), optional",
+        "Added to the scores; -inf hides a cell as the mask does.",
+        _check_cells,
+    )]  # fmt: skip
+    is_causal: Annotated[bool, Option(
+        "bool",
+        "Let query i see key j only if ``j <= i + q_offset``.",
+        lambda name, value, q, k: check_flag(name, value),
+        default=False,
+    )]  # fmt: skip
+    q_offset: Annotated[int | Array, Option(
+        "int or (B,) int array",
+        "Position of the first query among the keys; read by `is_causal` and `window`.",
+        lambda name, value, q, k: check_offset(value, q.shape[:1] if q.ndim > 2 else ()),
+        default=0,
+    )]  # fmt: skip
+    window: Annotated[Window | None, Option(
+        "(left, right), optional",
+        "How far a query sees, inclusive, from key ``i + q_offset``; None = unbounded.",
+        lambda name, value, q, k: check_window(value),
+    )]  # fmt: skip
+    softcap: Annotated[float | None, Option(
+        "float, optional",
+        "c > 0 bounds the scores smoothly: ``c * tanh(scores / c)``.",
+        lambda name, value, q, k: check_number(name, value, positive=True),
+    )]  # fmt: skip
+    scale: Annotated[float | None, Option(
+        "float, optional",
+        "Default ``1 / sqrt(d_k)``.",
+        lambda name, value, q, k: check_number(name, value),
+    )]  # fmt: skip
+    dropout_mask: Annotated[Array | None, Option(
+        "float array that broadcasts to (B, H, T_q, T_k), optional",
+        "0 or ``1 / (1 - p)`` for each weight.",
+        _check_cells,
+    )]  # fmt: skip
+    head_gate: Annotated[Array | None, Option(
+        "(H,) or (B, H) float array, optional",
+        "A multiplier for each head.",
+        _check_of_heads,
+    )]  # fmt: skip
+    backend: Annotated[str | None, Option(
+        '{"numpy", "loops", "numba"}, optional',
+        "What computes steps 1 to 6: the equations, or a kernel, for which numba must be "
+        "installed: plain loops to read, or tiles. Default: that of the block, ``with "
+        'mha_numpy.backend(...)``, else "numpy".',
+    )]  # fmt: skip
 
 
 OPTIONS: dict[str, Option] = {
@@ -213,6 +184,7 @@ class AttentionInputs(SimpleNamespace):
     k: Array  # (B, H_kv, T_k, d_k)
     v: Array  # (B, H_kv, T_k, d_v)
     dtype: np.dtype[Any]  # of the output and of all gradients
+    in_kernels: bool  # whether the kernels cover all options that were given
 
     @property
     def axes(self) -> AttentionAxes:
@@ -235,37 +207,27 @@ class AttentionInputs(SimpleNamespace):
             mask=self.mask, bias=self.bias, window=self.window, q_offset=self.q_offset,
         )  # fmt: skip
 
-    @property
-    def fits_kernels(self) -> bool:
-        """Whether the kernels cover all options that were given."""
-        return all(
-            OPTIONS[name].in_kernels or getattr(self, name) is default
-            for name, default in DEFAULTS.items()
-        )
-
 
 def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -> AttentionInputs:
     """Check all arguments of attention but the backend; raise the first error found."""
-    if not options.keys() <= OPTIONS.keys():
+    if options and not options.keys() <= OPTIONS.keys():
         refuse((name for name in options if name not in OPTIONS), OPTIONS)
-    arrays = {
-        "q": as_float_array("q", q),
-        "k": as_float_array("k", k),
-        "v": as_float_array("v", v),
-    }
-    q, k, v = arrays.values()
+    q, k, v = as_float_array("q", q), as_float_array("k", k), as_float_array("v", v)
     _check_qkv(q, k, v)
-    given = DEFAULTS.copy()
+    inputs = AttentionInputs(q=q, k=k, v=v, in_kernels=True, **DEFAULTS)
+    given, floats = vars(inputs), ["q", "k", "v"]
     for name, value in options.items():
         option = OPTIONS[name]
         if value is not option.default:
             given[name] = value = option.check(name, value, q, k)
+            inputs.in_kernels &= option.in_kernels
             if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
-                arrays[name] = value
-    dtype = result_dtype(*arrays.values())
-    computed_in = compute_dtype(dtype)
-    for name, array in arrays.items():
-        given[name] = array.astype(computed_in, copy=False)
+                floats.append(name)
+    inputs.dtype = dtype = q.dtype
+    if not (len(floats) == 3 and k.dtype is v.dtype is dtype and dtype in COVERED):
+        inputs.dtype = dtype = result_dtype(*[given[name] for name in floats])
+        for name in floats:
+            given[name] = given[name].astype(compute_dtype(dtype), copy=False)
 
     if given["scale"] is None:  # without a single feature every score is 0, whatever the scale
         given["scale"] = 1 / math.sqrt(q.shape[-1] or 1)
@@ -275,14 +237,14 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
     elif given["window"] == (None, None):
         given["window"] = None
     if given["softcap"] is not None:
-        limits = np.finfo(computed_in)
+        limits = np.finfo(inputs.q.dtype)
         least, largest = float(limits.smallest_subnormal), float(limits.max)
         if not least <= given["softcap"] <= largest:
             raise ConfigError(
                 f"softcap: expected {least:.1e} to {largest:.1e}, as {dtype}; "
                 f"got {given['softcap']}"
             )
-    return AttentionInputs(dtype=dtype, **given)
+    return inputs
 
 
 def _fit(q: Array, k: Array, v: Array) -> bool:

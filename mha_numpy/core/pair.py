@@ -22,22 +22,23 @@ OfValues = Records | Callable[[Values], Records]
 class Pair:
     """A forward with its backward: checks, dtypes, kernels and recording around the equations.
 
-    All is handed on by name. The inputs, the options and what `check` adds are values; `steps`
-    takes those that its arguments name, and what it returns are values, too. The cache keeps those
-    that its fields name. `steps_backward` takes the gradient of the output, then fields of the
-    cache.
+    Everything is handed on by name. The inputs, the options and what `check` adds are values;
+    `steps` takes those that its arguments name, and what it returns are values, too. The cache
+    keeps those that its fields name. `steps_backward` takes the gradient of the output, then fields
+    of the cache. A small one is `RELU` in ``layers/activations.py``.
 
-    `records` and `records_backward` are ``(name, axes, equation)`` for each step and
-    ``(name, axes)`` for each constant, as `step` and `constant` explain them, or a function of the
-    values that yields these. A value of None is left out.
+    `records` and `records_backward` say what a trace notes: ``(name, axes, equation)`` for each
+    step and ``(name, axes)`` for each constant, as `step` and `constant` explain them; or a
+    function of the values that yields these. A value of None is left out.
     """
 
     steps: Callable[..., Any]
     steps_backward: Callable[..., Any]
-    cache: Any  # its type, a NamedTuple
-    grads: Any
+    cache: Any  # a NamedTuple, with the dtype of the output and of the gradients
+    grads: Any  # a NamedTuple, in the order of the inputs
     inputs: Mapping[str, str]  # arrays of floats, and their axes: "D", "... D"; "" for any
-    like: str | Callable[[Any], tuple[tuple[int, ...], np.dtype[Any]]]  # shape, dtype of the output
+    # the field of the cache that is like the output, or what returns its shape and dtype
+    like: str | Callable[[Any], tuple[tuple[int, ...], np.dtype[Any]]]
     optional: tuple[str, ...] = ()  # inputs that may be None
     computes: str = "out"  # names of what `steps` returns, the output last
     options: Mapping[str, Callable[[str, Any], Any]] = field(default_factory=dict)  # their checks
@@ -66,7 +67,8 @@ class Pair:
         self._check_axes(values)
         for name, check in self.options.items():
             values[name] = check(name, values[name])
-        values |= {"dtype": dtype, "inner": inner, "backend": chosen_backend()}
+        backend = chosen_backend()
+        values |= {"dtype": dtype, "inner": inner, "backend": backend}
         self.check(values)
 
         given = [values[name] for name in self._takes]

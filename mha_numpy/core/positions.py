@@ -22,11 +22,6 @@ def alibi_bias(H: int, T_q: int, T_k: int | None = None, *, q_offset: int = 0) -
     -------
     (H, T_q, T_k) float64 array, to be passed as ``bias=``.
 
-    Raises
-    ------
-    ConfigError
-        A count is not a positive integer, or a length is negative.
-
     Notes
     -----
     For H a power of 2 the slopes are ``2^(-8/H), 2^(-16/H), ..., 2^-8``; for another H the slopes
@@ -70,11 +65,6 @@ def sinusoidal_positions(T: int, D: int, *, base: float = 10000.0, offset: int =
     Returns
     -------
     (T, D) float64 array
-
-    Raises
-    ------
-    ConfigError
-        An argument has an impossible value.
 
     Notes
     -----

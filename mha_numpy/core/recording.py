@@ -118,7 +118,6 @@ class _Names(NamedTuple):
 
 
 def _names(inputs: AttentionInputs) -> _Names:
-    """Name the cells by the options that were given."""
     capped = "scores" if inputs.softcap is None else "capped"
     biased = capped if inputs.bias is None else "biased"
     dropped = "weights" if inputs.dropout_mask is None else "dropped"
@@ -126,7 +125,6 @@ def _names(inputs: AttentionInputs) -> _Names:
 
 
 def _is_grouped(inputs: AttentionInputs) -> bool:
-    """Return whether several query heads share a key/value head."""
     return inputs.q.shape[:-2] != inputs.k.shape[:-2]
 
 
@@ -180,12 +178,10 @@ def _record_cells(name: str, array: Array, inputs: AttentionInputs, equation: st
 
 
 def _cell_axes(array: Array, inputs: AttentionInputs) -> str:
-    """Name the axes of an array that broadcasts to the cells."""
     return broadcast_axes(array.shape, inputs.axes.cells, inputs.cells_shape)
 
 
 def _reshape(array: Array, inputs: AttentionInputs) -> str:
-    """Write the reshape to an array that broadcasts to the cells."""
     return f".reshape({', '.join(_cell_axes(array, inputs).split()) or '()'})"
 
 

@@ -31,6 +31,19 @@ def rope_steps_backward(d_out: Array, cos: Array, sin: Array, interleaved: bool)
     return _rotate(d_out, cos, -sin, interleaved)
 
 
+def _rotate(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    """Rotate each pair of the leading features; the features behind them stay as they are."""
+    half = cos.shape[-1]
+    if interleaved:
+        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    else:
+        first, second = slice(0, half), slice(half, 2 * half)
+    out = x.copy()
+    out[..., first] = x[..., first] * cos - x[..., second] * sin
+    out[..., second] = x[..., second] * cos + x[..., first] * sin
+    return out
+
+
 class RopeOptions(NamedTuple):
     """How to rotate; the keyword arguments of `rope_forward` but for the positions."""
 
@@ -109,19 +122,7 @@ def rope_forward(
 def rope_backward(d_out: Array, cache: RopeCache) -> RopeGrads:
     """Pull a gradient back through the rotation: rotate it by the opposite angle.
 
-    Parameters
-    ----------
-    d_out : float array of the shape of forward's output
-    cache : RopeCache
-
-    Returns
-    -------
-    RopeGrads
-        ``d_x``.
-
-    Notes
-    -----
-    A rotation is orthogonal: its transpose is its inverse. Derivation: ``docs/rope.md``.
+    A rotation is orthogonal: its transpose is its inverse.
 
     Examples
     --------
@@ -142,21 +143,7 @@ def check_rope(rope: Any, d_k: int) -> None:
     _check_rotary_dim(rope.rotary_dim, d_k)
 
 
-def _rotate(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
-    """Rotate each pair of the leading features; the features behind them stay as they are."""
-    half = cos.shape[-1]
-    if interleaved:
-        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    else:
-        first, second = slice(0, half), slice(half, 2 * half)
-    out = x.copy()
-    out[..., first] = x[..., first] * cos - x[..., second] * sin
-    out[..., second] = x[..., second] * cos + x[..., first] * sin
-    return out
-
-
 def _check_rotary_dim(rotary_dim: Any, d: int) -> int:
-    """Return the number of features to rotate."""
     if rotary_dim is None and d % 2:
         raise ShapeError(f"x: expected an even last axis to pair its features; got d={d}")
     rotary_dim = d if rotary_dim is None else check_count("rotary_dim", rotary_dim, least=0)

@@ -22,13 +22,6 @@ def split_heads(x: Array, num_heads: int) -> Array:
     -------
     (B, H, T, d) float array, a view of `x` where its memory order allows one.
 
-    Raises
-    ------
-    ShapeError
-        `x` is not of rank 3, or `num_heads` does not divide its width.
-    ConfigError
-        `num_heads` is not a positive integer.
-
     Notes
     -----
     Reshaping straight to (B, H, T, d) has the right shape and the wrong content: it deals
@@ -70,11 +63,6 @@ def merge_heads(heads: Array) -> Array:
     Returns
     -------
     (B, T, H*d) float array
-
-    Raises
-    ------
-    ShapeError
-        `heads` is not of rank 4.
 
     Notes
     -----

@@ -95,11 +95,6 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
     weights : array like `scores`
     cache : SoftmaxCache
 
-    Raises
-    ------
-    DTypeError, ShapeError, MaskError
-        `scores` is not a float array or not of rank 1 to 4; `mask` is not bool or does not fit.
-
     Notes
     -----
     Subtracting the row's largest score changes nothing (softmax is shift-invariant) and keeps
@@ -147,12 +142,6 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     -------
     SoftmaxGrads
         ``d_scores``, exactly 0 in hidden cells and in rows that see nothing.
-
-    Raises
-    ------
-    DTypeError, ShapeError, ConfigError
-        `d_weights` is not a float array or not of the shape of the weights.
-        `cache` is not forward's.
 
     Notes
     -----

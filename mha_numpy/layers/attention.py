@@ -1,10 +1,11 @@
 """Multi-head attention as a layer: self, cross, grouped."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from mha_numpy.backends import check_backend
+from mha_numpy.calls import find_misfit
 from mha_numpy.checks import check_count, check_flag, check_shape
 from mha_numpy.core import (
     KVCache,
@@ -14,7 +15,7 @@ from mha_numpy.core import (
     multi_head_attention_decode,
     multi_head_attention_forward,
 )
-from mha_numpy.core.masks import Window
+from mha_numpy.core.options import OPTIONS, AttentionOptions, takes_attention_options
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
@@ -142,20 +143,16 @@ class MultiHeadAttention(Layer):
             for name, width in (("extra_k", keys), ("extra_v", values)):
                 self.params[name] = self.rng.standard_normal((1, width)) / np.sqrt(width)
 
+    @takes_attention_options
     def forward(
         self,
         query: Array,
         key: Array | None = None,
         value: Array | None = None,
         *,
-        mask: Array | None = None,
-        bias: Array | None = None,
-        is_causal: bool = False,
-        window: Window | None = None,
-        softcap: float | None = None,
-        head_gate: Array | None = None,
         kv_cache: KVCache | None = None,
         return_weights: bool = False,
+        **options: Unpack[AttentionOptions],
     ) -> Array | tuple[Array, Array]:
         """Attend from the query input to the key and value inputs.
 
@@ -166,13 +163,14 @@ class MultiHeadAttention(Layer):
             Default `query`: self-attention.
         value : (B, T_k, vdim) float array, optional
             Default `key`.
-        mask, bias, is_causal, window, softcap, head_gate
-            As `attention_forward` explains them.
         kv_cache : KVCache, optional
             Append the keys and values of `key` and `value` (or `query`) and attend to all so far,
             without dropout and without backward.
         return_weights : bool
             Also return the (B, H, T_q, T_k) weights, per head and before dropout.
+        {names}
+            As `attention_forward` explains them; by default the layer draws `dropout_mask`, and
+            `head_gate` is ``layer.head_gate``.
 
         Returns
         -------
@@ -182,7 +180,8 @@ class MultiHeadAttention(Layer):
             ``return_weights=True``; read-only, for backward may use the same memory.
         """
         self._cache = None
-        head_gate = self.head_gate if head_gate is None else head_gate
+        if not options.keys() <= OPTIONS.keys():
+            raise find_misfit("layer", self.forward, (query, key, value), options) or ConfigError
         sizes = {"D": self.embed_dim, "kdim": self.kdim, "vdim": self.vdim}
         inputs = {
             "query": (query, "B T_q D"),
@@ -196,22 +195,21 @@ class MultiHeadAttention(Layer):
             raise ShapeError(f"key: expected (B, T_k, kdim={self.kdim}); got None")
         if value is None and self.vdim != self.kdim:
             raise ShapeError(f"value: expected (B, T_k, vdim={self.vdim}); got None")
-        options: dict[str, Any] = {
-            "params": MultiHeadParams._make(self.params.get(p) for p in MultiHeadParams._fields),
-            "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads, "rope": self.rope,
-            "extra_k": self._extra("k"), "extra_v": self._extra("v"),
-            "mask": mask, "bias": bias, "is_causal": is_causal, "window": window,
-            "softcap": softcap, "head_gate": head_gate, "backend": self.backend,
+        if options.get("head_gate") is None:
+            options["head_gate"] = self.head_gate
+        params = MultiHeadParams._make(self.params.get(name) for name in MultiHeadParams._fields)
+        own: dict[str, Any] = {
+            "params": params, "num_heads": self.num_heads, "num_kv_heads": self.num_kv_heads,
+            "rope": self.rope, "extra_k": self._extra("k"), "extra_v": self._extra("v"),
         }  # fmt: skip
         if kv_cache is not None:
             out, attention = multi_head_attention_decode(
-                query, key, value, kv_cache=kv_cache, **options
+                query, key, value, kv_cache=kv_cache, **own, **options
             )
         else:
-            dropout_mask = self._draw_dropout_mask(query, key)
-            out, self._cache = multi_head_attention_forward(
-                query, key, value, dropout_mask=dropout_mask, **options
-            )
+            if options.get("dropout_mask") is None:
+                options["dropout_mask"] = self._draw_dropout_mask(query, key)
+            out, self._cache = multi_head_attention_forward(query, key, value, **own, **options)
             attention = self._cache.attention
         if not return_weights:
             return out

@@ -107,19 +107,8 @@ def feed_forward_forward(
 def feed_forward_backward(d_out: Array, cache: FeedForwardCache) -> FeedForwardGrads:
     """Pull a gradient back through the network: forward's steps, last to first.
 
-    Parameters
-    ----------
-    d_out : (..., D) float array
-    cache : FeedForwardCache
-
-    Returns
-    -------
-    FeedForwardGrads
-        ``d_x`` and ``d_params``, a FeedForwardParams of gradients, None where there is no param.
-
-    Notes
-    -----
-    Backward takes about twice forward's operations. Derivation: ``docs/blocks.md``.
+    `d_params` is a FeedForwardParams of gradients, None where there is no param. Backward takes
+    about twice forward's operations.
 
     Examples
     --------

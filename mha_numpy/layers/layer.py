@@ -312,13 +312,7 @@ class Layer(metaclass=LayerType):
         return self.train(False)
 
     def astype(self, dtype: npt.DTypeLike) -> Self:
-        """Convert all params to a float dtype, here and below; forget gradients and caches.
-
-        Raises
-        ------
-        DTypeError
-            `dtype` is not a float dtype.
-        """
+        """Convert all params to a float dtype, here and below; forget gradients and caches."""
         dtype = float_dtype(dtype)
         for layer in self.layers():
             layer.params = {name: array.astype(dtype) for name, array in layer.params.items()}
@@ -339,8 +333,6 @@ class Layer(metaclass=LayerType):
         ------
         FileError
             The file cannot be written; what was there before stays.
-        DTypeError, ConfigError
-            `dtype` is not a float dtype, or a param is too large for it.
         """
         save_params(path, self.named_params(), dtype)
 

@@ -20,7 +20,6 @@ class Linear(Layer):
     bias : bool
         Whether there is `b`.
     backend : {"numpy", "loops", "numba"}, optional
-        What multiplies, as `linear_forward` explains.
     rng : int or numpy Generator, optional
         Seeds the params: the same seed draws the same. Default: fresh randomness.
 

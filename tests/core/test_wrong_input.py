@@ -156,6 +156,7 @@ CASES = [
     (lambda: mha.linear_forward(X, np.ones(12)), ShapeError, r"w: expected \(I, O\); got \(12,\)"),
     (lambda: mha.linear_forward(X, W, np.ones(11)), ShapeError, r"b: expected \(O=12,\).*got \(11,\)"),
     (lambda: mha.linear_forward(np.float64(1), W), ShapeError, "x: "),
+    (lambda: mha.attention_backward(OUT, CACHE, backend="gpu"), ConfigError, "backend: expected one of .*; got 'gpu'"),
     (lambda: mha.backend("gpu").__enter__(), ConfigError, "backend: expected one of .*got 'gpu'"),
     (
         lambda: mha.linear_backward(np.ones((2, 5, 3)), mha.linear_forward(X, W)[1]),

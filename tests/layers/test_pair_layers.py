@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mha_numpy import layers
-from mha_numpy.core import linear_backward, linear_forward
+from mha_numpy import core, layers
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.layers import (
     DecoderBlock,
@@ -28,54 +27,32 @@ from tests.gradients import randomize
 X, IDS = np.random.default_rng(1).normal(size=(2, 5, 7)), np.array([[3, 0, 3], [1, 2, 3]])
 
 
-def by_params(forward):
-    """Return a feed-forward that takes its params one by one."""
-    return lambda x, **params: forward(
-        x, FeedForwardParams(**dict.fromkeys(FeedForwardParams._fields) | params)
-    )
+LAYERS = [  # a layer, its input, its pair and the pair's options
+    (Linear(7, 3), X, "linear", {}),
+    (Linear(7, 3, bias=False), X, "linear", {}),
+    (LayerNorm(7, eps=0.3), X, "layer_norm", {"eps": 0.3}),
+    (LayerNorm(7, bias=False), X, "layer_norm", {}),
+    (RMSNorm(7, eps=0.3), X, "rms_norm", {"eps": 0.3}),
+    (Embedding(4, 7), IDS, "embedding", {}),
+    (LearnedPositions(6, 7), X, "learned_positions", {}),
+    (FeedForward(7, 9, activation="relu", bias=False), X, "feed_forward", {"activation": "relu"}),
+    *[
+        (FeedForward(7, 9, activation=name), X, "feed_forward", {"activation": name})
+        for name in ("gelu", "gelu_tanh", "swiglu")
+    ],
+]
 
 
-def feed_forward(activation):
-    return by_params(partial(layers.feed_forward_forward, activation=activation))
-
-
-LAYERS = {  # a layer, its input, and its pair
-    "linear": (Linear(7, 3), X, linear_forward, linear_backward),
-    "linear without bias": (Linear(7, 3, bias=False), X, linear_forward, linear_backward),
-    "layer norm": (
-        LayerNorm(7, eps=0.3), X,
-        partial(layers.layer_norm_forward, eps=0.3), layers.layer_norm_backward,
-    ),
-    "layer norm without bias": (
-        LayerNorm(7, bias=False), X, layers.layer_norm_forward, layers.layer_norm_backward,
-    ),
-    "rms norm": (
-        RMSNorm(7, eps=0.3), X,
-        partial(layers.rms_norm_forward, eps=0.3), layers.rms_norm_backward,
-    ),
-    "embedding": (
-        Embedding(4, 7), IDS, layers.embedding_forward, layers.embedding_backward,
-    ),
-    "positions": (
-        LearnedPositions(6, 7), X,
-        layers.learned_positions_forward, layers.learned_positions_backward,
-    ),
-    **{
-        f"feed-forward, {activation}": (
-            FeedForward(7, 9, activation=activation, bias=activation != "relu"), X,
-            feed_forward(activation), layers.feed_forward_backward,
-        )
-        for activation in ("relu", "gelu", "gelu_tanh", "swiglu")
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_equals_its_pair(name, rng):
-    layer, x, forward, backward = LAYERS[name]
+@pytest.mark.parametrize(("layer", "x", "name", "options"), LAYERS, ids=str)
+def test_equals_its_pair(layer, x, name, options, rng):
+    room = core if name == "linear" else layers
+    forward, backward = (getattr(room, f"{name}_{way}") for way in ("forward", "backward"))
     randomize(layer, rng)
+    params = layer.params
+    if name == "feed_forward":
+        params = {"params": FeedForwardParams(*map(params.get, FeedForwardParams._fields))}
     out = layer(x)
-    expected, cache = forward(x, **layer.params)
+    expected, cache = forward(x, **params, **options)
     assert_close(out, expected, "exact")
     d_out = rng.normal(size=out.shape)
     layer.zero_grads()

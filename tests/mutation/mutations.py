@@ -19,7 +19,7 @@ class Mutation(NamedTuple):
         return f"{self.folder}/{self.file}"
 
 
-SCALE = "return 1 / math.sqrt(q.shape[-1] or 1)"
+SCALE = 'given["scale"] = 1 / math.sqrt(q.shape[-1] or 1)'
 ROW_SUM = "(weights * d_weights).sum(axis=-1, keepdims=True)"
 D_SCORES = "d_scores = weights * (d_weights - row_mean)"
 MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
@@ -33,9 +33,9 @@ TOTAL = "powers.sum(axis=-1, keepdims=True)"
 
 MUTATIONS = [
     # forward
-    Mutation("no scale", "attention_inputs.py", {SCALE: "return 1.0"}),
-    Mutation("1/d_k", "attention_inputs.py", {SCALE: "return 1 / (q.shape[-1] or 1)"}),
-    Mutation("times root d_k", "attention_inputs.py", {SCALE: "return math.sqrt(q.shape[-1] or 1)"}),
+    Mutation("no scale", "options.py", {SCALE: 'given["scale"] = 1.0'}),
+    Mutation("1/d_k", "options.py", {SCALE: 'given["scale"] = 1 / (q.shape[-1] or 1)'}),
+    Mutation("times root d_k", "options.py", {SCALE: 'given["scale"] = math.sqrt(q.shape[-1] or 1)'}),
     Mutation("softmax over queries", "softmax.py", {TOTAL: "powers.sum(axis=-2, keepdims=True)"}),
     Mutation("softmax over the matrix", "softmax.py", {TOTAL: "powers.sum(axis=(-2, -1), keepdims=True)"}),
     Mutation(
@@ -63,11 +63,11 @@ MUTATIONS = [
     ),
     Mutation(
         "values projected from the keys' input", "multihead.py",
-        {'project_heads_forward(value, x_v,': 'project_heads_forward(value, x_k,'},
+        {"linear_forward(x_v,": "linear_forward(x_k,"},
     ),
     Mutation(
         "cross-attention ignores its source", "multihead.py",
-        {'project_heads_forward(key, x_k,': 'project_heads_forward(key, x_q,'},
+        {"linear_forward(x_k,": "linear_forward(x_q,"},
     ),
     Mutation("causal, strict", "masks.py", {"key <= query + right": "key < query + right"}),
     Mutation("causal, leaks one key", "masks.py", {"key <= query + right": "key <= query + right + 1"}),
@@ -77,15 +77,14 @@ MUTATIONS = [
         {"query = np.arange(T_q)[:, None] +": "query = np.arange(T_q)[:, None] + T_k - T_q +"},
     ),
     Mutation("window exclusive", "masks.py", {"key >= query - left": "key > query - left"}),
-    Mutation("mask inverted", "attention_inputs.py", {'return check_mask("mask"': 'return ~check_mask("mask"'}),
-    Mutation("is_causal drops the mask", "visibility.py", {"masks.append(in_window[:, 0] if in_window.ndim > rank else in_window)":
+    Mutation("mask inverted", "options.py", {"return check_mask(": "return ~check_mask("}),
+    Mutation("is_causal drops the mask", "masks.py", {"masks.append(in_window[:, 0] if in_window.ndim > rank else in_window)":
              "masks = [in_window[:, 0] if in_window.ndim > rank else in_window]"}),
-    Mutation("is_causal drops the window", "attention_inputs.py", {"        right = 0": "        left, right = None, 0"}),
-    Mutation("the window drops is_causal", "attention_inputs.py", {"        right = 0": "        right = right or 0"}),
-    Mutation("is_causal without other options left out", "attention_inputs.py",
-             {"(None, 0) if is_causal else None": "None"}),
-    Mutation("other options left out", "attention_inputs.py",
-             {"if mask is bias is window is softcap is": "if mask is bias is softcap is"}),
+    Mutation("is_causal drops the window", "options.py", {'given["window"] = (left, 0)': 'given["window"] = (None, 0)'}),
+    Mutation("the window drops is_causal", "options.py", {
+             'left, _ = given["window"] or (None, None)': 'left, right = given["window"] or (None, 0)',
+             'given["window"] = (left, 0)': 'given["window"] = (left, right or 0)'}),
+    Mutation("options left out", "options.py", {"if value is not option.default:": "if value is option.default:"}),
     Mutation("mask after softmax", "softmax.py", {MASKED: "masked = scores"}),
     Mutation("mask multiplied in", "softmax.py", {MASKED: "masked = scores if mask is None else scores * mask"}),
     Mutation("-1e9 for -inf", "softmax.py", {MASKED:
@@ -104,12 +103,12 @@ MUTATIONS = [
              "return x.reshape(B, H // num_kv_heads, num_kv_heads, *rest).swapaxes(1, 2)"}),
     Mutation("bias of the projection left out", "linear.py",
              {"return product if b is None else product + b": "return product"}),
-    Mutation("output projection left out", "projection.py",
-             {"out, cache = linear_forward(merged, w_o, b_o)":
-             "out, cache = merged, linear_forward(merged, w_o, b_o)[1]"}),
+    Mutation("output projection left out", "multihead.py",
+             {"out, project_out = linear_forward(merged, params.w_o, params.b_o)":
+             "out, project_out = merged, linear_forward(merged, params.w_o, params.b_o)[1]"}),
     Mutation("softcap left out", "attention.py",
              {"capped = scores if softcap is None else": "capped = scores if True else"}),
-    Mutation("0 * NaN instead of a selection", "visibility.py",
+    Mutation("0 * NaN instead of a selection", "masks.py",
              {"np.where(visible, cells, 0)": "cells * visible"}),
     Mutation("poison through hidden cells", "grouped.py", {"if finite.all():": "if True:"}),
     Mutation("float32 inside", "../dtypes.py", {"is_half = dtype.kind": "is_half = dtype.itemsize == 8 or dtype.kind"}),
@@ -149,10 +148,10 @@ MUTATIONS = [
     Mutation("extra keys, d: mean", "extra_keys.py",
              {"merge_heads(d_extra_heads).sum(axis=0)": "merge_heads(d_extra_heads).mean(axis=0)"}),
     Mutation("value branch forgotten", "multihead.py", {"d_x_k = d_x_k + d_x_v": "d_x_k = d_x_k"}),
-    Mutation("output projection skipped", "projection.py", {"d_heads = split_heads(d_merged, num_heads)":
-             "d_heads = split_heads(d_out, num_heads)"}),
-    Mutation("d_out divided by B", "projection.py", {"linear_backward(d_out, cache)":
-             "linear_backward(d_out / len(d_out), cache)"}),
+    Mutation("output projection skipped", "multihead.py", {"d_heads = split_heads(d_merged,":
+             "d_heads = split_heads(d_out,"}),
+    Mutation("d_out divided by B", "multihead.py", {"linear_backward(d_out, cache.project_out)":
+             "linear_backward(d_out / len(d_out), cache.project_out)"}),
     Mutation("dropout forgotten", "attention.py", {"d_weights = d_dropped if dropout_mask is None else":
              "d_weights = d_dropped if True else"}),
     Mutation("softcap's slope left out", "attention.py", {"(1 - (capped / softcap) ** 2)": "1"}),
@@ -164,23 +163,23 @@ MUTATIONS = [
              {"only_visible(d_gated * heads, sees_any)": "d_gated * heads"}),
     Mutation("gate forgotten in backward", "attention.py", {"d_heads = d_gated * head_gate[..., None, None]": "d_heads = d_gated"}),
     # positions and cache
-    Mutation("rope: backward turns forward", "rope.py", {"_rotate(d_out, cache.cos, -cache.sin,":
-             "_rotate(d_out, cache.cos, cache.sin,"}),
+    Mutation("rope: backward turns forward", "rope.py", {"_rotate(d_out, cos, -sin,":
+             "_rotate(d_out, cos, sin,"}),
     Mutation("rope: one sign", "rope.py", {"x[..., second] * cos + x[..., first] * sin":
              "x[..., second] * cos - x[..., first] * sin"}),
     Mutation("rope: changes its input", "rope.py", {"out = x.copy()": "out = x"}),
-    Mutation("rope: decode starts at 0", "decode.py", {"positions = past + np.arange(x.shape[1])":
-             "positions = np.arange(x.shape[1])"}),
-    Mutation("decode forgets the offset", "decode.py", {'options["q_offset"] = past': "pass"}),
+    Mutation("rope: decode starts at 0", "multihead.py", {"positions=past + np.arange(k.shape[2])":
+             "positions=np.arange(k.shape[2])"}),
+    Mutation("decode forgets the offset", "multihead.py", {'options["q_offset"] = kv_cache.length': "pass"}),
     Mutation("cache narrows a wider dtype", "kv_cache.py", {"if length <= capacity and dtype == part.dtype:":
              "if length <= capacity:"}),
     # the door to the kernels
-    Mutation("left and right swapped", "backends.py", {"offsets, left, right,": "offsets, right, left,"}),
-    Mutation("unbounded means nothing at all", "backends.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),
-    Mutation("one offset for all sequences", "backends.py", {"offsets = q_offset if q_offset.ndim else q_offset.repeat(B)":
+    Mutation("left and right swapped", "kernel_calls.py", {"offsets, left, right,": "offsets, right, left,"}),
+    Mutation("unbounded means nothing at all", "kernel_calls.py", {"OPEN = 2 * LARGEST": "OPEN = 0"}),
+    Mutation("one offset for all sequences", "kernel_calls.py", {"offsets = q_offset if q_offset.ndim else q_offset.repeat(B)":
              "offsets = q_offset.repeat(B)[:B]"}),
-    Mutation("dropout mask and bias swapped", "backends.py", {"= (mask, bias, dropout_mask)": "= (mask, dropout_mask, bias)"}),
-    Mutation("a kernel's bias gradient not summed", "backends.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
+    Mutation("dropout mask and bias swapped", "kernel_calls.py", {"= (mask, bias, dropout_mask)": "= (mask, dropout_mask, bias)"}),
+    Mutation("a kernel's bias gradient not summed", "kernel_calls.py", {"sum_to_shape(d_biased, bias.shape)": "d_biased"}),
     Mutation("a kernel given what it does not cover", "../backends.py", {"dtype not in COVERED": "False", "x.dtype != dtype or ": ""}),
     Mutation("a kernel given empty axes", "../backends.py", {" or x.size == 0": ""}),
     Mutation("forward's backend whatever backward asks for", "attention.py",
@@ -193,6 +192,9 @@ MUTATIONS = [
     Mutation("memory's mask forgotten", "transformer_blocks.py", {"x, memory, mask=memory_mask": "x, memory"}, "layers"),
     Mutation("gradients replaced, not added", "layer.py", {"np.array(gradient) if stored is None else stored + gradient": "np.array(gradient)"}, "layers"),
     # what stands around attention
+    Mutation("pair: float16 inside", "../core/pair.py", {"inner = compute_dtype(dtype)": "inner = dtype"}, "layers"),
+    Mutation("pair: a gradient in the dtype of the computation", "../core/pair.py", {"d.astype(cache.dtype, copy=False)": "d"}, "layers"),
+    Mutation("pair: a gradient of any shape", "../core/pair.py", {"if d_out.shape != shape:": "if False:"}, "layers"),
     Mutation("centred over tokens", "layer_norm.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "layers"),
     Mutation("variance divided by D - 1", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
              "np.sqrt((centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1 or 1) + eps)"}, "layers"),

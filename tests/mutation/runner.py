@@ -23,12 +23,12 @@ from tests.mutation.mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).parents[2]
 NAMES = (
     "softmax", "linear", "shapes", "masks", "attention", "multihead", "positions", "kv_cache",
-    "wrong_input", "backends", "gradients", "extra_keys", "plain_inputs",
+    "wrong_input", "backends", "gradients", "extra_keys", "options",
 )  # fmt: skip
 # the tests to try first, where they are not called as the file is
 NEAREST = {
-    "attention_inputs": "attention", "visibility": "attention", "grouped": "attention",
-    "dtypes": "attention", "rope": "positions", "decode": "kv_cache", "projection": "multihead",
+    "options": "attention", "grouped": "attention", "dtypes": "attention", "rope": "positions",
+    "kernel_calls": "backends",
 }  # fmt: skip
 MACHINE_CODE = shutil.ignore_patterns("*.nbi", "*.nbc")  # of no use to those who run no kernel
 BANK = ["tests/teach/exercises/test_core_by_the_bank.py"]
