@@ -469,6 +469,7 @@ for path in ({str(REPOSITORY)!r}, {str(Path.home())!r}, {tempfile.gettempdir()!r
 attempt(os.listdir, "/tmp")
 for folder, inside in (("/mha_numpy", "teach"), ("/mha_numpy/teach/exercises", "child")):
     attempt(lambda: set(os.listdir(folder)) - set([inside]) or None)
+attempt(lambda: [n for n in os.listdir(os.path.dirname(calls.__file__)) if not n.endswith(".py")])
 """,
     "the task once more": """
 attempt(sys.stdin.read)
@@ -797,7 +798,9 @@ def softmax_backward(d_weights, weights):
 
     def test_one_that_does_not_start_is_nobodys_fault(self, monkeypatch):
         monkeypatch.setattr(isolation_module, "FOLDER", Path("/nowhere"))
-        with pytest.raises(ConfigError, match="bwrap: the sandbox did not start: .*Can't find"):
+        with pytest.raises(
+            ConfigError, match="bwrap: the sandbox did not start: .*No module named child"
+        ):
             run_isolated(RIGHT, "mine.py", "softmax_backward", ONCE, PATIENT, slot=SLOT)
 
     def test_one_that_is_not_installed(self, monkeypatch):
