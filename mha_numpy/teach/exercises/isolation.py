@@ -156,7 +156,7 @@ def _run(
     refused: int,
     enter: Callable[[], None],
 ) -> Run:
-    """Give a task to the runner that a command starts, and hear what it tells."""
+    """Give a task to the process that a command starts, and hear what it tells."""
     asks = any(callable(part) for given in inputs for part in given.values())
     with (
         _replies() if asks else nullcontext((0, 0)) as (replies, answers),
@@ -255,7 +255,7 @@ def find_bubblewrap() -> str:
 
 
 def _command(bubblewrap: str, refused: int) -> list[str]:
-    """Return the command that runs the runner, but for its last argument."""
+    """Return the command that runs the child, but for its last argument."""
     prefix, executable = Path(sys.base_prefix), Path(sys.executable).resolve()
     python = prefix if str(prefix) in SYSTEM else Path("/python")  # another user may not see it
     command = [bubblewrap, *_unshared(), "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
