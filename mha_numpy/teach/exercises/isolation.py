@@ -156,7 +156,7 @@ def _run(
     refused: int,
     enter: Callable[[], None],
 ) -> Run:
-    """Give a task to the runner that a command starts, and hear what it tells."""
+    """Give a task to the process that a command starts, and hear what it tells."""
     asks = any(callable(part) for given in inputs for part in given.values())
     with (
         _replies() if asks else nullcontext((0, 0)) as (replies, answers),
@@ -255,7 +255,7 @@ def find_bubblewrap() -> str:
 
 
 def _command(bubblewrap: str, refused: int) -> list[str]:
-    """Return the command that runs the runner, but for its last argument."""
+    """Return the command that runs the child, but for its last argument."""
     prefix, executable = Path(sys.base_prefix), Path(sys.executable).resolve()
     python = prefix if str(prefix) in SYSTEM else Path("/python")  # another user may not see it
     command = [bubblewrap, *_unshared(), "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -272,14 +272,15 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
         command += ["--setenv", "LD_LIBRARY_PATH", f"{python}/lib"]  # libpython, if it is apart
     for folder in _package_folders(python):  # what else is installed is not to be seen
         command += ["--tmpfs", folder, "--remount-ro", folder]
-    for parent in (PACKAGES, *reversed(CHILD.parents[:-1])):
+    for parent in (PACKAGES, *reversed(CHILD.parents[:-1]), CHILD):
         # else root alone could enter those in between
         command += ["--perms", "0755", "--dir", str(parent)]
     numpy = Path(np.__file__).parent
     for path in (numpy, numpy.with_name("numpy.libs")):
         command += ["--ro-bind-try", str(path), f"{PACKAGES}/{path.name}"]
-    command += ["--ro-bind", str(FOLDER), str(CHILD), "--proc", "/proc"]
-    command += ["--dev", "/dev", "--remount-ro", "/dev"]
+    for file in FOLDER.glob("*.py"):  # compiled ones hold the names of folders here
+        command += ["--ro-bind", str(file), f"{CHILD}/{file.name}"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
     command += ["--size", str(ROOM), "--perms", "1777", "--tmpfs", "/tmp", "--chdir", "/tmp"]
     command += ["--remount-ro", "/"]
     paths = f"{PACKAGES}:{CHILD.parent}"

@@ -107,7 +107,7 @@ def run_calls(
     heard = Heard(len(inputs), check_limits(limits))
     calls = make_calls(get_function, inputs)
     if can_fork():
-        run_in_a_child(lambda tell: _make_the_calls(calls, tell, limits), heard)
+        run_in_a_child(lambda tell: _make_calls_there(calls, tell, limits), heard)
     else:
         _run_here(calls, heard)
     return heard.run
@@ -348,7 +348,7 @@ def _be_the_child(
         os._exit(0)
 
 
-def _make_the_calls(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
+def _make_calls_there(calls: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
     def say_where(_: int, frame: FrameType | None) -> None:
         if place := place_of(frame):  # else an answer may be half written
             write_message(tell, Ended(_too_late(limits) + place))

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from inspect import getsource
 from pathlib import Path
 from textwrap import indent
 
@@ -23,6 +24,7 @@ from mha_numpy.teach.exercises.isolation import run_isolated
 from mha_numpy.teach.exercises.stub import stub_text
 from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.test_foreign import FILES, solutions
+from tests.teach.exercises.test_frames import archive, npy
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap isolates submissions, and is not installed"
@@ -66,22 +68,9 @@ def forge(packed):
     tell(packed)
     time.sleep(9)  # nothing comes after it
 
-def archive(tree, compression=zipfile.ZIP_STORED, **members):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", compression) as file:
-        file.writestr("tree.json", tree if isinstance(tree, str) else json.dumps(tree))
-        for name, content in members.items():
-            file.writestr(name[1:] + ".npy", content)
-    return stream.getvalue()
-
 def forged(*call):
     names = ("answer", "error", "changed", "seconds", "called")
     return values.pack({"Call": dict(zip(names, (*call, *(None, "", (), 0.0, ())[len(call):])))})
-
-def npy(array):
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
 
 def call_of(tree):
     none = {"tuple": []}
@@ -91,7 +80,8 @@ def call_of(tree):
 class Bomb:
     def __reduce__(self):
         return os.system, ("echo REACHED",)
-"""
+
+""" + "\n".join(map(getsource, (archive, npy)))
 AT_EACH_CALL = """
 def softmax_backward(d_weights, weights):
     attack(d_weights, weights)
@@ -121,11 +111,7 @@ calls.call = lambda function, given: messages.Call(..., "", (), 0.0)
 calls._fingerprints = lambda tree, path="": {}
 """,
     "what makes an answer plain": "calls.plain = values._plain_tree = lambda answer, *_: True",
-    "what packs an answer": """
-pack = values.pack
-def attack(d, w):
-    messages.pack = lambda value: forged(True)
-""",
+    "what packs an answer": "messages.pack = lambda value: forged(True)",
     "what tells of errors": """
 calls.told = calls.ending = lambda *_: ""
 raise ValueError
@@ -483,6 +469,7 @@ for path in ({str(REPOSITORY)!r}, {str(Path.home())!r}, {tempfile.gettempdir()!r
 attempt(os.listdir, "/tmp")
 for folder, inside in (("/mha_numpy", "teach"), ("/mha_numpy/teach/exercises", "child")):
     attempt(lambda: set(os.listdir(folder)) - set([inside]) or None)
+attempt(lambda: [n for n in os.listdir(os.path.dirname(calls.__file__)) if not n.endswith(".py")])
 """,
     "the task once more": """
 attempt(sys.stdin.read)
@@ -811,7 +798,9 @@ def softmax_backward(d_weights, weights):
 
     def test_one_that_does_not_start_is_nobodys_fault(self, monkeypatch):
         monkeypatch.setattr(isolation_module, "FOLDER", Path("/nowhere"))
-        with pytest.raises(ConfigError, match="bwrap: the sandbox did not start: .*Can't find"):
+        with pytest.raises(
+            ConfigError, match="bwrap: the sandbox did not start: .*No module named child"
+        ):
             run_isolated(RIGHT, "mine.py", "softmax_backward", ONCE, PATIENT, slot=SLOT)
 
     def test_one_that_is_not_installed(self, monkeypatch):

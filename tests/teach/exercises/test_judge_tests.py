@@ -97,14 +97,10 @@ class TestBounds:
     @pytest.mark.parametrize(
         "shapes",
         [
-            [(5, 1, 1, 1)] * 4,
-            [(1, 9, 1, 1)] * 4,
-            [(1, 1, 33, 1)] * 4,
-            [(1, 1, 1, 1)] * 3 + [(1, 1, 1, 65)],
-            [(1, 1, 1)] * 4,
-            [(1, 1, 1, 1, 1)] * 4,
+            *([shape] * 4 for shape in ((5, 1, 1, 1), (1, 9, 1, 1), (1, 1, 33, 1))),
+            [(1, 1, 1, 1)] * 3 + [(1, 1, 1, 65)], [(1, 1, 1)] * 4, [(1, 1, 1, 1, 1)] * 4,
         ],
-    )
+    )  # fmt: skip
     def test_nothing_is_computed_from_large_arrays(self, shapes):
         attention = bounded(lambda *_: pytest.fail("computed"))
         q, k, v, mask = (np.broadcast_to(np.float64(1), shape) for shape in shapes)
@@ -296,16 +292,16 @@ def break_my_attention(f, x):
     def given(self, f):
         return [{"f": f, "x": 2}]
 
-    def test_answer_what_is_asked(self):
-        (call,) = run_of(self.SOURCE, inputs=self.given(lambda x, more: {"sum": x + more})).calls
-        assert call.answer == {"sum": 4}
-
-    def test_tell_nothing_of_an_error_but_its_type(self):
-        def fails(x, more):
-            raise KeyError("hidden")
-
-        (call,) = run_of(self.SOURCE, inputs=self.given(fails)).calls
-        assert call.answer == "what was called raised a KeyError"
+    @pytest.mark.parametrize(
+        ("function", "answer"),
+        [
+            (lambda x, more: {"sum": x + more}, {"sum": 4}),
+            (lambda x, more: {}["hidden"], "what was called raised a KeyError"),
+        ],
+    )
+    def test_answer_what_is_asked_and_tell_of_an_error_its_type(self, function, answer):
+        (call,) = run_of(self.SOURCE, inputs=self.given(function)).calls
+        assert call.answer == answer
 
     def test_answer_as_much_as_a_test_may_ask_for(self):
         inputs = self.given(lambda x, more: np.ones(LARGEST))
