@@ -220,7 +220,8 @@ def check_attention_inputs(q: Any, k: Any, v: Any, options: Mapping[str, Any]) -
         option = OPTIONS[name]
         if value is not option.default:
             given[name] = value = option.check(name, value, q, k)
-            inputs.in_kernels &= option.in_kernels
+            if not option.in_kernels:
+                inputs.in_kernels = False
             if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
                 floats.append(name)
     inputs.dtype = dtype = q.dtype
