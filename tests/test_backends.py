@@ -31,7 +31,7 @@ def asked(monkeypatch):
         if modules is backends.KERNELS:
             names.append(chosen_backend(backend))
 
-    for module in ("kernel_calls", "linear"):
+    for module in ("kernel_calls", "pair"):
         monkeypatch.setattr(f"mha_numpy.core.{module}.find_kernels", find_kernels)
     return names
 

@@ -12,10 +12,10 @@ from typing import Any
 from . import CHILD, INSIDE, INSTALLED, PACKAGE
 
 # these only pass a call on
-PASSING = {f"{PACKAGE / file}" for file in ("calls.py", "layers/runs.py")}
+PASSING = {f"{PACKAGE / file}" for file in ("backends.py", "calls.py", "layers/runs.py")}
 # parts of this package that compute no answer
 HELPERS = (
-    "checking", "checks", "dtypes", "errors", "progress", "show/pictures", "tables",
+    "backends", "checking", "checks", "dtypes", "errors", "progress", "show/pictures", "tables",
     "teach/exercises",
 )  # fmt: skip
 HELPING = tuple(f"{INSIDE}{name}{end}" for name in HELPERS for end in (os.sep, ".py"))
