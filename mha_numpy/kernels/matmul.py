@@ -14,11 +14,12 @@ from numba import from_dtype, types
 
 from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.parallel import count_threads, parallel
-from mha_numpy.kernels.problem import BLOCK, divide_up, items_of, like_scratch
+from mha_numpy.kernels.problem import divide_up, items_of, like_scratch
 from mha_numpy.kernels.product import ROWS, multiply
 from mha_numpy.kernels.rows import add_sums, copy_rows
 from mha_numpy.kernels.scratch import Layout, new_pools
 from mha_numpy.kernels.simd import as_written, lanes
+from mha_numpy.kernels.tile import BLOCK
 from mha_numpy.kernels.transpose import transpose
 
 Array = npt.NDArray[Any]

@@ -8,8 +8,6 @@ from numba.extending import intrinsic
 
 from mha_numpy.kernels.compile import inner
 
-BLOCK = 64  # queries in a tile, and keys in a block: as many as a word has bits
-
 
 class Problem(NamedTuple):
     """The inputs of attention; an array that was not given has size 0."""

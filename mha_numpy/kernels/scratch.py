@@ -15,8 +15,8 @@ from numba.np.arrayobj import populate_array
 
 from mha_numpy.kernels.compile import inner
 from mha_numpy.kernels.host import HOST
-from mha_numpy.kernels.problem import BLOCK
 from mha_numpy.kernels.simd import emit_pointer
+from mha_numpy.kernels.tile import BLOCK
 
 ALIGNMENT = HOST.register_bytes
 

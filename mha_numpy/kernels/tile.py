@@ -3,9 +3,11 @@
 from typing import Any, NamedTuple
 
 from mha_numpy.kernels.compile import inner
-from mha_numpy.kernels.problem import BLOCK, divide_up
+from mha_numpy.kernels.problem import divide_up
 from mha_numpy.kernels.rows import add_rows, copy_rows
 from mha_numpy.kernels.transpose import transpose
+
+BLOCK = 64  # queries in a tile, and keys in a block: as many as a word has bits
 
 
 class Tile(NamedTuple):

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from numba import from_dtype, types
 
 from mha_numpy.kernels.parallel import count_threads, parallel
-from mha_numpy.kernels.problem import BLOCK
 from mha_numpy.kernels.scratch import Layout, new_pools, round_up
+from mha_numpy.kernels.tile import BLOCK
 from mha_numpy.kernels.tiled_backward import BACKWARD, backward_tiles
 from mha_numpy.kernels.tiled_forward import FORWARD, forward_tiles
 

@@ -11,7 +11,6 @@ from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp
 from mha_numpy.kernels.match import cap, load_scaled, match, suits_few
 from mha_numpy.kernels.problem import (
-    BLOCK,
     NUM_INPUTS,
     divide_up,
     items_of,
@@ -30,6 +29,7 @@ from mha_numpy.kernels.rows import (
 from mha_numpy.kernels.scratch import Layout
 from mha_numpy.kernels.simd import as_written, lanes, load, store
 from mha_numpy.kernels.tile import (
+    BLOCK,
     add_queries,
     count_tiles,
     is_in_sight,

@@ -12,7 +12,7 @@ from mha_numpy.kernels.compile import inner, kernel
 from mha_numpy.kernels.exponential import exp, log
 from mha_numpy.kernels.host import HOST
 from mha_numpy.kernels.match import FEW, cap, is_in_vectors, load_scaled, match, suits_few
-from mha_numpy.kernels.problem import BLOCK, NUM_INPUTS, items_of, problem_of
+from mha_numpy.kernels.problem import NUM_INPUTS, items_of, problem_of
 from mha_numpy.kernels.rows import add_rows, copy_rows, fill, multiply_rows, scale_each_row
 from mha_numpy.kernels.scratch import Layout
 from mha_numpy.kernels.simd import (
@@ -27,6 +27,7 @@ from mha_numpy.kernels.simd import (
     store,
 )
 from mha_numpy.kernels.tile import (
+    BLOCK,
     count_tiles,
     keys_in_sight,
     load_cells,

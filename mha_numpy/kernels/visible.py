@@ -8,7 +8,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from mha_numpy.kernels.compile import inner
-from mha_numpy.kernels.problem import BLOCK
 from mha_numpy.kernels.product import multiply
 from mha_numpy.kernels.rows import is_finite
 from mha_numpy.kernels.simd import (
@@ -21,6 +20,7 @@ from mha_numpy.kernels.simd import (
     select,
     store,
 )
+from mha_numpy.kernels.tile import BLOCK
 
 NOTHING, SOMETHING, EVERYTHING = 0, 1, 2
 ONE, NONE_SET = np.uint64(1), np.uint64(0)

@@ -11,8 +11,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "kernels.md"
 def test_the_caption_of_the_picture_has_the_sizes_of_the_kernel():
     pytest.importorskip("numba")
     from mha_numpy.kernels.host import AVX512
-    from mha_numpy.kernels.problem import BLOCK
     from mha_numpy.kernels.product import ROWS
+    from mha_numpy.kernels.tile import BLOCK
 
     caption = re.search(r"\(Left: [^)]*\)", PAGE.read_text(encoding="utf-8"))
     *sizes, rows, vectors, lanes = (int(n) for n in re.findall(r"(?<!\S)\d+", caption[0]))

@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 from numba import types
 
-from mha_numpy.kernels.problem import BLOCK, divide_up, problem_of
+from mha_numpy.kernels.problem import divide_up, problem_of
 from mha_numpy.kernels.simd import lanes
-from mha_numpy.kernels.tile import count_tiles, keys_in_sight, load_cells, tile_of, tile_shape
+from mha_numpy.kernels.tile import (
+    BLOCK,
+    count_tiles,
+    keys_in_sight,
+    load_cells,
+    tile_of,
+    tile_shape,
+)
 from mha_numpy.kernels.visible import (
     EVERYTHING,
     NOTHING,
