@@ -33,7 +33,7 @@ def imports_of(path):
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and not node.level:  # a file of its own folder
             yield node.module
 
 failed = []
