@@ -39,7 +39,7 @@ def page() -> str:
     """Judge all of them, and return the page."""
     parts = [TOP]
     for exercise_id, chosen in SHOWN.items():
-        file = ROOT / "tests" / "exercises" / "foreign" / f"{exercise_id}.toml"
+        file = ROOT / "tests/teach/exercises/foreign" / f"{exercise_id}.toml"
         found = [
             (mistake["what"], apply_edits(solution["code"], dict(mistake["edit"])))
             for solution in tomllib.loads(file.read_text(encoding="utf-8"))["solution"]
