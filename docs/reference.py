@@ -64,7 +64,7 @@ def _section(package: ModuleType, home: str) -> str:
     """Return what a module holds: its equations, then functions and classes as they stand there."""
     module = import_module(home)
     steps = [thing for name, thing in vars(module).items()
-             if re.fullmatch(STEPS, name) and thing.__module__ == home]  # fmt: skip
+             if re.fullmatch(STEPS, name) and getattr(thing, "__module__", "") == home]  # fmt: skip
     names = [name for name in package.__all__ if _home(package, name) == home]
     names.sort(key=lambda name: _place(getattr(package, name)))
     about = (module.__doc__ or "").splitlines()[0]
