@@ -80,8 +80,9 @@ def _link(text: str) -> str:
             raise FileNotFoundError(f"a page of docs links to {path}, which does not exist")
         if path.startswith("notebooks/"):
             return f"]({path}{anchor})"
-        if path.removeprefix("mha_numpy/") in FIRST:
-            return f"](api/{path.removeprefix('mha_numpy/')}.md)"
+        package = path.removeprefix("mha_numpy/").replace("/", ".")
+        if package in FIRST:
+            return f"](api/{package}.md)"
         return f"]({REPOSITORY}/blob/main/{path}{anchor})"
 
     return re.sub(r"\]\(((?:\.\./|examples/)[^)#]+)(#[^)]*)?\)", target, text)
