@@ -1,5 +1,6 @@
 """Every notebook from a clean kernel, top to bottom: no error, no warning, no files left."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -42,7 +43,8 @@ def run(notebook, tmp_path):
     assert verdicts
     shown = [output.data["text/html"] for output in verdicts]
     assert all("not written yet" in html or "the bug is still there" in html for html in shown)
-    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    told = "".join(output.text for output in outputs if output.get("name") == "stderr")
+    assert not re.sub(r".+: \d+ of \d+\n", "", told)  # long work says so on a slow machine
     shown = [output.data.get("text/plain", "") for output in outputs if "data" in output]
     assert not [text for text in shown if "np.float" in text]  # numbers are printed plainly
     assert not list(tmp_path.iterdir())
