@@ -33,7 +33,7 @@ _in_force: ContextVar[str] = ContextVar("backend", default="numpy")
 def backend(name: str | None) -> Iterator[None]:
     """Choose what computes inside a block of code.
 
-    A function, layer or model that has a backend of its own, given as ``backend=``, keeps it.
+    A function, layer or model with its own backend, passed as ``backend=``, keeps it.
     A backward computes by the backend of its forward. Each thread has its own choice.
 
     Parameters
@@ -61,7 +61,7 @@ def backend(name: str | None) -> Iterator[None]:
 
 def chosen_backend(name: str | None = None) -> str:
     """Return the backend of this name, for None the one of the block; raise a ConfigError."""
-    return _in_force.get() if name is None else check_choice("backend", name, BACKENDS)
+    return check_backend(name) or _in_force.get()
 
 
 def check_backend(name: Any) -> str | None:
@@ -76,7 +76,7 @@ def find_kernels(
 
     The equations also compute what the kernels do not cover: dtypes other than float32 and float64
     (longdouble; complex in a gradient check), two dtypes at once, and empty axes; and whatever a
-    recorder watches, for a kernel has no steps to show.
+    recorder watches, because a kernel has no steps to show.
     """
     name = _in_force.get() if backend is None else backend
     if name not in modules or is_watched():
