@@ -105,23 +105,30 @@ def check_shape(
     `axes` is like "B H_kv T_k d_k"; an axis "H*d_k" is a product. "... T D" are the last two of any
     number.
     """
-    names, new = _names_of(axes), {}
-    leading, shape = "", array.shape
-    if axes.startswith("..."):
-        leading, shape = "..., ", shape[max(array.ndim - len(names), 0) :]
-    fits = len(names) == len(shape)
-    for (axis, is_name), actual in zip(names, shape, strict=False):
-        known = sizes.get(axis) if is_name else size_of(axis, sizes)
-        fits = fits and known in (None, actual)
-        if is_name:
-            new[axis] = actual
-    if not fits:
-        known_sizes = [(axis, size_of(axis, sizes)) for axis, _ in names]
+    if not fits_axes(array.shape, axes, sizes):
+        leading = "..., " if axes.startswith("...") else ""
+        known_sizes = [(axis, size_of(axis, sizes)) for axis, _ in _names_of(axes)]
         parts = [axis if n is None else f"{axis}={n}" for axis, n in known_sizes]
         expected = leading + ", ".join(parts) + ("," if len(parts) == 1 and not leading else "")
         reason = f" to match {to_match}" if to_match else ""
         raise ShapeError(f"{name}: expected ({expected}){reason}; got {array.shape}")
+
+
+def fits_axes(shape: tuple[int, ...], axes: str, sizes: dict[str, int]) -> bool:
+    """Return whether a shape agrees with the sizes that are known; if so, note the new ones."""
+    names, new = _names_of(axes), {}
+    if axes.startswith("..."):
+        shape = shape[max(len(shape) - len(names), 0) :]
+    if len(names) != len(shape):
+        return False
+    for (axis, is_name), actual in zip(names, shape, strict=True):
+        known = sizes.get(axis) if is_name else size_of(axis, sizes)
+        if known not in (None, actual):
+            return False
+        if is_name:
+            new[axis] = actual
     sizes.update(new)
+    return True
 
 
 def check_positions(name: str, T: int, offset: int, N: int, limit: str) -> None:

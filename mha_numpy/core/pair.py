@@ -1,5 +1,6 @@
 """A pair: equations forward and backward, and all that surrounds them in the same way."""
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.backends import ONE_PASS_KERNELS, chosen_backend, find_kernels
-from mha_numpy.checks import check_shape, check_type
+from mha_numpy.checks import check_shape, check_type, fits_axes
 from mha_numpy.dtypes import Array, as_float_array, compute_dtype, result_dtype
 from mha_numpy.errors import ShapeError
 from mha_numpy.steps import constant, is_watched, step
@@ -76,7 +77,8 @@ class Pair:
         if len(self._names) == 1:
             computed = (computed,)
         values.update(zip(self._names, computed, strict=True))
-        record(values, self.records)
+        if is_watched():
+            record(values, self.records)
         cache = self.cache._make([values[name] for name in self.cache._fields])
         return computed[-1].astype(dtype, copy=False), cache
 
@@ -106,13 +108,18 @@ class Pair:
 
     def _check_axes(self, values: Values) -> None:
         """Check the axes of the inputs: all have to match the first."""
+        given = [
+            (name, values[name], axes)
+            for name, axes in self.inputs.items()
+            if axes and values[name] is not None
+        ]
+        if _fit(tuple([(array.shape, axes) for _, array, axes in given])):
+            return
         sizes: dict[str, int] = {}
         to_match = ""
-        for name, axes in self.inputs.items():
-            array = values[name]
-            if axes and array is not None:
-                check_shape(name, array, axes, sizes, to_match=to_match)
-                to_match = to_match or f"{name} {array.shape}"
+        for name, array, axes in given:
+            check_shape(name, array, axes, sizes, to_match=to_match)
+            to_match = to_match or f"{name} {array.shape}"
 
     def _compute(self, steps: Any, kernel: Any, backend: str, given: list[Any]) -> Any:
         """Let a kernel compute, or the equations where there is none."""
@@ -121,6 +128,12 @@ class Pair:
             if kernels := find_kernels(self.kernels, *floats, backend=backend):
                 return kernel(kernels, *given)
         return steps(*given)
+
+
+@functools.lru_cache(maxsize=1024)  # for tiny arrays a look at all axes takes as long as a step
+def _fit(shapes: tuple[tuple[tuple[int, ...], str], ...]) -> bool:
+    sizes: dict[str, int] = {}
+    return all(fits_axes(shape, axes, sizes) for shape, axes in shapes)
 
 
 def as_gradient(name: str, d_out: Any, shape: tuple[int, ...], inner: np.dtype[Any]) -> Array:
@@ -132,9 +145,7 @@ def as_gradient(name: str, d_out: Any, shape: tuple[int, ...], inner: np.dtype[A
 
 
 def record(values: Values, records: OfValues) -> None:
-    """Note steps and constants while a recorder is active."""
-    if not is_watched():
-        return
+    """Note steps and constants."""
     for name, axes, *equation in records(values) if callable(records) else records:
         value = values[name]
         if value is None:

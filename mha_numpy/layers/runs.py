@@ -2,12 +2,15 @@
 
 import functools
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from mha_numpy.backends import backend, chosen_backend
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import MhaError
 from mha_numpy.steps import WATCHER, Watcher, watching
+
+UNCHANGED = nullcontext()
 
 
 class Place:
@@ -55,16 +58,17 @@ def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
         uses = layer.uses
         if is_backward:
             mode = _check_mode_and_uses(layer)
-        with backend(layer.backend or (layer.computed_by if is_backward else None)):
+        around = chosen_backend()
+        chosen = layer.backend or (layer.computed_by if is_backward else around)
+        with UNCHANGED if chosen == around else backend(chosen):
             active = WATCHER.get()
             if active is None:
                 out = method(layer, *inputs, **options)
             else:
                 with watching(_place_of(layer, active, is_backward=is_backward)):
                     out = method(layer, *inputs, **options)
-            if is_forward:
-                layer.computed_by = chosen_backend()
         if is_forward:
+            vars(layer)["computed_by"] = chosen
             uses[layer.training] = max(uses.pop(layer.training, 0), 0) + 1
         elif is_backward and uses:
             uses[mode] = -abs(uses[mode])

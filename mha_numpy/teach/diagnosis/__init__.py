@@ -7,11 +7,11 @@ from mha_numpy.teach.diagnosis.diagnose import Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.fingerprints import fingerprints, right_answers
 from mha_numpy.teach.diagnosis.mutants import make
 from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Task
+from mha_numpy.teach.task import Hints, Task
 from mha_numpy.teach.tasks import TASKS, find_task
 
 __all__ = [
-    "BANK", "CONVENTIONS", "MISBEHAVIOURS", "TASKS", "Convention", "Diagnosis", "Mistake", "Task",
-    "Variant", "diagnose", "find_confusion", "find_task", "fingerprints", "make", "right_answers",
-    "using",
+    "BANK", "CONVENTIONS", "MISBEHAVIOURS", "TASKS", "Convention", "Diagnosis", "Hints", "Mistake",
+    "Task", "Variant", "diagnose", "find_confusion", "find_task", "fingerprints", "make",
+    "right_answers", "using",
 ]  # fmt: skip

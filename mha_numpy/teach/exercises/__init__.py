@@ -9,9 +9,8 @@ from mha_numpy.teach.exercises.hints import Hint, give_hint
 from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.notebook import check, hint
 from mha_numpy.teach.exercises.verdict import Verdict
-from mha_numpy.teach.task import Hints
 
 __all__ = [
-    "EXERCISES", "Audit", "Exercise", "Hint", "Hints", "Limits", "Verdict", "audit_tests", "check",
+    "EXERCISES", "Audit", "Exercise", "Hint", "Limits", "Verdict", "audit_tests", "check",
     "exercises_in", "find_exercise", "give_hint", "hint", "hint_in", "judge", "judge_file", "start",
 ]  # fmt: skip
