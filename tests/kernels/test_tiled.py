@@ -114,17 +114,6 @@ class TestChunks:
         assert tiled.chunk_size(1900, 1, 65) < 1900 / 4
         assert_as_the_reference(inputs, options | {"q_offset": (1900 - T_q) // 2})
 
-    @by_dtype
-    def test_with_every_option(self, monkeypatch, dtype):
-        options = array_options(2, 4, 200, 300) | {"is_causal": True, "softcap": 2.0}
-        options["q_offset"] = 70
-        inputs = random_inputs(2, 4, 2, 200, 300, 16, 33)
-        expected = results(inputs, options, "numpy")
-        narrow = as_dtype(inputs, dtype), as_dtype(options, dtype)
-        for chunk in (64, 128, 192, 320):
-            monkeypatch.setattr(tiled, "chunk_size", lambda *_, chunk=chunk: chunk)
-            assert_results(results(*narrow, "numba"), expected, dtype)
-
 
 class TestSoftmax:
     @by_dtype
@@ -305,20 +294,6 @@ class TestThreads:
         monkeypatch.setattr(parallel, "LEAST_WORK", 100)
         assert parallel.count_threads(99) == 1
         assert parallel.count_threads(100) == 2
-
-
-@pytest.mark.parametrize("seed", SEEDS[:6])
-def test_float16_in_and_out(seed):
-    inputs, options = (as_dtype(arrays, np.float16) for arrays in tiled_problem(seed))
-    d_out = np.random.default_rng(seed).normal(
-        size=(*inputs["q"].shape[:3], inputs["v"].shape[3])
-    ).astype(np.float16)  # fmt: skip
-    wide = as_dtype(inputs, np.float64), as_dtype(options, np.float64)
-    expected = results(*wide, "numpy", d_out=d_out)
-    found = results(inputs, options, "numba", d_out=d_out)
-    for name, array in found.items():
-        assert array.dtype == (np.float32 if name == "lse" else np.float16), name
-        assert_close(array, expected[name], "float16", name=name)
 
 
 @by_dtype
