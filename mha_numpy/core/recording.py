@@ -255,28 +255,22 @@ Projections = tuple[Projection, Projection, Projection]  # of queries, keys and 
 
 def projections(inputs: MultiHeadInputs, *, is_new: bool = False) -> Projections:
     """Return the names of a forward's projections; `is_new` where a KV cache holds what was."""
-    query, key, value = (
-        ("q", "x_q", "T_q", "D"), ("k", "x_k", "T_k", "kdim"), ("v", "x_v", "T_k", "vdim")
-    )  # fmt: skip
-    suffix = ""
-    if is_new:
-        # of the new tokens alone: those of the query, unless there is another input
-        suffix, of_x = "_new", query[1:]
+    query = Projection("q", "q", "x_q", "T_q", "D")
+    # extra keys make T_k larger than the number of tokens
+    suffix, tokens = ("", "T_k") if inputs.extra_k is None else ("_tokens", "T_kv")
+    key = Projection("k", f"k{suffix}", "x_k", tokens, "kdim")
+    value = Projection("v", f"v{suffix}", "x_v", tokens, "vdim")
+    if is_new:  # of the new tokens alone: those of the query, unless there is another input
+        of_x = query[2:]
         if inputs.x_k is not inputs.x_q:
             of_x = ("x_k", "T_new", "kdim")
-        key = ("k_new", *of_x)
+        key = Projection("k_new", "k_new", *of_x)
         if inputs.x_v is not inputs.x_k:
             of_x = ("x_v", "T_new", "vdim")
-        value = ("v_new", *of_x)
-    elif inputs.extra_k is not None:  # they make T_k larger than the number of tokens
-        suffix = "_tokens"
-        key, value = ("k", "x_k", "T_kv", "kdim"), ("v", "x_v", "T_kv", "vdim")
-    turned = "" if inputs.rope is None else "_unrotated"
-    return (
-        Projection(query[0], f"q{turned}", *query[1:]),
-        Projection(key[0], f"k{suffix}{turned}", *key[1:]),
-        Projection(value[0], f"v{suffix}", *value[1:]),
-    )
+        value = Projection("v_new", "v_new", *of_x)
+    if inputs.rope is not None:
+        query, key = (of._replace(heads=f"{of.heads}_unrotated") for of in (query, key))
+    return query, key, value
 
 
 def record_inputs(names: Projections, inputs: MultiHeadInputs, *, is_new: bool) -> None:

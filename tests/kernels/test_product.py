@@ -72,29 +72,3 @@ def test_of_nothing(dtype):
     c[:] = 3
     apply_multiply(dtype)(c, a, b, c, 1)
     assert (c == 3).all()
-
-
-LAYOUTS = {
-    "transposed": lambda rng, dtype, m, k: random_tile(rng, dtype, k, m).T,
-    "every second": lambda rng, dtype, m, k: random_tile(rng, dtype, 2 * m, 3 * k)[::2, ::3],
-    "backwards": lambda rng, dtype, m, k: random_tile(rng, dtype, m, k)[::-1, ::-1],
-    "one row for all": lambda rng, dtype, m, k: np.broadcast_to(
-        rng.normal(size=k).astype(dtype), (m, k)
-    ).view(),
-    "one column for all": lambda rng, dtype, m, k: np.broadcast_to(
-        rng.normal(size=(m, 1)).astype(dtype), (m, k)
-    ).view(),
-}
-
-
-@by_dtype
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.filterwarnings("ignore:Numba:DeprecationWarning")
-def test_a_of_any_strides(rng, dtype, layout):
-    L = count_lanes(dtype)
-    for m, n, k in [(1, 1, 1), (64, 4, 64), (7, 7, 5), (13, 3, 64)]:
-        a = LAYOUTS[layout](rng, dtype, m, k)
-        if not a.flags.writeable:  # the kernels know one type of matrix, which can be written to
-            a = np.lib.stride_tricks.as_strided(a.base, a.shape, a.strides, writeable=True)
-        b = random_tile(rng, dtype, k, n * L)
-        assert_product(random_tile(rng, dtype, m, n * L), a, b, True)
