@@ -48,7 +48,7 @@ def attention_steps(inputs: AttentionInputs) -> AttentionSteps:
     biased = capped if bias is None else capped + bias
 
     # 4. mask and softmax
-    masked, weights, lse = softmax_steps(biased, visible)
+    masked, lse, weights = softmax_steps(biased, visible)
 
     # 5. dropout
     dropped = weights

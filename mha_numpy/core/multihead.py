@@ -18,7 +18,7 @@ from mha_numpy.core.multihead_params import (
 )
 from mha_numpy.core.options import AttentionInputs, AttentionOptions, takes_attention_options
 from mha_numpy.core.recording import (
-    multi_head_names,
+    projections,
     record_append,
     record_inputs,
     record_merge,
@@ -68,7 +68,7 @@ def multi_head_steps(
     # 0. an input that was not given is the one before it
     x_q, x_k, x_v, params, H, H_kv, rope, extra_k, extra_v, _ = inputs
     past = 0 if kv_cache is None else kv_cache.length
-    names = multi_head_names(inputs, is_new=kv_cache is not None) if is_watched() else None
+    names = projections(inputs, is_new=kv_cache is not None) if is_watched() else None
     if names:
         record_inputs(names, inputs, is_new=kv_cache is not None)
 
@@ -118,7 +118,7 @@ def multi_head_steps(
 
 def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadGrads:
     """Pull the gradient of the output back to the inputs and all params."""
-    names = multi_head_names(cache.inputs) if is_watched() else None
+    names = projections(cache.inputs) if is_watched() else None
 
     # 5. merged = merge_heads(heads), out = merged @ w_o + b_o
     d_merged, d_w_o, d_b_o = of_out = linear_backward(d_out, cache.project_out)
@@ -164,7 +164,7 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
     if not x_v_given:
         d_x_k = d_x_k + d_x_v
         if names:
-            step("d_x_kv", d_x_k, f"B {names.key.tokens} kdim", "d_x_k + d_x_v")
+            step("d_x_kv", d_x_k, f"B {names[1].tokens} kdim", "d_x_k + d_x_v")
     if not x_k_given:
         d_x_q = d_x_q + d_x_k
         step("d_x", d_x_q, "B T_q D", "d_x_q + d_x_k" if x_v_given else "d_x_q + d_x_kv")

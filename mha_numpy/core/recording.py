@@ -5,6 +5,7 @@ steps, of constants and of axes; tests evaluate them. They hold where the arrays
 keeps NaN and inf of hidden cells from spreading is left to `only_visible`.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,64 +13,14 @@ import numpy as np
 from mha_numpy.core.linear import LinearGrads
 from mha_numpy.core.multihead_params import MultiHeadInputs, MultiHeadParams
 from mha_numpy.core.options import AttentionInputs
+from mha_numpy.core.pair import Records, Values, plus, record
 from mha_numpy.core.rope import RopeCache
 from mha_numpy.core.shapes import broadcast_axes, stretched_axes
+from mha_numpy.core.softmax import D_SCORES, softmax_records
 from mha_numpy.dtypes import Array
 from mha_numpy.steps import constant, renamed, step
 
 GATE_AXES = {1: "H", 2: "B H"}  # by rank
-
-
-def record_softmax(
-    scores: Array, mask: Array | None, masked: Array, weights: Array, axes: str
-) -> None:
-    """Record softmax where it stands alone."""
-    step("scores", scores, axes)
-    if mask is not None:
-        step("mask", mask, broadcast_axes(mask.shape, axes, scores.shape))
-    _record_softmax("scores", "mask", mask, masked, weights, axes)
-
-
-def _record_softmax(
-    scores: str, mask_name: str, mask: Array | None, masked: Array, weights: Array, axes: str
-) -> None:
-    """Record the steps of softmax over the array that is called `scores`."""
-    if mask is not None:
-        step("masked", masked, axes, f"np.where({mask_name}, {scores}, -np.inf)")
-        scores = "masked"
-    shifted = scores if _is_moderate(masked) else f"{scores} - {scores}.max(axis=-1, keepdims=True)"
-    equation = f"np.exp({shifted}) / np.exp({shifted}).sum(axis=-1, keepdims=True)"
-    if mask is not None and not mask.any(axis=-1).all():  # a row that sees nothing is 0, not 0 / 0
-        equation = f"np.where({mask_name}, {equation}, 0)"
-    step("weights", weights, axes, equation)
-
-
-def _is_moderate(scores: Array) -> bool:
-    """Return whether powers of the scores neither overflow nor vanish in a whole row.
-
-    Softmax always subtracts each row's largest score; where it changes nothing but rounding, the
-    equation is shown without it.
-    """
-    largest = scores.real.max(axis=-1, initial=-np.inf)
-    limit = np.log(np.finfo(largest.dtype).max) / 2
-    return bool((np.abs(largest[largest != -np.inf]) < limit).all())
-
-
-def record_softmax_backward(
-    d_weights: Array, d_scores: Array, mask: Array | None, axes: str
-) -> None:
-    """Record softmax's backward where it stands alone."""
-    step("d_weights", d_weights, axes)
-    hides = mask is not None and not mask.all()
-    _record_softmax_backward("scores", "mask" if hides else "", d_scores, axes)
-
-
-def _record_softmax_backward(scores: str, hidden_by: str, d_scores: Array, axes: str) -> None:
-    """Record the gradient of the array that softmax was taken of."""
-    equation = "weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))"
-    if hidden_by:
-        equation = f"np.where({hidden_by}, {equation}, 0)"
-    step(f"d_{scores}", d_scores, axes, equation)
 
 
 class AttentionSteps(NamedTuple):
@@ -138,43 +89,42 @@ def _summed(product: str, inputs: AttentionInputs, axes: str) -> str:
 
 def record_attention(inputs: AttentionInputs, steps: AttentionSteps, gated: Array) -> None:
     """Record the steps of attention."""
-    axes, names = inputs.axes, _names(inputs)
-    step("q", inputs.q, axes.q)
-    step("k", inputs.k, axes.k)
-    step("v", inputs.v, axes.v)
-    constant("scale", inputs.scale)
-    if names.shared:
-        constant("G", inputs.q.shape[1] // inputs.k.shape[1])
+    record({**vars(inputs), **steps._asdict(), "gated": gated}, partial(_records, inputs))
 
+
+def _records(inputs: AttentionInputs, values: Values) -> Records:
+    axes, names = inputs.axes, _names(inputs)
+    yield "q", axes.q, ""
+    yield "k", axes.k, ""
+    yield "v", axes.v, ""
+    yield "scale", ""
+    if names.shared:
+        values["G"] = inputs.q.shape[1] // inputs.k.shape[1]
+        yield "G", ""
     # 1. match
-    equation = f"scale * q @ k{names.shared}.swapaxes(-1, -2)"
-    step("scores", steps.scores, axes.cells, equation)
+    yield "scores", axes.cells, f"scale * q @ k{names.shared}.swapaxes(-1, -2)"
     # 2. softcap
     if inputs.softcap is not None:
-        constant("softcap", inputs.softcap)
-        step("capped", steps.capped, axes.cells, "softcap * np.tanh(scores / softcap)")
+        yield "softcap", ""
+        yield "capped", axes.cells, "softcap * np.tanh(scores / softcap)"
     # 3. bias
     if inputs.bias is not None:
-        _record_cells("bias", inputs.bias, inputs)
-        step("biased", steps.biased, axes.cells, f"{names.capped} + bias")
+        yield "bias", _cell_axes(inputs.bias, inputs), ""
+        yield "biased", axes.cells, f"{names.capped} + bias"
     # 4. mask and softmax
-    _record_visible(inputs, steps.visible)
-    _record_softmax(names.biased, "visible", steps.visible, steps.masked, steps.weights, axes.cells)
+    yield from _visible_records(inputs, values)
+    visible, masked = values["visible"], values["masked"]
+    yield from softmax_records(names.biased, "visible", visible, masked, axes.cells)
     # 5. dropout
     if inputs.dropout_mask is not None:
-        _record_cells("dropout_mask", inputs.dropout_mask, inputs)
-        step("dropped", steps.dropped, axes.cells, "weights * dropout_mask")
+        yield "dropout_mask", _cell_axes(inputs.dropout_mask, inputs), ""
+        yield "dropped", axes.cells, "weights * dropout_mask"
     # 6. mix
-    step("heads", steps.heads, axes.heads, f"{names.dropped} @ v{names.shared}")
+    yield "heads", axes.heads, f"{names.dropped} @ v{names.shared}"
     # 7. head gate
     if inputs.head_gate is not None:
-        step("head_gate", inputs.head_gate, GATE_AXES[inputs.head_gate.ndim])
-        step("gated", gated, axes.heads, "heads * head_gate[..., None, None]")
-
-
-def _record_cells(name: str, array: Array, inputs: AttentionInputs, equation: str = "") -> None:
-    """Record an array that broadcasts to the cells."""
-    step(name, array, _cell_axes(array, inputs), equation)
+        yield "head_gate", GATE_AXES[inputs.head_gate.ndim], ""
+        yield "gated", axes.heads, "heads * head_gate[..., None, None]"
 
 
 def _cell_axes(array: Array, inputs: AttentionInputs) -> str:
@@ -185,44 +135,39 @@ def _reshape(array: Array, inputs: AttentionInputs) -> str:
     return f".reshape({', '.join(_cell_axes(array, inputs).split()) or '()'})"
 
 
-def _record_visible(inputs: AttentionInputs, visible: Array | None) -> None:
-    """Record who may attend to whom, and what decides it."""
+def _visible_records(inputs: AttentionInputs, values: Values) -> Records:
+    """Say who may attend to whom, and what decides it."""
+    visible = values["visible"]
     if visible is None:
         return
     reasons, rank = [], 0
     if inputs.mask is not None:
-        _record_cells("mask", inputs.mask, inputs)
+        yield "mask", _cell_axes(inputs.mask, inputs), ""
         reasons.append("mask")
         rank = inputs.mask.ndim
     if inputs.bias is not None and np.isneginf(inputs.bias.real).any():
         reasons.append("~np.isneginf(bias)")
         rank = max(rank, inputs.bias.ndim)
     if inputs.window is not None:
-        reasons += _record_window(inputs)
-        rank = max(rank, inputs.q.ndim if inputs.q_offset.ndim else 2)
+        offset = inputs.q_offset
+        query = "np.arange(T_q)[:, None]"
+        if offset.any() or offset.ndim:
+            ones = (1,) * (inputs.q.ndim - 1) * offset.ndim  # none for one offset
+            values["q_offset"] = offset.reshape(offset.shape + ones)
+            yield "q_offset", " ".join(["B", *"1" * len(ones)]) if ones else ""
+            query += " + q_offset"
+        values["left"], values["right"] = left, right = inputs.window
+        if left is not None:
+            yield "left", ""
+            reasons.append(f"np.arange(T_k) >= {query} - left")
+        if right is not None:
+            yield "right", ""
+            reasons.append(f"np.arange(T_k) <= {query}{' + right' if right else ''}")
+        rank = max(rank, inputs.q.ndim if offset.ndim else 2)
     equation = " & ".join(reasons if len(reasons) < 2 else (f"({reason})" for reason in reasons))
     if rank < visible.ndim:
         equation = f"({equation}){_reshape(visible, inputs)}"
-    _record_cells("visible", visible, inputs, equation)
-
-
-def _record_window(inputs: AttentionInputs) -> list[str]:
-    """Record what a window is made of, causality included, and return it as comparisons."""
-    query = "np.arange(T_q)[:, None]"
-    if inputs.q_offset.any() or inputs.q_offset.ndim:
-        ones = (1,) * (inputs.q.ndim - 1) * inputs.q_offset.ndim  # none for one offset
-        offset_axes = " ".join(["B", *"1" * len(ones)]) if ones else ""
-        constant("q_offset", inputs.q_offset.reshape(inputs.q_offset.shape + ones), offset_axes)
-        query += " + q_offset"
-    left, right = inputs.window or (None, None)
-    comparisons = []
-    if left is not None:
-        constant("left", left)
-        comparisons.append(f"np.arange(T_k) >= {query} - left")
-    if right is not None:
-        constant("right", right)
-        comparisons.append(f"np.arange(T_k) <= {query}{' + right' if right else ''}")
-    return comparisons
+    yield "visible", _cell_axes(visible, inputs), equation
 
 
 def record_attention_backward(
@@ -234,120 +179,109 @@ def record_attention_backward(
     steps: AttentionStepsBackward,
 ) -> None:
     """Record the steps of attention's backward."""
-    axes, names = inputs.axes, _names(inputs)
+    values = {"d_gated": d_gated, "d_heads": d_heads, "d_head_gate": d_head_gate}
+    values |= {**steps._asdict(), "d_capped": steps.d_biased}
+    record(values, _records_backward(inputs, visible))
 
+
+def _records_backward(inputs: AttentionInputs, visible: Array | None) -> Records:
+    axes, names = inputs.axes, _names(inputs)
     # 7. gated = heads * head_gate
-    if inputs.head_gate is None or d_head_gate is None:
-        step("d_heads", d_heads, axes.heads)
+    if inputs.head_gate is None:
+        yield "d_heads", axes.heads, ""
     else:
-        step("d_gated", d_gated, axes.heads)
-        step("d_heads", d_heads, axes.heads, "d_gated * head_gate[..., None, None]")
-        of_each = "(2, 3)" if inputs.head_gate.ndim == 2 else "(0, 2, 3)"
+        yield "d_gated", axes.heads, ""
+        yield "d_heads", axes.heads, "d_gated * head_gate[..., None, None]"
         gate_axes = GATE_AXES[inputs.head_gate.ndim]
-        step("d_head_gate", d_head_gate, gate_axes, f"(d_gated * heads).sum(axis={of_each})")
+        of_each = "(2, 3)" if inputs.head_gate.ndim == 2 else "(0, 2, 3)"
+        yield "d_head_gate", gate_axes, f"(d_gated * heads).sum(axis={of_each})"
     # 6. heads = dropped @ v
     equation = f"d_heads @ v{names.shared}.swapaxes(-1, -2)"
     if visible is not None:
         equation = f"np.where(visible, {equation}, 0)"
-    step(f"d_{names.dropped}", steps.d_dropped, axes.cells, equation)
+    yield f"d_{names.dropped}", axes.cells, equation
     equation = f"{names.dropped}.swapaxes(-1, -2) @ d_heads"
-    step("d_v", steps.d_v, axes.v, _summed(equation, inputs, axes.v))
+    yield "d_v", axes.v, _summed(equation, inputs, axes.v)
     # 5. dropped = weights * dropout_mask
     if inputs.dropout_mask is not None:
-        step("d_weights", steps.d_weights, axes.cells, "d_dropped * dropout_mask")
+        yield "d_weights", axes.cells, "d_dropped * dropout_mask"
     # 4. weights = softmax(biased)
-    _record_softmax_backward(names.biased, "", steps.d_biased, axes.cells)
+    yield f"d_{names.biased}", axes.cells, D_SCORES
     # 3. biased = capped + bias
-    if inputs.bias is not None and steps.d_bias is not None:
-        step(f"d_{names.capped}", steps.d_biased, axes.cells, "d_biased")
+    if inputs.bias is not None:
+        yield f"d_{names.capped}", axes.cells, "d_biased"
         summed = stretched_axes(inputs.cells_shape, inputs.bias.shape)
         equation = f"d_biased.sum(axis={summed}, keepdims=True)" if summed else "d_biased"
         if inputs.bias.ndim < inputs.q.ndim:
             equation += _reshape(inputs.bias, inputs)
-        _record_cells("d_bias", steps.d_bias, inputs, equation)
+        yield "d_bias", _cell_axes(inputs.bias, inputs), equation
     # 2. capped = softcap * tanh(scores / softcap)
     if inputs.softcap is not None:
-        equation = "d_capped * (1 - (capped / softcap) ** 2)"
-        step("d_scores", steps.d_scores, axes.cells, equation)
+        yield "d_scores", axes.cells, "d_capped * (1 - (capped / softcap) ** 2)"
     # 1. scores = scale * q @ k^T
-    step("d_q", steps.d_q, axes.q, f"scale * d_scores @ k{names.shared}")
+    yield "d_q", axes.q, f"scale * d_scores @ k{names.shared}"
     equation = _summed("d_scores.swapaxes(-1, -2) @ q", inputs, axes.k)
-    step("d_k", steps.d_k, axes.k, f"scale * {equation}")
+    yield "d_k", axes.k, f"scale * {equation}"
 
 
 class Projection(NamedTuple):
     """The names of one projection's steps and axes, as a recorder is shown them."""
 
-    name: str  # of the projected array
-    heads_name: str
+    name: str  # of the projected array: q, k, v; k_new and v_new, where a KV cache holds others
+    heads: str  # of its heads, before RoPE turns them and extra keys are appended
     x: str  # of the input
-    letter: str  # of the params: w_<letter>, b_<letter>
     tokens: str
-    inputs: str  # width of the input
-    heads: str
-    width: str  # of a head
-
-    def of(self, x: str) -> "Projection":
-        """Return the same for an input of new keys or values that is not the query's."""
-        return self._replace(x=x, tokens="T_new", inputs="kdim" if x == "x_k" else "vdim")
+    features: str  # of the input
 
     @property
-    def unrotated(self) -> "Projection":
-        """The same, where RoPE turns the heads later."""
-        return self._replace(heads_name=f"{self.heads_name}_unrotated")
+    def letter(self) -> str:
+        """What the params are called after: w_<letter>, b_<letter>."""
+        return self.name[0]
 
     @property
-    def of_tokens(self) -> "Projection":
-        """The same, where extra keys make T_k larger than the number of tokens."""
-        return self._replace(heads_name=f"{self.heads_name}_tokens", tokens="T_kv")
+    def split(self) -> tuple[str, str]:
+        """The number of heads, and the width of each."""
+        return "H" if self.letter == "q" else "H_kv", "d_v" if self.letter == "v" else "d_k"
 
     @property
     def axes(self) -> str:
         """The names of the axes of the heads."""
-        return f"B {self.heads} {self.tokens} {self.width}"
+        heads, width = self.split
+        return f"B {heads} {self.tokens} {width}"
 
 
-QUERY = Projection("q", "q", "x_q", "q", "T_q", "D", "H", "d_k")
-KEY = Projection("k", "k", "x_k", "k", "T_k", "kdim", "H_kv", "d_k")
-VALUE = Projection("v", "v", "x_v", "v", "T_k", "vdim", "H_kv", "d_v")
-# when decoding, keys and values of the new tokens alone
-NEW_KEY = Projection("k_new", "k_new", "x_q", "k", "T_q", "D", "H_kv", "d_k")
-NEW_VALUE = Projection("v_new", "v_new", "x_q", "v", "T_q", "D", "H_kv", "d_v")
+Projections = tuple[Projection, Projection, Projection]  # of queries, keys and values
 
 
-class MultiHeadNames(NamedTuple):
-    """What q, k and v are called before they are rotated, and before keys are appended."""
-
-    query: Projection
-    key: Projection
-    value: Projection
-
-
-def multi_head_names(inputs: MultiHeadInputs, *, is_new: bool = False) -> MultiHeadNames:
-    """Return the names of a forward's steps; `is_new` where a KV cache holds what was before."""
-    has_extra = inputs.extra_k is not None
-    query, key, value = QUERY, KEY, VALUE
-    if is_new:
-        key, value = NEW_KEY, NEW_VALUE
+def projections(inputs: MultiHeadInputs, *, is_new: bool = False) -> Projections:
+    """Return the names of a forward's projections; `is_new` where a KV cache holds what was."""
+    query = Projection("q", "q", "x_q", "T_q", "D")
+    # extra keys make T_k larger than the number of tokens
+    suffix, tokens = ("", "T_k") if inputs.extra_k is None else ("_tokens", "T_kv")
+    key = Projection("k", f"k{suffix}", "x_k", tokens, "kdim")
+    value = Projection("v", f"v{suffix}", "x_v", tokens, "vdim")
+    if is_new:  # of the new tokens alone: those of the query, unless there is another input
+        of_x = query[2:]
         if inputs.x_k is not inputs.x_q:
-            key, value = key.of("x_k"), value.of("x_k")
+            of_x = ("x_k", "T_new", "kdim")
+        key = Projection("k_new", "k_new", *of_x)
         if inputs.x_v is not inputs.x_k:
-            value = value.of("x_v")
-    elif has_extra:
-        key, value = key.of_tokens, value.of_tokens
+            of_x = ("x_v", "T_new", "vdim")
+        value = Projection("v_new", "v_new", *of_x)
     if inputs.rope is not None:
-        query, key = query.unrotated, key.unrotated
-    return MultiHeadNames(query, key, value)
+        query, key = (of._replace(heads=f"{of.heads}_unrotated") for of in (query, key))
+    return query, key, value
 
 
-def record_inputs(names: MultiHeadNames, inputs: MultiHeadInputs, *, is_new: bool) -> None:
+def record_inputs(names: Projections, inputs: MultiHeadInputs, *, is_new: bool) -> None:
     """Record the inputs of queries, keys and values."""
     x_q, x_k, x_v, *_ = inputs
     step("x_q", x_q, "B T_q D")
     if not is_new:
         x_k_is_given, x_v_is_given = inputs.is_given
-        step("x_k", x_k, f"B {names.key.tokens} kdim", "" if x_k_is_given else "x_q")
-        step("x_v", x_v, f"B {names.key.tokens} vdim", "" if x_v_is_given else "x_k")
+        _, key, value = names
+        step("x_k", x_k, f"B {key.tokens} kdim", "" if x_k_is_given else "x_q")
+        step("x_v", x_v, f"B {value.tokens} vdim", "" if x_v_is_given else "x_k")
         return
     if x_k is not x_q:
         step("x_k", x_k, "B T_new kdim")
@@ -355,48 +289,43 @@ def record_inputs(names: MultiHeadNames, inputs: MultiHeadInputs, *, is_new: boo
         step("x_v", x_v, "B T_new vdim")
 
 
-def _record_params(letter: str, params: MultiHeadParams, inputs: str, outputs: str) -> str:
+def _record_params(letter: str, params: MultiHeadParams, axes: str) -> str:
     """Record the params of a projection, and return the equation of its bias."""
-    w, b = getattr(params, f"w_{letter}"), getattr(params, f"b_{letter}")
-    constant(f"w_{letter}", w, f"{inputs} {outputs}")
-    if b is None:
-        return ""
-    constant(f"b_{letter}", b, outputs)
-    return f" + b_{letter}"
+    w, b = f"w_{letter}", f"b_{letter}"
+    record(params._asdict(), [(w, axes), (b, axes.split()[1])])
+    return plus(b, getattr(params, b))
 
 
 def record_projections(
-    names: MultiHeadNames, params: MultiHeadParams, *arrays: tuple[Array, Array]
+    names: Projections, params: MultiHeadParams, *arrays: tuple[Array, Array]
 ) -> None:
     """Record three projections and the splits into heads; of each its array, then the heads."""
-    for (name, heads_name, x, letter, T, D, H, d), (projected, heads) in zip(
-        names, arrays, strict=True
-    ):
-        plus_b = _record_params(letter, params, D, f"{H}*{d}")
-        step(f"{name}_projected", projected, f"B {T} {H}*{d}", f"{x} @ w_{letter}{plus_b}")
+    for of, (projected, heads) in zip(names, arrays, strict=True):
+        name, x, T, (H, d) = of.name, of.x, of.tokens, of.split
+        plus_b = _record_params(of.letter, params, f"{of.features} {H}*{d}")
+        step(f"{name}_projected", projected, f"B {T} {H}*{d}", f"{x} @ w_{of.letter}{plus_b}")
         by_token = heads.swapaxes(1, 2)  # the heads before their axis moved, a view
         reshaped = f"{name}_projected.reshape(B, {T}, {H}, {d})"
         step(f"{name}_by_token", by_token, f"B {T} {H} {d}", reshaped)
-        step(heads_name, heads, f"B {H} {T} {d}", f"{name}_by_token.transpose(0, 2, 1, 3)")
+        step(of.heads, heads, of.axes, f"{name}_by_token.transpose(0, 2, 1, 3)")
 
 
 def record_projections_backward(
-    names: MultiHeadNames, *gradients: tuple[Array, Array, LinearGrads]
+    names: Projections, *gradients: tuple[Array, Array, LinearGrads]
 ) -> None:
     """Record the merges of the heads' gradients and the ways back through the projections."""
-    for (name, heads_name, x, letter, T, D, H, d), (d_heads, d_projected, grads) in zip(
-        names, gradients, strict=True
-    ):
-        moved = f"d_{heads_name}.transpose(0, 2, 1, 3)"
+    for of, (d_heads, d_projected, grads) in zip(names, gradients, strict=True):
+        name, x, T, D, (H, d) = of.name, of.x, of.tokens, of.features, of.split
+        moved = f"d_{of.heads}.transpose(0, 2, 1, 3)"
         step(f"d_{name}_by_token", d_heads.swapaxes(1, 2), f"B {T} {H} {d}", moved)
         reshaped = f"d_{name}_by_token.reshape(B, {T}, {H} * {d})"
         step(f"d_{name}_projected", d_projected, f"B {T} {H}*{d}", reshaped)
         rows = f"{x}.reshape(B * {T}, {D}).T"
         d_rows = f"d_{name}_projected.reshape(B * {T}, {H} * {d})"
-        step(f"d_w_{letter}", grads.d_w, f"{D} {H}*{d}", f"{rows} @ {d_rows}")
+        step(f"d_w_{of.letter}", grads.d_w, f"{D} {H}*{d}", f"{rows} @ {d_rows}")
         if grads.d_b is not None:
-            step(f"d_b_{letter}", grads.d_b, f"{H}*{d}", f"d_{name}_projected.sum(axis=(0, 1))")
-        step(f"d_{x}", grads.d_x, f"B {T} {D}", f"d_{name}_projected @ w_{letter}.T")
+            step(f"d_b_{of.letter}", grads.d_b, f"{H}*{d}", f"d_{name}_projected.sum(axis=(0, 1))")
+        step(f"d_{x}", grads.d_x, f"B {T} {D}", f"d_{name}_projected @ w_{of.letter}.T")
 
 
 def _name_of_heads(inputs: AttentionInputs) -> str:
@@ -408,7 +337,7 @@ def record_merge(
     inputs: AttentionInputs, heads: Array, merged: Array, params: MultiHeadParams, out: Array
 ) -> None:
     """Record the merge of the heads and the output projection."""
-    name, plus_b = _name_of_heads(inputs), _record_params("o", params, "H*d_v", "D_out")
+    name, plus_b = _name_of_heads(inputs), _record_params("o", params, "H*d_v D_out")
     by_token = heads.swapaxes(1, 2)
     step(f"{name}_by_token", by_token, "B T_q H d_v", f"{name}.transpose(0, 2, 1, 3)")
     step("merged", merged, "B T_q H*d_v", f"{name}_by_token.reshape(B, T_q, H * d_v)")
@@ -431,14 +360,14 @@ def record_merge_backward(
 
 
 def record_rotations(
-    names: MultiHeadNames, *turned: tuple[Array, RopeCache], backward: bool = False
+    names: Projections, *turned: tuple[Array, RopeCache], backward: bool = False
 ) -> None:
     """Record the rotations of queries and keys, or their backward."""
     for of, (heads, cache) in zip(names, turned, strict=False):
         _record_rotation(of, heads, cache, backward=backward)
 
 
-def _record_rotation(names: Projection, turned: Array, cache: RopeCache, *, backward: bool) -> None:
+def _record_rotation(of: Projection, turned: Array, cache: RopeCache, *, backward: bool) -> None:
     """Record the rotation of heads by their positions, or its backward.
 
     Feature i forms a pair with feature ``pairs[i]``; one that is not turned with itself.
@@ -454,17 +383,15 @@ def _record_rotation(names: Projection, turned: Array, cache: RopeCache, *, back
     pairs = np.arange(d)
     pairs[first], pairs[second] = second, first
 
-    letter, cos_axes = names.letter, f"{names.tokens} {names.width}"
-    cos_axes = f"B 1 {cos_axes}" if cos.ndim == 4 else cos_axes
-    constant("pairs", pairs, names.width)
-    constant(f"cos_{letter}", cos, cos_axes)
-    constant(f"sin_{letter}", sin, cos_axes)
-    before, after = names.heads_name, names.heads_name.removesuffix("_unrotated")
-    sign = "+"
+    cos_axes = f"{'B 1 ' if cos.ndim == 4 else ''}{of.tokens} d_k"
+    constant("pairs", pairs, "d_k")
+    constant(f"cos_{of.letter}", cos, cos_axes)
+    constant(f"sin_{of.letter}", sin, cos_axes)
+    before, after, sign = of.heads, of.heads.removesuffix("_unrotated"), "+"
     if backward:
         before, after, sign = f"d_{after}", f"d_{before}", "-"
-    equation = f"{before} * cos_{letter} {sign} {before}[..., pairs] * sin_{letter}"
-    step(after, turned, names.axes, equation)
+    equation = f"{before} * cos_{of.letter} {sign} {before}[..., pairs] * sin_{of.letter}"
+    step(after, turned, of.axes, equation)
 
 
 def record_append(held: list[Array], k: Array, v: Array, *, has_extra: bool) -> None:
@@ -472,13 +399,13 @@ def record_append(held: list[Array], k: Array, v: Array, *, has_extra: bool) -> 
 
     `held` is empty where the cache was: then all tokens are the new ones.
     """
-    names = (KEY.of_tokens, VALUE.of_tokens) if has_extra else (KEY, VALUE)
-    for of, past in zip(names, held, strict=False):
-        step(f"{of.name}_past", past, of._replace(tokens="T_past").axes)
-    for of, array in zip(names, (k, v), strict=True):
-        new = f"{of.name}_new"
-        joined = f"np.concatenate([{of.name}_past, {new}], axis=2)" if held else new
-        step(of.heads_name, array, of.axes, joined)
+    for letter, past in zip("kv", held, strict=False):
+        step(f"{letter}_past", past, f"B H_kv T_past d_{letter}")
+    suffix, tokens = ("_tokens", "T_kv") if has_extra else ("", "T_k")
+    for letter, array in (("k", k), ("v", v)):
+        new = f"{letter}_new"
+        joined = f"np.concatenate([{letter}_past, {new}], axis=2)" if held else new
+        step(f"{letter}{suffix}", array, f"B H_kv {tokens} d_{letter}", joined)
 
 
 def record_extra_heads(name: str, extra: Array, extra_heads: Array, appended: Array) -> None:
@@ -509,10 +436,11 @@ def record_cells_of_tokens(
     tokens: AttentionInputs, visible: Array | None, mask: Array | None, bias: Array | None
 ) -> None:
     """Record bias and visible cells of the tokens, then mask and bias with the extra columns."""
+    values = {**vars(tokens), "visible": visible}
     with renamed(**OF_TOKENS):
         if tokens.bias is not None:
-            _record_cells("bias", tokens.bias, tokens)
-        _record_visible(tokens, visible)
+            record(values, [("bias", _cell_axes(tokens.bias, tokens), "")])
+        record(values, _visible_records(tokens, values))
     if visible is not None and mask is not None:
         _record_columns("mask", "visible_tokens", visible, mask, tokens, ", constant_values=True")
     if tokens.bias is not None and bias is not None:
@@ -540,4 +468,4 @@ def record_cells_of_tokens_backward(tokens: AttentionInputs, d_bias: Array) -> N
     if d_bias.shape[-1:] != tokens.cells_shape[-1:]:
         equation += ".sum(axis=-1, keepdims=True)" + ("" if d_bias.ndim else ".reshape(())")
     with renamed(T_k="T_kv"):
-        _record_cells("d_bias_tokens", d_bias, tokens, equation)
+        step("d_bias_tokens", d_bias, _cell_axes(d_bias, tokens), equation)

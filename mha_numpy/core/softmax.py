@@ -4,26 +4,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.checks import check_shape, check_type
 from mha_numpy.core.masks import check_mask, only_visible
-from mha_numpy.core.recording import record_softmax, record_softmax_backward
-from mha_numpy.dtypes import Array, as_float_array, compute_dtype
+from mha_numpy.core.pair import Pair, Records, Values
+from mha_numpy.core.shapes import broadcast_axes
+from mha_numpy.dtypes import Array
 from mha_numpy.errors import ShapeError
-from mha_numpy.steps import is_watched
 
 AXES = {1: "T_k", 2: "T_q T_k", 3: "B T_q T_k", 4: "B H T_q T_k"}
 
 
-class SoftmaxSteps(NamedTuple):
-    """What forward's steps compute."""
-
-    masked: Array  # (..., T_q, T_k): the scores, -inf where hidden
-    weights: Array  # (..., T_q, T_k)
-    lse: Array  # (..., T_q): log(sum_j e^scores_j); -inf where a row sees nothing
-
-
-def softmax_steps(scores: Array, mask: Array | None) -> SoftmaxSteps:
-    """Turn each row of scores (..., T_q, T_k) into weights."""
+def softmax_steps(scores: Array, mask: Array | None) -> tuple[Array, Array, Array]:
+    """Turn each row of scores (..., T_q, T_k) into weights: masked scores, lse, weights."""
     # 1. hide what the mask hides
     masked = scores if mask is None else np.where(mask, scores, -np.inf)
     sees_any = _sees_any(mask, scores.shape)  # (..., T_q, 1)
@@ -41,7 +32,7 @@ def softmax_steps(scores: Array, mask: Array | None) -> SoftmaxSteps:
 
     # 5. keep the log of the sum
     lse = np.where(sees_any, largest + np.log(total), -np.inf)[..., 0]
-    return SoftmaxSteps(masked, weights, lse)
+    return masked, lse, weights
 
 
 def softmax_steps_backward(d_weights: Array, weights: Array, mask: Array | None) -> Array:
@@ -111,20 +102,7 @@ def softmax_forward(scores: Array, *, mask: Array | None = None) -> tuple[Array,
     >>> np.exp(cache.lse)
     array([8., 9.])
     """
-    scores = as_float_array("scores", scores)
-    if scores.ndim not in AXES:
-        raise ShapeError(f"scores: expected (..., T_q, T_k) of rank 1 to 4; got {scores.shape}")
-    axes = AXES[scores.ndim]
-    if mask is not None:
-        mask = check_mask("mask", mask, scores.shape, axes)
-    dtype = scores.dtype
-    scores = scores.astype(compute_dtype(dtype), copy=False)
-
-    steps = softmax_steps(scores, mask)
-    if is_watched():
-        record_softmax(scores, mask, steps.masked, steps.weights, axes)
-    _, weights, lse = steps
-    return weights.astype(dtype, copy=False), SoftmaxCache(weights, mask, lse, dtype)
+    return SOFTMAX.forward(scores=scores, mask=mask)
 
 
 def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
@@ -154,15 +132,70 @@ def softmax_backward(d_weights: Array, cache: SoftmaxCache) -> SoftmaxGrads:
     >>> softmax_backward(np.array([[1.0, 0.0]]), cache).d_scores
     array([[ 0.1875, -0.1875]])
     """
-    check_type("cache", cache, SoftmaxCache, "softmax_forward")
-    weights = cache.weights
-    d_weights = as_float_array("d_weights", d_weights)
-    axes = AXES[weights.ndim]
-    sizes = dict(zip(axes.split(), weights.shape, strict=True))
-    check_shape("d_weights", d_weights, axes, sizes, to_match="the weights")
-    d_weights = d_weights.astype(np.result_type(weights, d_weights), copy=False)
+    return SOFTMAX.backward(d_weights, cache)
 
-    d_scores = softmax_steps_backward(d_weights, weights, cache.mask)
-    if is_watched():
-        record_softmax_backward(d_weights, d_scores, cache.mask, axes)
-    return SoftmaxGrads(d_scores.astype(cache.dtype, copy=False))
+
+def _check(values: Values) -> None:
+    scores, mask = values["scores"], values["mask"]
+    if scores.ndim not in AXES:
+        raise ShapeError(f"scores: expected (..., T_q, T_k) of rank 1 to 4; got {scores.shape}")
+    if mask is not None:
+        values["mask"] = check_mask("mask", mask, scores.shape, AXES[scores.ndim])
+
+
+def _records(values: Values) -> Records:
+    scores, mask = values["scores"], values["mask"]
+    axes = AXES[scores.ndim]
+    yield "scores", axes, ""
+    if mask is not None:
+        yield "mask", broadcast_axes(mask.shape, axes, scores.shape), ""
+    yield from softmax_records("scores", "mask", mask, values["masked"], axes)
+
+
+def softmax_records(
+    scores: str, mask_name: str, mask: Array | None, masked: Array, axes: str
+) -> Records:
+    """Say what a trace notes of softmax, taken of the array that is called `scores`."""
+    if mask is not None:
+        yield "masked", axes, f"np.where({mask_name}, {scores}, -np.inf)"
+        scores = "masked"
+    shifted = scores if _is_moderate(masked) else f"{scores} - {scores}.max(axis=-1, keepdims=True)"
+    equation = f"np.exp({shifted}) / np.exp({shifted}).sum(axis=-1, keepdims=True)"
+    if mask is not None and not mask.any(axis=-1).all():  # a row that sees nothing is 0, not 0 / 0
+        equation = f"np.where({mask_name}, {equation}, 0)"
+    yield "weights", axes, equation
+
+
+def _is_moderate(scores: Array) -> bool:
+    """Return whether powers of the scores neither overflow nor vanish in a whole row.
+
+    Softmax always subtracts each row's largest score; where it changes nothing but rounding, the
+    equation is shown without it.
+    """
+    largest = scores.real.max(axis=-1, initial=-np.inf)
+    limit = np.log(np.finfo(largest.dtype).max) / 2
+    return bool((np.abs(largest[largest != -np.inf]) < limit).all())
+
+
+D_SCORES = "weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))"
+
+
+def _records_backward(values: Values) -> Records:
+    axes, mask = AXES[values["weights"].ndim], values["mask"]
+    yield "d_weights", axes, ""
+    hides = mask is not None and not mask.all()
+    yield "d_scores", axes, f"np.where(mask, {D_SCORES}, 0)" if hides else D_SCORES
+
+
+SOFTMAX = Pair(
+    softmax_steps,
+    softmax_steps_backward,
+    SoftmaxCache,
+    SoftmaxGrads,
+    inputs={"scores": ""},
+    check=_check,
+    computes="masked lse weights",
+    like="weights",
+    records=_records,
+    records_backward=_records_backward,
+)

@@ -9,7 +9,6 @@ Dao et al. 2022, *FlashAttention*, algorithms 1 and 4, with tiles of one query a
 """
 
 import functools
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -111,16 +110,9 @@ def backward(problem, d_q, d_k, d_v, d_biased, d_heads, heads, lse):
 def attention_forward(*inputs: Any) -> tuple[Any, Any]:
     """Return heads and lse; the inputs are the fields of a Problem, None for what is not given."""
     problem = _completed(*inputs)
-    q = problem.q
-    (B, H, T_q, _), (_, _, T_k, d_v) = q.shape, problem.v.shape
-    heads, lse = np.zeros((B, H, T_q, d_v), q.dtype), np.empty((B, H, T_q), q.dtype)
-    run = compiled(forward, q.dtype)
-
-    def query_head(n: int) -> None:
-        b, h = n // H, n % H
-        run(_of_head(problem, b, h), heads[b, h], lse[b, h])
-
-    _share_out(query_head, B * H, work=q.size * T_k)
+    (B, H, T_q, _), d_v, dtype = problem.q.shape, problem.v.shape[3], problem.q.dtype
+    heads, lse = np.zeros((B, H, T_q, d_v), dtype), np.empty((B, H, T_q), dtype)
+    _run(forward, problem, heads, lse, parts=H)
     return heads, lse
 
 
@@ -130,21 +122,11 @@ def attention_backward(
     """Return d_q, d_k, d_v and d_biased, which is None without a bias."""
     problem, has_bias = _completed(*inputs), inputs[4] is not None
     q, k, v = problem[:3]
-    (B, H, T_q, _), (_, H_kv, T_k, _) = q.shape, k.shape
-    d_heads, heads, lse = (np.ascontiguousarray(x) for x in (d_heads, heads, lse))
     d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-    d_biased = np.zeros((B, H, T_q, T_k if has_bias else 0), q.dtype)
-    run = compiled(backward, q.dtype)
-
-    def key_head(n: int) -> None:  # and all query heads that read it, so that no two threads meet
-        b, g, G = n // H_kv, n % H_kv, H // H_kv
-        for h in range(g * G, (g + 1) * G):
-            run(
-                _of_head(problem, b, h), d_q[b, h], d_k[b, g], d_v[b, g], d_biased[b, h],
-                d_heads[b, h], heads[b, h], lse[b, h],
-            )  # fmt: skip
-
-    _share_out(key_head, B * H_kv, work=q.size * T_k)
+    d_biased = np.zeros((*q.shape[:3], k.shape[2] if has_bias else 0), q.dtype)
+    given = (np.ascontiguousarray(x) for x in (d_heads, heads, lse))
+    # the query heads that add to one head's d_k and d_v are one thread's
+    _run(backward, problem, d_q, d_k, d_v, d_biased, *given, parts=k.shape[1])
     return d_q, d_k, d_v, d_biased if has_bias else None
 
 
@@ -163,27 +145,34 @@ def _completed(
     )  # fmt: skip
 
 
-def _of_head(problem: Problem, b: int, h: int) -> Problem:
-    """Return the problem of one query head: q (T_q, d_k), k (T_k, d_k), mask (T_q, T_k), ..."""
-    q, k, v, mask, bias, dropout_mask, q_offset, *others = problem
-    g = h // (q.shape[1] // k.shape[1])
-    return Problem(
-        q[b, h], k[b, g], v[b, g], mask[b, h], bias[b, h], dropout_mask[b, h], q_offset[b], *others
-    )
+def _run(function: Any, problem: Problem, *arrays: Any, parts: int) -> None:
+    """Call a function for every query head: problem.q is (T_q, d_k), problem.mask (T_q, T_k), ...
 
-
-def _share_out(head: Callable[[int], None], count: int, work: int) -> None:
-    """Call head(0), ..., head(count - 1), in several threads where that is worth it.
-
-    Uncompiled, for a debugger, one thread does all.
+    The heads of a sequence are cut into so many parts, each of which is one thread's. Uncompiled,
+    for a debugger, or where there is little to do, one thread does all.
     """
+    (B, H, _, _), T_k = problem.q.shape, problem.k.shape[2]
+    of_all, q_offset, others = problem[:6], problem.q_offset, problem[7:]
+    run = compiled(function, problem.q.dtype)
+
+    def of_head(x: Any, b: int, h: int) -> Any:
+        return x[b, h * x.shape[1] // H]  # query head h reads key head h // G
+
+    def part(n: int) -> None:
+        b, first = n // parts, n % parts * (H // parts)
+        for h in range(first, first + H // parts):
+            inputs = [of_head(x, b, h) for x in of_all]
+            given = Problem._make([*inputs, q_offset[b], *others])
+            run(given, *[of_head(x, b, h) for x in arrays])
+
+    work = problem.q.size * T_k
     threads = 1 if work < LEAST_WORK or config.DISABLE_JIT else get_num_threads()
     if threads == 1:
-        for n in range(count):
-            head(n)
+        for n in range(B * parts):
+            part(n)
     else:
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(head, range(count)))
+            list(pool.map(part, range(B * parts)))
 
 
 @functools.cache

@@ -6,7 +6,7 @@ and LLVM makes them work on a register full. Names and equations are those of `m
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -34,41 +34,6 @@ SLOPE, CUBIC = math.sqrt(2 / math.pi), 0.044715  # of GELU by tanh
 # --- what Python does before and after ------------------------------------------------------------
 
 
-def relu(x: Array) -> Array:
-    """Return the output."""
-    (out,) = run(relu_rows, [x], [x.shape])
-    return out
-
-
-def relu_backward(d_out: Array, x: Array) -> Array:
-    """Return d_x."""
-    (d_x,) = run(relu_rows_backward, [d_out, x], [x.shape])
-    return d_x
-
-
-def gelu(x: Array, approximate: str) -> tuple[Array, ...]:
-    """Return the share of each number that passes, and the output."""
-    return run(gelu_rows, [x], [x.shape] * 2, [approximate == "tanh"])
-
-
-def gelu_backward(d_out: Array, x: Array, share: Array, approximate: str) -> Array:
-    """Return d_x."""
-    (d_x,) = run(gelu_rows_backward, [d_out, x, share], [x.shape], [approximate == "tanh"])
-    return d_x
-
-
-def swiglu(gate: Array, x: Array) -> tuple[Array, ...]:
-    """Return the share of the gate that passes, its SiLU, and the output."""
-    return run(swiglu_rows, [gate, x], [x.shape] * 3)
-
-
-def swiglu_backward(
-    d_out: Array, gate: Array, x: Array, share: Array, silu: Array
-) -> tuple[Array, ...]:
-    """Return d_gate and d_x."""
-    return run(swiglu_rows_backward, [d_out, gate, x, share, silu], [x.shape] * 2)
-
-
 def norm(
     x: Array, gain: Array, bias: Array | None, eps: float, *, centres: bool
 ) -> tuple[Array, ...]:
@@ -88,12 +53,6 @@ def norm_backward(
     (d_x,) = run(norm_rows_backward, given, [x_hat.shape], [centres])
     d_gain, d_bias = sums.sum(axis=1)
     return d_x, d_gain, d_bias
-
-
-def add(a: Array, b: Array) -> Array:
-    """Return the sum of two arrays of one shape; rows of b are repeated if too few."""
-    (out,) = run(add_rows, [a, b], [a.shape])
-    return out
 
 
 def sum_of_squares(x: Array) -> float:
@@ -171,6 +130,21 @@ def run(
 def as_rows(x: Array) -> Array:
     """Return (..., D) as contiguous rows; a number is a row of one."""
     return np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1)
+
+
+def of_rows(kernel: Any, makes: int = 1) -> Callable[..., Any]:
+    """Return a function of arrays, and last of a word if the kernel knows two ways.
+
+    It returns so many arrays, or the one, of the first one's shape.
+    """
+
+    def run_kernel(*given: Any) -> Any:
+        arrays = [x for x in given if isinstance(x, np.ndarray)]
+        options = [x == "tanh" for x in given[len(arrays) :]] or [0]
+        made = run(kernel, arrays, [arrays[0].shape] * makes, options)
+        return made if makes > 1 else made[0]
+
+    return run_kernel
 
 
 @lru_cache
@@ -415,6 +389,11 @@ def adam_rows(thread, threads, arguments):
             step = new_mean[r, c] / by_mean / (np.sqrt(new_square[r, c] / by_square) + eps)
             new_param[r, c] = shrink * param[r, c] - rate * step
 
+
+add = of_rows(add_rows)  # of arrays of one shape; rows of the second are repeated if too few
+relu, relu_backward = of_rows(relu_rows), of_rows(relu_rows_backward)
+gelu, gelu_backward = of_rows(gelu_rows, makes=2), of_rows(gelu_rows_backward)
+swiglu, swiglu_backward = of_rows(swiglu_rows, makes=3), of_rows(swiglu_rows_backward, makes=2)
 
 # those whose arrays are not all of the one dtype that stands for None here
 MIXED = {square_rows: (None, types.float64), collect_rows: (None, types.int64, None)}

@@ -66,6 +66,12 @@ def emit_vector(context: Any, builder: Any, value: Any, ty: types.Type, vector: 
     return emit_splat(builder, context.cast(builder, value, ty, vector.dtype), vector.lanes)
 
 
+def emit_vectors(context: Any, builder: Any, values: Any, tys: Any, vector: Vector) -> list[Any]:
+    """Return all of them as Vectors."""
+    pairs = zip(values, tys, strict=True)
+    return [emit_vector(context, builder, value, ty, vector) for value, ty in pairs]
+
+
 def emit_multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Compute a * b + c, rounded once where the processor has an instruction for it."""
     lanes, lane = (
@@ -113,8 +119,7 @@ def _define(op: Callable[..., Any], emit: Callable[..., Any], *, compares: bool 
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vector = next(ty for ty in sig.args if isinstance(ty, Vector))
-        pairs = zip(args, sig.args, strict=True)
-        return emit(builder, *(emit_vector(context, builder, x, ty, vector) for x, ty in pairs))
+        return emit(builder, *emit_vectors(context, builder, args, sig.args, vector))
 
     for kinds in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
         lower_builtin(op, *kinds)(lower)
@@ -226,10 +231,8 @@ def select(typingctx, condition, a, b):
     vector = a if isinstance(a, Vector) else b
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pairs = zip(args[1:], sig.args[1:], strict=True)
-        return builder.select(
-            args[0], *(emit_vector(context, builder, x, ty, vector) for x, ty in pairs)
-        )
+        of_each = emit_vectors(context, builder, args[1:], sig.args[1:], vector)
+        return builder.select(args[0], *of_each)
 
     return vector(condition, a, b), codegen
 
@@ -240,10 +243,7 @@ def multiply_add(typingctx, a, b, c):
     vector = next(ty for ty in (a, b, c) if isinstance(ty, Vector))
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pairs = zip(args, sig.args, strict=True)
-        return emit_multiply_add(
-            builder, *(emit_vector(context, builder, x, ty, vector) for x, ty in pairs)
-        )
+        return emit_multiply_add(builder, *emit_vectors(context, builder, args, sig.args, vector))
 
     return vector(a, b, c), codegen
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import (
-    MultiHeadParams,
     RopeOptions,
     attention_backward,
     attention_forward,
@@ -21,6 +20,7 @@ from mha_numpy.core import (
 )
 from tests.backends import EACH_KERNEL
 from tests.core.configurations import SEEDS, attention_configuration
+from tests.core.test_multihead import random_params
 from tests.gradients import assert_gradients
 from tests.sweeps import sweep
 
@@ -90,17 +90,15 @@ def multi_head_configuration(seed):
     if is_cross < 2:
         vdim = kdim
 
-    def params(inputs, outputs):
-        w = rng.normal(size=(inputs, outputs)) / np.sqrt(inputs)
-        return w, (rng.normal(size=outputs) if seed % 4 else None)
-
     inputs = {"x_q": rng.normal(size=(B, T_q, D))}
     if is_cross:
         inputs["x_k"] = rng.normal(size=(B, T_k, kdim))
     if is_cross == 2:
         inputs["x_v"] = rng.normal(size=(B, T_k, vdim))
     shapes = [(D, H * d_k), (kdim, H_kv * d_k), (vdim, H_kv * d_v), (H * d_v, D_out)]
-    inputs["params"] = MultiHeadParams(*(array for shape in shapes for array in params(*shape)))
+    inputs["params"] = random_params(rng, *shapes)
+    if seed % 4 == 0:
+        inputs["params"] = inputs["params"]._replace(b_q=None, b_k=None, b_v=None, b_o=None)
     options = {"num_heads": H, "num_kv_heads": H_kv, "is_causal": bool(seed % 2)}
     if seed % 5 == 0:
         options["rope"] = RopeOptions(interleaved=bool(seed % 2))

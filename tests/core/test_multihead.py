@@ -13,22 +13,23 @@ from tests.compare import assert_close
 pytestmark = pytest.mark.usefixtures("backend")
 
 
+def random_params(rng, *shapes):
+    """Return params of the four projections, each of shape (inputs, outputs)."""
+    arrays = [(rng.normal(size=shape) / np.sqrt(shape[0]), rng.normal(size=shape[1]))
+              for shape in shapes]  # fmt: skip
+    return MultiHeadParams(*(array for w_and_b in arrays for array in w_and_b))
+
+
+def square_params(rng, D, H_kv_times_d):
+    return random_params(rng, (D, D), (D, H_kv_times_d), (D, H_kv_times_d), (D, D))
+
+
 @pytest.fixture
 def params(rng, sizes):
     """Params of grouped cross-attention with three input widths and non-zero biases."""
-    s, kdim, vdim = sizes, 19, 23
-    shapes = [
-        (s.D, s.H * s.d_k),
-        (kdim, s.H_kv * s.d_k),
-        (vdim, s.H_kv * s.d_v),
-        (s.H * s.d_v, s.D),
-    ]
-    arrays = [
-        array
-        for inputs, outputs in shapes
-        for array in (rng.normal(size=(inputs, outputs)) / 4, rng.normal(size=outputs))
-    ]
-    return MultiHeadParams(*arrays)
+    s = sizes
+    shapes = (s.D, s.H * s.d_k), (19, s.H_kv * s.d_k), (23, s.H_kv * s.d_v), (s.H * s.d_v, s.D)
+    return random_params(rng, *shapes)
 
 
 @pytest.fixture
@@ -56,13 +57,6 @@ def test_equals_head_after_head(inputs, params, sizes):
         )
         expected += head @ p.w_o[h * s.d_v : (h + 1) * s.d_v]
     assert_close(out, expected)
-
-
-def square_params(rng, D, H_kv_times_d):
-    widths = [D, H_kv_times_d, H_kv_times_d, D]
-    return MultiHeadParams(
-        *(x for n in widths for x in (rng.normal(size=(D, n)) / np.sqrt(D), rng.normal(size=n)))
-    )
 
 
 def test_self_attention_collects_three_branches(rng):
@@ -102,12 +96,8 @@ def test_a_key_bias_changes_nothing_and_its_gradient_is_0(inputs, params, sizes,
         *inputs, params=params._replace(b_k=None), **options
     )
     assert_close(out, without, "framework")
-    assert (
-        np.abs(
-            attention_stages(cache.attention).scores - attention_stages(other.attention).scores
-        ).max()
-        > 0.1
-    )
+    scores, other_scores = (attention_stages(c.attention).scores for c in (cache, other))
+    assert np.abs(scores - other_scores).max() > 0.1
     d_params = multi_head_attention_backward(rng.normal(size=out.shape), cache).d_params
     assert np.abs(d_params.b_k).max() < 1e-10 < np.abs(d_params.b_q).max()
 
@@ -119,40 +109,15 @@ def test_without_biases(inputs, params, sizes, rng):
     out, cache = multi_head_attention_forward(*inputs, params=bare, **options)
     assert_close(out, multi_head_attention_forward(*inputs, params=zero, **options)[0])
     d_params = multi_head_attention_backward(rng.normal(size=out.shape), cache).d_params
-    assert [name for name, g in d_params._asdict().items() if g is None] == [
-        "b_q",
-        "b_k",
-        "b_v",
-        "b_o",
-    ]
-
-
-def test_a_change_of_one_token_moves_its_own_queries_alone(rng):
-    params = square_params(rng, 12, 12)
-    x = rng.normal(size=(1, 5, 12))
-    moved = x.copy()
-    moved[0, 2] += 1
-    q, q_moved = (
-        multi_head_attention_forward(y, params=params, num_heads=4)[1].attention.inputs.q
-        for y in (x, moved)
-    )
-    assert (np.abs(q - q_moved).max(axis=(0, 1, 3)) > 0).tolist() == [
-        False,
-        False,
-        True,
-        False,
-        False,
-    ]
+    assert {name for name, g in d_params._asdict().items() if g is None} == {
+        "b_q", "b_k", "b_v", "b_o",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dtype_is_kept(inputs, params, sizes, dtype):
     narrow = MultiHeadParams(*(x.astype(dtype) for x in params))
-    out, cache = multi_head_attention_forward(
-        *(x.astype(dtype) for x in inputs),
-        params=narrow,
-        num_heads=sizes.H,
-        num_kv_heads=sizes.H_kv,
-    )
+    options = {"params": narrow, "num_heads": sizes.H, "num_kv_heads": sizes.H_kv}
+    out, cache = multi_head_attention_forward(*(x.astype(dtype) for x in inputs), **options)
     grads = multi_head_attention_backward(out, cache)
     assert {x.dtype for x in (out, *grads[:3], *grads.d_params)} == {np.dtype(dtype)}

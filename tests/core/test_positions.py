@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy import RopeOptions, alibi_bias, rope_backward, rope_forward, sinusoidal_positions
+from mha_numpy import alibi_bias, rope_backward, rope_forward, sinusoidal_positions
 from mha_numpy.core import scaled_dot_product_attention
 from tests.compare import assert_close
 
@@ -69,12 +69,6 @@ class TestRope:
     def test_dtype_is_kept(self, rng, dtype):
         out, cache = rope_forward(rng.normal(size=(5, 6)).astype(dtype))
         assert out.dtype == rope_backward(out, cache).d_x.dtype == dtype
-
-    def test_options_are_the_arguments(self, rng):
-        x = rng.normal(size=(5, 6))
-        options = RopeOptions(base=100.0, rotary_dim=4, interleaved=True)
-        expected, _ = rope_forward(x, base=100.0, rotary_dim=4, interleaved=True)
-        assert_close(rope_forward(x, **options._asdict())[0], expected, "exact")
 
 
 class TestAlibi:

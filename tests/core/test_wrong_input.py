@@ -36,6 +36,12 @@ def extra(**options):
     return multi_head(extra_k=W[:1], extra_v=W[:1], **options)
 
 
+def decode(x=X, **options):
+    return mha.multi_head_attention_decode(
+        x, **{"kv_cache": mha.KVCache(), "params": PARAMS, "num_heads": 4, **options}
+    )
+
+
 def layer(**options):
     return mha.MultiHeadAttention(**{"embed_dim": 12, "num_heads": 4, **options})
 
@@ -147,22 +153,14 @@ CASES = [
     (lambda: mha.softmax_forward(np.ones((1,) * 5)), ShapeError, "scores: "),
     (lambda: mha.softmax_forward(np.ones(3), mask=np.ones(2, bool)), MaskError, r"mask: .*T_k=3.*got \(2,\)"),
     (lambda: mha.softmax_forward(np.ones(3), mask=[1, 0, 1]), MaskError, "mask: expected a bool array"),
-    (
-        lambda: mha.softmax_backward(np.ones(2), mha.softmax_forward(np.ones(3))[1]),
-        ShapeError,
-        r"d_weights: expected \(T_k=3,\)",
-    ),
+    (lambda: mha.softmax_backward(np.ones(2), mha.softmax_forward(np.ones(3))[1]), ShapeError, r"d_weights: expected \(3,\), as weights; got \(2,\)"),
     (lambda: mha.linear_forward(X, np.ones((11, 3))), ShapeError, r"x: expected \(..., I=11\).*got \(2, 5, 12\)"),
     (lambda: mha.linear_forward(X, np.ones(12)), ShapeError, r"w: expected \(I, O\); got \(12,\)"),
     (lambda: mha.linear_forward(X, W, np.ones(11)), ShapeError, r"b: expected \(O=12,\).*got \(11,\)"),
     (lambda: mha.linear_forward(np.float64(1), W), ShapeError, "x: "),
     (lambda: mha.attention_backward(OUT, CACHE, backend="gpu"), ConfigError, "backend: expected one of .*; got 'gpu'"),
     (lambda: mha.backend("gpu").__enter__(), ConfigError, "backend: expected one of .*got 'gpu'"),
-    (
-        lambda: mha.linear_backward(np.ones((2, 5, 3)), mha.linear_forward(X, W)[1]),
-        ShapeError,
-        r"d_out: expected .*\(2, 5, 12\), as out; got \(2, 5, 3\)",
-    ),
+    (lambda: mha.linear_backward(np.ones((2, 5, 3)), mha.linear_forward(X, W)[1]), ShapeError, r"d_out: expected .*\(2, 5, 12\), as out; got \(2, 5, 3\)"),
     # heads
     (lambda: mha.split_heads(X, 5), ShapeError, r"x: .*num_heads=5.*got \(2, 5, 12\), and 12 / 5 leaves 2"),
     (lambda: mha.split_heads(X[0], 4), ShapeError, r"x: expected \(B, T, H\*d\); got \(5, 12\)"),
@@ -206,29 +204,11 @@ CASES = [
     (lambda: multi_head(add_bias_kv=True), ConfigError, "add_bias_kv: .*write add_bias_kv=, when a MultiHeadAttention is made"),
     (lambda: layer(add_zero_attn=1), ConfigError, "add_zero_attn: expected True or False; got 1"),
     (lambda: layer(add_bias_kv=None), ConfigError, "add_bias_kv: expected True or False; got None"),
-    (
-        lambda: multi_head(rope=RopeOptions(rotary_dim=2), q_offset=np.zeros(3, int)),
-        ShapeError,
-        r"q_offset: .*\(B=2,\).*got \(3,\)",
-    ),
-    (
-        lambda: mha.multi_head_attention_backward(X[0], multi_head()[1]),
-        ShapeError,
-        r"d_out: expected \(B=2, T_q=5, D_out=12\); got \(5, 12\)",
-    ),
+    (lambda: multi_head(rope=RopeOptions(rotary_dim=2), q_offset=np.zeros(3, int)), ShapeError, r"q_offset: .*\(B=2,\).*got \(3,\)"),
+    (lambda: mha.multi_head_attention_backward(X[0], multi_head()[1]), ShapeError, r"d_out: expected \(B=2, T_q=5, D_out=12\); got \(5, 12\)"),
     # decode
-    (
-        lambda: mha.multi_head_attention_decode(X, kv_cache={}, params=PARAMS, num_heads=4),
-        ConfigError,
-        "kv_cache: expected a KVCache; got dict",
-    ),
-    (
-        lambda: mha.multi_head_attention_decode(
-            X, kv_cache=mha.KVCache(), params=PARAMS, num_heads=4, q_offset=3
-        ),
-        ConfigError,
-        "q_offset: expected none",
-    ),
+    (lambda: decode(kv_cache={}), ConfigError, "kv_cache: expected a KVCache; got dict"),
+    (lambda: decode(q_offset=3), ConfigError, "q_offset: expected none"),
     (lambda: mha.KVCache().append(K[0], V), ShapeError, r"k: expected \(B, H_kv, T, d_k\); got \(3, 7, 8\)"),
     (lambda: mha.KVCache().append(K, V[:, :2]), ShapeError, r"v: expected \(B=2, H_kv=3, T=7, d_v\)"),
     (lambda: mha.KVCache().append(K.astype(int), V), DTypeError, "k: .*int64"),
@@ -242,11 +222,7 @@ CASES = [
     (lambda: mha.rope_forward(np.ones((5, 8)), positions=3), ShapeError, r"positions: .*\(T=5,\)"),
     (lambda: mha.rope_forward(np.ones((5, 8)), positions=np.arange(4)), ShapeError, r"positions: .*got \(4,\)"),
     (lambda: mha.rope_forward(np.ones((5, 8)), positions=["a"] * 5), DTypeError, "positions: "),
-    (
-        lambda: mha.rope_backward(np.ones((4, 8)), mha.rope_forward(np.ones((5, 8)))[1]),
-        ShapeError,
-        r"d_out: expected \(5, 8\), as out; got \(4, 8\)",
-    ),
+    (lambda: mha.rope_backward(np.ones((4, 8)), mha.rope_forward(np.ones((5, 8)))[1]), ShapeError, r"d_out: expected \(5, 8\), as out; got \(4, 8\)"),
     (lambda: mha.alibi_bias(0, 3), ConfigError, "H: expected an integer >= 1; got 0"),
     (lambda: mha.alibi_bias(2, -1), ConfigError, "T_q: "),
     (lambda: mha.alibi_bias(2, 3, q_offset=0.5), ConfigError, "q_offset: "),
@@ -313,23 +289,13 @@ def test_every_public_function_is_tried():
 
 @pytest.mark.usefixtures("backend")
 class TestInputsAreLeftAlone:
-    """Read-only arrays go in: a write anywhere would raise."""
+    """Read-only arrays go in: a write anywhere would raise. For attention `results` looks."""
 
     @staticmethod
     def frozen(rng, *shape):
         array = rng.normal(size=shape)
         array.flags.writeable = False
         return array
-
-    def test_attention(self, rng):
-        q, k, v = (self.frozen(rng, *x.shape) for x in (Q, K, V))
-        mask = mha.padding_mask(np.array([7, 3]), 7)
-        mask.flags.writeable = False
-        out, cache = mha.attention_forward(
-            q, k, v, mask=mask, bias=self.frozen(rng, 6, 1, 7), softcap=2.0, is_causal=True,
-            dropout_mask=self.frozen(rng, 2, 6, 5, 7), head_gate=self.frozen(rng, 2, 6),
-        )  # fmt: skip
-        mha.attention_backward(self.frozen(rng, *out.shape), cache)
 
     def test_multi_head(self, rng):
         params = MultiHeadParams(

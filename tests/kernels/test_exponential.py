@@ -50,90 +50,85 @@ def nans(dtype):
     return np.array(bits, np.uint64).view(dtype)
 
 
-class TestExp:
-    @by_dtype
-    @pytest.mark.parametrize("furthest", [-1e-3, -1.0, -20.0, None, 8.0, 80.0])
-    def test_relative_error(self, dtype, furthest):
-        x = np.linspace(furthest or LEAST_NORMAL[dtype] + 1e-3, 0, 100_000).astype(dtype)
-        # beside the polynomial's, an error of n * log(2), which grows with x as its rounding does
-        assert (errors(exp, x) <= EXP + abs(x)).all()
-
-    @by_dtype
-    def test_where_the_power_of_two_changes(self, dtype):
-        halves = (np.arange(0, LEAST_NORMAL[dtype] / np.log(2) + 1, -0.5) * np.log(2)).astype(dtype)
-        x = np.concatenate([halves, np.nextafter(halves, dtype(-np.inf))])
-        assert (errors(exp, x) <= EXP + abs(x)).all()
-
-    @by_dtype
-    def test_no_power_is_subnormal(self, dtype):
-        tiny, bound = np.finfo(dtype).tiny, LEAST_NORMAL[dtype]
-        x = np.array([bound - 1e-3, bound - 1, 1.2 * bound, -1e4, -1e30, np.finfo(dtype).min,
-                      -np.inf], dtype)  # fmt: skip
-        assert (apply(exp, x) == 0).all()
-        around = np.linspace(bound - 0.01, bound + 0.01, 1001).astype(dtype)
-        found = apply(exp, around)
-        # the smallest that is not 0 may fall short of the least normal number by its rounding
-        eps = np.finfo(dtype).eps
-        assert ((found == 0) | (found >= tiny * (1 - (2 + abs(bound)) * eps))).all()
-        assert (found[around > bound + 1e-4] > 0).all()
-
-    @by_dtype
-    def test_of_zero_is_exactly_one(self, dtype):
-        assert (apply(exp, np.array([0.0, -0.0], dtype)) == 1).all()
-        assert (apply(exp, -np.geomspace(1e-37, 1e-9, 50).astype(dtype)) <= 1).all()
-
-    @by_dtype
-    def test_falls_with_x(self, dtype):
-        x = np.linspace(-5, 0, 20_001).astype(dtype)
-        found = apply(exp, x)
-        assert (np.diff(found) >= 0).all()
-        assert found.max() == 1
+def small(dtype):
+    x = np.geomspace(np.finfo(dtype).tiny * 16, 1e-2, 1000)
+    return np.concatenate([x, -x])
 
 
-class TestTanh:
-    @by_dtype
-    @pytest.mark.parametrize("high", [1e-3, 0.1, 1.0, 5.0, 25.0])
-    def test_relative_error(self, dtype, high):
-        x = np.linspace(-high, high, 100_000).astype(dtype)
-        assert (errors(tanh, x) <= TANH).all()
-
-    @by_dtype
-    def test_small_numbers_keep_their_relative_accuracy(self, dtype):
-        x = np.geomspace(np.finfo(dtype).tiny * 16, 1e-2, 1000).astype(dtype)
-        x = np.concatenate([x, -x])
-        assert (errors(tanh, x) <= TANH).all()
-        assert (apply(tanh, np.array([0.0, -0.0], dtype)) == 0).all()
-
-    @by_dtype
-    def test_saturates(self, dtype):
-        x = np.array([20.5, 40, 1e4, np.finfo(dtype).max, np.inf], dtype)
-        assert (apply(tanh, x) == 1).all()
-        assert (apply(tanh, -x) == -1).all()
-
-    @by_dtype
-    def test_never_leaves_its_range(self, dtype):
-        found = apply(tanh, np.linspace(-30, 30, 60_001).astype(dtype))
-        assert abs(found).max() == 1
+def halves(dtype):
+    """Return where the power of two changes, and what lies beside."""
+    x = (np.arange(0, LEAST_NORMAL[dtype] / np.log(2) + 1, -0.5) * np.log(2)).astype(dtype)
+    return np.concatenate([x, np.nextafter(x, dtype(-np.inf))])
 
 
-class TestLog:
-    @by_dtype
-    def test_relative_error(self, dtype):
-        limits = np.finfo(dtype)
-        for low, high in ((0.5, 0.99), (1.01, 3), (1, 1e5), (limits.tiny, limits.max / 2)):
-            x = np.geomspace(low, high, 100_000).astype(dtype)
-            x = x[x != 1]
-            assert (errors(log, x) <= LOG).all()
+NUMBERS = {
+    # beside the polynomial's, exp has an error of n * log(2), which grows with x as its rounding
+    "exp": (exp, EXP, lambda dtype: [
+        halves(dtype),
+        *(np.linspace(furthest or LEAST_NORMAL[dtype] + 1e-3, 0, 100_000)
+          for furthest in (-1e-3, -1.0, -20.0, None, 8.0, 80.0)),
+    ]),
+    "tanh": (tanh, TANH, lambda dtype: [
+        small(dtype), *(np.linspace(-high, high, 100_000) for high in (1e-3, 0.1, 1.0, 5.0, 25.0)),
+    ]),
+    "log": (log, LOG, lambda dtype: [
+        1 + np.finfo(dtype).eps * np.arange(-500, 500),
+        np.geomspace(0.5, 0.99, 100_000), np.geomspace(1.01, 3, 100_000),
+        np.geomspace(1, 1e5, 100_000),
+        np.geomspace(np.finfo(dtype).tiny, np.finfo(dtype).max / 2, 100_000),
+    ]),
+}  # fmt: skip
 
-    @by_dtype
-    def test_near_one(self, dtype):
-        x = (1 + np.finfo(dtype).eps * np.arange(-500, 500)).astype(dtype)
-        assert (apply(log, x[x == 1]) == 0).all()
-        assert (errors(log, x[x != 1]) <= LOG).all()
 
-    @by_dtype
-    def test_inf_stays(self, dtype):
-        assert (apply(log, np.array([np.inf], dtype)) == np.inf).all()
+@by_dtype
+@pytest.mark.parametrize("name", NUMBERS)
+def test_relative_error(dtype, name):
+    function, most, numbers = NUMBERS[name]
+    for x in numbers(dtype):
+        x = x.astype(dtype)
+        x = x[x != (1 if function is log else 0)]  # where the logarithm or tanh is 0
+        allowed = most + (abs(x) if function is exp else 0)
+        assert (errors(function, x) <= allowed).all()
+
+
+# in every dtype: the function, numbers, and what is exactly theirs
+EXACT = [
+    (exp, [0.0, -0.0], 1),
+    (exp, [-1e4, -1e30, -np.inf], 0),
+    (tanh, [0.0, -0.0], 0),
+    (tanh, [20.5, 40, 1e4, 3e38, np.inf], 1),
+    (tanh, [-20.5, -40, -1e4, -3e38, -np.inf], -1),
+    (log, [1.0], 0),
+    (log, [np.inf], np.inf),
+]
+
+
+@by_dtype
+@pytest.mark.parametrize(("function", "numbers", "expected"), EXACT)
+def test_exact_values(dtype, function, numbers, expected):
+    assert (apply(function, np.array(numbers, dtype)) == expected).all()
+
+
+@by_dtype
+def test_no_power_is_subnormal(dtype):
+    tiny, bound = np.finfo(dtype).tiny, LEAST_NORMAL[dtype]
+    x = np.array([bound - 1e-3, bound - 1, 1.2 * bound, np.finfo(dtype).min], dtype)
+    assert (apply(exp, x) == 0).all()
+    around = np.linspace(bound - 0.01, bound + 0.01, 1001).astype(dtype)
+    found = apply(exp, around)
+    # the smallest that is not 0 may fall short of the least normal number by its rounding
+    eps = np.finfo(dtype).eps
+    assert ((found == 0) | (found >= tiny * (1 - (2 + abs(bound)) * eps))).all()
+    assert (found[around > bound + 1e-4] > 0).all()
+
+
+@by_dtype
+def test_never_leaves_its_range(dtype):
+    assert abs(apply(tanh, np.linspace(-30, 30, 60_001).astype(dtype))).max() == 1
+    found = apply(exp, np.linspace(-5, 0, 20_001).astype(dtype))
+    assert (np.diff(found) >= 0).all()
+    assert found.max() == 1
+    assert (apply(exp, -np.geomspace(1e-37, 1e-9, 50).astype(dtype)) <= 1).all()
 
 
 @by_dtype

@@ -3,30 +3,17 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from llvmlite import binding
 
 import mha_numpy
+from tests.processes import run_python
 from tests.sweeps import sweep
 
-REPOSITORY = Path(__file__).parents[2]
 HAS_AVX2 = binding.get_host_cpu_features().get("avx2", False)
 NOTICE = "mha_numpy: compiling its kernels"
-
-
-def run(*lines, folder=REPOSITORY, **environment):
-    """Run Python in a process of its own; return what it prints to stdout and to stderr."""
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "\n".join(lines)], cwd=folder,
-        env=os.environ | {name: str(value) for name, value in environment.items()},
-        capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return result.stdout.splitlines(), result.stderr
 
 
 # some of test_tiled.py, in float32 alone: each dtype takes 10 s to compile
@@ -67,7 +54,7 @@ def test_on_another_machine(request, tmp_path, name):
     folder = cache.mkdir(f"kernels for {name}") if cache else tmp_path
     if environment.get("NUMBA_CPU_NAME") == "haswell" and not HAS_AVX2:
         pytest.skip("this processor cannot run it")
-    found, _ = run(
+    found, _ = run_python(
         *SOME_PROBLEMS,
         "from mha_numpy.kernels.host import HOST",
         "print(HOST.register_bytes)",
@@ -80,7 +67,7 @@ def test_on_another_machine(request, tmp_path, name):
 
 @pytest.mark.parametrize("name", sweep(THREADS, 1))
 def test_with_other_threads(name):
-    run("from mha_numpy.kernels import parallel", "parallel.LEAST_WORK = 0", *SOME_PROBLEMS,
+    run_python("from mha_numpy.kernels import parallel", "parallel.LEAST_WORK = 0", *SOME_PROBLEMS,
         **THREADS[name])  # fmt: skip
 
 
@@ -100,7 +87,7 @@ BOTH_PASSES = (
 
 @by_layer
 def test_python_threads_may_call_at_once(layer):
-    printed, _ = run(
+    printed, _ = run_python(
         *BOTH_PASSES,
         "from concurrent.futures import ThreadPoolExecutor",
         "with ThreadPoolExecutor(4) as threads:",
@@ -111,7 +98,7 @@ def test_python_threads_may_call_at_once(layer):
 
 
 def test_without_compilation_the_reason_is_given():
-    message, _ = run(
+    message, _ = run_python(
         "import numpy as np, mha_numpy",
         "x = np.ones((2, 3))",
         "try: mha_numpy.attention_forward(x, x, x, backend='numba')",
@@ -124,7 +111,7 @@ def test_without_compilation_the_reason_is_given():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @by_layer
 def test_a_forked_process_computes(layer):
-    printed, _ = run(
+    printed, _ = run_python(
         *BOTH_PASSES,
         "import os, signal",
         "before = both()",
@@ -176,7 +163,7 @@ class TestDisk:
     @pytest.mark.slow
     def test_compiled_once_until_any_source_changes(self, copy, tmp_path):
         def run_once():
-            return run(*COMPILE_TWO, folder=copy.parent, NUMBA_CACHE_DIR=tmp_path / "kept")
+            return run_python(*COMPILE_TWO, folder=copy.parent, NUMBA_CACHE_DIR=tmp_path / "kept")
 
         path = copy / "kernels" / "host.py"  # another than those of the two functions
         for changes in (False, True):
@@ -196,7 +183,7 @@ class TestDisk:
     @pytest.mark.slow
     def test_beside_the_source(self, copy):
         environment = {"NUMBA_CACHE_DIR": ""}
-        run(*COMPILE_TWO, folder=copy.parent, **environment)
+        run_python(*COMPILE_TWO, folder=copy.parent, **environment)
         assert list((copy / "kernels" / "__pycache__").glob("one_pass.add_rows*.nbc"))
 
     @pytest.mark.slow
@@ -204,14 +191,14 @@ class TestDisk:
         (copy / "kernels" / "__pycache__").touch()
         environment = {"NUMBA_CACHE_DIR": "", "HOME": tmp_path, "XDG_CACHE_HOME": tmp_path / "user"}
         for expected in (["0 1", "0 1"], ["1 0", "1 0"]):
-            printed, _ = run(*COMPILE_TWO, folder=copy.parent, **environment)
+            printed, _ = run_python(*COMPILE_TWO, folder=copy.parent, **environment)
             assert printed == expected
         assert list(tmp_path.rglob("one_pass.add_rows*.nbc"))
 
     @pytest.mark.slow
     def test_nowhere(self, copy, unwritable):
         (copy / "kernels" / "__pycache__").touch()
-        printed, notice = run(
+        printed, notice = run_python(
             "import numpy as np, mha_numpy",
             "from mha_numpy.kernels import tiled",
             "print(mha_numpy.__file__)",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mha_numpy import backend, layers
+from mha_numpy.backends import chosen_backend
 from mha_numpy.kernels import one_pass, parallel
 from mha_numpy.kernels.one_pass import ROWS
 from mha_numpy.layers import LayerNorm
@@ -14,65 +15,89 @@ from mha_numpy.layers.residual import add
 from mha_numpy.models.train import gradient_norm
 from mha_numpy.models.train.optimizers import adam_step
 from tests.compare import Tolerance, assert_close
-from tests.kernels.drivers import DTYPES, by_dtype
+from tests.kernels.drivers import by_dtype
 from tests.kernels.test_matmul import LAYOUTS
 
 D = 33  # no multiple of any register
-PAIRS = {
-    "relu": (layers.relu_forward, layers.relu_backward, {}),
-    "gelu": (layers.gelu_forward, layers.gelu_backward, {}),
-    "gelu by tanh": (layers.gelu_forward, layers.gelu_backward, {"approximate": "tanh"}),
-    "swiglu": (layers.swiglu_forward, layers.swiglu_backward, {}),
-    "layer norm": (layers.layer_norm_forward, layers.layer_norm_backward, {"eps": 0.1}),
-    "rms norm": (layers.rms_norm_forward, layers.rms_norm_backward, {"eps": 0.1}),
+ADAM = {"learning_rate": 0.3, "betas": (0.8, 0.95), "eps": 0.2, "weight_decay": 0.4}
+
+
+def adam(param, gradient, mean, root):
+    return adam_step(param, gradient, mean, root**2, 3, **ADAM, backend=chosen_backend())
+
+
+def both_passes(name, **options):
+    """Return what gives the output, what forward keeps, and the gradients of a pair."""
+    forward, backward = (getattr(layers, f"{name}_{way}") for way in ("forward", "backward"))
+
+    def run(*arrays):
+        *inputs, d_out = arrays
+        out, cache = forward(*inputs, **options)
+        kept = [x for x in cache if isinstance(x, np.ndarray)]
+        return [out, *kept, *(x for x in backward(d_out, cache) if x is not None)]
+
+    return run
+
+
+CASES = {  # what is computed, and of which arrays: T for (tokens, D), D for (D,)
+    "relu": (both_passes("relu"), "TT"),
+    "gelu": (both_passes("gelu"), "TT"),
+    "gelu by tanh": (both_passes("gelu", approximate="tanh"), "TT"),
+    "swiglu": (both_passes("swiglu"), "TTT"),
+    "layer norm": (both_passes("layer_norm", eps=0.1), "TDDT"),
+    "rms norm": (both_passes("rms_norm", eps=0.1), "TDT"),
+    "adam": (adam, "TTTT"),
+    "sum": (lambda a, b: [add(a, b)], "TT"),
 }
-NUM_PARAMS = {"layer norm": 2, "rms norm": 1}
-each_pair = pytest.mark.parametrize("name", PAIRS)
+each_case = pytest.mark.parametrize("name", CASES)
 
 
 def draw(name, dtype, tokens=2 * ROWS + 5):
-    """Return inputs and the upstream gradient, the same in every dtype."""
+    """Return inputs, and the upstream gradient if there is one, the same in every dtype."""
     rng = np.random.default_rng(0)
-    shapes = [(tokens, D)] * (2 if name == "swiglu" else 1) + [D] * NUM_PARAMS.get(name, 0)
-    drawn = [3 * rng.normal(size=shape) for shape in [*shapes, (tokens, D)]]
+    drawn = [3 * rng.normal(size=(tokens, D) if axes == "T" else D) for axes in CASES[name][1]]
     return [x.astype(np.float32).astype(dtype) for x in drawn]
 
 
 def run(name, arrays, name_of_backend):
-    """Return the output, what forward keeps, and the gradients."""
-    forward, backward, options = PAIRS[name]
-    *inputs, d_out = arrays
     with backend(name_of_backend):
-        out, cache = forward(*inputs, **options)
-    kept = [x for x in cache if isinstance(x, np.ndarray)]
-    return [out, *kept, *(x for x in backward(d_out, cache) if x is not None)]
+        return CASES[name][0](*arrays)
 
 
 def assert_twins(name, arrays, dtype):
-    """Fail unless the kernel gives what the equations give in float64."""
+    """Fail unless the kernel gives what the equations give in float64, and leaves arrays alone."""
+    before = [x.copy() for x in arrays]
     expected = run(name, [x.astype(np.float64) for x in arrays], "numpy")
-    for array, other in zip(run(name, arrays, "numba"), expected, strict=True):
+    assert_all_close(run(name, arrays, "numba"), expected, dtype)
+    for array, copy in zip(arrays, before, strict=True):
+        assert_close(array, copy, "exact")
+
+
+def assert_all_close(found, expected, dtype):
+    for array, other in zip(found, expected, strict=True):
         assert array.dtype == dtype
         assert_close(array, other, np.dtype(dtype).name)
 
 
-@each_pair
+@each_case
 @by_dtype
 def test_is_what_the_equations_are(name, dtype):
     assert_twins(name, draw(name, dtype), dtype)
 
 
-@each_pair
+@each_case
 @pytest.mark.parametrize("layout", [x for x in LAYOUTS if "for all" not in x])
 def test_every_layout(name, layout):
     arrays = [LAYOUTS[layout](x) if x.ndim == 2 else x for x in draw(name, np.float32, 7)]
-    before = [x.copy() for x in arrays]
     assert_twins(name, arrays, np.float32)
-    for array, copy in zip(arrays, before, strict=True):
-        assert_close(array, copy, "exact")
 
 
-@each_pair
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 5)])
+def test_params_of_any_rank(rng, shape):
+    assert_twins("adam", [np.asarray(rng.normal(size=shape)) for _ in range(4)], np.float64)
+
+
+@each_case
 @by_dtype
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf, 1e30])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # inf - inf: NumPy says so
@@ -100,34 +125,18 @@ def collected():
     return [one_pass.collect(x, ids, 5)]
 
 
-RUNS = {name: functools.partial(run, name, draw(name, np.float32), "numba") for name in PAIRS}
+RUNS = {name: functools.partial(run, name, draw(name, np.float32), "numba") for name in CASES}
+RUNS |= {"loss": a_loss, "ids": collected}
 
 
-@pytest.mark.parametrize("made", [*RUNS.values(), a_loss, collected], ids=[*RUNS, "loss", "ids"])
-def test_bitwise_the_same_for_any_number_of_threads(made, monkeypatch):
+@pytest.mark.parametrize("name", RUNS)
+def test_bitwise_the_same_for_any_number_of_threads(name, monkeypatch):
     monkeypatch.setattr(parallel, "LEAST_WORK", 0)
     found = set()
     for threads in range(1, numba.get_num_threads() + 1):
         numba.set_num_threads(threads)
-        found |= {b"".join(x.tobytes() for x in made()) for _ in range(2)}
+        found |= {b"".join(x.tobytes() for x in RUNS[name]()) for _ in range(2)}
     assert len(found) == 1
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (3,), (70, 33), (2, 3, 5)])
-def test_adam(rng, dtype, shape):
-    param, gradient, mean = (np.asarray(rng.normal(size=shape)) for _ in range(3))
-    square = np.asarray(rng.random(shape) + 0.1)
-    options = {"learning_rate": 0.3, "betas": (0.8, 0.95), "eps": 0.2, "weight_decay": 0.4}
-    given = [x.astype(dtype) for x in (param, gradient, mean, square)]
-    before = [x.copy() for x in given]
-    found = adam_step(*given, 3, **options, backend="numba")
-    expected = adam_step(*(x.astype(np.float64) for x in given), 3, **options)
-    for array, other in zip(found, expected, strict=True):
-        assert array.dtype == dtype
-        assert_close(array, other, np.dtype(dtype).name)
-    for array, copy in zip(given, before, strict=True):
-        assert_close(array, copy, "exact")
 
 
 LOSSES = [
@@ -154,9 +163,7 @@ def test_cross_entropy(rng, dtype, tokens, options):
     logits[..., 5] = logits[..., 9] + 40  # a logit far above the others
     logits = logits.astype(dtype)
     expected = loss_and_all(logits.astype(np.float64), targets, options, "numpy")
-    for array, other in zip(loss_and_all(logits, targets, options, "numba"), expected, strict=True):
-        assert array.dtype == dtype
-        assert_close(array, other, np.dtype(dtype).name)
+    assert_all_close(loss_and_all(logits, targets, options, "numba"), expected, dtype)
 
 
 @each_loss
@@ -172,17 +179,6 @@ def test_a_loss_is_poisoned_as_by_the_equations(rng, poison, options):
         for is_odd in (np.isnan, np.isposinf, np.isneginf):
             assert np.array_equal(is_odd(array), is_odd(other))
         assert_close(array[np.isfinite(other)], other[np.isfinite(other)], "float32")
-
-
-@by_dtype
-@pytest.mark.parametrize("layout", [x for x in LAYOUTS if "for all" not in x])
-def test_a_sum(rng, dtype, layout):
-    arrays = [LAYOUTS[layout](rng.normal(size=(70, D)).astype(dtype)) for _ in range(2)]
-    before = [x.copy() for x in arrays]
-    with backend("numba"):
-        assert_close(add(*arrays), arrays[0] + arrays[1], "exact")
-    for array, copy in zip(arrays, before, strict=True):
-        assert_close(array, copy, "exact")
 
 
 def test_a_sum_of_other_shapes_is_numpys(rng):

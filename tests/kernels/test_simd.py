@@ -16,7 +16,6 @@ from mha_numpy.kernels.simd import (
     multiply_add,
     select,
     store,
-    sum_of_lanes,
 )
 from tests.kernels.drivers import by_dtype, count_lanes, driver, matrix, number
 
@@ -122,22 +121,15 @@ def apply_functions(dtype, x, y, z, a):
 
 
 @by_dtype
-def test_maximum_is_the_second_where_either_is_nan(dtype):
+def test_maximum_and_select(dtype):
     x, y = pairs(dtype)
-    found = apply_functions(dtype, x, y, x, 0)[0]
-    np.testing.assert_array_equal(found, np.where(x > y, x, y)[0])
-    assert np.isnan(found).sum() == np.isnan(y).sum() > 0
-    # so a NaN that comes first is forgotten, and one that comes second stays
-    assert not np.isnan(found[np.isnan(x[0]) & ~np.isnan(y[0])]).any()
-
-
-@by_dtype
-def test_select(dtype):
-    x, y = pairs(dtype)
-    found = apply_functions(dtype, x, y, x, 42)
-    for row, expected in enumerate([np.where(x < y, x, y), np.where(x < y, dtype(42), y),
-                                    np.where(x < y, x, dtype(42))], 1):  # fmt: skip
-        np.testing.assert_array_equal(found[row], expected[0])
+    found, a = apply_functions(dtype, x, y, x, 42), dtype(42)
+    # the second where either is NaN: one that comes first is forgotten, one that comes second stays
+    larger = np.where(x > y, x, y)
+    selected = [np.where(x < y, *of) for of in ((x, y), (a, y), (x, a))]
+    for row, expected in zip(found, [larger, *selected], strict=False):
+        np.testing.assert_array_equal(row, expected[0])
+    assert np.isnan(found[0]).sum() == np.isnan(y).sum() > 0
 
 
 @by_dtype
@@ -147,52 +139,9 @@ def test_multiply_add_rounds_at_most_twice(rng, dtype):
     a = dtype(0.7)
     found = apply_functions(dtype, x, y, z, a)[4:]
     eps = np.finfo(dtype).eps
-    for row, (p, q, r) in enumerate([(x, y, z), (a, y, z), (x, a, z), (x, y, a)]):
-        wide = [np.asarray(n, np.longdouble) for n in (p, q, r)]
-        product, exact = wide[0] * wide[1], wide[0] * wide[1] + wide[2]
-        assert (abs(found[row] - exact) <= 0.51 * eps * (abs(product) + abs(exact))).all()
-
-
-@driver(matrix, matrix, types.intp, types.intp, types.intp, types.intp)
-def copy_one(target, source, i, j, row, column):
-    store(target, i, j, load(source, row, column))
-
-
-@by_dtype
-def test_load_and_store_at_any_column_and_row(dtype):
-    L = count_lanes(dtype)
-    source = np.arange(3 * (2 * L + 1), dtype=dtype).reshape(3, -1)[:, : 2 * L]
-    for row, column in itertools.product(range(3), range(L + 1)):
-        target = np.full((3, 2 * L + 1), -1, dtype)
-        i, j = 2 - row, L - column
-        copy_one(dtype)(target, source, i, j, row, column)
-        expected = np.full_like(target, -1)
-        expected[i, j : j + L] = source[row, column : column + L]
-        np.testing.assert_array_equal(target, expected)
-
-
-def unaligned(dtype):
-    return types.Array(number(dtype), 2, "A", aligned=False)
-
-
-@driver(unaligned, unaligned)
-def copy_unaligned(target, source):
-    store(target, 0, 0, load(source, 1, 1))
-
-
-@by_dtype
-@pytest.mark.parametrize("offset", [1, 3, 7])
-def test_load_and_store_at_any_byte(dtype, offset):
-    L = count_lanes(dtype)
-    buffer = bytearray(2 * (L + 1) * np.dtype(dtype).itemsize + offset)
-    source = np.frombuffer(buffer, dtype, offset=offset).reshape(2, -1)
-    source[:] = np.arange(source.size).reshape(source.shape)
-    target = np.frombuffer(bytearray(buffer), dtype, offset=offset).reshape(2, -1)
-    target[:] = -1
-    assert not source.flags.aligned
-    copy_unaligned(dtype)(target, source)
-    np.testing.assert_array_equal(target[0], [*source[1, 1:], -1])
-    assert (target[1] == -1).all()
+    for row, factors in zip(found, [(x, y, z), (a, y, z), (x, a, z), (x, y, a)], strict=True):
+        p, q, r = (np.asarray(n, np.longdouble) for n in factors)
+        assert (abs(row - (p * q + r)) <= 0.51 * eps * (abs(p * q) + abs(p * q + r))).all()
 
 
 @driver(words, words, types.intp, matrix)
@@ -211,32 +160,3 @@ def test_bits_to_lanes_and_back(rng, dtype):
         round_trip(dtype)(out, given, first, np.zeros((1, L), dtype))
         expected = given >> np.uint64(first) & np.uint64(2**L - 1)
         np.testing.assert_array_equal(out, expected)
-
-
-@driver(matrix, matrix, types.uint64)
-def select_by_bits(out, x, word):
-    for c in range(0, x.shape[1], lanes(x)):
-        store(out, 0, c, select(lanes_from_bits(x, word, c), load(x, 0, c), -1.0))
-
-
-@by_dtype
-def test_the_lowest_bit_is_the_first_lane(rng, dtype):
-    x = np.arange(64, dtype=dtype)[None]
-    shown = rng.random(64) < 0.5
-    word = np.uint64(sum(1 << int(i) for i in np.flatnonzero(shown)))
-    out = np.zeros_like(x)
-    select_by_bits(dtype)(out, x, word)
-    np.testing.assert_array_equal(out[0], np.where(shown, x[0], -1))
-
-
-@driver(matrix, matrix)
-def apply_sum(out, x):
-    out[0, 0] = sum_of_lanes(load(x, 0, 0))
-
-
-@by_dtype
-def test_sum_of_lanes(rng, dtype):
-    out, L = np.zeros((1, 1), dtype), count_lanes(dtype)
-    for numbers in (2.0 ** np.arange(L), -(3.0 ** (np.arange(L) % 4)), rng.integers(-99, 99, L)):
-        apply_sum(dtype)(out, numbers.astype(dtype)[None])
-        assert out == numbers.sum()  # whole numbers: no rounding

@@ -11,15 +11,9 @@ import pytest
 from mha_numpy import attention_backward, attention_forward, merge_heads, split_heads
 from mha_numpy.kernels import parallel, tiled
 from tests.compare import TOLERANCES, Tolerance, assert_close
+from tests.core.configurations import as_dtype, attention_configuration, results
 from tests.kernels.drivers import DTYPES, by_dtype
-from tests.kernels.problems import (
-    LAYOUTS,
-    array_options,
-    as_dtype,
-    random_inputs,
-    results,
-    tiled_problem,
-)
+from tests.kernels.problems import LAYOUTS, array_options, random_inputs
 from tests.sweeps import sweep
 
 SEEDS = range(100)
@@ -46,6 +40,9 @@ def assert_as_the_reference(inputs, options, dtypes=DTYPES, layout=None):
         assert_results(results(*narrow, "numba", layout=layout), expected, dtype)
 
 
+tiled_problem = functools.partial(attention_configuration, many_tiles=True)
+
+
 @functools.lru_cache(maxsize=1)
 def problem_and_results(seed):
     problem = tiled_problem(seed)
@@ -65,7 +62,10 @@ def with_garbage(x, width, laid_out_as=tiled.laid_out_as):
     return made
 
 
-@pytest.mark.parametrize("how", ["as it comes", "arrays anywhere", "chunks of 64"])
+PAIRS = {"forward by loops": ("loops", "numba"), "backward by loops": ("numba", "loops")}
+
+
+@pytest.mark.parametrize("how", ["as it comes", "arrays anywhere", "chunks of 64", *PAIRS])
 @by_dtype
 @pytest.mark.parametrize("seed", sweep(SEEDS, 20))
 def test_as_the_reference(monkeypatch, seed, dtype, how):
@@ -74,8 +74,8 @@ def test_as_the_reference(monkeypatch, seed, dtype, how):
     if how == "chunks of 64":
         monkeypatch.setattr(tiled, "chunk_size", lambda *_: 64)
     monkeypatch.setattr(tiled, "laid_out_as", with_garbage)
-    found = results(as_dtype(inputs, dtype), as_dtype(options, dtype), "numba", layout=layout)
-    assert_results(found, expected, dtype)
+    narrow, pair = (as_dtype(inputs, dtype), as_dtype(options, dtype)), PAIRS.get(how, ["numba"])
+    assert_results(results(*narrow, *pair, layout=layout), expected, dtype)
 
 
 @by_dtype
@@ -114,17 +114,6 @@ class TestChunks:
         assert tiled.chunk_size(1900, 1, 65) < 1900 / 4
         assert_as_the_reference(inputs, options | {"q_offset": (1900 - T_q) // 2})
 
-    @by_dtype
-    def test_with_every_option(self, monkeypatch, dtype):
-        options = array_options(2, 4, 200, 300) | {"is_causal": True, "softcap": 2.0}
-        options["q_offset"] = 70
-        inputs = random_inputs(2, 4, 2, 200, 300, 16, 33)
-        expected = results(inputs, options, "numpy")
-        narrow = as_dtype(inputs, dtype), as_dtype(options, dtype)
-        for chunk in (64, 128, 192, 320):
-            monkeypatch.setattr(tiled, "chunk_size", lambda *_, chunk=chunk: chunk)
-            assert_results(results(*narrow, "numba"), expected, dtype)
-
 
 class TestSoftmax:
     @by_dtype
@@ -155,31 +144,28 @@ class TestSoftmax:
             assert np.flatnonzero(found["d_v"].any(axis=-1)).tolist() == [best]
 
 
+BLIND = np.isin(np.arange(130), [*range(70), 100])
+WAYS_TO_HIDE = {  # inputs and options, and the queries that see nothing
+    "mask": ({}, {"mask": ~BLIND[:, None]}, BLIND),
+    "bias": ({"bias": np.where(BLIND, -np.inf, 0.5)[:, None]}, {}, BLIND),
+    "window": ({}, {"window": (10, None), "q_offset": 60}, np.arange(130) + 60 - 10 >= 130),
+    "causal": ({}, {"is_causal": True, "q_offset": -70}, np.arange(130) < 70),
+}
+
+
 class TestNothingToSee:
     @by_dtype
-    @pytest.mark.parametrize("how", ["mask", "bias", "window", "causal"])
+    @pytest.mark.parametrize("how", WAYS_TO_HIDE)
     def test_rows_are_exactly_zero(self, dtype, how):
-        inputs = random_inputs(2, 6, 2, 130, 130, 17, 33)
-        blind = np.zeros(130, bool)
-        blind[[*range(70), 100]] = True
-        options = {}
-        if how == "mask":
-            options["mask"] = ~blind[:, None]
-        elif how == "bias":
-            inputs["bias"] = np.where(blind, -np.inf, 0.5)[:, None]
-        elif how == "window":
-            options |= {"window": (10, None), "q_offset": 60}
-            blind = np.arange(130) + 60 - 10 >= 130
-        else:
-            options |= {"is_causal": True, "q_offset": -70}
-            blind = np.arange(130) < 70
+        bias, options, blind = WAYS_TO_HIDE[how]
+        inputs = random_inputs(2, 6, 2, 130, 130, 17, 33) | bias
         found = results(as_dtype(inputs, dtype), options, "numba")
         assert (found["out"][:, :, blind] == 0).all()
         assert (found["lse"][:, :, blind] == -np.inf).all()
         assert (found["d_q"][:, :, blind] == 0).all()
         assert found["out"][:, :, ~blind].all()
         assert np.isfinite(found["lse"][:, :, ~blind]).all()
-        assert_as_the_reference(inputs, options, [dtype])
+        assert_results(found, results(inputs, options), dtype)
 
     @by_dtype
     @pytest.mark.parametrize("T_q", [1, 5, 130])
@@ -310,20 +296,6 @@ class TestThreads:
         assert parallel.count_threads(100) == 2
 
 
-@pytest.mark.parametrize("seed", SEEDS[:20])
-def test_float16_in_and_out(seed):
-    inputs, options = (as_dtype(arrays, np.float16) for arrays in tiled_problem(seed))
-    d_out = np.random.default_rng(seed).normal(
-        size=(*inputs["q"].shape[:3], inputs["v"].shape[3])
-    ).astype(np.float16)  # fmt: skip
-    wide = as_dtype(inputs, np.float64), as_dtype(options, np.float64)
-    expected = results(*wide, "numpy", d_out=d_out)
-    found = results(inputs, options, "numba", d_out=d_out)
-    for name, array in found.items():
-        assert array.dtype == (np.float32 if name == "lse" else np.float16), name
-        assert_close(array, expected[name], "float16", name=name)
-
-
 @by_dtype
 @pytest.mark.parametrize("T_q", [1, 8, 9, 70])
 def test_large_scores_are_rounded_alike_in_forward_and_backward(rng, dtype, T_q):
@@ -343,17 +315,20 @@ def test_heads_split_from_tokens_come_back_so(rng):
     assert grads.d_v.flags.c_contiguous
 
 
+MAKE_OPTIONS = {
+    "none": lambda T, dtype: {},
+    "causal": lambda T, dtype: {"is_causal": True},
+    "mask": lambda T, dtype: {"mask": np.tri(T, dtype=bool)},
+    "dropout": lambda T, dtype: {"dropout_mask": np.ones((T, T), dtype)},
+}
+
+
 @by_dtype
-@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"mask": True}, {"dropout": True}],
-                         ids=str)  # fmt: skip
-def test_memory_grows_with_T_and_not_with_its_square(dtype, options):
+@pytest.mark.parametrize("name", MAKE_OPTIONS)
+def test_memory_grows_with_T_and_not_with_its_square(dtype, name):
     def peak(T):
         inputs = as_dtype(random_inputs(1, 2, 1, T, T, 16, 16), dtype)
-        given = {"is_causal": options.get("is_causal", False)}
-        if "mask" in options:
-            given["mask"] = np.tri(T, dtype=bool)
-        if "dropout" in options:
-            given["dropout_mask"] = np.ones((T, T), dtype)
+        given = MAKE_OPTIONS[name](T, dtype)
         tracemalloc.start()
         out, cache = attention_forward(**inputs, **given, backend="numba")
         attention_backward(out, cache)

@@ -20,7 +20,7 @@ class Mutation(NamedTuple):
 
 
 SCALE = 'given["scale"] = 1 / math.sqrt(q.shape[-1] or 1)'
-ROW_SUM = "(weights * d_weights).sum(axis=-1, keepdims=True)"
+ROW_SUM = "row_mean = (weights * d_weights).sum(axis=-1, keepdims=True)"
 D_SCORES = "d_scores = weights * (d_weights - row_mean)"
 MASKED = "masked = scores if mask is None else np.where(mask, scores, -np.inf)"
 D_Q = "d_q = scale * shared_matmul(d_scores, k, visible)"
@@ -125,7 +125,7 @@ MUTATIONS = [
     Mutation("diagonal of the Jacobian alone", "softmax.py", {D_SCORES:
              "d_scores = weights * (1 - weights) * d_weights"}),
     Mutation("row sum over queries", "softmax.py", {ROW_SUM: ROW_SUM.replace("-1", "-2")}),
-    Mutation("row sum unweighted", "softmax.py", {ROW_SUM: "d_weights.sum(axis=-1, keepdims=True)"}),
+    Mutation("row sum unweighted", "softmax.py", {ROW_SUM: "row_mean = d_weights.sum(axis=-1, keepdims=True)"}),
     Mutation("factor p left out", "softmax.py", {D_SCORES: "d_scores = d_weights - row_mean"}),
     Mutation("weights not transposed", "attention.py", {D_V: D_V.replace("dropped.swapaxes(-1, -2)", "dropped")}),
     Mutation("d_scores not transposed", "attention.py", {D_K: D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")}),
