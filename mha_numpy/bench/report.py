@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.results import Cell, Results
@@ -97,7 +99,16 @@ def to_markdown(results: Results) -> str:
 
 def to_json(results: Results) -> str:
     """Return all that was found as JSON."""
-    return json.dumps(results.as_dict(), indent=1, allow_nan=False) + "\n"
+    settings = results.settings
+    found = {
+        "command": settings.command,
+        "settings": {field.name: getattr(settings, field.name) for field in fields(settings)},
+        "machine": results.machine,
+        "absent": settings.absent,
+        "cells": [{**cell._asdict(), "ratio": cell.ratio._asdict()} for cell in results.cells],
+        "facts": [fact._asdict() for fact in results.facts],
+    }
+    return json.dumps(found, indent=1, allow_nan=False) + "\n"
 
 
 def replace_report(page: str, family: str, markdown: str) -> str:
@@ -163,3 +174,70 @@ def _fractions(cell: Cell) -> str:
 def _figure(value: float) -> str:
     """Return a number with three digits, or with all before the point."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where to write what: checked before minutes of measuring, written after.
+
+    Parameters
+    ----------
+    json, markdown : Path, optional
+        All figures, and the report.
+    write : Path, optional
+        A page where the report replaces the one on the same family of processors.
+    chart : Path, optional
+        A .png file.
+
+    Raises
+    ------
+    ConfigError
+        Something cannot be written there.
+    """
+
+    json: Path | None = None
+    markdown: Path | None = None
+    write: Path | None = None
+    chart: Path | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: path for name, path in vars(self).items() if path is not None}
+        places = [path.resolve() for path in given.values()]
+        for name, path in given.items():
+            if path.is_dir() or not path.parent.is_dir():
+                raise ConfigError(f"{name}: expected a file in a folder that exists; got {path}")
+            if places.count(path.resolve()) > 1:
+                raise ConfigError(f"{name}: expected a file of its own; got {path} twice")
+        if self.chart is not None and self.chart.suffix != ".png":
+            raise ConfigError(f"chart: expected a file .png; got {self.chart}")
+        if self.write is not None:
+            replace_report(_read(self.write), "", "")
+
+    def save(self, results: Results) -> list[Path]:
+        """Write all and return the paths; where nothing was compared there is no chart."""
+        markdown, family = to_markdown(results), results.machine["family"]
+        texts = {self.json: to_json(results), self.markdown: markdown}
+        if self.write:
+            texts[self.write] = replace_report(_read(self.write), family, markdown)
+        saved = [path for path in texts if path]
+        try:
+            for path in saved:
+                path.write_text(texts[path], encoding="utf-8")
+            if self.chart and results.cells:
+                from mha_numpy.bench.chart import ratio_chart  # matplotlib takes a second
+                from mha_numpy.show.pictures.save import DPI
+
+                picture = ratio_chart(results)
+                told = {"Description": str(picture.get_label()), "Software": None}
+                picture.savefig(self.chart, dpi=DPI, metadata=told)
+                saved.append(self.chart)
+        except OSError as error:
+            raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
+        return saved
+
+
+def _read(page: Path) -> str:
+    try:
+        return page.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"write: cannot read {page} as text") from error

@@ -249,8 +249,7 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
 )  # fmt: skip
 def _bench(options: Namespace) -> int:
     from mha_numpy.bench import Settings, benchmark
-    from mha_numpy.bench.files import Files
-    from mha_numpy.bench.report import sections
+    from mha_numpy.bench.report import Files, sections
 
     given = {name: getattr(options, name) for name in ("ours", "only", "seconds", "mask", "quick")}
     if options.against is not None:

@@ -9,8 +9,7 @@ from matplotlib.colors import to_hex, to_rgb
 from mha_numpy.bench import Cell, Fact, Ratio, Results, Settings
 from mha_numpy.bench.chart import ratio_chart
 from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.files import Files
-from mha_numpy.bench.report import replace_report, sections, to_json, to_markdown
+from mha_numpy.bench.report import Files, replace_report, sections, to_json, to_markdown
 from mha_numpy.errors import ConfigError
 
 CELLS = [
