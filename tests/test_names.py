@@ -9,8 +9,8 @@ import pytest
 import mha_numpy
 from mha_numpy import core, layers, models
 from mha_numpy.errors import MhaError
+from mha_numpy.foreign import NAMES, PACKAGES
 from mha_numpy.models import train
-from mha_numpy.names import NAMES, PACKAGES
 
 HOMES = {name: home for home in reversed(PACKAGES) for name in import_module(home).__all__}
 

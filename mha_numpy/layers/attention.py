@@ -256,23 +256,16 @@ class MultiHeadAttention(Layer):
 
     def shown_options(self) -> list[str]:
         """Return "name=value" for each option that is not the default, and what heads share."""
-        kind = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
-        shown = [
-            f"embed_dim={self.embed_dim}",
-            f"num_heads={self.num_heads}",
-            f"num_kv_heads={self.num_kv_heads}{kind}" if kind else "",
-            f"head_dim={self.head_dim}" if self.head_dim * self.num_heads != self.embed_dim else "",
-            f"value_dim={self.value_dim}" if self.value_dim != self.head_dim else "",
-            f"kdim={self.kdim}" if self.kdim != self.embed_dim else "",
-            f"vdim={self.vdim}" if self.vdim != self.kdim else "",
-            "" if "b_q" in self.params else "bias=False",
-            f"rope={self.rope}" if self.rope else "",
-            "add_bias_kv=True" if "extra_k" in self.params else "",
-            "add_zero_attn=True" if self.add_zero_attn else "",
-            f"dropout_p={self.dropout_p}" if self.dropout_p else "",
-            f"backend={self.backend!r}" if self.backend else "",
+        kind = "multi-query" if self.num_kv_heads == 1 else "grouped"
+        as_by_default = {
+            f"num_kv_heads={self.num_heads}", f"head_dim={self.embed_dim / self.num_heads:g}",
+            f"value_dim={self.head_dim}", f"kdim={self.embed_dim}", f"vdim={self.kdim}",
+        }  # fmt: skip
+        return [
+            f"{each} ({kind})" if each.startswith("num_kv_heads=") else each
+            for each in super().shown_options()
+            if each not in as_by_default
         ]
-        return [each for each in shown if each]
 
     def _extra(self, letter: str) -> Array | None:
         """Return the keys, or values, of no token: the learned one, then the zeros."""

@@ -9,6 +9,7 @@ import pytest
 
 from mha_numpy.checking import gradcheck
 from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError
+from mha_numpy.foreign import ATTRIBUTES
 from mha_numpy.layers import (
     Activation,
     DecoderBlock,
@@ -20,7 +21,6 @@ from mha_numpy.layers import (
     MultiHeadAttention,
     Residual,
 )
-from mha_numpy.layers.foreign import ATTRIBUTES
 from mha_numpy.models import (
     GPT2,
     AttentionOnlyLM,

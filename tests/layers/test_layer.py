@@ -86,7 +86,7 @@ class Sized(Layer):
         (Sized(3, 4, 5, width=2, name="x"), "Sized(first=3, sizes=(4, 5), width=2, name='x')"),
         (Sized(3), "Sized(first=3)"),
         (Sized("ab " * 99, words=["ab", "c"]),
-         "Sized(first='" + 18 * "ab " + "ab..., words=['ab', 'c'])"),
+         "Sized(first='" + 22 * "ab " + "..., words=['ab', 'c'])"),
         (Layer(), "Layer()"),
         (make_model(), MODEL[1:]),
     ],

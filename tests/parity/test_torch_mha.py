@@ -3,11 +3,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mha_numpy.core import (
-    MultiHeadParams,
-    multi_head_attention_backward,
-    multi_head_attention_forward,
-)
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.models.weights import from_layout
 from tests.compare import assert_close
@@ -201,69 +196,42 @@ def their_mask(drawn, config):
     return torch.tensor(cells, requires_grad=cells.dtype != bool)
 
 
-def our_options(drawn, config):
-    """Return what core and layer take alike."""
+def ours(config):
+    """Return output, weights and all gradients of our layer."""
+    drawn, layer = draw(config), our_layer(torch_module(config))
     mask = drawn.mask
     if drawn.padding is not None:
         padding = drawn.padding[:, None, None]  # (B, 1, 1, T_k)
         mask = padding if mask is None else mask & padding
-    return {"mask": mask, "bias": drawn.bias, "is_causal": config.is_causal}
-
-
-def run_core(config):
-    """Return output, weights and all gradients of core."""
-    drawn = draw(config)
-    params = our_layer(torch_module(config)).params
-    extra = {}
-    for name in ("extra_k", "extra_v") if config.bias_kv or config.zero_attn else ():
-        learned = params[name] if config.bias_kv else np.zeros((0, D))
-        extra[name] = np.concatenate([learned, np.zeros((int(config.zero_attn), D))])
-    out, cache = multi_head_attention_forward(
-        *drawn.inputs.values(), num_heads=H, **our_options(drawn, config), **extra,
-        params=MultiHeadParams(**{name: params.get(name) for name in MultiHeadParams._fields}),
+    out, weights = layer(
+        *drawn.inputs.values(), mask=mask, bias=drawn.bias, is_causal=config.is_causal,
+        return_weights=True,
     )  # fmt: skip
-    grads = multi_head_attention_backward(drawn.d_out, cache)
-    found = {"out": out, "weights": cache.attention.weights, "d_bias": grads.d_bias}
-    found |= {"d_query": grads.d_x_q, "d_key": grads.d_x_k, "d_value": grads.d_x_v}
-    if config.bias_kv:  # a row of zeros comes after it, if at all
-        found |= {"d_extra_k": grads.d_extra_k[:1], "d_extra_v": grads.d_extra_v[:1]}
-    return found | {f"d_{name}": gradient for name, gradient in grads.d_params._asdict().items()}
-
-
-def run_layer(config):
-    """Return output, weights and all gradients of the layer; it has none of the bias."""
-    drawn, layer = draw(config), our_layer(torch_module(config))
-    out, weights = layer(*drawn.inputs.values(), **our_options(drawn, config), return_weights=True)
     d_inputs = layer.backward(drawn.d_out)
-    found = {"out": out, "weights": weights}
+    found = {"out": out, "weights": weights, "d_bias": layer.d_bias}
     found |= dict(zip(("d_query", "d_key", "d_value"), d_inputs, strict=True))
     return found | {f"d_{name}": gradient for name, gradient in layer.named_grads()}
 
 
-def assert_same(actual, expected, only_one_has=()):
-    """Compare all arrays one by one; only those named may be missing on one side."""
+def assert_same(actual, expected):
+    """Compare all arrays one by one; weights may be missing in theirs."""
     found = {name for name, array in actual.items() if array is not None}
-    assert found ^ set(expected) == set(only_one_has)
-    for name in found & set(expected):
-        assert_close(actual[name], expected[name], "framework", name=name)
+    assert found - {"weights"} == set(expected) - {"weights"}
+    for name, array in expected.items():
+        assert_close(actual[name], array, "framework", name=name)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize("run", [run_core, run_layer])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_output_weights_and_gradients(name, run, need_weights):
-    config = CONFIGS[name]
-    only_core_has_d_bias = run is run_layer and config.attn_mask == "float"
-    only_one_has = ["weights"] * (not need_weights) + ["d_bias"] * only_core_has_d_bias
-    assert_same(run(config), theirs(config, need_weights), only_one_has)
+def test_output_weights_and_gradients(name, need_weights):
+    assert_same(ours(CONFIGS[name]), theirs(CONFIGS[name], need_weights))
 
 
 # Only without weights does PyTorch give 0 for a row that sees nothing; with them it gives NaN.
-@pytest.mark.parametrize("run", [run_core, run_layer])
 @pytest.mark.parametrize("kind", ["self", "cross"])
-def test_a_sequence_without_keys(run, kind):
+def test_a_sequence_without_keys(kind):
     config = Config(kind, padding=True, blind=True)
-    actual = run(config)
-    assert_same(actual, theirs(config, need_weights=False), ["weights"])
+    actual = ours(config)
+    assert_same(actual, theirs(config, need_weights=False))
     assert not actual["weights"][1].any()
     assert_close(actual["out"][1], np.tile(torch_module(config).out_proj.bias.detach(), (T_q, 1)))
