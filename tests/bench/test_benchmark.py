@@ -324,20 +324,16 @@ class TestCommand:
         ],
     )
     def test_wrong_use_is_one_line_before_anything_is_measured(
-        self, tmp_path, monkeypatch, capsys, arguments, message
+        self, tmp_path, monkeypatch, program, arguments, message
     ):
         monkeypatch.chdir(tmp_path)
         Path("page.md").write_text("no place")
         Path("bytes.md").write_bytes(b"\xff\xfe\xff")
         monkeypatch.setattr(worker, "COMMAND", ["no such program"])
-        try:
-            code = cli.main([*self.QUICK, *arguments])
-        except SystemExit as stop:  # from argparse
-            code = stop.code
-        printed = capsys.readouterr()
-        assert (code, printed.out) == (2, "")
-        assert message in printed.err
-        assert printed.err.count("\n") == 1
+        done = program(*self.QUICK, *arguments)
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err
+        assert done.err.count("\n") == 1
 
     @pytest.mark.slow
     def test_a_folder_that_cannot_be_written_to(self, monkeypatch, capsys):
