@@ -26,6 +26,7 @@ from mha_numpy.bench.training import our_training, torch_training
 from mha_numpy.core import attention_backward, attention_forward
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.models.weights import from_layout, to_layout
 
 OPSET = 23  # of ONNX: the first with Attention, so that every runtime that has it runs this
 
@@ -82,14 +83,11 @@ def torch_layer(drawn: LayerDrawn, case: Case, threads: int) -> Ready:
     import torch
 
     torch.set_num_threads(threads)
-    params = drawn.params
-    module = torch.nn.MultiheadAttention(drawn.x.shape[-1], drawn.num_heads, batch_first=True)
-    packed = {
-        "in_proj_weight": np.concatenate([params[f"w_{letter}"].T for letter in "qkv"]),
-        "in_proj_bias": np.concatenate([params[f"b_{letter}"] for letter in "qkv"]),
-        "out_proj.weight": params["w_o"].T,
-        "out_proj.bias": params["b_o"],
-    }
+    sizes = drawn.x.shape[-1], drawn.num_heads
+    module = torch.nn.MultiheadAttention(*sizes, batch_first=True)
+    ours, of_grads = (MultiHeadAttention(*sizes).astype(np.float32) for _ in range(2))
+    ours.params = dict(drawn.params)
+    packed = to_layout(ours, "torch")
     module.load_state_dict({name: torch.from_numpy(array) for name, array in packed.items()})
     module.train(case.backward)
     x = torch.from_numpy(drawn.x).requires_grad_(case.backward)
@@ -108,10 +106,8 @@ def torch_layer(drawn: LayerDrawn, case: Case, threads: int) -> Ready:
     def read(result: list[Any]) -> list[Array]:
         arrays = [array.detach().numpy() for array in result]
         if case.backward:
-            w_qkv, b_qkv, w_o, b_o = (param.grad.numpy() for param in module.parameters())
-            for w, b in zip(np.split(w_qkv, 3), np.split(b_qkv, 3), strict=True):
-                arrays += [w.T, b]
-            arrays += [w_o.T, b_o]
+            grads = {name: param.grad.numpy() for name, param in module.named_parameters()}
+            arrays += from_layout(of_grads, grads, "torch").params.values()
         return arrays
 
     return Ready(call, read)

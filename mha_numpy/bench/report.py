@@ -188,11 +188,6 @@ class Files:
         A page where the report replaces the one on the same family of processors.
     chart : Path, optional
         A .png file.
-
-    Raises
-    ------
-    ConfigError
-        Something cannot be written there.
     """
 
     json: Path | None = None

@@ -38,8 +38,8 @@ class Settings:
 
     Raises
     ------
-    ConfigError, BackendError
-        A value is impossible, or our backend cannot run here.
+    BackendError
+        Our backend cannot run here.
 
     Examples
     --------

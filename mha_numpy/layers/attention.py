@@ -230,11 +230,6 @@ class MultiHeadAttention(Layer):
             None for an input that was not passed: its share is in the one that it defaulted to.
             The gradients of `bias` and `head_gate`, where given, are in ``layer.d_bias`` and
             ``layer.d_head_gate`` until the next backward.
-
-        Raises
-        ------
-        MhaError
-            There was no forward before it, or the forward used a KV cache.
         """
         grads = multi_head_attention_backward(d_out, self.forward_cache)
         self.d_bias, self.d_head_gate = grads.d_bias, grads.d_head_gate

@@ -159,13 +159,7 @@ class Layer(metaclass=LayerType):
 
     @property
     def forward_cache(self) -> Any:
-        """What the last forward left for backward.
-
-        Raises
-        ------
-        MhaError
-            There was no forward that can be followed by backward.
-        """
+        """What the last forward left for backward."""
         if self._cache is None:
             raise MhaError("backward: expected a forward before it, without kv_cache")
         return self._cache
