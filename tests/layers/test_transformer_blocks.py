@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from mha_numpy.core import KVCache, RopeOptions
-from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import (
     DecoderBlock,
     EncoderBlock,
@@ -136,19 +135,6 @@ def test_kernels_compute_the_same(kernel, rng):
         assert_close(actual, d, "framework")
     for name, gradient in block.named_grads():
         assert_close(gradient, grads[name], "framework", name=name)
-
-
-def test_memory_is_asked_for_where_it_is_read(rng):
-    x = rng.normal(size=(B, T, D))
-    block = EncoderDecoderBlock(D, 2)
-    with pytest.raises(ConfigError, match="^memory: expected the encoder's output in an Encoder"):
-        block(x)
-    with pytest.raises(ConfigError, match="^memory: expected None in a DecoderBlock; got an array"):
-        DecoderBlock(D, 2)(x, x)
-    with pytest.raises(ConfigError, match="^memory: expected None in an EncoderBlock; got an arr"):
-        EncoderBlock(D, 2)(x, memory=x)
-    with pytest.raises(ShapeError, match=r"^key: expected \(B=2, T_k, kdim=8\) to match the layer"):
-        block(x, x[..., :5])
 
 
 def test_weights_of_the_last_forward(rng):
