@@ -52,20 +52,20 @@ def script(monkeypatch):
 
 
 class TestWorker:
-    def test_threads_are_in_the_environment_before_anything_is_imported(self, script):
-        script("import json, os\nwhile job := input(): print(json.dumps(dict(os.environ)))")
+    def test_threads_are_in_the_environment_before_anything_is_imported_and_in_each_job(
+        self, script
+    ):
+        script(
+            "import json, os\n"
+            "while job := input(): print(json.dumps([json.loads(job), dict(os.environ)]))"
+        )
         with worker.worker(threads=3, NUMBA_CACHE_DIR="there") as ask:
-            environment = ask("anything")
+            for number in range(3):
+                job, environment = ask("turn", number=number)
+                assert job == {"measure": "turn", "threads": 3, "number": number}
         assert {environment[name] for name in THREADS} == {"3"}
         assert environment["NUMBA_CACHE_DIR"] == "there"
         assert environment["PATH"] == os.environ["PATH"]
-
-    def test_a_job_comes_with_the_threads(self, script):
-        script("while job := input(): print(job)")
-        with worker.worker(threads=2) as ask:
-            for number in range(3):
-                job = {"measure": "turn", "threads": 2, "number": number}
-                assert ask("turn", number=number) == job
 
     @pytest.mark.parametrize(
         ("text", "message"),
