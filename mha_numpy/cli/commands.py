@@ -10,54 +10,14 @@ from functools import partial
 from inspect import signature
 from pathlib import Path
 from time import perf_counter, strftime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from mha_numpy.checks import check_absent, check_count
+from mha_numpy.cli.program import command, count, number, option, path, switch, word
 from mha_numpy.errors import BackendError, ConfigError
 from mha_numpy.tables import Table, show
 
-Run: TypeAlias = Callable[[Namespace], int]  # of the options; returns the exit code
-Option: TypeAlias = tuple[str, dict[str, Any]]  # what `add_argument` takes
-
 EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
-
-
-class Command(NamedTuple):
-    """A subcommand."""
-
-    run: Run
-    help: str  # in a line, for the list of all
-    description: str
-    example: str  # "" for none
-    options: tuple[Option, ...]
-
-
-COMMANDS: dict[str, Command] = {}
-
-
-def command(help_: str, description: str, example: str, *options: Option) -> Callable[[Run], Run]:
-    """Make a function that is called ``_name`` the subcommand ``name``."""
-
-    def add(run: Run) -> Run:
-        name = run.__name__.strip("_").replace("_", "-")
-        COMMANDS[name] = Command(run, help_, description, example, options)
-        return run
-
-    return add
-
-
-def option(name: str, help_: str, **settings: Any) -> Option:
-    """Return an option, or an argument, whose name begins without dashes."""
-    return name, {"help": help_, **settings}
-
-
-def word(name: str, metavar: str, help_: str, **settings: Any) -> Option:
-    """Return an option that takes what `metavar` says."""
-    return option(name, help_, metavar=metavar, **settings)
-
-
-count, number, path = (partial(word, type=kind) for kind in (int, float, Path))
-switch = partial(option, action="store_true")
 
 
 def _taken(function: Callable[..., Any], options: Namespace) -> dict[str, Any]:
