@@ -158,25 +158,6 @@ def test_initialisation():
     )
 
 
-def test_parameters_and_repr():
-    assert MultiHeadAttention(768, 12).num_parameters == 4 * 768 * 768 + 4 * 768
-    assert MultiHeadAttention(768, 12, bias=False).num_parameters == 4 * 768 * 768
-    assert (
-        repr(MultiHeadAttention(8, 2))
-        == "MultiHeadAttention(embed_dim=8, num_heads=2, 288 parameters)"
-    )
-    assert "num_kv_heads=1 (multi-query)" in repr(MultiHeadAttention(8, 2, 1))
-    extra = MultiHeadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)
-    assert "num_heads=2, add_bias_kv=True, add_zero_attn=True, " in repr(extra)
-    assert extra.num_parameters == 288 + 2 * 8
-    text = repr(MultiHeadAttention(8, 1, head_dim=4, kdim=3, bias=False, dropout_p=0.1,
-                                   backend="loops"))  # fmt: skip
-    assert text == (
-        "MultiHeadAttention(embed_dim=8, num_heads=1, head_dim=4, kdim=3, bias=False, "
-        "dropout_p=0.1, backend='loops', 88 parameters)"
-    )
-
-
 class Block(Layer):
     def __init__(self):
         super().__init__()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.checking.tracing import trace
+from mha_numpy.core import RopeOptions
 from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.layers import (
     Dropout,
@@ -87,6 +88,19 @@ class Sized(Layer):
         (Sized(3), "Sized(first=3)"),
         (Sized("ab " * 99, words=["ab", "c"]),
          "Sized(first='" + 22 * "ab " + "..., words=['ab', 'c'])"),
+        (MultiHeadAttention(768, 12),
+         "MultiHeadAttention(embed_dim=768, num_heads=12, 2,362,368 parameters)"),
+        (MultiHeadAttention(8, 2, 1), "MultiHeadAttention(embed_dim=8, num_heads=2, "
+         "num_kv_heads=1 (multi-query), 216 parameters)"),
+        (MultiHeadAttention(8, 2, add_bias_kv=True, add_zero_attn=True),
+         "MultiHeadAttention(embed_dim=8, num_heads=2, add_bias_kv=True, add_zero_attn=True, "
+         "304 parameters)"),
+        (MultiHeadAttention(8, 1, head_dim=4, kdim=3, bias=False, dropout_p=0.1, backend="loops"),
+         "MultiHeadAttention(embed_dim=8, num_heads=1, head_dim=4, kdim=3, bias=False, "
+         "dropout_p=0.1, backend='loops', 88 parameters)"),
+        (MultiHeadAttention(8, 2, 2, head_dim=4, value_dim=4, rope=RopeOptions()),
+         "MultiHeadAttention(embed_dim=8, num_heads=2, rope=RopeOptions(base=10000.0, "
+         "rotary_dim=None, interleaved=False), 288 parameters)"),
         (Layer(), "Layer()"),
         (make_model(), MODEL[1:]),
     ],
