@@ -5,7 +5,6 @@ layers and core, save the weights of classes in the loss, which layers have not.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,48 +31,24 @@ STAGES = ("scores", "capped", "masked", "weights")  # by qk_matmul_output_mode
 SOFTMAX_DTYPES = {1: "float32", 10: "float16", 11: "float64", 16: "float32"}  # by TensorProto type
 
 
-class Inputs(NamedTuple):
-    """The inputs of Attention (opsets 23 to 25), in the order of a node's."""
+def attention(
+    Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, *,
+    is_causal=0, kv_num_heads=None, left_window_size=-1, q_num_heads=None, qk_matmul_output_mode=0,
+    right_window_size=-1, scale=None, softcap=0.0, softmax_precision=None,
+):  # fmt: skip
+    """Run Attention of opsets 23 to 25.
 
-    Q: np.ndarray
-    K: np.ndarray
-    V: np.ndarray
-    attn_mask: np.ndarray | None = None
-    past_key: np.ndarray | None = None
-    past_value: np.ndarray | None = None
-    nonpad_kv_seqlen: np.ndarray | None = None
-
-
-class Outputs(NamedTuple):
-    """Its outputs, in the order of a node's; None for one that was not asked for."""
-
-    Y: np.ndarray | None = None
-    present_key: np.ndarray | None = None
-    present_value: np.ndarray | None = None
-    qk_matmul_output: np.ndarray | None = None
-
-
-class Attributes(NamedTuple):
-    """Its attributes, with their defaults."""
-
-    is_causal: int = 0
-    kv_num_heads: int | None = None
-    left_window_size: int = -1
-    q_num_heads: int | None = None
-    qk_matmul_output_mode: int = 0
-    right_window_size: int = -1
-    scale: float | None = None
-    softcap: float = 0.0
-    softmax_precision: int | None = None
-
-
-def run_attention(inputs, attributes, wanted):
-    """Return the Outputs whose names are in `wanted`; inputs and attributes come by name."""
-    given, options = Inputs(**inputs), Attributes(**attributes)
-    Q, K, V, attn_mask, past_key, past_value, nonpad = _widened(given, options.softmax_precision)
-    if Q.ndim == 3:
-        Q = split_heads(Q, options.q_num_heads)
-        K, V = split_heads(K, options.kv_num_heads), split_heads(V, options.kv_num_heads)
+    Floats are widened, never narrowed, to the dtype to compute in: core knows no bfloat16, and
+    computes its softmax in the dtype of everything else.
+    """
+    dtypes, is_merged = [x.dtype for x in (Q, K, V)], Q.ndim == 3
+    wide = np.dtype(SOFTMAX_DTYPES.get(softmax_precision, "float16"))
+    Q, K, V, attn_mask, past_key, past_value = (
+        _widen(x, wide) for x in (Q, K, V, attn_mask, past_key, past_value)
+    )
+    if is_merged:
+        Q = split_heads(Q, q_num_heads)
+        K, V = split_heads(K, kv_num_heads), split_heads(V, kv_num_heads)
 
     kv_cache = KVCache()
     if past_key is not None:
@@ -83,31 +58,17 @@ def run_attention(inputs, attributes, wanted):
 
     T_q, T_k = Q.shape[2], K.shape[2]
     mask, bias = _mask_or_bias(attn_mask, T_k)
-    if nonpad is not None:
-        mask = combine_masks(mask, padding_mask(nonpad, T_k))
-        q_offset = nonpad - T_q
+    if nonpad_kv_seqlen is not None:
+        mask = combine_masks(mask, padding_mask(nonpad_kv_seqlen, T_k))
+        q_offset = nonpad_kv_seqlen - T_q
     heads, cache = attention_forward(
-        Q, K, V, mask=mask, bias=bias, is_causal=bool(options.is_causal), q_offset=q_offset,
-        window=(_bound(options.left_window_size), _bound(options.right_window_size)),
-        softcap=options.softcap or None, scale=options.scale,
+        Q, K, V, mask=mask, bias=bias, is_causal=bool(is_causal), q_offset=q_offset,
+        window=(_bound(left_window_size), _bound(right_window_size)),
+        softcap=softcap or None, scale=scale,
     )  # fmt: skip
-
-    found = {"Y": merge_heads(heads) if given.Q.ndim == 3 else heads}
-    found |= {"present_key": K, "present_value": V}
-    if "qk_matmul_output" in wanted:
-        stage = STAGES[options.qk_matmul_output_mode]
-        found["qk_matmul_output"] = getattr(attention_stages(cache), stage)
-    dtypes = {"present_key": given.K.dtype, "present_value": given.V.dtype}
-    return Outputs(**{x: found[x].astype(dtypes.get(x, given.Q.dtype)) for x in wanted})
-
-
-def _widened(given, softmax_precision):
-    """Return the inputs with their floats widened, never narrowed, to the dtype to compute in.
-
-    Core knows no bfloat16, and computes its softmax in the dtype of everything else.
-    """
-    dtype = np.dtype(SOFTMAX_DTYPES.get(softmax_precision, "float16"))
-    return Inputs(*(_widen(array, dtype) for array in given))
+    stage = getattr(attention_stages(cache), STAGES[qk_matmul_output_mode])
+    found = merge_heads(heads) if is_merged else heads, K, V, stage
+    return [x.astype(dtype) for x, dtype in zip(found, [*dtypes, dtypes[0]], strict=True)]
 
 
 def _widen(array, dtype):
@@ -196,6 +157,7 @@ def rotary_embedding(
 
 
 OPERATORS = {
+    "Attention": attention,
     "LayerNormalization": layer_normalization,
     "RMSNormalization": rms_normalization,
     "Softmax": softmax,
@@ -206,11 +168,8 @@ OPERATORS = {
 
 
 def run_node(node, attributes, inputs):
-    """Return the outputs of a node, in its order."""
-    if node.op_type != "Attention":
-        return OPERATORS[node.op_type](*inputs, **attributes)
-    # a slot that is left out is the empty string
-    named = [name for name, slot in zip(Inputs._fields, node.input, strict=False) if slot]
-    wanted = [name for name, slot in zip(Outputs._fields, node.output, strict=False) if slot]
-    found = run_attention(dict(zip(named, inputs, strict=True)), attributes, wanted)
-    return [getattr(found, name) for name in wanted]
+    """Return those outputs of a node that are asked for; what is left out is the empty string."""
+    given = iter(inputs)
+    slots = [next(given) if slot else None for slot in node.input]
+    outputs = OPERATORS[node.op_type](*slots, **attributes)
+    return [x for x, slot in zip(outputs, node.output, strict=False) if slot]
