@@ -54,72 +54,50 @@ def test_pairs(name, rng):
         assert_close(grads[f"d_{name}"], tensor.grad, "framework", name=name)
 
 
-def normal(*shape):
-    return 2 * np.random.default_rng(sum(shape)).normal(size=shape)
+ENCODER = torch.nn.TransformerEncoderLayer, "torch-encoder-layer"
+THEIR_KINDS = {  # and the layout of their params
+    EncoderBlock: ENCODER,
+    DecoderBlock: ENCODER,
+    EncoderDecoderBlock: (torch.nn.TransformerDecoderLayer, "torch-decoder-layer"),
+}
 
 
-def blocks_of(kind, module_kind, layout, **options):
-    """Return PyTorch's module with random params, and ours with the same."""
-    torch.manual_seed(2017)
-    module = module_kind(D, H, F, dropout=0.0, batch_first=True, dtype=torch.float64, **options)
-    for param in module.parameters():
-        torch.nn.init.normal_(param, std=0.5)
-    block = kind(D, H, F, **options)
-    arrays = {name: param.detach().numpy() for name, param in module.named_parameters()}
-    return module, from_layout(block, arrays, layout)
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", THEIR_KINDS)
+def test_blocks(kind, bias, activation, norm_first, rng):
+    their_kind, layout = THEIR_KINDS[kind]
+    options = {"norm_first": norm_first, "activation": activation, "bias": bias}
+    theirs = their_kind(D, H, F, dropout=0.0, batch_first=True, dtype=torch.float64, **options)
+    params = dict(theirs.named_parameters())
+    with torch.no_grad():
+        for param in params.values():
+            param[...] = torch.tensor(rng.normal(size=param.shape) / 2)
+    arrays = {name: param.detach().numpy() for name, param in params.items()}
+    ours = from_layout(kind(D, H, F, **options), arrays, layout)
 
-
-def assert_same(block, module, layout, out, expected, inputs):
-    """Compare the outputs and the gradients of all inputs and params."""
+    lengths = (T, T_k) if kind.reads_memory else (T,)
+    inputs = [torch.tensor(rng.normal(size=(B, n, D)), requires_grad=True) for n in lengths]
+    is_padding = np.arange(lengths[-1]) >= np.array([4, 2, 3])[:, None]  # of the last input
+    causal = torch.ones(T, T, dtype=torch.bool).triu(1) if kind.is_causal else None
+    our_mask, their_mask = "mask", "src_key_padding_mask"
+    if kind.reads_memory:
+        our_mask, their_mask = "memory_mask", "memory_key_padding_mask"
+    expected = theirs(*inputs, causal, **{their_mask: torch.tensor(is_padding)})
+    out = ours(*(x.detach().numpy() for x in inputs), **{our_mask: ~is_padding[:, None, None]})
     assert_close(out, expected.detach(), "framework")
-    d_out = normal(B, T, D)
+
+    d_out = rng.normal(size=out.shape)
     expected.backward(torch.tensor(d_out))
-    d_inputs = block.backward(d_out)
+    d_inputs = ours.backward(d_out)
     d_inputs = d_inputs if isinstance(d_inputs, tuple) else (d_inputs,)
     for actual, tensor in zip(d_inputs, inputs, strict=True):
         assert_close(actual, tensor.grad, "framework")
-    grads = to_layout(block, layout, gradients=True)
-    assert set(grads) == set(dict(module.named_parameters()))
-    for name, param in module.named_parameters():
+    grads = to_layout(ours, layout, gradients=True)
+    assert set(grads) == set(params)
+    for name, param in params.items():
         assert_close(grads[name], param.grad, "framework", name=name)
-
-
-each_order = pytest.mark.parametrize("norm_first", [True, False])
-each_activation = pytest.mark.parametrize("activation", ["relu", "gelu"])
-with_and_without_biases = pytest.mark.parametrize("bias", [True, False])
-
-
-@each_order
-@each_activation
-@with_and_without_biases
-@pytest.mark.parametrize("kind", [EncoderBlock, DecoderBlock])
-def test_encoder_layer(kind, bias, activation, norm_first):
-    module, block = blocks_of(
-        kind, torch.nn.TransformerEncoderLayer, "torch-encoder-layer",
-        activation=activation, norm_first=norm_first, bias=bias,
-    )  # fmt: skip
-    x = torch.tensor(normal(B, T, D), requires_grad=True)
-    is_padding = np.arange(T) >= np.array([5, 3, 4])[:, None]  # (B, T)
-    causal = torch.ones(T, T, dtype=torch.bool).triu(1) if kind.is_causal else None
-    expected = module(x, src_mask=causal, src_key_padding_mask=torch.tensor(is_padding))
-    out = block(x.detach().numpy(), mask=~is_padding[:, None, None])
-    assert_same(block, module, "torch-encoder-layer", out, expected, [x])
-
-
-@each_order
-@each_activation
-@with_and_without_biases
-def test_decoder_layer(bias, activation, norm_first):
-    module, block = blocks_of(
-        EncoderDecoderBlock, torch.nn.TransformerDecoderLayer, "torch-decoder-layer",
-        activation=activation, norm_first=norm_first, bias=bias,
-    )  # fmt: skip
-    x, memory = (torch.tensor(normal(B, n, D), requires_grad=True) for n in (T, T_k))
-    is_padding = np.arange(T_k) >= np.array([4, 2, 3])[:, None]  # (B, T_k)
-    causal = torch.ones(T, T, dtype=torch.bool).triu(1)
-    expected = module(x, memory, tgt_mask=causal, memory_key_padding_mask=torch.tensor(is_padding))
-    out = block(x.detach().numpy(), memory.detach().numpy(), memory_mask=~is_padding[:, None, None])
-    assert_same(block, module, "torch-decoder-layer", out, expected, [x, memory])
 
 
 @pytest.mark.parametrize(
