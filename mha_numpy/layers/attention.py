@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.backends import check_backend
 from mha_numpy.calls import find_misfit
-from mha_numpy.checks import check_count, check_flag, check_shape
+from mha_numpy.checks import check_count, check_flag, check_shape, check_share
 from mha_numpy.core import (
     KVCache,
     MultiHeadParams,
@@ -19,7 +19,7 @@ from mha_numpy.core.options import OPTIONS, AttentionOptions, takes_attention_op
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
-from mha_numpy.layers.dropout import check_dropout_p, draw_dropout_mask
+from mha_numpy.layers.dropout import draw_dropout_mask
 from mha_numpy.layers.layer import Layer, make_rng
 
 
@@ -117,7 +117,7 @@ class MultiHeadAttention(Layer):
             check_rope(rope, self.head_dim)
         self.rope = rope
         self.add_zero_attn = check_flag("add_zero_attn", add_zero_attn)
-        self.dropout_p = check_dropout_p(dropout_p)
+        self.dropout_p = check_share("dropout_p", dropout_p, symbol="p")
         self.backend = check_backend(backend)
         self.rng = make_rng(rng)
         self._init_params(check_flag("bias", bias), check_flag("add_bias_kv", add_bias_kv))
