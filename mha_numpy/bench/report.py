@@ -72,14 +72,14 @@ def times_table(results: Results) -> Table:
     ours = CONTESTANTS[results.settings.ours].label
     first: dict[tuple[str, str], str] = {}
     for cell in results.cells:
-        first.setdefault((cell.shape, cell.case), _figure(cell.ours_ms))
+        first.setdefault((cell.shape, cell.case), in_digits(cell.ours_ms))
     return _grid(f"Time of {ours}, median, in ms", results.cells, first)
 
 
 def facts_table(results: Results) -> Table:
     """Return the single figures."""
     rows = [
-        [what, who, note if value is None else f"{_figure(value)} {unit}"]
+        [what, who, note if value is None else f"{in_digits(value)} {unit}"]
         for what, who, value, unit, note in results.facts
     ]
     return Table("Single figures", ["what", "who", "figure"], rows)
@@ -171,9 +171,9 @@ def _fractions(cell: Cell) -> str:
     return f"{text} {ABOVE_MARK}" if round(max(fractions), 2) > 1 else text
 
 
-def _figure(value: float) -> str:
-    """Return a number with three digits, or with all before the point."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+def in_digits(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits, or with all before the point."""
+    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 @dataclass(frozen=True)
