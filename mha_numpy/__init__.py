@@ -57,8 +57,8 @@ from mha_numpy.errors import (
     ShapeError,
     TrainingError,
 )
+from mha_numpy.foreign import explain_missing
 from mha_numpy.layers import MultiHeadAttention
-from mha_numpy.names import explain_missing
 
 __version__ = "0.1.0"
 

@@ -1,8 +1,16 @@
-"""Arguments that other libraries have, and what to write here instead."""
+"""Names that other libraries have, and what to write here instead.
 
-from collections.abc import Iterable
+They are those of arguments, of attributes of a layer, and of what a package holds.
+"""
 
-from mha_numpy.errors import ConfigError, what_to_write
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Never
+
+from mha_numpy.errors import ConfigError, MissingAttributeError, what_to_write
 
 RETURN_WEIGHTS = "return_weights=True, of a layer or scaled_dot_product_attention"
 ADVICE = {
@@ -98,3 +106,153 @@ def refuse(foreign: Iterable[str], known: Iterable[str]) -> None:
     """Raise an error for the first argument that is not here, if there is one."""
     for name in foreign:
         raise UnknownArgumentError(name, known)
+
+
+PARAMS = "layer.named_params(), pairs of a dotted name and an array"
+PARAM = "layer.params[name]; list(layer.params) has the names"
+LOAD = "layer.load(path), or from_layout of mha_numpy.models.weights for another library's arrays"
+FIT = "fit(model, ...) of mha_numpy.models.train"
+CPU = "nothing: NumPy computes on the CPU"
+SET_PARAM = "layer.params[name] = array"
+ATTRIBUTES = {
+    # PyTorch
+    "parameters": PARAMS,
+    "named_parameters": PARAMS,
+    "state_dict": "dict(layer.named_params()), or layer.save(path) for a file",
+    "load_state_dict": LOAD,
+    "weight": PARAM,
+    "bias": PARAM,
+    "grad": "layer.grads, a dict of arrays",
+    "zero_grad": "layer.zero_grads()",
+    "requires_grad_": "nothing: backward computes the gradients of all params",
+    "to": "layer.astype(dtype) for another dtype; all is on the CPU",
+    "type": "layer.astype(dtype)",
+    "float": "layer.astype(np.float32)",
+    "double": "layer.astype(np.float64)",
+    "half": "layer.astype(np.float16)",
+    "bfloat16": "layer.astype(np.float32): NumPy has no bfloat16",
+    "cpu": CPU,
+    "cuda": CPU,
+    "device": CPU,
+    "modules": "layer.layers()",
+    "named_modules": "layer.named_layers()",
+    "named_children": "layer.children().items()",
+    "apply": "a loop: for part in layer.layers()",
+    "register_parameter": SET_PARAM,
+    "register_buffer": "an attribute: layer.name = array",
+    "add_module": "an attribute: layer.name = part",
+    "register_forward_hook": "with trace() of mha_numpy, which records every step",
+    # Keras
+    "get_weights": PARAMS,
+    "set_weights": LOAD,
+    "trainable_variables": PARAMS,
+    "trainable_weights": PARAMS,
+    "variables": PARAMS,
+    "add_weight": SET_PARAM,
+    "save_weights": "layer.save(path)",
+    "load_weights": LOAD,
+    "count_params": "layer.num_parameters",
+    "summary": "print(layer)",
+    "call": "layer(x)",
+    "build": "nothing: params are there once the layer is made",
+    "compile": FIT,
+    "fit": FIT,
+    "predict": "layer.eval(), then layer(x)",
+    # Hugging Face
+    "generate": "generate(model, ids, steps) of mha_numpy.models",
+    "save_pretrained": "layer.save(path)",
+    # a constructor that does not begin as it has to
+    **dict.fromkeys(
+        ("params", "grads", "training", "uses"), "super().__init__() first in the constructor"
+    ),
+}
+
+
+def missing_attribute(
+    owner: Any, name: str, advice: Mapping[str, str] = ATTRIBUTES
+) -> MissingAttributeError:
+    """Return the error of an attribute that is not there; it says what there is."""
+    kind = type(owner).__name__
+    article = "an" if kind[0] in "AEIOU" or kind == "SGD" else "a"
+    known = [known for known in dir(owner) if known[0] != "_" != name[0]]
+    write = what_to_write(name, advice, known)
+    return MissingAttributeError(
+        f"{name}: {article} {kind} has no such attribute{write}", name=name
+    )
+
+
+ROOMS = "core layers models models.train models.weights models.analysis checking"
+PACKAGES = ["mha_numpy", *(f"mha_numpy.{room}" for room in ROOMS.split())]
+LAYER = "Layer, whose subclass has forward and backward"
+PRETRAINED = "from_pretrained(source)"
+LLAMA = "Llama(vocab_size, max_tokens), or from_pretrained(source)"
+SCHEDULE = "warm_up_cosine(steps, warm_up)"
+NAMES = {  # of PyTorch, Keras and Hugging Face
+    "Module": LAYER,
+    "Model": LAYER,
+    "ModuleList": "a list: self.blocks = [...]",
+    "ModuleDict": "a dict: self.parts = {...}",
+    "Parameter": "layer.params[name] = array",
+    "MultiheadAttention": "MultiHeadAttention(embed_dim, num_heads)",
+    "Dense": "Linear(inputs, outputs)",
+    "LayerNormalization": "LayerNorm(embed_dim)",
+    "ReLU": "Activation('relu')",
+    "GELU": "Activation('gelu')",
+    "Softmax": "softmax_forward and softmax_backward",
+    "softmax": "softmax_forward and softmax_backward",
+    "CrossEntropyLoss": "cross_entropy_forward and cross_entropy_backward",
+    "TransformerEncoderLayer": "EncoderBlock(embed_dim, num_heads, hidden_dim)",
+    "TransformerDecoderLayer": "EncoderDecoderBlock(embed_dim, num_heads, hidden_dim)",
+    "Transformer": "Translator(source_vocab_size, target_vocab_size, max_tokens)",
+    "functional": "mha_numpy.layers and mha_numpy.core, whose functions come in pairs",
+    "dot_product_attention": "scaled_dot_product_attention(q, k, v)",
+    "GPT2LMHeadModel": "GPT2(vocab_size, max_tokens), or from_pretrained(source)",
+    "LlamaForCausalLM": LLAMA,
+    "MistralForCausalLM": LLAMA,
+    "BertModel": "Bert(vocab_size, max_tokens, ...), or from_pretrained(source)",
+    "SentenceTransformer": "SentenceBert(bert), or from_pretrained(source)",
+    "AutoModel": PRETRAINED,
+    "AutoModelForCausalLM": PRETRAINED,
+    "optim": "mha_numpy.models.train, which has SGD, Adam and AdamW",
+    "optimizers": "mha_numpy.models.train, which has SGD, Adam and AdamW",
+    "Trainer": "fit(model, draw_batch, steps=..., optimizer=...)",
+    "DataLoader": "Batch(inputs, targets), which the draw_batch of fit returns",
+    "CosineAnnealingLR": SCHEDULE,
+    "get_cosine_schedule_with_warmup": SCHEDULE,
+    "clip_grad_norm_": "clip_gradients(layer, max_norm)",
+    "no_grad": "nothing: gradients are computed only in backward",
+}
+
+
+class MissingNameError(MissingAttributeError):
+    """A package has no such name; the message says what to write, and where that is.
+
+    Parameters
+    ----------
+    package, name : str
+    """
+
+    def __init__(self, package: str, name: str) -> None:
+        super().__init__(package, name, name=name)
+
+    def __str__(self) -> str:  # once it is read: an import asks for names, too
+        package, name = self.args
+        write = NAMES.get(name, name)
+        ours, *_ = re.split(r"\W", write)
+        homes = [each for each in PACKAGES if ours in import_module(each).__all__]
+        if homes and package not in homes:
+            write += f" of {homes[0]}"
+        elif name in (module.name for module in iter_modules(import_module(package).__path__)):
+            write = f"import {package}.{name} first"
+        advice = {} if write == name else {name: write}
+        said = what_to_write(name, advice, import_module(package).__all__)
+        return f"{name}: {package} has no such name{said}"
+
+
+def explain_missing(package: str) -> None:
+    """Let a package raise our error for a name that is not there; type checkers see none of it."""
+
+    def find(name: str) -> Never:
+        raise MissingNameError(package, name)
+
+    vars(sys.modules[package])["__getattr__"] = find

@@ -111,32 +111,37 @@ def renamed(**names: str) -> Iterator[None]:
     For what a composite calls: its own names are taken.
     """
     watcher = WATCHER.get()
-    with watching(None if watcher is None else _Renaming(watcher, names)):
+    with watching(None if watcher is None else Relay(watcher, names)):
         yield
 
 
-class _Renaming:
-    """Hands on what it is shown, under other names."""
+class Relay:
+    """Hands on what it is shown, under other names; the names of steps get a prefix, too."""
 
-    def __init__(self, watcher: Watcher, names: Mapping[str, str]) -> None:
-        self.watcher = watcher
-        self.names = {p + old: p + new for old, new in names.items() for p in ("", "d_")}
+    def __init__(
+        self, watcher: Watcher, names: Mapping[str, str] | None = None, prefix: str = ""
+    ) -> None:
+        self.watcher, self.prefix = watcher, prefix
+        self.names = {p + old: p + new for old, new in (names or {}).items() for p in ("", "d_")}
 
     def _in(self, equation: str) -> str:
         """Rename in an equation or in axes, whose words are names."""
+        if not self.names:
+            return equation
         return re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), equation)
 
     def record(self, name: str, array: Array, axes: str, equation: str) -> object:
         """Hand on a step."""
-        return self.watcher.record(self._in(name), array, self._in(axes), self._in(equation))
+        name = self.prefix + self._in(name)
+        return self.watcher.record(name, array, self._in(axes), self._in(equation))
 
     def record_constant(self, name: str, array: Array, axes: str) -> object:
         """Hand on a constant."""
-        return self.watcher.record_constant(self._in(name), array, self._in(axes))
+        return self.watcher.record_constant(self.prefix + self._in(name), array, self._in(axes))
 
     def name_of(self, array: Array, place: str = "") -> str:
         """Hand on the question."""
-        return self.watcher.name_of(array, place)
+        return self.watcher.name_of(array, (self.prefix + place).removesuffix("."))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mha_numpy
+from mha_numpy import cli
 from tests.backends import EACH_BACKEND
 
 
@@ -72,3 +73,18 @@ def qkv(rng, sizes):
         rng.normal(size=(s.B, s.H_kv, s.T_k, s.d_k)),
         rng.normal(size=(s.B, s.H_kv, s.T_k, s.d_v)),
     )
+
+
+@pytest.fixture
+def program(capsys):
+    """A function that runs the program in this process: its exit code, and what it prints."""
+
+    def run(*arguments):
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as stop:  # from argparse
+            code = stop.code
+        printed = capsys.readouterr()
+        return SimpleNamespace(code=code, out=printed.out, err=printed.err)
+
+    return run

@@ -1,6 +1,7 @@
 """The program as a user runs it: in a process of its own."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -12,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_numpy import cli
 from mha_numpy.show import training as report
 from mha_numpy.show.walk.files import FILES
 from tests.show.walk.pretrained import save_model
@@ -46,14 +46,13 @@ def output():
 
 
 @pytest.fixture
-def walk(capsys):
+def walk(program):
     """A function that walks in this process and returns what it prints."""
 
     def walk(*arguments):
-        code = cli.main(["walk", *arguments])
-        printed = capsys.readouterr()
-        assert (code, printed.err) == (0, "")
-        return printed.out
+        done = program("walk", *arguments)
+        assert (done.code, done.err) == (0, "")
+        return done.out
 
     return walk
 
@@ -75,30 +74,23 @@ class TestWalk:
         assert "gradients: all 9 right" in output
         assert "Next:\n" in output
 
-    def test_fits_into_80_columns(self, output):
-        for text in (output, run("walk", SENTENCE, "--memory").stdout):
+    def test_memory(self, output, walk):
+        with_memory = walk(SENTENCE, "--memory")
+        assert "3872 968 88 8" in with_memory
+        assert "view of q_projected" in with_memory
+        assert "copy of heads_by_token" in with_memory
+        for text in (output, with_memory):
             assert max(map(len, text.splitlines())) <= 80
-
-    def test_memory(self, walk):
-        output = walk(SENTENCE, "--memory", "--dim", "16")
-        assert "3872 968 88 8" in output
-        assert "view of q_projected" in output
-        assert "copy of heads_by_token" in output
 
     def test_small_arrays_are_shown_themselves(self, walk):
         output = walk("a b", "--dim", "2", "--heads", "1", "--causal")
         lines = output[output.index("\nmasked ") :].splitlines()[2:4]
         assert [line.split()[-1] for line in lines] == ["-inf]", lines[1].split()[-1]]
 
-    def test_is_plain_when_piped(self, output):
+    def test_is_plain_when_piped_and_the_same_every_time(self, output, walk):
         assert "\x1b" not in output
         assert output.isascii()
-
-    @pytest.mark.slow
-    def test_is_the_same_every_time(self, output):
-        assert run("walk", SENTENCE).stdout == output
-
-    def test_the_seed_decides(self, walk):
+        assert walk(SENTENCE) == output
         assert walk("a b", *SMALL, "--seed", "1") != walk("a b", *SMALL, "--seed", "2")
 
     @pytest.mark.parametrize(
@@ -125,26 +117,23 @@ class TestWalk:
     def test_one_token(self, walk):
         assert "B=1, T_q=1, T_k=1, D=4" in walk("alone", *SMALL)
 
-    @pytest.mark.parametrize("shape", [(5, 4), (2, 5, 4)])
-    @pytest.mark.parametrize("kind", ["npy", "npz"])
-    def test_input_from_a_file(self, tmp_path, rng, walk, shape, kind):
-        path = tmp_path / f"x.{kind}"
-        x = rng.normal(size=shape)
+    @pytest.mark.parametrize(
+        ("kind", "shape", "dtype"),
+        [("npy", (5, 4), float), ("npz", (2, 5, 4), float), ("npy", (2, 5, 4), int)],
+    )
+    def test_input_from_a_file(self, tmp_path, walk, kind, shape, dtype):
+        path, x = tmp_path / f"x.{kind}", np.arange(math.prod(shape), dtype=dtype).reshape(shape)
         np.save(path, x) if kind == "npy" else np.savez(path, x=x, other=np.ones(3))
-        output = walk("--input", str(path))
-        assert f"B={1 if len(shape) == 2 else 2}, T_q=5, T_k=5, D=4" in output
+        assert f"B={1 if len(shape) == 2 else 2}, T_q=5, T_k=5, D=4" in walk("--input", path)
 
-    def test_integers_in_a_file_are_numbers(self, tmp_path, walk):
-        np.save(tmp_path / "x.npy", np.arange(12).reshape(3, 4))
-        assert "D=4" in walk("--input", str(tmp_path / "x.npy"))
-
-    def test_save(self, tmp_path, walk, capsys):
+    def test_save(self, tmp_path, walk, program):
         (tmp_path / "trace.json").write_text("mine")
-        assert cli.main(["walk", "a b c", "--save", str(tmp_path)]) == 2
-        assert "--force" in capsys.readouterr().err
+        refused = program("walk", "a b c", "--save", tmp_path)
+        assert refused.code == 2
+        assert "--force" in refused.err
         assert (tmp_path / "trace.json").read_text() == "mine"
 
-        output = walk("a b c", *SMALL, "--save", str(tmp_path), "--causal", "--force")
+        output = walk("a b c", *SMALL, "--save", tmp_path, "--causal", "--force")
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
         assert output.count("wrote ") == len(FILES)
         described = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))
@@ -219,19 +208,14 @@ class TestWrongUse:
             ([], "the following arguments are required: COMMAND"),
         ],
     )  # fmt: skip
-    def test_one_clear_line_and_exit_code_2(self, files, monkeypatch, capsys, arguments, message):
+    def test_one_clear_line_and_exit_code_2(self, files, monkeypatch, program, arguments, message):
         monkeypatch.chdir(files)
         before = sorted(path.name for path in files.iterdir())
-        try:
-            code = cli.main(arguments)
-        except SystemExit as stop:  # from argparse
-            code = stop.code
-        printed = capsys.readouterr()
-        assert code == 2
-        assert printed.out == ""
-        assert printed.err.startswith("mha-numpy")
-        assert message in printed.err
-        assert printed.err.count("\n") == 1
+        done = program(*arguments)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("mha-numpy")
+        assert message in done.err
+        assert done.err.count("\n") == 1
         assert sorted(path.name for path in files.iterdir()) == before
 
     def test_no_traceback_from_a_process_either(self):
@@ -240,24 +224,22 @@ class TestWrongUse:
         assert result.stderr == "mha-numpy walk: heads: expected a divisor of dim=16; got 5\n"
 
 
-def test_train_prints_what_was_measured(capsys):
-    assert cli.main(["train", "reverse", "--steps", "2", "--backend", "numpy"]) == 0
-    measured = dict(line.split() for line in capsys.readouterr().out.splitlines()[3:] if line)
+def test_train_prints_what_was_measured_and_saves_params_and_pictures(tmp_path, program):
+    train = ["train", "reverse", "--steps", "2", "--backend", "numpy", "--save", tmp_path]
+    done = program(*train)
+    assert done.code == 0
+    measured = dict(line.split() for line in done.out.splitlines()[3:8])
     assert measured["steps"] == "2"
     assert 0 < float(measured["right"]) < 0.5
-
-
-def test_train_saves_params_and_pictures(tmp_path, capsys):
-    train = ["train", "reverse", "--steps", "2", "--backend", "numpy", "--save", str(tmp_path)]
-    assert cli.main(train) == 0
     assert {path.name for path in tmp_path.iterdir()} == set(report.FILES)
-    assert cli.main(train) == 2
-    assert "already holds params.npz; add --force" in capsys.readouterr().err
+    again = program(*train)
+    assert again.code == 2
+    assert "already holds params.npz; add --force" in again.err
 
 
-def test_help_and_version():
-    assert "walk" in run("--help").stdout
-    assert "--kv-heads" in run("walk", "--help").stdout
+def test_help_and_version(program):
+    assert "walk" in program("--help").out
+    assert "--kv-heads" in program("walk", "--help").out
     assert run("--version").stdout.startswith("mha-numpy 0.")
 
 
@@ -333,7 +315,7 @@ def test_text_in_another_encoding_is_walked():
     assert b"tokens: 0 caf" in result.stdout
 
 
-def test_a_wrong_gradient_is_exit_code_1(monkeypatch, capsys):
+def test_a_wrong_gradient_is_exit_code_1(monkeypatch, program):
     from mha_numpy.show.walk import steps
 
     def wrong(d_out, cache):
@@ -342,18 +324,18 @@ def test_a_wrong_gradient_is_exit_code_1(monkeypatch, capsys):
 
     backward = steps.multi_head_attention_backward
     monkeypatch.setattr(steps, "multi_head_attention_backward", wrong)
-    assert cli.main(["walk", "a b", *SMALL]) == 1
-    assert "gradients: WRONG" in capsys.readouterr().out
+    done = program("walk", "a b", *SMALL)
+    assert done.code == 1
+    assert "gradients: WRONG" in done.out
 
 
-def test_in_a_terminal_it_is_in_colour(monkeypatch, capsys):
+def test_in_a_terminal_it_is_in_colour(monkeypatch, walk):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLORTERM", "truecolor")
-    assert cli.main(["walk", "a [b] c", *SMALL]) == 0
-    output = capsys.readouterr().out
+    output = walk("a [b] c", *SMALL)
     assert "\x1b[" in output
     assert "from [B, T, D] to [B, H, T, d_h]" in output
     heads = output[output.index("WHO ATTENDS") :].splitlines()[1]
@@ -365,39 +347,37 @@ def test_the_walk_of_the_readme_is_in_the_readme():
     assert f'mha-numpy walk "{SENTENCE}"' in readme
 
 
-def test_heads_writes_a_page_of_a_folder_and_texts(tmp_path):
+def test_heads_writes_a_page_of_a_folder_and_texts(tmp_path, program):
     model, out = save_model(tmp_path / "tiny", "bert"), tmp_path / "heads.html"
-    done = run("heads", str(model), "a cat sat", "mat", "--out", str(out))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"wrote {out}: open it in a browser\n"
+    done = program("heads", model, "a cat sat", "mat", "--out", out)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"wrote {out}: open it in a browser\n"
     page = out.read_text(encoding="utf-8")
     assert "<title>12 heads on &quot;a cat sat&quot; and 1 more</title>" in page
     assert f"The params are those in {model}." in page
     assert '"labels":["[CLS]","a","cat","sat","[SEP]"]' in page
-    again = run("heads", str(model), "a cat", "--out", str(out))  # a page of ours
-    assert again.returncode == 0
+    assert program("heads", model, "a cat", "--out", out).code == 0  # a page of ours
+    nowhere = program("heads", model, "a cat", "--out", tmp_path / "no" / "heads.html")
+    assert nowhere.err.startswith("mha-numpy heads: out: cannot write")
 
 
-def test_heads_says_what_is_wrong(tmp_path):
+def test_heads_says_what_is_wrong(tmp_path, program):
     note = tmp_path / "note.txt"
     note.write_text("mine", encoding="utf-8")
-    taken = run("heads", "minilm", "a cat", "--out", str(note))
-    assert taken.returncode == 2
-    assert "out: " in taken.stderr
-    assert "--force" in taken.stderr
+    taken = program("heads", "minilm", "a cat", "--out", note)
+    assert taken.code == 2
+    assert "out: " in taken.err
+    assert "--force" in taken.err
     assert note.read_text(encoding="utf-8") == "mine"
-    absent = run("heads", str(tmp_path), "a cat", "--out", str(tmp_path / "heads.html"))
-    assert "config.json: expected a file" in absent.stderr
-    model = save_model(tmp_path / "tiny", "bert")
-    nowhere = run("heads", str(model), "a cat", "--out", str(tmp_path / "no" / "heads.html"))
-    assert nowhere.stderr.startswith("mha-numpy heads: out: cannot write")
+    absent = program("heads", tmp_path, "a cat", "--out", tmp_path / "heads.html")
+    assert "config.json: expected a file" in absent.err
 
 
-def test_heads_reads_a_language_model_in_words_of_its_own(tmp_path):
+def test_heads_reads_a_language_model_in_words_of_its_own(tmp_path, program):
     model, out = save_model(tmp_path / "tiny", "mistral"), tmp_path / "heads.html"
-    assert run("heads", str(model), "a cat sat on", "--out", str(out)).returncode == 0
+    assert program("heads", model, "a cat sat on", "--out", out).code == 0
     page = out.read_text(encoding="utf-8")
     assert '"labels":["a","cat","sat","on"]' in page
     assert '"kind":"loss"' in page
-    short = run("heads", str(model), "cat", "--out", str(out))
-    assert "texts: expected 2 to 9 tokens in each; got 1 in text 0" in short.stderr
+    short = program("heads", model, "cat", "--out", out)
+    assert "texts: expected 2 to 9 tokens in each; got 1 in text 0" in short.err

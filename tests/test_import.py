@@ -2,6 +2,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -49,21 +50,23 @@ def test_import_of_the_kernels_allocates_nothing_large():
     assert result.stdout.strip() == "True", result.stderr
 
 
+@cache
 def imported_by(path):
-    """Yield the modules of the package that a module names, in functions and for types too."""
+    """Return the modules of the package that a module names, in functions and for types too."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             source = node.module or ""
             if node.level:  # of the same folder
                 folder = ".".join(path.relative_to(PACKAGE.parent).parts[: -node.level])
                 source = f"{folder}.{source}".removesuffix(".")
-            for name in node.names:
-                whole = f"{source}.{name.name}"
-                yield whole if whole in MODULES else source
+            wholes = {f"{source}.{name.name}" for name in node.names}
+            found |= {whole if whole in MODULES else source for whole in wholes}
+    return found
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    graph = {module: set(imported_by(path)) for module, path in MODULES.items()}
+    graph = {module: imported_by(path) for module, path in MODULES.items()}
     assert "mha_numpy.dtypes" in graph["mha_numpy.core.attention"]
     TopologicalSorter(graph).prepare()  # raises a CycleError
 

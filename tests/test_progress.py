@@ -3,6 +3,7 @@
 import io
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,8 +40,9 @@ def test_what_is_soon_done_is_not_shown(monkeypatch):
 
 
 def test_a_log_gets_a_line_now_and_then(monkeypatch):
+    clock = SimpleNamespace(now=0)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
     for _ in progress.progress(range(4), 4, "training", lambda: "loss 2.5"):
-        time.sleep(0.03)
+        clock.now += 0.7 * progress.SILENCE
     assert sys.stderr.getvalue() == "training: 2 of 4, loss 2.5\ntraining: 4 of 4, loss 2.5\n"

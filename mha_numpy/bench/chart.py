@@ -1,8 +1,9 @@
 """The ratios as bars: above the line at 1 ours is faster, below it the other."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mha_numpy.bench.contestants import CONTESTANTS
+from mha_numpy.bench.report import in_digits
 from mha_numpy.bench.results import Cell, Results
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures import Picture, fade, head_color
@@ -47,8 +48,8 @@ def ratio_chart(results: Results) -> Picture:
         ax.set_title(title, loc="left", fontsize=9, color=INK)
     panels[-1].set_xticks(range(len(shapes)), [name.replace(" ", "\n") for name in shapes])
     panels[-1].set_xlabel("B,H[/H_kv],T_q[,T_k],d; layer B,T,D,H", fontsize=8, color=MUTED)
-    bars = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    for ax in panels[1:]:
+    bars: dict[str, Any] = {}
+    for ax in panels:
         bars |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     picture.legend(
         bars.values(), bars, loc="outside upper left", ncols=4, fontsize=8, frameon=False,
@@ -82,7 +83,7 @@ def _paint(ax: "Axes", cells: list[Cell], shapes: list[str], cases: list[str]) -
         _, low, high = cell.ratio
         is_above = cell.ratio.median >= 1
         ax.annotate(
-            _number(cell.ratio.median), (at, high if is_above else low),
+            in_digits(cell.ratio.median, 2), (at, high if is_above else low),
             (0, 2 if is_above else -2), textcoords="offset points", ha="center",
             va="bottom" if is_above else "top", fontsize=7, color=INK,
         )  # fmt: skip
@@ -96,16 +97,11 @@ def _paint(ax: "Axes", cells: list[Cell], shapes: list[str], cases: list[str]) -
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _number(ratio: float) -> str:
-    """Return a ratio in few characters: 0.51, 1.5, 22."""
-    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
-
-
 def _alt_text(results: Results, others: list[str]) -> str:
     told = []
     for other in others:
         medians = [cell.ratio.median for cell in results.cells if cell.other == other]
-        span = f"{_number(min(medians))} to {_number(max(medians))}"
+        span = f"{in_digits(min(medians), 2)} to {in_digits(max(medians), 2)}"
         told.append(f"{CONTESTANTS[other].label} {span}")
     ours = CONTESTANTS[results.settings.ours].label
     return (

@@ -1,21 +1,169 @@
-"""Who takes part, what they need, and who is here."""
+"""Who takes part, what they need, and how each is made ready for a problem.
+
+An adapter takes what a problem has drawn, the case and the number of threads, and returns a
+`Ready`, in the contestant's own layout and with its own API. Converting arrays, building models
+and choosing threads happen before, outside of the clock.
+"""
 
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from mha_numpy.bench.adapters import (
+import numpy as np
+
+from mha_numpy.bench.problems import (
+    AnyProblem,
+    Case,
+    Drawn,
+    LayerDrawn,
+    LayerProblem,
+    Problem,
     Ready,
-    jax_attention,
-    onnx_attention,
-    our_attention,
-    our_layer,
-    torch_attention,
-    torch_layer,
+    TrainingProblem,
 )
-from mha_numpy.bench.problems import AnyProblem, LayerProblem, Problem
 from mha_numpy.bench.training import our_training, torch_training
+from mha_numpy.core import attention_backward, attention_forward
+from mha_numpy.dtypes import Array
+from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.models.weights import from_layout, to_layout
+
+OPSET = 23  # of ONNX: the first with Attention, so that every runtime that has it runs this
+
+
+def our_attention(backend: str, drawn: Drawn, case: Case, threads: int) -> Ready:
+    """Run `attention_forward` and `attention_backward`; the environment has set the threads."""
+    q, k, v, d_out, mask = drawn
+
+    def call() -> list[Array]:
+        out, cache = attention_forward(
+            q, k, v, mask=mask, is_causal=case.is_causal, backend=backend
+        )
+        return [out, *attention_backward(d_out, cache)[:3]] if case.backward else [out]
+
+    return Ready(call, list)
+
+
+def our_layer(backend: str, drawn: LayerDrawn, case: Case, threads: int) -> Ready:
+    """Run `nn.MultiHeadAttention`."""
+    layer = MultiHeadAttention(drawn.x.shape[-1], drawn.num_heads, backend=backend)
+    layer.params = dict(drawn.params)
+
+    def call() -> list[Array]:
+        layer.zero_grads()
+        out = layer(drawn.x)
+        return [out, layer.backward(drawn.d_out)[0]] if case.backward else [out]
+
+    def read(result: list[Array]) -> list[Array]:
+        return result + [layer.grads[name] for name in layer.params if case.backward]
+
+    return Ready(call, read)
+
+
+def torch_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
+    """Run `torch.nn.functional.scaled_dot_product_attention` and `torch.autograd.grad`."""
+    import torch
+
+    torch.set_num_threads(threads)
+    q, k, v = leaves = [torch.from_numpy(x).requires_grad_(case.backward) for x in drawn[:3]]
+    mask = None if drawn.mask is None else torch.from_numpy(drawn.mask)
+    d_out = torch.from_numpy(drawn.d_out)
+
+    def call() -> list[Any]:
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, mask, is_causal=case.is_causal, enable_gqa=q.shape[1] != k.shape[1]
+        )
+        return [out, *torch.autograd.grad(out, leaves, d_out)] if case.backward else [out]
+
+    return Ready(call, lambda result: [x.detach().numpy() for x in result])
+
+
+def torch_layer(drawn: LayerDrawn, case: Case, threads: int) -> Ready:
+    """Run `torch.nn.MultiheadAttention`; forward alone takes its fast path for inference."""
+    import torch
+
+    torch.set_num_threads(threads)
+    sizes = drawn.x.shape[-1], drawn.num_heads
+    module = torch.nn.MultiheadAttention(*sizes, batch_first=True)
+    ours, of_grads = (MultiHeadAttention(*sizes).astype(np.float32) for _ in range(2))
+    ours.params = dict(drawn.params)
+    packed = to_layout(ours, "torch")
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in packed.items()})
+    module.train(case.backward)
+    x = torch.from_numpy(drawn.x).requires_grad_(case.backward)
+    d_out = torch.from_numpy(drawn.d_out)
+
+    def call() -> list[Any]:
+        module.zero_grad(set_to_none=True)
+        x.grad = None
+        with torch.set_grad_enabled(case.backward):
+            out, _ = module(x, x, x, need_weights=False)
+        if not case.backward:
+            return [out]
+        out.backward(d_out)
+        return [out, x.grad]
+
+    def read(result: list[Any]) -> list[Array]:
+        arrays = [array.detach().numpy() for array in result]
+        if case.backward:
+            grads = {name: param.grad.numpy() for name, param in module.named_parameters()}
+            arrays += from_layout(of_grads, grads, "torch").params.values()
+        return arrays
+
+    return Ready(call, read)
+
+
+def jax_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
+    """Run `jax.nn.dot_product_attention`, jitted; the environment has set the threads."""
+    import jax
+
+    q, k, v, d_out = (jax.numpy.asarray(x.swapaxes(1, 2)) for x in drawn[:4])  # (B, T, H, d)
+    mask = None if drawn.mask is None else jax.numpy.asarray(drawn.mask)
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.dot_product_attention(q, k, v, mask=mask, is_causal=case.is_causal)
+
+    def run(q: Any, k: Any, v: Any, d_out: Any) -> list[Any]:
+        if not case.backward:
+            return [attend(q, k, v)]
+        out, pull_back = jax.vjp(attend, q, k, v)
+        return [out, *pull_back(d_out)]
+
+    jitted = jax.jit(run)
+    return Ready(
+        lambda: jax.block_until_ready(jitted(q, k, v, d_out)),
+        lambda result: [np.asarray(x).swapaxes(1, 2) for x in result],
+    )
+
+
+def onnx_attention(drawn: Drawn, case: Case, threads: int) -> Ready:
+    """Run the operator Attention in ONNX Runtime, on the CPU."""
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    feeds = {"q": drawn.q, "k": drawn.k, "v": drawn.v}
+    types = dict.fromkeys(feeds, TensorProto.FLOAT)
+    if drawn.mask is not None:  # the runtime does not broadcast over queries
+        shape = (*drawn.mask.shape[:2], drawn.q.shape[2], drawn.k.shape[2])
+        feeds["mask"] = np.ascontiguousarray(np.broadcast_to(drawn.mask, shape))
+        types["mask"] = TensorProto.BOOL
+    graph = helper.make_graph(
+        [helper.make_node("Attention", list(feeds), ["out"], is_causal=int(case.is_causal))],
+        "attention",
+        [helper.make_tensor_value_info(name, types[name], x.shape) for name, x in feeds.items()],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, drawn.q.shape)],
+    )
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(
+        graph, opset_imports=opsets, ir_version=helper.find_min_ir_version_for(opsets)
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return Ready(lambda: session.run(None, feeds), list)
+
 
 Adapter = Callable[..., Ready]  # of (drawn, case, threads)
 
@@ -26,16 +174,8 @@ class Contestant(NamedTuple):
     label: str
     packages: tuple[str, ...]  # what must be installed
     install: str  # how
-    attention: Adapter
-    layer: Adapter | None = None
-    training: Adapter | None = None
+    adapters: dict[type[AnyProblem], Adapter]  # of those problems that it can be given
     has_backward: bool = True
-
-    def adapter(self, problem: AnyProblem) -> Adapter | None:
-        """Return what makes such a problem ready; None for who has no such thing."""
-        if isinstance(problem, Problem):
-            return self.attention
-        return self.layer if isinstance(problem, LayerProblem) else self.training
 
     @property
     def is_here(self) -> bool:
@@ -44,22 +184,21 @@ class Contestant(NamedTuple):
 
 
 def _ours(label: str, backend: str, packages: tuple[str, ...] = ()) -> Contestant:
-    attention: Any = partial(our_attention, backend)
-    layer: Any = partial(our_layer, backend)
-    training: Any = partial(our_training, backend)
-    return Contestant(label, packages, "pip install numba", attention, layer, training)
+    adapters = [partial(adapter, backend) for adapter in (our_attention, our_layer, our_training)]
+    return Contestant(label, packages, "pip install numba", dict(zip(KINDS, adapters, strict=True)))
 
 
+KINDS = (Problem, LayerProblem, TrainingProblem)
 CONTESTANTS = {
     "torch": Contestant(
         "PyTorch", ("torch",),
         "pip install torch --index-url https://download.pytorch.org/whl/cpu",
-        torch_attention, torch_layer, torch_training,
+        dict(zip(KINDS, (torch_attention, torch_layer, torch_training), strict=True)),
     ),
-    "jax": Contestant("JAX", ("jax",), "pip install jax", jax_attention),
+    "jax": Contestant("JAX", ("jax",), "pip install jax", {Problem: jax_attention}),
     "onnxruntime": Contestant(
-        "ONNX Runtime", ("onnxruntime", "onnx"), "pip install onnxruntime onnx", onnx_attention,
-        has_backward=False,
+        "ONNX Runtime", ("onnxruntime", "onnx"), "pip install onnxruntime onnx",
+        {Problem: onnx_attention}, has_backward=False,
     ),
     "numba": _ours("our tiles", "numba", ("numba",)),
     "loops": _ours("our loops", "loops", ("numba",)),

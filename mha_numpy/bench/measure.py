@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.bench.adapters import Ready, our_attention
-from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.problems import Case, Drawn, Problem, parse
+from mha_numpy.bench.contestants import CONTESTANTS, our_attention
+from mha_numpy.bench.problems import Case, Drawn, Problem, Ready, parse
 from mha_numpy.bench.timing import take_turn, timed
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import BackendError
@@ -31,10 +30,7 @@ CAUSAL = FORWARD_BACKWARD._replace(is_causal=True)
 def ready(who: str, shape: str, case: Case, threads: int) -> Ready:
     """Make a problem ready for a contestant; the last one stays ready."""
     problem = parse(shape)
-    adapter = CONTESTANTS[who].adapter(problem)
-    if adapter is None:
-        raise ValueError(f"{who} has nothing for {shape}")
-    return adapter(problem.draw(case), case, threads)
+    return CONTESTANTS[who].adapters[type(problem)](problem.draw(case), case, threads)
 
 
 def results(path: str, who: str, shape: str, case: list[Any], threads: int) -> None:
@@ -87,9 +83,8 @@ def errors(ours: str, other: str, count: int, threads: int) -> list[float]:
         drawn = Problem(1, G * H_kv, H_kv, T_q, T_k, d).draw(case, seed=seed)
         wide = Drawn._make([*(x.astype(float) for x in drawn[:4]), drawn.mask])
         truth = our_attention("numpy", wide, case, threads).call()
-        ours_off, other_off = (
-            _errors(CONTESTANTS[x].attention(drawn, case, threads), truth) for x in (ours, other)
-        )
+        found = (CONTESTANTS[who].adapters[Problem](drawn, case, threads) for who in (ours, other))
+        ours_off, other_off = (_errors(contestant, truth) for contestant in found)
         ratios.append(ours_off / other_off)
     return [float(ratio) for ratio in np.median(ratios, axis=0)]
 

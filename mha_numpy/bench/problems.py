@@ -1,7 +1,8 @@
 """What is measured: sizes, cases, and the random arrays of one call."""
 
 import re
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -72,6 +73,13 @@ class TrainingDrawn(NamedTuple):
     problem: "TrainingProblem"
     ids: Array  # (B, T)
     targets: Array  # (B, T)
+
+
+class Ready(NamedTuple):
+    """A contestant at the start: one problem in its own layout, with its own API."""
+
+    call: Callable[[], Any]
+    read: Callable[[Any], list[Array]]  # out, then the gradients, in our layout
 
 
 class Problem(NamedTuple):

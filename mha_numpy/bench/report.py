@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.results import Cell, Results
@@ -70,14 +72,14 @@ def times_table(results: Results) -> Table:
     ours = CONTESTANTS[results.settings.ours].label
     first: dict[tuple[str, str], str] = {}
     for cell in results.cells:
-        first.setdefault((cell.shape, cell.case), _figure(cell.ours_ms))
+        first.setdefault((cell.shape, cell.case), in_digits(cell.ours_ms))
     return _grid(f"Time of {ours}, median, in ms", results.cells, first)
 
 
 def facts_table(results: Results) -> Table:
     """Return the single figures."""
     rows = [
-        [what, who, note if value is None else f"{_figure(value)} {unit}"]
+        [what, who, note if value is None else f"{in_digits(value)} {unit}"]
         for what, who, value, unit, note in results.facts
     ]
     return Table("Single figures", ["what", "who", "figure"], rows)
@@ -97,7 +99,16 @@ def to_markdown(results: Results) -> str:
 
 def to_json(results: Results) -> str:
     """Return all that was found as JSON."""
-    return json.dumps(results.as_dict(), indent=1, allow_nan=False) + "\n"
+    settings = results.settings
+    found = {
+        "command": settings.command,
+        "settings": {field.name: getattr(settings, field.name) for field in fields(settings)},
+        "machine": results.machine,
+        "absent": settings.absent,
+        "cells": [{**cell._asdict(), "ratio": cell.ratio._asdict()} for cell in results.cells],
+        "facts": [fact._asdict() for fact in results.facts],
+    }
+    return json.dumps(found, indent=1, allow_nan=False) + "\n"
 
 
 def replace_report(page: str, family: str, markdown: str) -> str:
@@ -160,6 +171,68 @@ def _fractions(cell: Cell) -> str:
     return f"{text} {ABOVE_MARK}" if round(max(fractions), 2) > 1 else text
 
 
-def _figure(value: float) -> str:
-    """Return a number with three digits, or with all before the point."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+def in_digits(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits, or with all before the point."""
+    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where to write what: checked before minutes of measuring, written after.
+
+    Parameters
+    ----------
+    json, markdown : Path, optional
+        All figures, and the report.
+    write : Path, optional
+        A page where the report replaces the one on the same family of processors.
+    chart : Path, optional
+        A .png file.
+    """
+
+    json: Path | None = None
+    markdown: Path | None = None
+    write: Path | None = None
+    chart: Path | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: path for name, path in vars(self).items() if path is not None}
+        places = [path.resolve() for path in given.values()]
+        for name, path in given.items():
+            if path.is_dir() or not path.parent.is_dir():
+                raise ConfigError(f"{name}: expected a file in a folder that exists; got {path}")
+            if places.count(path.resolve()) > 1:
+                raise ConfigError(f"{name}: expected a file of its own; got {path} twice")
+        if self.chart is not None and self.chart.suffix != ".png":
+            raise ConfigError(f"chart: expected a file .png; got {self.chart}")
+        if self.write is not None:
+            replace_report(_read(self.write), "", "")
+
+    def save(self, results: Results) -> list[Path]:
+        """Write all and return the paths; where nothing was compared there is no chart."""
+        markdown, family = to_markdown(results), results.machine["family"]
+        texts = {self.json: to_json(results), self.markdown: markdown}
+        if self.write:
+            texts[self.write] = replace_report(_read(self.write), family, markdown)
+        saved = [path for path in texts if path]
+        try:
+            for path in saved:
+                path.write_text(texts[path], encoding="utf-8")
+            if self.chart and results.cells:
+                from mha_numpy.bench.chart import ratio_chart  # matplotlib takes a second
+                from mha_numpy.show.pictures.save import DPI
+
+                picture = ratio_chart(results)
+                told = {"Description": str(picture.get_label()), "Software": None}
+                picture.savefig(self.chart, dpi=DPI, metadata=told)
+                saved.append(self.chart)
+        except OSError as error:
+            raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
+        return saved
+
+
+def _read(page: Path) -> str:
+    try:
+        return page.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"write: cannot read {page} as text") from error

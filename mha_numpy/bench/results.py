@@ -2,7 +2,7 @@
 
 import shlex
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mha_numpy.bench.contestants import CONTESTANTS, OURS
 from mha_numpy.bench.machine import cores
@@ -11,7 +11,7 @@ from mha_numpy.checks import check_count, check_number
 from mha_numpy.errors import BackendError, ConfigError, describe
 
 AGAINST = ("torch", "jax", "onnxruntime", "numpy")  # loops take minutes where these take seconds
-TOLERANCE = 1e-4  # of float32 results, see `figures.difference`
+TOLERANCE = 1e-4  # of float32 results, see `plan.difference`
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Settings:
 
     Raises
     ------
-    ConfigError, BackendError
-        A value is impossible, or our backend cannot run here.
+    BackendError
+        Our backend cannot run here.
 
     Examples
     --------
@@ -143,14 +143,3 @@ class Results:
         """Whether no result differs from ours, and no measurement failed."""
         failed = any(fact.note.startswith("failed") for fact in self.facts)
         return not failed and all(cell.agrees for cell in self.cells)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all as numbers, strings, lists and dicts, for JSON."""
-        return {
-            "command": self.settings.command,
-            "settings": {f.name: getattr(self.settings, f.name) for f in fields(self.settings)},
-            "machine": self.machine,
-            "absent": self.settings.absent,
-            "cells": [{**cell._asdict(), "ratio": cell.ratio._asdict()} for cell in self.cells],
-            "facts": [fact._asdict() for fact in self.facts],
-        }

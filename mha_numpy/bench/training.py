@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from mha_numpy import models
-from mha_numpy.bench.adapters import Ready
-from mha_numpy.bench.problems import Case, TrainingDrawn, TrainingProblem
+from mha_numpy.bench.problems import Case, Ready, TrainingDrawn, TrainingProblem
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import Layer
 from mha_numpy.models.train import AdamW, Batch, clip_gradients

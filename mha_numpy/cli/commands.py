@@ -7,56 +7,23 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from time import perf_counter, strftime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from mha_numpy.checks import check_absent, check_count
+from mha_numpy.cli.program import command, count, number, option, path, switch, word
 from mha_numpy.errors import BackendError, ConfigError
 from mha_numpy.tables import Table, show
-
-Run: TypeAlias = Callable[[Namespace], int]  # of the options; returns the exit code
-Option: TypeAlias = tuple[str, dict[str, Any]]  # what `add_argument` takes
 
 EXAMPLE = '"The animal didn\'t cross the street because it was too tired"'
 
 
-class Command(NamedTuple):
-    """A subcommand."""
-
-    run: Run
-    help: str  # in a line, for the list of all
-    description: str
-    example: str  # "" for none
-    options: tuple[Option, ...]
-
-
-COMMANDS: dict[str, Command] = {}
-
-
-def command(help_: str, description: str, example: str, *options: Option) -> Callable[[Run], Run]:
-    """Make a function that is called ``_name`` the subcommand ``name``."""
-
-    def add(run: Run) -> Run:
-        name = run.__name__.strip("_").replace("_", "-")
-        COMMANDS[name] = Command(run, help_, description, example, options)
-        return run
-
-    return add
-
-
-def option(name: str, help_: str, **settings: Any) -> Option:
-    """Return an option, or an argument, whose name begins without dashes."""
-    return name, {"help": help_, **settings}
-
-
-def word(name: str, metavar: str, help_: str, **settings: Any) -> Option:
-    """Return an option that takes what `metavar` says."""
-    return option(name, help_, metavar=metavar, **settings)
-
-
-count, number, path = (partial(word, type=kind) for kind in (int, float, Path))
-switch = partial(option, action="store_true")
+def _taken(function: Callable[..., Any], options: Namespace) -> dict[str, Any]:
+    """Return the options that a function takes, by name; those not given keep its defaults."""
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    return {name: given[name] for name in signature(function).parameters if name in given}
 
 
 def _report(
@@ -84,7 +51,7 @@ def _report(
     switch("--example",
         "'the cat sat on the mat', with features that have names and heads set by hand"),
     path("--input", "FILE",
-        "a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence"),
+        "a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence", dest="file"),
     count("--heads", "H", "query heads (default 4)"),
     count("--kv-heads", "H_KV", "key/value heads, a divisor of the heads (default: as many)"),
     count("--dim", "D", "width of a token's vector (default 16)"),
@@ -110,12 +77,7 @@ def _walk(options: Namespace) -> int:
         check_absent(options.save, FILES, force=options.force)
     if html:
         check_page(html, force=options.force)
-    seen = walk(
-        options.text, model=options.model, params=options.params, layer=options.layer,
-        file=options.input,
-        heads=options.heads, kv_heads=options.kv_heads, dim=options.dim, causal=options.causal,
-        cross=options.cross, dtype=options.dtype, seed=options.seed, example=options.example,
-    )  # fmt: skip
+    seen = walk(**_taken(walk, options))
     # saved before anything is printed: a reader such as head may leave early
     saved = save(seen, options.save) if options.save else []
     if html:
@@ -195,10 +157,7 @@ def _train(options: Namespace) -> int:
         except UnicodeDecodeError as error:
             raise ConfigError(f"file: expected text in UTF-8 in {options.file}") from error
     try:
-        trained = train_recipe(
-            options.name, text=text, seed=options.seed, steps=options.steps,
-            backend=options.backend, checkpoint=options.checkpoint,
-        )  # fmt: skip
+        trained = train_recipe(text=text, **_taken(train_recipe, options))
     except KeyboardInterrupt as stop:
         kept = options.checkpoint is not None and options.checkpoint.exists()
         advice = (
@@ -232,7 +191,8 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
     word("--ours", "BACKEND", "the backend to compare with all others (default numba)",
         default="numba"),
     word("--against", "NAMES",
-        "some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)"),
+        "some of torch,jax,onnxruntime,numba,loops,numpy (default: all but numba and loops)",
+        type=lambda names: tuple(names.split(","))),
     word("--only", "SUBSTRING", "only measurements with this in their name: a shape such as "
         "4,12,128,64, layer, LM, peak, import, compile, memory, scaling, error", default=""),
     count("--threads", "N", "threads of every library (default: one for each core)"),
@@ -249,16 +209,10 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
 )  # fmt: skip
 def _bench(options: Namespace) -> int:
     from mha_numpy.bench import Settings, benchmark
-    from mha_numpy.bench.files import Files
-    from mha_numpy.bench.report import sections
+    from mha_numpy.bench.report import Files, sections
 
-    given = {name: getattr(options, name) for name in ("ours", "only", "seconds", "mask", "quick")}
-    if options.against is not None:
-        given["against"] = tuple(options.against.split(","))
-    if options.threads is not None:
-        given["threads"] = options.threads
-    files = Files(options.json, options.markdown, options.write, options.chart)
-    settings = Settings(**given)
+    files = Files(**_taken(Files, options))
+    settings = Settings(**_taken(Settings, options))
     for name, install in settings.absent.items():
         print(f"left out: {name}, which {install} would install", file=sys.stderr)
     # ended by others too, leave no stopped process behind
@@ -405,14 +359,14 @@ def _check(options: Namespace) -> int:
     "needs a check since the one before.",
     "mha-numpy hint my-exercises softmax",
     path("folder", "DIR", "a folder written by `mha-numpy exercises start`"),
-    word("id", "ID", "the id of an exercise"),
+    word("exercise_id", "ID", "the id of an exercise"),
     count("--number", "N", "one of the four (default: the next)", choices=range(1, 5)),
     switch("--force", "also where nothing was checked since the last hint"),
 )  # fmt: skip
 def _hint(options: Namespace) -> int:
     from mha_numpy.teach.exercises import hint_in
 
-    hint, picture = hint_in(options.folder, options.id, options.number, force=options.force)
+    hint, picture = hint_in(**_taken(hint_in, options))
     _report(hint.sections)
     if picture is not None:
         print(f"a picture of it: {picture}")
@@ -433,7 +387,7 @@ def _hint(options: Namespace) -> int:
     path("--secret-file", "FILE",
         "what the variants are made of (default: DIR/secret, made if missing)"),
     word("--format", "FORM", "notebook (default) or files; or for other graders: otter, nbgrader",
-        default="notebook"),
+        default="notebook", dest="form"),
     word("--deadline", "WHEN", "such as 2030-05-31 or 2030-05-31T12:00"),
     switch("--force",
         "overwrite an assignment; its secret stays, so that nobody's variant changes"),
@@ -442,13 +396,10 @@ def _assignment(options: Namespace) -> int:
     from mha_numpy.teach.classroom import make_assignment
     from mha_numpy.teach.classroom.exports import EXPORTS
 
-    assignment, handouts = make_assignment(
-        options.name, options.out, roster=options.roster, secret_file=options.secret_file,
-        form=options.format, deadline=options.deadline, force=options.force,
-    )  # fmt: skip
+    assignment, handouts = make_assignment(**_taken(make_assignment, options))
     count = len(assignment.exercises)
     print(f"{options.out}: {assignment.name}, {count} functions, {assignment.total:g} points")
-    if options.format in EXPORTS:
+    if options.form in EXPORTS:
         print(f"{handouts[0]}/README.md says what to type; the folder holds solutions")
         return 0
     whose = f"the {len(handouts)} folders in {handouts[0].parent}, each to its student"
@@ -514,7 +465,7 @@ def _mistakes(options: Namespace) -> int:
 def _audit_tests(options: Namespace) -> int:
     from mha_numpy.teach.exercises import audit_tests
 
-    audit = audit_tests(options.file, seconds=options.seconds)
+    audit = audit_tests(**_taken(audit_tests, options))
     _report(audit.sections)
     return 0 if audit.passed else 1
 
@@ -535,8 +486,8 @@ def _audit_tests(options: Namespace) -> int:
     number("--seconds", "S", "how long each function may run (default 10)", default=10.0),
     count("--megabytes", "N", "how much memory each function may take (default 2048)",
         default=2048),
-    switch("--unsafe-local", "run the functions as your user, with limits but without isolation: "
-        "they can read and delete your files"),
+    option("--unsafe-local", "run the functions as your user, with limits but without isolation: "
+        "they can read and delete your files", action="store_false", dest="is_isolated"),
 )  # fmt: skip
 def _grade(options: Namespace) -> int:
     from mha_numpy.teach.classroom import grade
@@ -544,10 +495,7 @@ def _grade(options: Namespace) -> int:
 
     limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
     with _handling(lambda number, _: sys.exit(128 + number), "SIGTERM", "SIGHUP"):
-        grades = grade(
-            options.submissions, assignment=options.assignment, out=options.out, jobs=options.jobs,
-            dask=options.dask, is_isolated=not options.unsafe_local, limits=limits,
-        )  # fmt: skip
+        grades = grade(limits=limits, **_taken(grade, options))
     show(grades.table())
     count, before = len(grades.results), len(grades.results) - grades.graded
     print(f"{count} students: {grades.graded} graded now, {before} before")

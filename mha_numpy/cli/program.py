@@ -5,12 +5,16 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
 
 from mha_numpy import __version__
-from mha_numpy.cli.commands import COMMANDS
 from mha_numpy.errors import MhaError, did_you_mean
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]  # of the options; returns the exit code
+Option: TypeAlias = tuple[str, dict[str, Any]]  # what `add_argument` takes
 
 ADVICE = {
     "mha-numpy walk": " (a sentence needs quotes around it)",
@@ -37,18 +41,48 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole program."""
-    parser = Parser(prog="mha-numpy", description="Attention in NumPy to learn from.")
-    parser.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (_, help_, description, example, options) in COMMANDS.items():
+PARSER = Parser(prog="mha-numpy", description="Attention in NumPy to learn from.")
+PARSER.add_argument("--version", action="version", version=f"mha-numpy {__version__}")
+COMMANDS = PARSER.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+
+def command(help_: str, description: str, example: str, *options: Option) -> Callable[[Run], Run]:
+    """Make a function that is called ``_name`` the subcommand ``name``.
+
+    Parameters
+    ----------
+    help_ : str
+        In a line, for the list of all.
+    description, example : str
+        "" for no example.
+    *options
+        As `option` returns them.
+    """
+
+    def add(run: Run) -> Run:
+        name = run.__name__.strip("_").replace("_", "-")
         epilog = f"example: {example}" if example else None
-        subcommand = commands.add_parser(name, help=help_, description=description, epilog=epilog)
-        subcommand.set_defaults(parser=subcommand)  # its errors name it
+        subcommand = COMMANDS.add_parser(name, help=help_, description=description, epilog=epilog)
+        subcommand.set_defaults(run=run, parser=subcommand)  # whose errors name it
         for flag, settings in options:
             subcommand.add_argument(flag, **settings)
-    return parser
+        return run
+
+    return add
+
+
+def option(name: str, help_: str, **settings: Any) -> Option:
+    """Return an option, or an argument, whose name begins without dashes."""
+    return name, {"help": help_, **settings}
+
+
+def word(name: str, metavar: str, help_: str, **settings: Any) -> Option:
+    """Return an option that takes what `metavar` says."""
+    return option(name, help_, metavar=metavar, **settings)
+
+
+count, number, path = (partial(word, type=kind) for kind in (int, float, Path))
+switch = partial(option, action="store_true")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,9 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know a token's letters
-    options = _parse(arguments)
+    options, unknown = PARSER.parse_known_args(arguments)
+    if unknown:  # it is the subcommand's to complain about
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
-        code = COMMANDS[options.command].run(options)
+        code: int = options.run(options)
         if sys.stdout is not None:  # closed by whoever started us
             sys.stdout.flush()
     except MhaError as error:
@@ -80,11 +116,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _complain(command: str, message: str) -> int:
     print(f"mha-numpy {command}: {' '.join(message.split())}", file=sys.stderr)
     return 2
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options; what is left over is the subcommand's to complain about."""
-    options, unknown = make_parser().parse_known_args(arguments)
-    if unknown:
-        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    return options

@@ -26,7 +26,7 @@ from mha_numpy.core.positions import alibi_bias, sinusoidal_positions
 from mha_numpy.core.rope import RopeCache, RopeGrads, RopeOptions, rope_backward, rope_forward
 from mha_numpy.core.shapes import merge_heads, split_heads
 from mha_numpy.core.softmax import SoftmaxCache, SoftmaxGrads, softmax_backward, softmax_forward
-from mha_numpy.names import explain_missing
+from mha_numpy.foreign import explain_missing
 from mha_numpy.steps import constant, step
 
 __all__ = [

@@ -1,5 +1,6 @@
 """Layers that own their params and collect their gradients."""
 
+from mha_numpy.foreign import explain_missing
 from mha_numpy.layers.activations import (
     Activation,
     GeluCache,
@@ -33,9 +34,14 @@ from mha_numpy.layers.embedding import (
     Embedding,
     EmbeddingCache,
     EmbeddingGrads,
+    LearnedPositions,
+    LearnedPositionsCache,
+    LearnedPositionsGrads,
     Unembedding,
     embedding_backward,
     embedding_forward,
+    learned_positions_backward,
+    learned_positions_forward,
 )
 from mha_numpy.layers.feed_forward import (
     FeedForward,
@@ -46,29 +52,20 @@ from mha_numpy.layers.feed_forward import (
     feed_forward_forward,
 )
 from mha_numpy.layers.layer import Layer
-from mha_numpy.layers.layer_norm import (
+from mha_numpy.layers.linear import Linear
+from mha_numpy.layers.norms import (
     LayerNorm,
     LayerNormCache,
     LayerNormGrads,
-    layer_norm_backward,
-    layer_norm_forward,
-)
-from mha_numpy.layers.learned_positions import (
-    LearnedPositions,
-    LearnedPositionsCache,
-    LearnedPositionsGrads,
-    learned_positions_backward,
-    learned_positions_forward,
-)
-from mha_numpy.layers.linear import Linear
-from mha_numpy.layers.residual import Residual
-from mha_numpy.layers.rms_norm import (
     RMSNorm,
     RMSNormCache,
     RMSNormGrads,
+    layer_norm_backward,
+    layer_norm_forward,
     rms_norm_backward,
     rms_norm_forward,
 )
+from mha_numpy.layers.residual import Residual
 from mha_numpy.layers.sequential import Sequential
 from mha_numpy.layers.transformer_blocks import (
     DecoderBlock,
@@ -76,7 +73,6 @@ from mha_numpy.layers.transformer_blocks import (
     EncoderDecoderBlock,
     TransformerBlock,
 )
-from mha_numpy.names import explain_missing
 
 __all__ = [
     "Activation", "CrossEntropyCache", "CrossEntropyGrads", "DecoderBlock", "Dropout",

@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.backends import check_backend
 from mha_numpy.calls import find_misfit
-from mha_numpy.checks import check_count, check_flag, check_shape
+from mha_numpy.checks import check_count, check_flag, check_shape, check_share
 from mha_numpy.core import (
     KVCache,
     MultiHeadParams,
@@ -19,7 +19,7 @@ from mha_numpy.core.options import OPTIONS, AttentionOptions, takes_attention_op
 from mha_numpy.core.rope import check_rope
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, MhaError, ShapeError
-from mha_numpy.layers.dropout import check_dropout_p, draw_dropout_mask
+from mha_numpy.layers.dropout import draw_dropout_mask
 from mha_numpy.layers.layer import Layer, make_rng
 
 
@@ -117,7 +117,7 @@ class MultiHeadAttention(Layer):
             check_rope(rope, self.head_dim)
         self.rope = rope
         self.add_zero_attn = check_flag("add_zero_attn", add_zero_attn)
-        self.dropout_p = check_dropout_p(dropout_p)
+        self.dropout_p = check_share("dropout_p", dropout_p, symbol="p")
         self.backend = check_backend(backend)
         self.rng = make_rng(rng)
         self._init_params(check_flag("bias", bias), check_flag("add_bias_kv", add_bias_kv))
@@ -230,11 +230,6 @@ class MultiHeadAttention(Layer):
             None for an input that was not passed: its share is in the one that it defaulted to.
             The gradients of `bias` and `head_gate`, where given, are in ``layer.d_bias`` and
             ``layer.d_head_gate`` until the next backward.
-
-        Raises
-        ------
-        MhaError
-            There was no forward before it, or the forward used a KV cache.
         """
         grads = multi_head_attention_backward(d_out, self.forward_cache)
         self.d_bias, self.d_head_gate = grads.d_bias, grads.d_head_gate
@@ -256,23 +251,16 @@ class MultiHeadAttention(Layer):
 
     def shown_options(self) -> list[str]:
         """Return "name=value" for each option that is not the default, and what heads share."""
-        kind = {1: " (multi-query)", self.num_heads: ""}.get(self.num_kv_heads, " (grouped)")
-        shown = [
-            f"embed_dim={self.embed_dim}",
-            f"num_heads={self.num_heads}",
-            f"num_kv_heads={self.num_kv_heads}{kind}" if kind else "",
-            f"head_dim={self.head_dim}" if self.head_dim * self.num_heads != self.embed_dim else "",
-            f"value_dim={self.value_dim}" if self.value_dim != self.head_dim else "",
-            f"kdim={self.kdim}" if self.kdim != self.embed_dim else "",
-            f"vdim={self.vdim}" if self.vdim != self.kdim else "",
-            "" if "b_q" in self.params else "bias=False",
-            f"rope={self.rope}" if self.rope else "",
-            "add_bias_kv=True" if "extra_k" in self.params else "",
-            "add_zero_attn=True" if self.add_zero_attn else "",
-            f"dropout_p={self.dropout_p}" if self.dropout_p else "",
-            f"backend={self.backend!r}" if self.backend else "",
+        kind = "multi-query" if self.num_kv_heads == 1 else "grouped"
+        as_by_default = {
+            f"num_kv_heads={self.num_heads}", f"head_dim={self.embed_dim / self.num_heads:g}",
+            f"value_dim={self.head_dim}", f"kdim={self.embed_dim}", f"vdim={self.kdim}",
+        }  # fmt: skip
+        return [
+            f"{each} ({kind})" if each.startswith("num_kv_heads=") else each
+            for each in super().shown_options()
+            if each not in as_by_default
         ]
-        return [each for each in shown if each]
 
     def _extra(self, letter: str) -> Array | None:
         """Return the keys, or values, of no token: the learned one, then the zeros."""

@@ -84,11 +84,6 @@ def draw_dropout_mask(
     return (kept / (1 - p)).astype(dtype)
 
 
-def check_dropout_p(p: Any) -> float:
-    """Return the share of numbers to drop, or raise a ConfigError."""
-    return check_share("dropout_p", p, symbol="p")
-
-
 class Dropout(Layer):
     """Drop a share of the numbers while ``layer.training``; do nothing otherwise.
 
@@ -110,7 +105,7 @@ class Dropout(Layer):
         self, dropout_p: float = 0.0, *, rng: int | np.random.Generator | None = None
     ) -> None:
         super().__init__()
-        self.dropout_p = check_dropout_p(dropout_p)
+        self.dropout_p = check_share("dropout_p", dropout_p, symbol="p")
         self.rng = make_rng(rng)
 
     def forward(self, x: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mha_numpy.calls import Explained, find_misfit
 from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, MhaError, describe
-from mha_numpy.layers.foreign import missing_attribute
+from mha_numpy.foreign import missing_attribute
 from mha_numpy.layers.params_file import PathLike, load_params, save_params
 from mha_numpy.layers.runs import tracked
 
@@ -93,9 +93,9 @@ def _layers_in(
 
 
 def _in_short(value: Any) -> str:
-    """Return a value's text in one line of up to 60 characters; of an array shape and dtype."""
+    """Return a value's text in one line of up to 70 characters; of an array shape and dtype."""
     text = describe(value) if isinstance(value, np.ndarray) else " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= 70 else f"{text[:67]}..."
 
 
 class LayerType(Explained):
@@ -159,13 +159,7 @@ class Layer(metaclass=LayerType):
 
     @property
     def forward_cache(self) -> Any:
-        """What the last forward left for backward.
-
-        Raises
-        ------
-        MhaError
-            There was no forward that can be followed by backward.
-        """
+        """What the last forward left for backward."""
         if self._cache is None:
             raise MhaError("backward: expected a forward before it, without kv_cache")
         return self._cache

@@ -6,14 +6,13 @@ from contextlib import nullcontext
 from typing import Any
 
 from mha_numpy.backends import backend, chosen_backend
-from mha_numpy.dtypes import Array
 from mha_numpy.errors import MhaError
-from mha_numpy.steps import WATCHER, Watcher, watching
+from mha_numpy.steps import WATCHER, Relay, Watcher, watching
 
 UNCHANGED = nullcontext()
 
 
-class Place:
+class Place(Relay):
     """Hands on what a layer records, under its name in the model: "blocks.0.attention.scores".
 
     Equations stay as they are: their names are those of the same place. `recorder` is that of the
@@ -24,20 +23,8 @@ class Place:
     def __init__(
         self, recorder: Watcher, places: Mapping[int, str], layer: Any = None, name: str = ""
     ) -> None:
+        super().__init__(recorder, prefix=f"{name}." if name else "")
         self.recorder, self.places, self.layer = recorder, places, layer
-        self.prefix = f"{name}." if name else ""
-
-    def record(self, name: str, array: Array, axes: str, equation: str) -> object:
-        """Hand on a step."""
-        return self.recorder.record(self.prefix + name, array, axes, equation)
-
-    def record_constant(self, name: str, array: Array, axes: str) -> object:
-        """Hand on a constant."""
-        return self.recorder.record_constant(self.prefix + name, array, axes)
-
-    def name_of(self, array: Array, place: str = "") -> str:
-        """Hand on the question."""
-        return self.recorder.name_of(array, (self.prefix + place).removesuffix("."))
 
 
 def tracked(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,9 +13,8 @@ from mha_numpy.errors import ConfigError, describe
 from mha_numpy.layers.attention import MultiHeadAttention
 from mha_numpy.layers.feed_forward import FeedForward
 from mha_numpy.layers.layer import Layer, make_rng
-from mha_numpy.layers.layer_norm import LayerNorm
+from mha_numpy.layers.norms import LayerNorm, RMSNorm
 from mha_numpy.layers.residual import Residual
-from mha_numpy.layers.rms_norm import RMSNorm
 from mha_numpy.steps import step
 
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}

@@ -1,5 +1,6 @@
 """Small whole models, a page each; and larger ones that others have trained."""
 
+from mha_numpy.foreign import explain_missing
 from mha_numpy.models.attention_only import AttentionOnlyLM
 from mha_numpy.models.bert import Bert, SentenceBert
 from mha_numpy.models.by_hand import induction_by_hand
@@ -9,7 +10,6 @@ from mha_numpy.models.llama import Llama
 from mha_numpy.models.pretrained import from_pretrained, minilm_or_random
 from mha_numpy.models.transformer_lm import TransformerLM
 from mha_numpy.models.translator import Translator
-from mha_numpy.names import explain_missing
 
 __all__ = [
     "GPT2", "AttentionOnlyLM", "Bert", "Llama", "SentenceBert", "TransformerLM", "Translator",

@@ -7,19 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 from time import perf_counter, sleep
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mha_numpy import cli
 from mha_numpy.bench import Fact, Settings, benchmark, measure, worker
-from mha_numpy.bench.adapters import our_attention
-from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.figures import cell_of, compare, compile_time, difference, peak
+from mha_numpy.bench.contestants import CONTESTANTS, our_attention
 from mha_numpy.bench.measure import CLEAR_REFS
-from mha_numpy.bench.plan import plan
-from mha_numpy.bench.problems import SHAPES, Case, parse
+from mha_numpy.bench.plan import cell_of, compare, compile_time, difference, peak, plan
+from mha_numpy.bench.problems import SHAPES, Case, Problem, parse
 from mha_numpy.bench.worker import THREADS, MeasurementError
 from mha_numpy.errors import BackendError
 
@@ -54,20 +52,20 @@ def script(monkeypatch):
 
 
 class TestWorker:
-    def test_threads_are_in_the_environment_before_anything_is_imported(self, script):
-        script("import json, os\nwhile job := input(): print(json.dumps(dict(os.environ)))")
+    def test_threads_are_in_the_environment_before_anything_is_imported_and_in_each_job(
+        self, script
+    ):
+        script(
+            "import json, os\n"
+            "while job := input(): print(json.dumps([json.loads(job), dict(os.environ)]))"
+        )
         with worker.worker(threads=3, NUMBA_CACHE_DIR="there") as ask:
-            environment = ask("anything")
+            for number in range(3):
+                job, environment = ask("turn", number=number)
+                assert job == {"measure": "turn", "threads": 3, "number": number}
         assert {environment[name] for name in THREADS} == {"3"}
         assert environment["NUMBA_CACHE_DIR"] == "there"
         assert environment["PATH"] == os.environ["PATH"]
-
-    def test_a_job_comes_with_the_threads(self, script):
-        script("while job := input(): print(job)")
-        with worker.worker(threads=2) as ask:
-            for number in range(3):
-                job = {"measure": "turn", "threads": 2, "number": number}
-                assert ask("turn", number=number) == job
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -115,6 +113,7 @@ class TestMeasurements:
         short = ask("turn", who="numpy", shape="1,1,2,4", case=Case())
         long = ask("turn", who="numpy", shape="8,8,256,64", case=Case())
         assert 0 < short < long
+        assert ask("first_call", who="numpy", shape="1,1,2,4", case=Case()) > 0
 
     @pytest.mark.skipif(not os.access(CLEAR_REFS, os.W_OK), reason="needs Linux's clear_refs")
     def test_memory_is_that_of_the_call_alone(self, ask):
@@ -123,9 +122,6 @@ class TestMeasurements:
         assert 2 * scores < small < 16 * scores
         assert 3 * small < ask("memory", who="numpy", shape="1,2,2048,8") < 5 * small
         assert ask("memory", who="numpy", shape="1,2,1024,8") < 1.2 * small
-
-    def test_first_call(self, ask):
-        assert ask("first_call", who="numpy", shape="1,2,5,4", case=Case()) > 0
 
     def test_errors(self, ask):
         assert ask("errors", ours="numpy", other="numpy", count=4) == [1.0] * 4
@@ -149,18 +145,12 @@ ROUNDS = [
 ]  # fmt: skip
 
 
-def test_fractions_are_taken_of_the_peak_of_the_same_round():
+def test_fractions_are_taken_of_the_peak_of_the_same_round_if_it_is_known():
     cell = cell_of("2,4,16,16", CASE, "numpy", ROUNDS, 0.0)
     assert (cell.ratio.median, cell.ours_ms, cell.other_ms, cell.pairs) == (2.0, 2000, 2500, 3)
-    assert (cell.ours_fraction, cell.other_fraction) == (0.25, 0.125)
-    assert cell.peak == 4 * OPERATIONS / 1e9
-
-
-def test_no_fractions_where_a_peak_is_missing():
-    rounds = [(ours, None, other) for ours, _, other in ROUNDS]
-    cell = cell_of("2,4,16,16", CASE, "numpy", rounds, 0.0)
-    assert cell.ratio.median == 2.0
-    assert (cell.ours_fraction, cell.other_fraction, cell.peak) == (None, None, None)
+    assert cell[-3:] == (4 * OPERATIONS / 1e9, 0.25, 0.125)
+    unknown = [(ours, None, other) for ours, _, other in ROUNDS]
+    assert cell_of("2,4,16,16", CASE, "numpy", unknown, 0.0) == (*cell[:-3], None, None, None)
 
 
 class TestPeak:
@@ -183,15 +173,12 @@ class TestPeak:
         monkeypatch.delitem(sys.modules, "mha_numpy.bench.peak", raising=False)
         assert measure.peak(1) is None
 
-    def test_facts(self, script):
+    def test_facts_or_why_there_are_none(self, script):
         script("while input(): print(2e9)")
-        facts = peak(Settings(**NUMPY | {"threads": 3}))
-        assert facts == [
-            Fact("FMA peak of 1 thread", "the processor", 2.0, "GFLOP/s"),
-            Fact("FMA peak of 3 threads", "the processor", 2.0, "GFLOP/s"),
+        assert peak(Settings(**NUMPY | {"threads": 3})) == [
+            Fact(f"FMA peak of {threads}", "the processor", 2.0, "GFLOP/s")
+            for threads in ("1 thread", "3 threads")
         ]
-
-    def test_why_there_is_none(self, script):
         script("while input(): print('null')")
         with pytest.raises(MeasurementError, match="^skipped: numba cannot run here$"):
             peak(Settings(**NUMPY))
@@ -248,7 +235,8 @@ class TestPlan:
         ]  # fmt: skip
 
     def test_who_has_no_layer_is_not_compared_with_it(self, monkeypatch):
-        monkeypatch.setitem(CONTESTANTS, "numpy", CONTESTANTS["numpy"]._replace(layer=None))
+        alone = {Problem: CONTESTANTS["numpy"].adapters[Problem]}
+        monkeypatch.setitem(CONTESTANTS, "numpy", CONTESTANTS["numpy"]._replace(adapters=alone))
         assert not [task for task in plan(Settings(**NUMPY)) if "layer" in task.name]
 
     def test_what_cannot_be_measured_says_why(self):
@@ -336,20 +324,16 @@ class TestCommand:
         ],
     )
     def test_wrong_use_is_one_line_before_anything_is_measured(
-        self, tmp_path, monkeypatch, capsys, arguments, message
+        self, tmp_path, monkeypatch, program, arguments, message
     ):
         monkeypatch.chdir(tmp_path)
         Path("page.md").write_text("no place")
         Path("bytes.md").write_bytes(b"\xff\xfe\xff")
         monkeypatch.setattr(worker, "COMMAND", ["no such program"])
-        try:
-            code = cli.main([*self.QUICK, *arguments])
-        except SystemExit as stop:  # from argparse
-            code = stop.code
-        printed = capsys.readouterr()
-        assert (code, printed.out) == (2, "")
-        assert message in printed.err
-        assert printed.err.count("\n") == 1
+        done = program(*self.QUICK, *arguments)
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err
+        assert done.err.count("\n") == 1
 
     @pytest.mark.slow
     def test_a_folder_that_cannot_be_written_to(self, monkeypatch, capsys):
@@ -378,31 +362,19 @@ class TestCommand:
 
 
 class TestCompile:
-    @pytest.fixture
-    def kernels(self, monkeypatch):
-        """Stand in for the kernels, which take long."""
-        stats = SimpleNamespace(cache_path=str(Path("where", "it", "is")))
-        parts = {
-            "ahead": {"compile_all": lambda: iter(["forward float32", "forward float64"])},
-            "loops": {"forward": SimpleNamespace(stats=stats)},
-        }
-        for name, contents in parts.items():
-            module = ModuleType(f"mha_numpy.kernels.{name}")
-            vars(module).update(contents)
-            monkeypatch.setitem(sys.modules, module.__name__, module)
-        return stats
-
-    def test_a_line_for_each_step_and_the_place(self, kernels, capsys):
+    @pytest.mark.parametrize(
+        ("folder", "last"),
+        [("here", "kept in here"), (None, "not kept: no cache folder can be written to")],
+    )
+    def test_a_line_for_each_step_and_the_place(self, folder, last, monkeypatch, capsys):
+        ahead = pytest.importorskip("mha_numpy.kernels.ahead")
+        kernel = SimpleNamespace(stats=SimpleNamespace(cache_path=folder))
+        monkeypatch.setattr("mha_numpy.kernels.loops.forward", kernel)
+        monkeypatch.setattr(ahead, "compile_all", lambda: iter(["one", "two"]))
         assert cli.main(["compile"]) == 0
-        _, first, second, last = capsys.readouterr().out.splitlines()
-        assert first.endswith(" s  forward float32")
-        assert second.endswith(" s  forward float64")
-        assert last == f"kept in {Path('where', 'it', 'is')}"
-
-    def test_without_a_place(self, kernels, capsys):
-        kernels.cache_path = None
-        assert cli.main(["compile"]) == 0
-        assert capsys.readouterr().out.splitlines()[-1].startswith("not kept: ")
+        _, *steps, told = capsys.readouterr().out.splitlines()
+        assert [step.split(" s  ")[1] for step in steps] == ["one", "two"]
+        assert told == last
 
     @pytest.mark.kernel
     def test_the_real_kernels(self, capsys):

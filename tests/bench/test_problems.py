@@ -58,14 +58,21 @@ def test_cases():
 
 
 def test_drawn_arrays():
-    drawn = Problem(4, 6, 3, 5, 7, 11).draw(Case())
-    assert (drawn.q.shape, drawn.k.shape, drawn.v.shape) == ((4, 6, 5, 11), *[(4, 3, 7, 11)] * 2)
-    assert drawn.d_out.shape == drawn.q.shape
+    problem = Problem(4, 6, 3, 5, 7, 11)
+    drawn, again, other = (problem.draw(Case(), seed=seed) for seed in (0, 0, 1))
+    shapes = [(4, 6, 5, 11), (4, 3, 7, 11), (4, 3, 7, 11), (4, 6, 5, 11)]
+    assert [x.shape for x in drawn[:4]] == shapes
     assert drawn.mask is None
     assert {x.dtype for x in drawn[:4]} == {np.dtype("float32")}
-    again, other = (Problem(4, 6, 3, 5, 7, 11).draw(Case(), seed=seed) for seed in (0, 1))
     assert np.array_equal(drawn.k, again.k)
     assert not np.array_equal(drawn.k, other.k)
+    of_layer = LayerProblem(2, 5, 12, 3).draw(Case())
+    assert of_layer.x.shape == of_layer.d_out.shape == (2, 5, 12)
+    assert of_layer.num_heads == 3
+    assert {name: (x.shape, x.dtype, x.any()) for name, x in of_layer.params.items()} == {
+        f"{kind}_{letter}": ((12, 12) if kind == "w" else (12,), np.float32, True)
+        for letter in "qkvo" for kind in "wb"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "shape"), [("padding", (4, 1, 1, 7)), ("full", (4, 1, 5, 7))])
@@ -78,16 +85,6 @@ def test_masks_hide_something_and_leave_something_to_every_query(kind, shape):
         if kind == "padding":
             assert np.array_equal(mask, np.sort(mask)[..., ::-1])
     assert not mask.all()
-
-
-def test_layer_arrays():
-    drawn = LayerProblem(2, 5, 12, 3).draw(Case())
-    assert drawn.x.shape == drawn.d_out.shape == (2, 5, 12)
-    assert drawn.num_heads == 3
-    assert {name: array.shape for name, array in drawn.params.items()} == {
-        f"{kind}_{letter}": (12, 12) if kind == "w" else (12,) for letter in "qkvo" for kind in "wb"
-    }
-    assert all(array.dtype == np.float32 and array.any() for array in drawn.params.values())
 
 
 FWD, BOTH, CAUSAL = Case(), Case(backward=True), Case(is_causal=True)

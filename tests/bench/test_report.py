@@ -9,8 +9,7 @@ from matplotlib.colors import to_hex, to_rgb
 from mha_numpy.bench import Cell, Fact, Ratio, Results, Settings
 from mha_numpy.bench.chart import ratio_chart
 from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.files import Files
-from mha_numpy.bench.report import replace_report, sections, to_json, to_markdown
+from mha_numpy.bench.report import Files, replace_report, sections, to_json, to_markdown
 from mha_numpy.errors import ConfigError
 
 CELLS = [
@@ -86,14 +85,12 @@ def test_who_is_absent_is_named_with_what_to_install(monkeypatch):
 
 
 def test_all_right():
-    assert made_up(CELLS[:2]).all_right
-    assert not made_up(CELLS[:3]).all_right
-    assert not made_up([CELLS[3]]).all_right
     failed, skipped = (
         Fact("memory", "PyTorch", None, "", f"{why}: x") for why in ("failed", "skipped")
     )
-    assert not made_up(CELLS[:2], [failed]).all_right
     assert made_up(CELLS[:2], [skipped]).all_right
+    for cells, facts in ((CELLS[:3], []), (CELLS[3:], []), (CELLS[:2], [failed])):
+        assert not made_up(cells, facts).all_right
 
 
 def test_markdown():
@@ -145,16 +142,13 @@ ZILOG, BEADS = report_on("Zilog, 8 bits", "old\n"), report_on("Abacus, beads", "
 PAGE = f"above\n\n{ZILOG}\n{BEADS}\nbelow\n"
 
 
-@pytest.mark.parametrize(("family", "old"), [("Zilog, 8 bits", ZILOG), ("Abacus, beads", BEADS)])
-def test_only_the_report_on_the_same_family_is_replaced(family, old):
-    once = replace_report(PAGE, family, "new\n")
-    assert once == PAGE.replace(old, report_on(family, "new\n"))
-    assert replace_report(once, family, "new\n") == once
-
-
-def test_a_report_on_another_family_comes_after_the_last():
-    added = replace_report(PAGE, "Zilog, 16 bits", "new\n")
+def test_a_report_replaces_that_on_the_same_family_or_comes_last():
+    for family, old in (("Zilog, 8 bits", ZILOG), ("Abacus, beads", BEADS)):
+        once = replace_report(PAGE, family, "new\n")
+        assert once == PAGE.replace(old, report_on(family, "new\n"))
+        assert replace_report(once, family, "new\n") == once
     new = report_on("Zilog, 16 bits", "new\n")
+    added = replace_report(PAGE, "Zilog, 16 bits", "new\n")
     assert added == f"above\n\n{ZILOG}\n{BEADS}\n{new}\nbelow\n"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mha_numpy.cli import make_parser
+from mha_numpy.cli import PARSER
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def test_modules_can_be_run():
 def test_subcommands_and_their_options_exist():
     commands = re.findall(r"mha-numpy (\w+)([^`\n]*)", PROSE)
     assert commands
-    (subcommands,) = (a.choices for a in make_parser()._actions if a.dest == "command")
+    (subcommands,) = (a.choices for a in PARSER._actions if a.dest == "command")
     for name, rest in commands:
         known = subcommands[name]._option_string_actions
         assert set(re.findall(r"--[\w-]+", rest)) <= set(known), name

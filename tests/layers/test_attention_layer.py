@@ -3,9 +3,9 @@ import pytest
 
 from mha_numpy import KVCache, MultiHeadParams, RopeOptions, multi_head_attention_forward
 from mha_numpy.checking import gradcheck
-from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.errors import MhaError
 from mha_numpy.layers import Layer, MultiHeadAttention
-from tests.compare import GRADIENT_ERRORS, assert_close
+from tests.compare import assert_close
 from tests.gradients import assert_layer_gradients, randomize
 from tests.sweeps import sweep
 
@@ -13,19 +13,11 @@ LEARNED, ZEROS = {"add_bias_kv": True}, {"add_zero_attn": True}
 EXTRA_KEYS = [{}, LEARNED, ZEROS, LEARNED | ZEROS]
 
 
-def with_biases(layer, rng):
-    """Give the layer biases that are not zero."""
-    for name in ("b_q", "b_k", "b_v", "b_o"):
-        layer.params[name] = rng.normal(size=layer.params[name].shape)
-    return layer
-
-
 @pytest.mark.usefixtures("backend")
 class TestMultiHeadAttention:
     def test_equals_core(self, rng):
-        layer = with_biases(
-            MultiHeadAttention(12, 4, 2, head_dim=5, value_dim=3, kdim=7, vdim=8, rng=0), rng
-        )
+        layer = MultiHeadAttention(12, 4, 2, head_dim=5, value_dim=3, kdim=7, vdim=8)
+        randomize(layer, rng)
         x_q, x_k, x_v = (rng.normal(size=(2, T, n)) for T, n in ((5, 12), (6, 7), (6, 8)))
         out, weights = layer(x_q, x_k, x_v, is_causal=True, return_weights=True)
         params = MultiHeadParams(**layer.params)
@@ -40,26 +32,14 @@ class TestMultiHeadAttention:
         "inputs", sweep(["query value", "query", "query key", "query key value"], 1)
     )
     def test_gradients_of_inputs_and_params(self, rng, inputs):
-        layer = with_biases(MultiHeadAttention(5, 4, 2, head_dim=2, rope=RopeOptions(), rng=0), rng)
+        layer = randomize(MultiHeadAttention(5, 4, 2, head_dim=2, rope=RopeOptions()), rng)
         arrays = {name: rng.normal(size=(2, 3, 5)) for name in inputs.split()}
-
-        def forward(params, **arrays):
-            layer.params = dict(params)
-            return layer(**arrays, is_causal=True, softcap=3.0), None
-
-        def backward(d_out, _):
-            layer.zero_grads()
-            d_inputs = dict(zip(("query", "key", "value"), layer.backward(d_out), strict=True))
-            assert {n for n, g in d_inputs.items() if g is not None} == set(arrays)
-            return {"params": layer.grads, **{n: d_inputs[n] for n in arrays}}
-
-        report = gradcheck(forward, backward, {"params": layer.params, **arrays})
-        assert report, str(report)
-        assert max(report.errors("central").values()) <= GRADIENT_ERRORS["central"]
-        assert len(report.errors("complex step")) == 8 + len(arrays)
+        assert_layer_gradients(layer, arrays, is_causal=True, softcap=3.0)
+        grads = dict(zip(("query", "key", "value"), layer.backward(layer(**arrays)), strict=True))
+        assert {name for name, gradient in grads.items() if gradient is not None} == set(arrays)
 
     def test_gradients_of_bias_and_head_gate(self, rng):
-        layer = with_biases(MultiHeadAttention(8, 4, 2, rng=0), rng)
+        layer = randomize(MultiHeadAttention(8, 4, 2), rng)
         x = rng.normal(size=(2, 5, 8))
 
         def backward(d_out, _):
@@ -89,7 +69,7 @@ class TestMultiHeadAttention:
     @pytest.mark.parametrize("extra", EXTRA_KEYS)
     @pytest.mark.parametrize("rope", [None, RopeOptions()])
     def test_decoding_equals_the_full_forward(self, rng, rope, extra):
-        layer = with_biases(MultiHeadAttention(8, 4, 1, rope=rope, rng=0, **extra), rng)
+        layer = randomize(MultiHeadAttention(8, 4, 1, rope=rope, **extra), rng)
         x = rng.normal(size=(2, 6, 8))
         expected, weights = layer(x, is_causal=True, return_weights=True)
         kv_cache = KVCache()
@@ -103,8 +83,7 @@ class TestMultiHeadAttention:
 
     @pytest.mark.parametrize("extra", EXTRA_KEYS)
     def test_gradients_with_extra_keys(self, rng, extra):
-        layer = MultiHeadAttention(8, 4, 2, value_dim=3, dropout_p=0.3, rng=0, **extra)
-        randomize(layer, rng)
+        layer = randomize(MultiHeadAttention(8, 4, 2, value_dim=3, dropout_p=0.3, **extra), rng)
         inputs = {name: rng.normal(size=(2, 5, 8)) for name in ("query", "key", "value")}
         assert_layer_gradients(layer, inputs, is_causal=True)
         assert ("extra_k" in layer.params) == ("add_bias_kv" in extra)
@@ -135,67 +114,6 @@ class TestMultiHeadAttention:
         mean = layer(np.repeat(x, 3000, axis=0)).reshape(2, 3000, 5, 8).mean(axis=1)
         assert np.abs(mean - plain(x)).max() < 0.05  # 1 / (1 - p) keeps the mean
 
-    def test_returned_weights_cannot_be_changed_under_backward(self, rng):
-        layer = MultiHeadAttention(8, 2)
-        _, weights = layer(rng.normal(size=(2, 5, 8)), return_weights=True)
-        with pytest.raises(ValueError, match="read-only"):
-            weights[:] = 0
-
-    def test_weights_before_forward(self):
-        with pytest.raises(MhaError, match="^weights: expected a forward before them, without kv_"):
-            _ = MultiHeadAttention(4, 2).weights
-
-    def test_astype_forgets_the_forward_before(self, rng):
-        layer = MultiHeadAttention(8, 2)
-        layer(rng.normal(size=(2, 5, 8)))
-        layer.astype(np.float32)
-        with pytest.raises(MhaError, match="expected a forward before it"):
-            layer.backward(np.ones((2, 5, 8)))
-
-    def test_a_missing_key_of_another_width_is_named(self, rng):
-        with pytest.raises(ShapeError, match=r"key: expected \(B, T_k, kdim=5\); got None"):
-            MultiHeadAttention(8, 2, kdim=5)(rng.normal(size=(2, 5, 8)))
-        with pytest.raises(ShapeError, match=r"value: expected \(B, T_k, vdim=5\); got None"):
-            MultiHeadAttention(8, 2, vdim=5)(rng.normal(size=(2, 5, 8)))
-        with pytest.raises(ConfigError, match="rope: expected an even d_k"):
-            MultiHeadAttention(9, 3, rope=RopeOptions())
-
-    def test_initialisation(self):
-        layer = MultiHeadAttention(64, 4, 2, rng=1)
-        for name, bound in (("w_q", np.sqrt(6 / 128)), ("w_k", np.sqrt(6 / 96)), ("w_o", 1 / 8)):
-            w = layer.params[name]
-            assert 0.98 * bound < np.abs(w).max() <= bound
-            assert abs(w.mean()) < 0.05 * bound
-        assert (layer.params["b_q"] == 0).all()
-        other = MultiHeadAttention(1024, 4, 2, value_dim=100, add_bias_kv=True, rng=1)
-        for name, width in (("extra_k", 512), ("extra_v", 200)):
-            assert other.params[name].shape == (1, width)
-            assert 0.9 < other.params[name].std() * np.sqrt(width) < 1.1
-        assert np.array_equal(
-            MultiHeadAttention(64, 4, 2, rng=1).params["w_q"], layer.params["w_q"]
-        )
-        assert not np.array_equal(
-            MultiHeadAttention(64, 4, 2, rng=2).params["w_q"], layer.params["w_q"]
-        )
-
-    def test_parameters_and_repr(self):
-        assert MultiHeadAttention(768, 12).num_parameters == 4 * 768 * 768 + 4 * 768
-        assert MultiHeadAttention(768, 12, bias=False).num_parameters == 4 * 768 * 768
-        assert (
-            repr(MultiHeadAttention(8, 2))
-            == "MultiHeadAttention(embed_dim=8, num_heads=2, 288 parameters)"
-        )
-        assert "num_kv_heads=1 (multi-query)" in repr(MultiHeadAttention(8, 2, 1))
-        extra = MultiHeadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)
-        assert "num_heads=2, add_bias_kv=True, add_zero_attn=True, " in repr(extra)
-        assert extra.num_parameters == 288 + 2 * 8
-        text = repr(MultiHeadAttention(8, 1, head_dim=4, kdim=3, bias=False, dropout_p=0.1,
-                                       backend="loops"))  # fmt: skip
-        assert text == (
-            "MultiHeadAttention(embed_dim=8, num_heads=1, head_dim=4, kdim=3, bias=False, "
-            "dropout_p=0.1, backend='loops', 88 parameters)"
-        )
-
     def test_float32(self, rng):
         layer = MultiHeadAttention(8, 2, dropout_p=0.3).astype(np.float32)
         out = layer(rng.normal(size=(2, 5, 8)).astype(np.float32))
@@ -203,30 +121,62 @@ class TestMultiHeadAttention:
         assert {out.dtype, *(g.dtype for _, g in layer.named_grads())} == {np.dtype(np.float32)}
 
 
-class TestLayer:
-    class Block(Layer):
-        def __init__(self):
-            super().__init__()
-            self.attention = MultiHeadAttention(8, 2)
-            self.stack = [MultiHeadAttention(8, 4), MultiHeadAttention(8, 1)]
-            self.params["scale"] = np.ones(8)
+def test_returned_weights_cannot_be_changed_under_backward(rng):
+    layer = MultiHeadAttention(8, 2)
+    _, weights = layer(rng.normal(size=(2, 5, 8)), return_weights=True)
+    with pytest.raises(ValueError, match="read-only"):
+        weights[:] = 0
 
-    def test_dotted_names(self):
-        block = self.Block()
-        names = [name for name, _ in block.named_params()]
-        assert names[:2] == ["scale", "attention.w_q"]
-        assert "stack.1.b_o" in names
-        assert [name for name, _ in block.named_grads()] == names
-        assert block.num_parameters == 8 + 3 * 288
 
-    def test_modes_and_zeroing_reach_all_children(self, rng):
-        block = self.Block()
-        x = rng.normal(size=(1, 3, 8))
-        block.stack[1](x)
-        block.stack[1].backward(x)
-        block.zero_grads()
-        assert not block.stack[1].grads
-        block.eval()
-        assert not block.stack[0].training
-        block.astype(np.float32)
-        assert {a.dtype for _, a in block.named_params()} == {np.dtype(np.float32)}
+def test_weights_before_forward():
+    with pytest.raises(MhaError, match="^weights: expected a forward before them, without kv_"):
+        _ = MultiHeadAttention(4, 2).weights
+
+
+def test_astype_forgets_the_forward_before(rng):
+    layer = MultiHeadAttention(8, 2)
+    layer(rng.normal(size=(2, 5, 8)))
+    layer.astype(np.float32)
+    with pytest.raises(MhaError, match="expected a forward before it"):
+        layer.backward(np.ones((2, 5, 8)))
+
+
+def test_initialisation():
+    layer = MultiHeadAttention(64, 4, 2, rng=1)
+    for name, bound in (("w_q", np.sqrt(6 / 128)), ("w_k", np.sqrt(6 / 96)), ("w_o", 1 / 8)):
+        w = layer.params[name]
+        assert 0.98 * bound < np.abs(w).max() <= bound
+        assert abs(w.mean()) < 0.05 * bound
+    assert (layer.params["b_q"] == 0).all()
+    other = MultiHeadAttention(1024, 4, 2, value_dim=100, add_bias_kv=True, rng=1)
+    for name, width in (("extra_k", 512), ("extra_v", 200)):
+        assert other.params[name].shape == (1, width)
+        assert 0.9 < other.params[name].std() * np.sqrt(width) < 1.1
+    assert np.array_equal(MultiHeadAttention(64, 4, 2, rng=1).params["w_q"], layer.params["w_q"])
+    assert not np.array_equal(
+        MultiHeadAttention(64, 4, 2, rng=2).params["w_q"], layer.params["w_q"]
+    )
+
+
+class Block(Layer):
+    def __init__(self):
+        super().__init__()
+        self.attention = MultiHeadAttention(8, 2)
+        self.stack = [MultiHeadAttention(8, 4), MultiHeadAttention(8, 1)]
+        self.params["scale"] = np.ones(8)
+
+
+def test_names_modes_and_zeroing_reach_all_children(rng):
+    block, x = Block(), rng.normal(size=(1, 3, 8))
+    names = [name for name, _ in block.named_params()]
+    assert names[:2] == ["scale", "attention.w_q"]
+    assert "stack.1.b_o" in names
+    assert [name for name, _ in block.named_grads()] == names
+    assert block.num_parameters == 8 + 3 * 288
+    block.stack[1].backward(block.stack[1](x))
+    block.zero_grads()
+    assert not block.stack[1].grads
+    block.eval()
+    assert not block.stack[0].training
+    block.astype(np.float32)
+    assert {a.dtype for _, a in block.named_params()} == {np.dtype(np.float32)}

@@ -74,9 +74,3 @@ def test_smoothing_mixes_the_target_with_all(rng):
     uniform, d_logits = both(np.zeros((1, V)), targets[:1], label_smoothing=1.0)
     assert_close(uniform, math.log(V))
     assert_close(d_logits, np.zeros((1, V)))
-
-
-def test_one_token_without_axes():
-    loss, d_logits = both(np.log([0.25, 0.75]), np.array(0))
-    assert_close(loss, math.log(4))
-    assert_close(d_logits, [-0.75, 0.75])

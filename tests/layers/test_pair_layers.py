@@ -5,14 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from mha_numpy import core, layers
-from mha_numpy.errors import ConfigError, MhaError, ShapeError
+from mha_numpy.errors import MhaError, ShapeError
 from mha_numpy.layers import (
+    Activation,
     DecoderBlock,
     Dropout,
     Embedding,
     FeedForward,
-    FeedForwardParams,
     LayerNorm,
     LearnedPositions,
     Linear,
@@ -22,49 +21,51 @@ from mha_numpy.layers import (
 )
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, TransformerLM, Translator
 from tests.compare import assert_close
-from tests.gradients import randomize
+from tests.layers.pairs import PAIRS, D, F, N, V
 
-X, IDS = np.random.default_rng(1).normal(size=(2, 5, 7)), np.array([[3, 0, 3], [1, 2, 3]])
-
-
-LAYERS = [  # a layer, its input, its pair and the pair's options
-    (Linear(7, 3), X, "linear", {}),
-    (Linear(7, 3, bias=False), X, "linear", {}),
-    (LayerNorm(7, eps=0.3), X, "layer_norm", {"eps": 0.3}),
-    (LayerNorm(7, bias=False), X, "layer_norm", {}),
-    (RMSNorm(7, eps=0.3), X, "rms_norm", {"eps": 0.3}),
-    (Embedding(4, 7), IDS, "embedding", {}),
-    (LearnedPositions(6, 7), X, "learned_positions", {}),
-    (FeedForward(7, 9, activation="relu", bias=False), X, "feed_forward", {"activation": "relu"}),
-    *[
-        (FeedForward(7, 9, activation=name), X, "feed_forward", {"activation": name})
+X = np.random.default_rng(1).normal(size=(2, 5, D))
+LAYERS = {  # by the name of its pair in the table of pairs
+    "linear": Linear(D, F),
+    "linear without bias": Linear(D, F, bias=False),
+    "layer norm": LayerNorm(D),
+    "layer norm without bias": LayerNorm(D, bias=False, eps=0.5),
+    "rms norm": RMSNorm(D),
+    "rms norm, large eps": RMSNorm(D, eps=0.5),
+    "relu": Activation("relu"),
+    "gelu": Activation("gelu"),
+    "gelu by tanh": Activation("gelu_tanh"),
+    "embedding": Embedding(V, D),
+    "positions": LearnedPositions(N, D),
+    "feed-forward, relu, no biases": FeedForward(D, F, activation="relu", bias=False),
+    **{
+        f"feed-forward, {name}": FeedForward(D, F, activation=name)
         for name in ("gelu", "gelu_tanh", "swiglu")
-    ],
-]
+    },
+}
 
 
-@pytest.mark.parametrize(("layer", "x", "name", "options"), LAYERS, ids=str)
-def test_equals_its_pair(layer, x, name, options, rng):
-    room = core if name == "linear" else layers
-    forward, backward = (getattr(room, f"{name}_{way}") for way in ("forward", "backward"))
-    randomize(layer, rng)
-    params = layer.params
-    if name == "feed_forward":
-        params = {"params": FeedForwardParams(*map(params.get, FeedForwardParams._fields))}
-    out = layer(x)
-    expected, cache = forward(x, **params, **options)
+def named_arrays(fields):
+    """Return the arrays of inputs, or of grads, those of params by their own names."""
+    params = fields.get("params", fields.get("d_params"))
+    fields = fields if params is None else {**fields, **params._asdict()}
+    found = {name.removeprefix("d_"): x for name, x in fields.items() if isinstance(x, np.ndarray)}
+    return found.pop("x", None), found
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_equals_its_pair(name, rng):
+    layer, (forward, inputs) = LAYERS[name], PAIRS[name].ready(rng, (2, 5))
+    x, drawn = named_arrays(inputs)
+    layer.params = drawn
+    out, (expected, cache) = layer(forward.keywords.get("ids", x)), forward(**inputs)
     assert_close(out, expected, "exact")
     d_out = rng.normal(size=out.shape)
-    layer.zero_grads()
     d_x = layer.backward(d_out)
-    grads = backward(d_out, cache)._asdict()
-    if "d_params" in grads:
-        grads |= {f"d_{param}": g for param, g in grads.pop("d_params")._asdict().items()}
+    d_expected, grads = named_arrays(PAIRS[name].backward(d_out, cache)._asdict())
     if name != "embedding":
-        assert_close(d_x, grads.pop("d_x"), "exact")
-    expected = {param[2:]: gradient for param, gradient in grads.items() if gradient is not None}
-    assert set(expected) == set(layer.grads) == set(layer.params)
-    for param, gradient in expected.items():
+        assert_close(d_x, d_expected, "exact")
+    assert set(layer.grads) == set(grads) == set(drawn)
+    for param, gradient in grads.items():
         assert_close(layer.grads[param], gradient, "exact")
 
 
@@ -142,28 +143,3 @@ def test_only_a_seed_draws_the_same_again(make):
     same = [layer for layer in make(rng=1).layers() if isinstance(layer, (Linear, FeedForward))]
     firsts = [next(iter(layer.params.values())).flat[0] for layer in same]
     assert len(set(firsts)) == len(same)  # one seed does not make the parts alike
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Linear(0, 3), "inputs: expected an integer >= 1; got 0"),
-        (lambda: Linear(3, 3, bias=1), "bias: expected True or False; got 1"),
-        (lambda: LayerNorm(0), "embed_dim: expected an integer >= 1; got 0"),
-        (lambda: RMSNorm(3, eps=-1), "eps: expected a number > 0; got -1"),
-        (lambda: Embedding(3.0, 3), "vocab_size: expected an integer; got 3.0"),
-        (lambda: LearnedPositions(0, 3), "max_tokens: expected an integer >= 1; got 0"),
-        (lambda: FeedForward(3, activation="silu"), r"activation: expected one of .*; got 'silu'"),
-        (lambda: FeedForward(3, 0), "hidden_dim: expected an integer >= 1; got 0"),
-        (lambda: FeedForward(3, backend="gpu"), "backend: expected one of .*; got 'gpu'"),
-        (lambda: Linear(3, 3, rng=-1), "rng: expected an integer >= 0, a numpy Generator"),
-        (lambda: Dropout(rng="0"), "rng: expected an integer >= 0, .*; got '0'"),
-        (lambda: Dropout(1.0), "dropout_p: expected 0 <= p < 1; got 1.0"),
-        (lambda: DecoderBlock(8, 2, norm="batch"), r"norm: expected one of .*; got 'batch'"),
-        (lambda: DecoderBlock(8, 2, norm_first=0), "norm_first: expected True or False; got 0"),
-        (lambda: DecoderBlock(8, 3), "num_heads: expected a divisor of embed_dim=8"),
-    ],
-)
-def test_impossible_options(make, message):
-    with pytest.raises(ConfigError, match=f"^{message}"):
-        make()

@@ -48,16 +48,3 @@ def test_parts_by_number(rng):
         layer[3]
     with pytest.raises(ConfigError, match="^parts: expected at least one layer; got none"):
         layer[3:]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Sequential(), "parts: expected at least one layer; got none"),
-        (lambda: Sequential(Linear(2, 2), np.tanh), r"parts\[1\]: expected a Layer, such as"),
-        (lambda: Activation("swiglu"), r"activation: expected one of \('relu', 'gelu', 'gelu_t"),
-    ],
-)
-def test_what_is_no_part(make, message):
-    with pytest.raises(ConfigError, match=f"^{message}"):
-        make()

@@ -3,9 +3,25 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, DTypeError, ShapeError
+from mha_numpy.core import RopeOptions
+from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError
 from mha_numpy.layers import (
+    Activation,
+    DecoderBlock,
+    Dropout,
+    Embedding,
+    EncoderBlock,
+    EncoderDecoderBlock,
+    FeedForward,
     FeedForwardParams,
+    Layer,
+    LayerNorm,
+    LearnedPositions,
+    Linear,
+    MultiHeadAttention,
+    Residual,
+    RMSNorm,
+    Sequential,
     cross_entropy_forward,
     dropout_forward,
     embedding_forward,
@@ -16,6 +32,7 @@ from mha_numpy.layers import (
     rms_norm_forward,
     swiglu_forward,
 )
+from mha_numpy.models.weights import from_layout, to_layout
 
 X, GAIN, TABLE = np.ones((2, 5, 7)), np.ones(7), np.ones((6, 7))
 LOGITS, TARGETS, IDS = np.ones((2, 5, 6)), np.ones((2, 5), int), np.array([[1, 5], [0, 2]])
@@ -28,6 +45,23 @@ def loss(logits=LOGITS, targets=TARGETS, **options):
 
 def feed_forward(x=X, activation="relu", **params):
     return feed_forward_forward(x, PARAMS._replace(**params), activation=activation)
+
+
+class Returns(Layer):
+    def __init__(self, d_x):
+        super().__init__()
+        self.d_x = d_x
+
+    def forward(self, x):
+        return x
+
+    def backward(self, d_out):
+        return self.d_x
+
+
+def through(layer):
+    residual = Residual(layer, LayerNorm(7))
+    return residual.backward(residual(X))
 
 
 CASES = [
@@ -76,6 +110,40 @@ CASES = [
     (lambda: feed_forward(x=X[..., :3]), ShapeError, r"x: expected \(..., D=7\) to match w_in \(7, 9\); got \(2, 5, 3\)"),
     (lambda: feed_forward(w_out=np.ones((7, 9))), ShapeError, r"w_out: expected \(F=9, D=7\) to match w_in; got \(7, 9\)"),
     (lambda: feed_forward(b_out=np.ones(9)), ShapeError, r"b_out: expected \(D=7,\) to match w_in; got \(9,\)"),
+    (lambda: Linear(0, 3), ConfigError, "inputs: expected an integer >= 1; got 0"),
+    (lambda: Linear(3, 3, bias=1), ConfigError, "bias: expected True or False; got 1"),
+    (lambda: LayerNorm(0), ConfigError, "embed_dim: expected an integer >= 1; got 0"),
+    (lambda: RMSNorm(3, eps=-1), ConfigError, "eps: expected a number > 0; got -1"),
+    (lambda: Embedding(3.0, 3), ConfigError, "vocab_size: expected an integer; got 3.0"),
+    (lambda: LearnedPositions(0, 3), ConfigError, "max_tokens: expected an integer >= 1; got 0"),
+    (lambda: FeedForward(3, activation="silu"), ConfigError, r"activation: expected one of .*; got 'silu'"),
+    (lambda: FeedForward(3, 0), ConfigError, "hidden_dim: expected an integer >= 1; got 0"),
+    (lambda: FeedForward(3, backend="gpu"), ConfigError, "backend: expected one of .*; got 'gpu'"),
+    (lambda: Linear(3, 3, rng=-1), ConfigError, "rng: expected an integer >= 0, a numpy Generator"),
+    (lambda: Dropout(rng="0"), ConfigError, "rng: expected an integer >= 0, .*; got '0'"),
+    (lambda: Dropout(1.0), ConfigError, "dropout_p: expected 0 <= p < 1; got 1.0"),
+    (lambda: DecoderBlock(8, 2, norm="batch"), ConfigError, r"norm: expected one of .*; got 'batch'"),
+    (lambda: DecoderBlock(8, 2, norm_first=0), ConfigError, "norm_first: expected True or False; got 0"),
+    (lambda: DecoderBlock(8, 3), ConfigError, "num_heads: expected a divisor of embed_dim=8"),
+    (lambda: Sequential(), ConfigError, "parts: expected at least one layer; got none"),
+    (lambda: Sequential(Linear(2, 2), np.tanh), ConfigError, r"parts\[1\]: expected a Layer, such as"),
+    (lambda: Activation("swiglu"), ConfigError, r"activation: expected one of \('relu', 'gelu', 'gelu_t"),
+    (lambda: EncoderDecoderBlock(7, 1)(X), ConfigError, "memory: expected the encoder's output in an EncoderDecoderBlock; got None"),
+    (lambda: DecoderBlock(7, 1)(X, X), ConfigError, "memory: expected None in a DecoderBlock; got an array"),
+    (lambda: EncoderBlock(7, 1)(X, memory=X), ConfigError, "memory: expected None in an EncoderBlock; got an array"),
+    (lambda: EncoderDecoderBlock(7, 1)(X, X[..., :5]), ShapeError, r"key: expected \(B=2, T_k, kdim=7\) to match the layer"),
+    (lambda: MultiHeadAttention(7, 1, kdim=5)(X), ShapeError, r"key: expected \(B, T_k, kdim=5\); got None"),
+    (lambda: MultiHeadAttention(7, 1, vdim=5)(X), ShapeError, r"value: expected \(B, T_k, vdim=5\); got None"),
+    (lambda: MultiHeadAttention(9, 3, rope=RopeOptions()), ConfigError, "rope: expected an even d_k"),
+    (lambda: Residual(None, LayerNorm(8)), ConfigError, "layer: expected a Layer, .*; got None"),
+    (lambda: Residual(Linear(8, 8), np.tanh), ConfigError, "norm: expected a Layer, .*'tanh'"),
+    (lambda: through(Linear(7, 1)), ShapeError, r"layer: expected an output like x \(2, 5, 7\); got \(2, 5, 1\)$"),
+    (lambda: through(Returns(None)), MhaError, "layer: expected backward of a Returns to return the gradient of x; got None"),
+    (lambda: through(Returns((None, X))), MhaError, "layer: .*; got None"),
+    (lambda: Layer()(X), MhaError, r"forward: a Layer has none; write def forward\(self, x\)"),
+    (lambda: Layer().backward(X), MhaError, r"backward: a Layer has none; write def backward\(self, d_out\)"),
+    (lambda: from_layout({"w": X}, Linear(3, 4), "torch"), ConfigError, "layer: expected a Layer, .*; got {"),
+    (lambda: to_layout("torch", Linear(3, 4)), ConfigError, "layer: .*; got 'torch'"),
 ]  # fmt: skip
 
 

@@ -1,68 +1,54 @@
-"""The ONNX operator Attention (opsets 23 to 25) run on `mha_numpy.core`.
+"""ONNX operators run on `mha_numpy.layers` and `mha_numpy.core`.
 
-Names, layouts and dtypes are mapped; all that is computed is computed by core.
+Names, layouts and dtypes are mapped, axes moved and merged; all that is computed is computed by
+layers and core, save the weights of classes in the loss, which layers have not.
 """
 
-from typing import NamedTuple
+import math
 
 import numpy as np
 
 from mha_numpy.core import (
     KVCache,
+    RopeCache,
     attention_forward,
     attention_stages,
     combine_masks,
     merge_heads,
     padding_mask,
+    rope_backward,
+    softmax_forward,
     split_heads,
+)
+from mha_numpy.layers import (
+    cross_entropy_forward,
+    gelu_forward,
+    layer_norm_forward,
+    rms_norm_forward,
 )
 
 STAGES = ("scores", "capped", "masked", "weights")  # by qk_matmul_output_mode
 SOFTMAX_DTYPES = {1: "float32", 10: "float16", 11: "float64", 16: "float32"}  # by TensorProto type
 
 
-class Inputs(NamedTuple):
-    """The operator's inputs, in the order of a node's."""
+def attention(
+    Q, K, V, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, *,
+    is_causal=0, kv_num_heads=None, left_window_size=-1, q_num_heads=None, qk_matmul_output_mode=0,
+    right_window_size=-1, scale=None, softcap=0.0, softmax_precision=None,
+):  # fmt: skip
+    """Run Attention of opsets 23 to 25.
 
-    Q: np.ndarray
-    K: np.ndarray
-    V: np.ndarray
-    attn_mask: np.ndarray | None = None
-    past_key: np.ndarray | None = None
-    past_value: np.ndarray | None = None
-    nonpad_kv_seqlen: np.ndarray | None = None
-
-
-class Outputs(NamedTuple):
-    """The operator's outputs, in the order of a node's; None for one that was not asked for."""
-
-    Y: np.ndarray | None = None
-    present_key: np.ndarray | None = None
-    present_value: np.ndarray | None = None
-    qk_matmul_output: np.ndarray | None = None
-
-
-class Attributes(NamedTuple):
-    """The operator's attributes, with their defaults."""
-
-    is_causal: int = 0
-    kv_num_heads: int | None = None
-    left_window_size: int = -1
-    q_num_heads: int | None = None
-    qk_matmul_output_mode: int = 0
-    right_window_size: int = -1
-    scale: float | None = None
-    softcap: float = 0.0
-    softmax_precision: int | None = None
-
-
-def run_attention(inputs, attributes, wanted):
-    """Return the Outputs whose names are in `wanted`; inputs and attributes come by name."""
-    given, options = Inputs(**inputs), Attributes(**attributes)
-    Q, K, V, attn_mask, past_key, past_value, nonpad = _widened(given, options.softmax_precision)
-    if Q.ndim == 3:
-        Q = split_heads(Q, options.q_num_heads)
-        K, V = split_heads(K, options.kv_num_heads), split_heads(V, options.kv_num_heads)
+    Floats are widened, never narrowed, to the dtype to compute in: core knows no bfloat16, and
+    computes its softmax in the dtype of everything else.
+    """
+    dtypes, is_merged = [x.dtype for x in (Q, K, V)], Q.ndim == 3
+    wide = np.dtype(SOFTMAX_DTYPES.get(softmax_precision, "float16"))
+    Q, K, V, attn_mask, past_key, past_value = (
+        _widen(x, wide) for x in (Q, K, V, attn_mask, past_key, past_value)
+    )
+    if is_merged:
+        Q = split_heads(Q, q_num_heads)
+        K, V = split_heads(K, kv_num_heads), split_heads(V, kv_num_heads)
 
     kv_cache = KVCache()
     if past_key is not None:
@@ -72,31 +58,17 @@ def run_attention(inputs, attributes, wanted):
 
     T_q, T_k = Q.shape[2], K.shape[2]
     mask, bias = _mask_or_bias(attn_mask, T_k)
-    if nonpad is not None:
-        mask = combine_masks(mask, padding_mask(nonpad, T_k))
-        q_offset = nonpad - T_q
+    if nonpad_kv_seqlen is not None:
+        mask = combine_masks(mask, padding_mask(nonpad_kv_seqlen, T_k))
+        q_offset = nonpad_kv_seqlen - T_q
     heads, cache = attention_forward(
-        Q, K, V, mask=mask, bias=bias, is_causal=bool(options.is_causal), q_offset=q_offset,
-        window=(_bound(options.left_window_size), _bound(options.right_window_size)),
-        softcap=options.softcap or None, scale=options.scale,
+        Q, K, V, mask=mask, bias=bias, is_causal=bool(is_causal), q_offset=q_offset,
+        window=(_bound(left_window_size), _bound(right_window_size)),
+        softcap=softcap or None, scale=scale,
     )  # fmt: skip
-
-    found = {"Y": merge_heads(heads) if given.Q.ndim == 3 else heads}
-    found |= {"present_key": K, "present_value": V}
-    if "qk_matmul_output" in wanted:
-        stage = STAGES[options.qk_matmul_output_mode]
-        found["qk_matmul_output"] = getattr(attention_stages(cache), stage)
-    dtypes = {"present_key": given.K.dtype, "present_value": given.V.dtype}
-    return Outputs(**{x: found[x].astype(dtypes.get(x, given.Q.dtype)) for x in wanted})
-
-
-def _widened(given, softmax_precision):
-    """Return the inputs with their floats widened, never narrowed, to the dtype to compute in.
-
-    Core knows no bfloat16, and computes its softmax in the dtype of everything else.
-    """
-    dtype = np.dtype(SOFTMAX_DTYPES.get(softmax_precision, "float16"))
-    return Inputs(*(_widen(array, dtype) for array in given))
+    stage = getattr(attention_stages(cache), STAGES[qk_matmul_output_mode])
+    found = merge_heads(heads) if is_merged else heads, K, V, stage
+    return [x.astype(dtype) for x, dtype in zip(found, [*dtypes, dtypes[0]], strict=True)]
 
 
 def _widen(array, dtype):
@@ -122,3 +94,82 @@ def _mask_or_bias(attn_mask, T_k):
 def _bound(size):
     """Return one side of a window: -1 is unbounded."""
     return None if size == -1 else size
+
+
+def layer_normalization(x, gain, bias=None, *, axis=-1, epsilon=1e-5):
+    merged, unmerged = _merge_from(x, axis)
+    bias = None if bias is None else bias.ravel()
+    out, cache = layer_norm_forward(merged, gain.ravel(), bias, eps=epsilon)
+    mean = (merged - cache.x_hat / cache.inverse_std)[..., :1]  # the same from each feature
+    return out.reshape(x.shape), mean.reshape(unmerged), cache.inverse_std.reshape(unmerged)
+
+
+def rms_normalization(x, gain, *, axis=-1, epsilon=1e-5):
+    merged, _ = _merge_from(x, axis)
+    out, _ = rms_norm_forward(merged, gain.ravel(), eps=epsilon)
+    return (out.reshape(x.shape),)
+
+
+def _merge_from(x, axis):
+    """Merge all axes from `axis` on; return also the shape of one number for each row."""
+    kept = x.shape[:axis] if axis >= 0 else x.shape[: x.ndim + axis]
+    size = math.prod(x.shape[len(kept) :])
+    return x.reshape(*kept, size), (*kept, *(1,) * (x.ndim - len(kept)))
+
+
+def softmax(x, *, axis=-1):
+    weights, _ = softmax_forward(np.moveaxis(x, axis, -1))
+    return (np.moveaxis(weights, -1, axis),)
+
+
+def gelu(x, *, approximate=b"none"):
+    return (gelu_forward(x, approximate=approximate.decode())[0],)
+
+
+def softmax_cross_entropy_loss(
+    logits, targets, class_weights=None, *, ignore_index=None, reduction=b"mean"
+):
+    logits = np.moveaxis(logits, 1, -1)
+    options = {"ignore_index": ignore_index, "reduction": reduction.decode()}
+    if class_weights is None:
+        loss, cache = cross_entropy_forward(logits, targets, **options)
+    else:
+        losses, cache = cross_entropy_forward(logits, targets, **options | {"reduction": "none"})
+        of_each = np.where(cache.counted, class_weights[np.where(cache.counted, targets, 0)], 0)
+        total = {"mean": of_each.sum(), "sum": 1, "none": None}[options["reduction"]]
+        loss = of_each * losses if total is None else (of_each * losses).sum() / total
+    return loss.astype(logits.dtype), np.moveaxis(cache.log_probs, -1, 1)
+
+
+def rotary_embedding(
+    x, cos, sin, positions=None, *, interleaved=0, num_heads=None, rotary_embedding_dim=0
+):
+    heads = x if x.ndim == 4 else split_heads(x, num_heads)
+    if positions is not None:
+        cos, sin = cos[positions], sin[positions]
+    cos, sin = cos[:, None], sin[:, None]  # (B, 1, T, rotary_dim / 2)
+    assert rotary_embedding_dim in (0, 2 * cos.shape[-1])
+    # the operator is given any cosines and sines, where forward computes its own from positions;
+    # backward takes those of a cache, and turns by the opposite angle
+    cache = RopeCache(cos, -sin, bool(interleaved), heads.shape, heads.dtype)
+    turned = rope_backward(heads, cache).d_x
+    return (turned if x.ndim == 4 else merge_heads(turned),)
+
+
+OPERATORS = {
+    "Attention": attention,
+    "LayerNormalization": layer_normalization,
+    "RMSNormalization": rms_normalization,
+    "Softmax": softmax,
+    "Gelu": gelu,
+    "SoftmaxCrossEntropyLoss": softmax_cross_entropy_loss,
+    "RotaryEmbedding": rotary_embedding,
+}
+
+
+def run_node(node, attributes, inputs):
+    """Return those outputs of a node that are asked for; what is left out is the empty string."""
+    given = iter(inputs)
+    slots = [next(given) if slot else None for slot in node.input]
+    outputs = OPERATORS[node.op_type](*slots, **attributes)
+    return [x for x, slot in zip(outputs, node.output, strict=False) if slot]

@@ -3,11 +3,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mha_numpy.core import (
-    MultiHeadParams,
-    multi_head_attention_backward,
-    multi_head_attention_forward,
-)
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.models.weights import from_layout
 from tests.compare import assert_close
@@ -23,20 +18,6 @@ B, H, T_q, T_k, d_h = 4, 6, 5, 7, 11
 D, kdim, vdim = H * d_h, 17, 19
 
 
-class Config(NamedTuple):
-    """One comparison: which inputs, and what hides or shifts the scores."""
-
-    kind: str  # which inputs are passed, see `draw_inputs`
-    has_bias: bool = True
-    padding: bool = False
-    attn_mask: str | None = None  # "bool" or "float"
-    per_head: bool = False  # attn_mask is (B * H, T_q, T_k) instead of (T_q, T_k)
-    is_causal: bool = False
-    blind: bool = False  # one sequence is padding alone
-    bias_kv: bool = False  # add_bias_kv
-    zero_attn: bool = False  # add_zero_attn
-
-
 class Drawn(NamedTuple):
     """The random arrays of one comparison, in our meaning: True = may attend."""
 
@@ -47,67 +28,36 @@ class Drawn(NamedTuple):
     d_out: np.ndarray
 
 
-CONFIGS = {
-    "self": Config("self"),
-    "self, without biases": Config("self", has_bias=False),
-    "self, causal": Config("self", is_causal=True),
-    "self, causal and padding": Config("self", is_causal=True, padding=True),
-    "self, mask for each head": Config("self", attn_mask="bool", per_head=True),
-    "query, key and value alike": Config("alike"),
-    "cross": Config("cross"),
-    "cross, one memory": Config("memory"),
-    "cross, without biases": Config("cross", has_bias=False),
-    "cross, padding": Config("cross", padding=True),
-    "cross, causal": Config("cross", is_causal=True),
-    "cross, mask": Config("cross", attn_mask="bool"),
-    "cross, mask for each head": Config("cross", attn_mask="bool", per_head=True),
-    "cross, mask and padding": Config("cross", attn_mask="bool", padding=True),
-    "cross, mask for each head and padding": Config(
-        "memory", attn_mask="bool", per_head=True, padding=True
-    ),
-    "cross, added numbers": Config("cross", attn_mask="float"),
-    "cross, added numbers for each head": Config("memory", attn_mask="float", per_head=True),
-    "three inputs of one width": Config("equal widths", attn_mask="bool"),
-    "learned key, self": Config("self", bias_kv=True),
-    "learned key, without biases": Config("self", has_bias=False, bias_kv=True),
-    "learned key, causal": Config("self", is_causal=True, bias_kv=True),
-    "learned key, causal and padding": Config("self", is_causal=True, padding=True, bias_kv=True),
-    "learned key, cross": Config("cross", bias_kv=True),
-    "learned key, one memory": Config("memory", padding=True, bias_kv=True),
-    "learned key, all tokens hidden": Config("cross", padding=True, blind=True, bias_kv=True),
-    "learned key, mask": Config("cross", attn_mask="bool", bias_kv=True),
-    "learned key, mask for each head and padding": Config(
-        "cross", attn_mask="bool", per_head=True, padding=True, bias_kv=True
-    ),
-    "learned key, added numbers": Config("cross", attn_mask="float", bias_kv=True),
-    "learned key, added numbers for each head": Config(
-        "self", attn_mask="float", per_head=True, bias_kv=True
-    ),
-    "key of zeros, self": Config("self", zero_attn=True),
-    "key of zeros, causal": Config("cross", is_causal=True, zero_attn=True),
-    "key of zeros, added numbers": Config("cross", attn_mask="float", zero_attn=True),
-    "both, self": Config("self", bias_kv=True, zero_attn=True),
-    "both, mask and padding": Config(
-        "cross", attn_mask="bool", padding=True, bias_kv=True, zero_attn=True
-    ),
-    "both, added numbers": Config("cross", attn_mask="float", bias_kv=True, zero_attn=True),
-}
+# one comparison: which inputs are passed, and what hides or shifts the scores. "memory" is a key
+# without a value, "added" is a float mask; "heads" makes a mask (B * H, T_q, T_k), not (T_q, T_k);
+# where it is "blind", one sequence is padding alone; "learned" and "zeros" are keys of no token
+CONFIGS = [
+    "self", "self unbiased", "self causal", "self causal padding", "self mask heads", "alike",
+    "cross", "memory", "cross unbiased", "cross padding", "cross causal", "cross mask",
+    "cross mask heads", "cross mask padding", "memory mask heads padding", "cross added",
+    "memory added heads", "equal mask",
+    "self learned", "self unbiased learned", "self causal learned", "self causal padding learned",
+    "cross learned", "memory padding learned", "cross padding blind learned", "cross mask learned",
+    "cross mask heads padding learned", "cross added learned", "self added heads learned",
+    "self zeros", "cross causal zeros", "cross added zeros",
+    "self learned zeros", "cross mask padding learned zeros", "cross added learned zeros",
+]  # fmt: skip
 
 
 def draw(config):
     """Return random inputs, masks and a gradient of the output."""
     rng = np.random.default_rng(20170612)
-    inputs = draw_inputs(config.kind, rng)
+    inputs = draw_inputs(config, rng)
     T = number_of_keys(inputs)
     padding = mask = bias = None
-    if config.padding:
-        lengths = np.array([3, 0 if config.blind else 4, T, 2])
+    if "padding" in config:
+        lengths = np.array([3, 0 if "blind" in config else 4, T, 2])
         padding = np.arange(T) < lengths[:, None]  # (B, T)
-    shape = (B, H, T_q, T) if config.per_head else (T_q, T)
-    if config.attn_mask == "bool":
+    shape = (B, H, T_q, T) if "heads" in config else (T_q, T)
+    if "mask" in config:
         mask = rng.random(shape) < 0.7
         mask[..., 0] = True  # no row is blind: PyTorch's weights would be NaN
-    if config.attn_mask == "float":
+    if "added" in config:
         bias = rng.normal(size=shape)
     return Drawn(inputs, mask, bias, padding, rng.normal(size=(B, T_q, D)))
 
@@ -117,18 +67,18 @@ def number_of_keys(inputs):
     return list(inputs.values())[-1].shape[1]
 
 
-def draw_inputs(kind, rng):
+def draw_inputs(config, rng):
     """Return those of query, key and value that are passed."""
     query = rng.normal(size=(B, T_q, D))
-    if kind == "self":
+    if "self" in config:
         return {"query": query}
-    if kind == "alike":
+    if "alike" in config:
         return {"query": query, "key": query, "value": query}
-    if kind == "equal widths":
+    if "equal" in config:
         key, value = rng.normal(size=(2, B, T_k, D))
         return {"query": query, "key": key, "value": value}
     key = rng.normal(size=(B, T_k, kdim))
-    if kind == "memory":
+    if "memory" in config:
         return {"query": query, "key": key}
     return {"query": query, "key": key, "value": rng.normal(size=(B, T_k, vdim))}
 
@@ -136,10 +86,10 @@ def draw_inputs(kind, rng):
 def torch_module(config):
     """Return a PyTorch module with random weights and, unlike a new one, random biases."""
     torch.manual_seed(1706)
-    widths = {"cross": (kdim, vdim), "memory": (kdim, kdim)}.get(config.kind, (D, D))
+    widths = (kdim, vdim) if "cross" in config else (kdim, kdim) if "memory" in config else (D, D)
     module = torch.nn.MultiheadAttention(
-        D, H, bias=config.has_bias, kdim=widths[0], vdim=widths[1], batch_first=True,
-        dtype=torch.float64, add_bias_kv=config.bias_kv, add_zero_attn=config.zero_attn,
+        D, H, bias="unbiased" not in config, kdim=widths[0], vdim=widths[1], batch_first=True,
+        dtype=torch.float64, add_bias_kv="learned" in config, add_zero_attn="zeros" in config,
     )  # fmt: skip
     for name, param in module.named_parameters():
         if name.endswith("bias"):
@@ -168,7 +118,7 @@ def theirs(config, need_weights):
     value = inputs.get("value", key)
     attn_mask = their_mask(drawn, config)
     # without weights the hint lets it drop the mask, and then causality hides the extra keys too
-    is_causal = config.is_causal and not (config.bias_kv or config.zero_attn)
+    is_causal = "causal" in config and "learned" not in config and "zeros" not in config
     with sdpa_kernel(SDPBackend.MATH):
         out, weights = module(
             query, key, value, attn_mask=attn_mask, is_causal=is_causal,
@@ -192,78 +142,51 @@ def their_mask(drawn, config):
     Its is_causal is but a hint; the mask has to be given along with it.
     """
     T = number_of_keys(drawn.inputs)
-    if config.is_causal:
+    if "causal" in config:
         return torch.ones(T_q, T, dtype=torch.bool).triu(1)
     cells = drawn.bias if drawn.mask is None else ~drawn.mask
     if cells is None:
         return None
-    cells = cells.reshape(B * H, T_q, T) if config.per_head else cells
+    cells = cells.reshape(B * H, T_q, T) if "heads" in config else cells
     return torch.tensor(cells, requires_grad=cells.dtype != bool)
 
 
-def our_options(drawn, config):
-    """Return what core and layer take alike."""
+def ours(config):
+    """Return output, weights and all gradients of our layer."""
+    drawn, layer = draw(config), our_layer(torch_module(config))
     mask = drawn.mask
     if drawn.padding is not None:
         padding = drawn.padding[:, None, None]  # (B, 1, 1, T_k)
         mask = padding if mask is None else mask & padding
-    return {"mask": mask, "bias": drawn.bias, "is_causal": config.is_causal}
-
-
-def run_core(config):
-    """Return output, weights and all gradients of core."""
-    drawn = draw(config)
-    params = our_layer(torch_module(config)).params
-    extra = {}
-    for name in ("extra_k", "extra_v") if config.bias_kv or config.zero_attn else ():
-        learned = params[name] if config.bias_kv else np.zeros((0, D))
-        extra[name] = np.concatenate([learned, np.zeros((int(config.zero_attn), D))])
-    out, cache = multi_head_attention_forward(
-        *drawn.inputs.values(), num_heads=H, **our_options(drawn, config), **extra,
-        params=MultiHeadParams(**{name: params.get(name) for name in MultiHeadParams._fields}),
+    out, weights = layer(
+        *drawn.inputs.values(), mask=mask, bias=drawn.bias, is_causal="causal" in config,
+        return_weights=True,
     )  # fmt: skip
-    grads = multi_head_attention_backward(drawn.d_out, cache)
-    found = {"out": out, "weights": cache.attention.weights, "d_bias": grads.d_bias}
-    found |= {"d_query": grads.d_x_q, "d_key": grads.d_x_k, "d_value": grads.d_x_v}
-    if config.bias_kv:  # a row of zeros comes after it, if at all
-        found |= {"d_extra_k": grads.d_extra_k[:1], "d_extra_v": grads.d_extra_v[:1]}
-    return found | {f"d_{name}": gradient for name, gradient in grads.d_params._asdict().items()}
-
-
-def run_layer(config):
-    """Return output, weights and all gradients of the layer; it has none of the bias."""
-    drawn, layer = draw(config), our_layer(torch_module(config))
-    out, weights = layer(*drawn.inputs.values(), **our_options(drawn, config), return_weights=True)
     d_inputs = layer.backward(drawn.d_out)
-    found = {"out": out, "weights": weights}
+    found = {"out": out, "weights": weights, "d_bias": layer.d_bias}
     found |= dict(zip(("d_query", "d_key", "d_value"), d_inputs, strict=True))
     return found | {f"d_{name}": gradient for name, gradient in layer.named_grads()}
 
 
-def assert_same(actual, expected, only_one_has=()):
-    """Compare all arrays one by one; only those named may be missing on one side."""
+def assert_same(actual, expected):
+    """Compare all arrays one by one; weights may be missing in theirs."""
     found = {name for name, array in actual.items() if array is not None}
-    assert found ^ set(expected) == set(only_one_has)
-    for name in found & set(expected):
-        assert_close(actual[name], expected[name], "framework", name=name)
+    assert found - {"weights"} == set(expected) - {"weights"}
+    for name, array in expected.items():
+        assert_close(actual[name], array, "framework", name=name)
 
 
-@pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize("run", [run_core, run_layer])
-@pytest.mark.parametrize("name", CONFIGS)
-def test_output_weights_and_gradients(name, run, need_weights):
-    config = CONFIGS[name]
-    only_core_has_d_bias = run is run_layer and config.attn_mask == "float"
-    only_one_has = ["weights"] * (not need_weights) + ["d_bias"] * only_core_has_d_bias
-    assert_same(run(config), theirs(config, need_weights), only_one_has)
+@pytest.mark.parametrize("config", CONFIGS)
+def test_output_weights_and_gradients(config):
+    actual = ours(config)
+    for need_weights in (True, False):  # which PyTorch computes in two ways
+        assert_same(actual, theirs(config, need_weights))
 
 
 # Only without weights does PyTorch give 0 for a row that sees nothing; with them it gives NaN.
-@pytest.mark.parametrize("run", [run_core, run_layer])
-@pytest.mark.parametrize("kind", ["self", "cross"])
-def test_a_sequence_without_keys(run, kind):
-    config = Config(kind, padding=True, blind=True)
-    actual = run(config)
-    assert_same(actual, theirs(config, need_weights=False), ["weights"])
+@pytest.mark.parametrize("config", ["self padding blind", "cross padding blind"])
+def test_a_sequence_without_keys(config):
+    actual = ours(config)
+    assert_same(actual, theirs(config, need_weights=False))
     assert not actual["weights"][1].any()
     assert_close(actual["out"][1], np.tile(torch_module(config).out_proj.bias.detach(), (T_q, 1)))

@@ -1,5 +1,6 @@
 """Training: batches, optimizers, schedules, `fit`, which uses them, and four recipes."""
 
+from mha_numpy.foreign import explain_missing
 from mha_numpy.models.train.batch import IGNORED, Batch
 from mha_numpy.models.train.checkpoint import load_checkpoint, save_checkpoint
 from mha_numpy.models.train.fit import fit, loss_and_gradients
@@ -16,7 +17,6 @@ from mha_numpy.models.train.recipes import (
     train_recipe,
 )
 from mha_numpy.models.train.schedules import constant, warm_up_cosine
-from mha_numpy.names import explain_missing
 
 __all__ = [
     "IGNORED", "RECIPES", "SGD", "Adam", "AdamW", "Batch", "History", "Optimizer", "ParamGroup",

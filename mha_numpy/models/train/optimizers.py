@@ -10,8 +10,8 @@ from mha_numpy.calls import Explained
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError, TrainingError
+from mha_numpy.foreign import missing_attribute
 from mha_numpy.layers import Layer
-from mha_numpy.layers.foreign import missing_attribute
 from mha_numpy.layers.layer import check_layer
 from mha_numpy.layers.params_file import mismatch
 from mha_numpy.models.train.finite import ADVICE, check_finite, is_finite

@@ -3,12 +3,16 @@
 import inspect
 import pickle
 import re
+from importlib import import_module
 
 import numpy as np
 import pytest
 
+import mha_numpy
+from mha_numpy import core, layers, models
 from mha_numpy.checking import gradcheck
-from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError
+from mha_numpy.errors import ConfigError, DTypeError, MhaError
+from mha_numpy.foreign import ATTRIBUTES, NAMES, PACKAGES
 from mha_numpy.layers import (
     Activation,
     DecoderBlock,
@@ -20,7 +24,6 @@ from mha_numpy.layers import (
     MultiHeadAttention,
     Residual,
 )
-from mha_numpy.layers.foreign import ATTRIBUTES
 from mha_numpy.models import (
     GPT2,
     AttentionOnlyLM,
@@ -31,6 +34,7 @@ from mha_numpy.models import (
     choose,
     from_pretrained,
     generate,
+    train,
     translate,
 )
 from mha_numpy.models.train import (
@@ -204,40 +208,6 @@ def test_a_property_that_fails_says_why():
         _ = Own(np.ones(1)).broken
 
 
-class Returns(Layer):
-    def __init__(self, d_x):
-        super().__init__()
-        self.d_x = d_x
-
-    def forward(self, x):
-        return x
-
-    def backward(self, d_out):
-        return self.d_x
-
-
-def through(layer):
-    residual = Residual(layer, LayerNorm(8))
-    return residual.backward(residual(X))
-
-
-FAILURES = [
-    (lambda: Residual(None, LayerNorm(8)), ConfigError, "layer: expected a Layer, .*; got None"),
-    (lambda: Residual(Linear(8, 8), np.tanh), ConfigError, "norm: expected a Layer, .*'tanh'"),
-    (lambda: through(Linear(8, 1)), ShapeError,
-     r"layer: expected an output like x \(2, 5, 8\); got \(2, 5, 1\)$"),
-    (lambda: through(Returns(None)), MhaError,
-     "layer: expected backward of a Returns to return the gradient of x; got None"),
-    (lambda: through(Returns((None, X))), MhaError, "layer: .*; got None"),
-    (lambda: Layer()(X), MhaError, r"forward: a Layer has none; write def forward\(self, x\)"),
-    (lambda: Layer().backward(X), MhaError,
-     r"backward: a Layer has none; write def backward\(self, d_out\)"),
-    (lambda: from_layout({"w": X}, Linear(3, 4), "torch"), ConfigError,
-     "layer: expected a Layer, .*; got {"),
-    (lambda: to_layout("torch", Linear(3, 4)), ConfigError, "layer: .*; got 'torch'"),
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("others", [(), (X, X)], ids=["of one input", "of three inputs"])
 @pytest.mark.parametrize("layer", [Linear(8, 8), LayerNorm(8), Activation(), Dropout(0.5)])
 def test_the_gradients_of_all_inputs_handed_to_one_layer(layer, others):
@@ -275,7 +245,42 @@ def test_an_option_that_only_parts_have_is_not_set_in_vain(layer, name):
             setattr(part, name, 0.3)
 
 
-@pytest.mark.parametrize(("run", "error", "message"), FAILURES)
-def test_what_does_not_fit_together(run, error, message):
-    with pytest.raises(error, match=f"^{message}"):
-        run()
+HOMES = {name: home for home in reversed(PACKAGES) for name in import_module(home).__all__}
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "advice"),
+    [
+        (layers, "Module", "; write Layer, whose subclass has forward and backward"),
+        (layers, "GELU", "; write Activation('gelu')"),
+        (layers, "Linaer", "; did you mean 'Linear'?"),
+        (layers, "Transformer", "; write Translator(source_vocab_size, target_vocab_size, "
+         "max_tokens) of mha_numpy.models"),
+        (mha_numpy, "MultiheadAttention", "; write MultiHeadAttention(embed_dim, num_heads)"),
+        (mha_numpy, "AdamW", "; write AdamW of mha_numpy.models.train"),
+        (mha_numpy, "teach", "; write import mha_numpy.teach first"),
+        (mha_numpy, "zzzzzz", ""),
+        (core, "MultiHeadAttention", "; write MultiHeadAttention of mha_numpy"),
+        (models, "GPT2LMHeadModel", "; write GPT2(vocab_size, max_tokens), or "
+         "from_pretrained(source)"),
+        (models, "TransformerML", "; did you mean 'TransformerLM'?"),
+        (train, "AdmaW", "; did you mean 'AdamW'?"),
+        (train, "optim", "; write mha_numpy.models.train, which has SGD, Adam and AdamW"),
+    ],
+)  # fmt: skip
+def test_a_name_that_a_package_does_not_have(package, name, advice, monkeypatch):
+    monkeypatch.delattr(package, name, raising=False)  # a room that another test has imported
+    with pytest.raises(AttributeError) as error:
+        getattr(package, name)
+    assert str(error.value) == f"{name}: {package.__name__} has no such name{advice}"
+    assert isinstance(error.value, MhaError)
+    assert error.value.name == name
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
+    assert not hasattr(package, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_to_write_is_there(name):
+    assert name not in HOMES
+    called = re.findall(r"(\w+)\(|(\w+_(?:forward|backward))\b", NAMES[name])
+    assert {"".join(each) for each in called} <= HOMES.keys()
