@@ -19,7 +19,6 @@ import numpy as np
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, did_you_mean
-from mha_numpy.teach.mistake import Mistake
 
 Inputs = dict[str, Any]
 Rewrite = Callable[[Any, Inputs], Any]  # of one array or number, beside all inputs
@@ -49,18 +48,9 @@ class Convention:
     false_here: frozenset[str] = field(default=frozenset())  # mistakes whose words would be false
 
     @property
-    def ignored(self) -> Mistake:
-        """The mistake of whoever follows the usual convention instead."""
-        verdict = f"the usual convention is followed, not that of your variant: {self.sentence}"
-        return Mistake(f"not followed: {self.name}", verdict, self.sentence, {})
-
-
-IGNORE_ALL = Mistake(
-    "no convention followed",
-    "the usual conventions are followed, and none of those of your variant",
-    "follow the conventions at the top of the docstring",
-    {},
-)
+    def ignored(self) -> str:
+        """The name of the mistake of whoever follows the usual convention instead."""
+        return f"not followed: {self.name}"
 
 
 def give_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:

@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from inspect import cleandoc
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +22,32 @@ from mha_numpy.teach.conventions import (
 from mha_numpy.teach.conventions import (
     Inputs as Inputs,
 )
-from mha_numpy.teach.mistake import Edits, Mistake
 
 KEPT = 64  # tasks and variants whose arrays are kept; more than there are tasks
 USUAL = " (in the usual conventions)"
 
 Arrays = dict[str, Array]  # what a function returned, by name; a single array has the name ""
+Edits = Mapping[str, str]  # what stands there: what is written instead
+
+
+class Mistake(NamedTuple):
+    """A mistake that people make in attention, as edits of the solution of a task.
+
+    Each text that is replaced stands just once in the solution's file. Two mistakes are the edits
+    of both; where their texts overlap they are alternatives, and nobody makes both.
+    """
+
+    name: str
+    verdict: str  # what was done
+    fix: str  # what to do instead, in one line
+    edits: Edits
+
+
+class Again(NamedTuple):
+    """A mistake of another file that is made in this one, too."""
+
+    name: str
+    edits: Edits
 
 
 class Law(NamedTuple):
@@ -76,12 +97,10 @@ class Task:
     needs: tuple[str, ...] = ()  # ids of the exercises before it
     id: str = ""  # of the exercise; the name with dashes unless another is given
     returns: str = ""  # what the stub's signature says, where the solution's says more
-    result: str = ""  # the name of the array that is returned; "" where several are
     laws: Sequence[Law] = ()
     reactions: Sequence[Reaction] = ()
     slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numeric differentiation
-    mistakes: Sequence[Mistake] = ()  # in this file; those of what the solution calls show, too
-    others_mistakes: Mapping[str, Edits] = field(default_factory=dict)  # that are made here, too
+    mistakes: Sequence[Mistake | Again] = ()  # in this file; those of what it calls show, too
 
     @property
     def name(self) -> str:
@@ -92,6 +111,18 @@ class Task:
     def title(self) -> str:
         """The first line of the file."""
         return str(sys.modules[self.solution.__module__].__doc__).removesuffix(".")
+
+    @property
+    def results(self) -> list[str]:
+        """The names of what is returned, as the docstring has them."""
+        _, described = cleandoc(str(self.solution.__doc__)).split("Returns\n-------\n")
+        lines = [line for line in described.splitlines() if not line.startswith(" ")]
+        return [name for line in lines for name in line.partition(" : ")[0].split(", ")]
+
+    @property
+    def result(self) -> str:
+        """The name of the array that is returned; "" where several are."""
+        return self.results[0] if self.solution.__annotations__["return"] is Array else ""
 
     def probes(self) -> list[Inputs]:
         """Return the inputs, those of the variant in force, the same each time and read-only."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.mistake import Edits
+from mha_numpy.teach.task import Edits
 
 
 class Place(NamedTuple):

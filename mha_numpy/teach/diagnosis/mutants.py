@@ -12,11 +12,11 @@ from typing import Any, cast
 import numpy as np
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.conventions import IGNORE_ALL, conventions_of, follow
-from mha_numpy.teach.diagnosis.bank import BANK, EDITS, WRAPPERS, Function
+from mha_numpy.teach.conventions import conventions_of, follow
+from mha_numpy.teach.diagnosis.bank import BANK, EDITS, IGNORE_ALL, WRAPPERS, Function
 from mha_numpy.teach.diagnosis.edits import Place, find_places, overlap, replace_places
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
-from mha_numpy.teach.mistake import Edits
+from mha_numpy.teach.task import Edits
 from mha_numpy.teach.tasks import find_task
 
 Places = dict[str, tuple[Place, ...]]  # in the source of each function
@@ -73,7 +73,7 @@ def mutated(task: str, mistakes: Iterable[str]) -> Function | None:
     places: Places = {}
     followed = conventions_of(task)
     for mistake in mistakes:
-        followed = tuple(c for c in followed if mistake not in (c.ignored.name, IGNORE_ALL.name))
+        followed = tuple(c for c in followed if mistake not in (c.ignored, IGNORE_ALL.name))
         for name, added in places_of(mistake).items():
             places[name] = places.get(name, ()) + added
     function = edited(task, places)

@@ -67,7 +67,6 @@ TASK = Task(
         "params.w_v + params.b_v",
     ),
     draw=_draw_cross,
-    result="out",
     reactions=[
         Reaction(
             "the order of the source's tokens does not matter",

@@ -4,8 +4,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import cross_entropy_forward
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Slope, Task
 from mha_numpy.teach.tasks.cross_entropy import draw_loss, log_softmax, share_of_each
 
 
@@ -53,7 +52,6 @@ def _slope_of_loss(inputs: Inputs) -> Slope:
 
 DIFFERENCE = "d_losses[..., None] * (probs - asked)"
 
-# fmt: off
 MISTAKES = [
     Mistake("-100 ignored, -1 as an index",
             "the target -100 is left out, not the one that is called ignored: -1 is taken for the last entry of the vocabulary",
@@ -79,8 +77,7 @@ MISTAKES = [
     Mistake("ignored tokens keep their softmax", "ignored tokens have a gradient, that of softmax, where 0 belongs",
             "0 for ignored tokens", {"d_losses = d_loss * share_of_each(targets, ignored)":
                                      "d_losses = d_loss / np.full(targets.shape, (targets != ignored).sum())"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     cross_entropy_backward,
@@ -97,7 +94,6 @@ TASK = Task(
         "counted[..., None] * (softmax(logits) - one_hot) / counted.sum()",
     ),
     draw=_draw_loss_backward,
-    result="d_logits",
     laws=[
         Law("each token's d_logits sum to 0", lambda _, arrays: arrays[""].sum(axis=-1)),
         Law(

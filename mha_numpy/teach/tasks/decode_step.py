@@ -6,9 +6,8 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import draw_params, opposite_params, opposite_tokens
-from mha_numpy.teach.task import Hints, Inputs, Law, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
 from mha_numpy.teach.tasks.attention import attend
 from mha_numpy.teach.tasks.merge_heads import merge_heads
 from mha_numpy.teach.tasks.multi_head import project_k, project_o, project_q, project_v
@@ -81,7 +80,6 @@ def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
     return [*probes, {"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": 4}]
 
 
-# fmt: off
 MISTAKES = [
     Mistake("past forgotten", "the new token sees itself alone: the past keys and values are not used",
             "np.concatenate([k_past, k_new], axis=2)", {"np.concatenate([past, new], axis=2)": "new"}),
@@ -101,8 +99,7 @@ MISTAKES = [
     Mistake("nothing new is kept", "the k and v that are returned lack the new token",
             "return k and v with the new token behind the past",
             {"Decoded(out, k, v)": "Decoded(out, k_past, v_past)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     decode_step,

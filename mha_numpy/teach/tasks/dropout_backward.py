@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Slope, Task
 
 
 def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
@@ -43,8 +42,7 @@ def _slope_of_dropout(inputs: Inputs) -> Slope:
     return Slope(lambda weights: weights * keep / (1 - p), at, inputs["d_dropped"])
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("dropout not undone by 1/(1-p)", "the factor 1 / (1 - p) of the kept weights is missing",
             "d_dropped * keep / (1 - p)", {" * keep / (1 - p)": " * keep"}),
     Mistake("dropout: times 1-p", "d_weights is multiplied by 1 - p where it is divided by it",
@@ -57,11 +55,8 @@ MISTAKES = [
             "keep is True where a weight was kept", {" * keep / (1 - p)": " * ~keep / (1 - p)"}),
     Mistake("dropout ignored in backward", "d_weights is d_dropped: dropout is skipped", "d_dropped * keep / (1 - p)",
             {" * keep / (1 - p)": ""}),
-]
-OTHERS_MISTAKES = {
-    "everything divided by B": {"return d_dropped": "return d_dropped / len(d_dropped)"},
-}
-# fmt: on
+    Again("everything divided by B", {"return d_dropped": "return d_dropped / len(d_dropped)"}),
+]  # fmt: skip
 
 TASK = Task(
     dropout_backward,
@@ -77,7 +72,6 @@ TASK = Task(
         fix="d_dropped * keep / (1 - p)",
     ),
     draw=_draw_dropout,
-    result="d_weights",
     laws=[
         Law(
             "dropped weights have no gradient",
@@ -86,5 +80,4 @@ TASK = Task(
     ],
     slope=_slope_of_dropout,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

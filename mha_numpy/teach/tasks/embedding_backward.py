@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Slope, Task
 
 
 def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
@@ -47,7 +46,6 @@ def _slope_of_embedding(inputs: Inputs) -> Slope:
 
 ROWS = "np.add.at(d_table, ids, d_out)"
 
-# fmt: off
 MISTAKES = [
     Mistake("the last of equal tokens counts", "a row that was taken several times gets the gradient of the last token alone: d_table[ids] += d_out adds to a row only once",
             "np.add.at(d_table, ids, d_out)", {ROWS: "d_table[ids] += d_out"}),
@@ -74,8 +72,7 @@ MISTAKES = [
             {"return d_table": "return d_table[np.unique(ids)]"}),
     Mistake("gradients not collected", "d_table is (B, T, D): the gradients of the tokens are not added to their rows",
             "np.add.at(d_table, ids, d_out)", {ROWS: "d_table = d_out"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     embedding_backward,
@@ -90,7 +87,6 @@ TASK = Task(
         fix="d_table = np.zeros((V, D)); np.add.at(d_table, ids, d_out)",
     ),
     draw=_draw_embedding,
-    result="d_table",
     laws=[
         Law(
             "the rows of d_table sum to the sum of d_out over all tokens",

@@ -4,8 +4,7 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Task
 
 
 def from_gpt2(
@@ -42,8 +41,7 @@ def _draw_gpt2(rng: np.random.Generator) -> list[Inputs]:
     return [{name: rng.normal(size=shape) for name, shape in shapes.items()}]
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("every w transposed", "every w is transposed, as if GPT-2 stored (outputs, inputs)",
             "GPT-2 computes x @ w as well: no transpose",
             {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T" for x in "qkvo"}),
@@ -66,12 +64,9 @@ MISTAKES = [
             "axis=1", {"np.split(c_attn_w, 3, axis=1)": "np.split(c_attn_w, 3, axis=0)"}),
     Mistake("biases left out", "the biases are 0", "c_attn_b holds b_q, b_k, b_v; c_proj_b is b_o",
             {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})" for x in "qkvo"}),
-]
-OTHERS_MISTAKES = {
-    **{f"b_{x} left out": {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})"} for x in "qkvo"},
-    **{f"w_{x} transposed": {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T"} for x in "qkvo"},
-}
-# fmt: on
+    *(Again(f"b_{x} left out", {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})"}) for x in "qkvo"),
+    *(Again(f"w_{x} transposed", {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T"}) for x in "qkvo"),
+]  # fmt: skip
 
 TASK = Task(
     from_gpt2,
@@ -88,5 +83,4 @@ TASK = Task(
     ),
     draw=_draw_gpt2,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Reaction, Task, moved
 
 
 def layer_norm(x: Array, gain: Array, bias: Array, eps: float) -> Array:
@@ -53,7 +52,6 @@ EACH_ALONE = Reaction(
     lambda _, arrays: arrays[""][:, :-1],
 )
 
-# fmt: off
 MISTAKES = [
     Mistake("eps left out", "eps is not used", "eps under the root: np.sqrt(var + eps)",
             {"np.sqrt(variance + eps)": "np.sqrt(variance)"}),
@@ -81,8 +79,7 @@ MISTAKES = [
     Mistake("1 + gain", "the token is multiplied by 1 + gain, as in Gemma",
             "multiply by the gain itself",
             {"scaled = x_hat * gain": "scaled = x_hat * (1 + gain)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     layer_norm,
@@ -99,7 +96,6 @@ TASK = Task(
         "mean(axis=-1, keepdims=True) + eps) * gain + bias",
     ),
     draw=draw_layer_norm,
-    result="out",
     laws=[
         Law(
             "without gain and bias, the features of each token sum to 0",

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Slope, Task
 
 
 class LinearGrads(NamedTuple):
@@ -63,8 +62,7 @@ def _slope_of_linear(inputs: Inputs) -> Slope:
     return Slope(lambda x, w, b: x @ w + b, at, inputs["d_out"])
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("d_x by w, not its transpose", "the gradient goes back through w where w.T belongs",
             "d_out @ w.T", {"d_out @ w.T": "d_out @ w"}),
     Mistake("d_w of the last sequence alone", "d_w is computed from the last sequence alone", "sum over the batch",
@@ -91,11 +89,8 @@ MISTAKES = [
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=0)"}),
     Mistake("d_b over the tokens alone", "d_b is summed over the tokens alone", "sum over batch and tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=1)"}),
-]
-OTHERS_MISTAKES = {
-    "everything divided by B": {"return through_linear(d_out,": "return through_linear(d_out / len(d_out),"},
-}
-# fmt: on
+    Again("everything divided by B", {"return through_linear(d_out,": "return through_linear(d_out / len(d_out),"}),
+]  # fmt: skip
 
 TASK = Task(
     linear_backward,
@@ -123,5 +118,4 @@ TASK = Task(
     ],
     slope=_slope_of_linear,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -46,7 +46,6 @@ TASK = Task(
         "powers / powers.sum() @ v",
     ),
     draw=_draw_one_query,
-    result="out",
     laws=[MEANS],
     reactions=[
         Reaction(

@@ -6,9 +6,8 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import draw_params
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.task import Hints, Inputs, Mistake, Task
 
 
 def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiHeadParams:
@@ -54,7 +53,6 @@ def _draw_layers(rng: np.random.Generator) -> list[Inputs]:
     ]
 
 
-# fmt: off
 MISTAKES = [
     Mistake("heads kept that should go", "the heads that should go are kept, and the others are removed", "np.isin(..., invert=True)",
             {"heads, invert=True)": "heads)"}),
@@ -90,8 +88,7 @@ MISTAKES = [
              "np.repeat(stays, w_v.shape[1] // num_heads)": "np.isin(np.arange(w_v.shape[1]), heads, invert=True)"}),
     Mistake("one head removed of several", "only the first of the heads is removed", "all of heads",
             {"heads, invert=True)": "heads[:1], invert=True)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     prune_heads,

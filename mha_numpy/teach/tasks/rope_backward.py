@@ -6,8 +6,7 @@ import numpy as np
 
 from mha_numpy.core import rope_forward
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Slope, Task
+from mha_numpy.teach.task import Hints, Inputs, Mistake, Slope, Task
 from mha_numpy.teach.tasks.rope import draw_rope, find_angles, keeps_lengths, turn
 
 
@@ -39,14 +38,12 @@ def _slope_of_rope(inputs: Inputs) -> Slope:
     return Slope(forward, {"x": x}, inputs["d_out"])
 
 
-# fmt: off
 MISTAKES = [
     Mistake("gradient turned forward", "the gradient is turned forward once more, not back",
             "turn by minus the angle", {"turn(d_out, -find_angles": "turn(d_out, find_angles"}),
     Mistake("gradient not turned", "d_x is d_out: the gradient is not turned back", "turn by minus the angle",
             {"turn(d_out, -find_angles(positions, base, d_out.shape[-1] // 2))": "d_out"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     rope_backward,
@@ -64,7 +61,6 @@ TASK = Task(
         "np.cos(angles) - first * np.sin(angles)",
     ),
     draw=partial(draw_rope, name="d_out"),
-    result="d_x",
     laws=[keeps_lengths("d_out")],
     slope=_slope_of_rope,
     mistakes=MISTAKES,

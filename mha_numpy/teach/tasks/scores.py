@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Inputs, Mistake, Reaction, Task, moved
 
 
 def scores(q: Array, k: Array) -> Array:
@@ -34,7 +33,6 @@ def _draw_q_and_k(rng: np.random.Generator) -> list[Inputs]:
     ]
 
 
-# fmt: off
 MISTAKES = [
     Mistake("scale missing", "the scale 1/sqrt(d_k) is missing", "divide the scores by np.sqrt(d_k)",
             {"scale = 1 / np.sqrt(q.shape[-1])": "scale = 1.0"}),
@@ -52,8 +50,7 @@ MISTAKES = [
             {"scale * q @ k.swapaxes(-1, -2)": "scale * q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])"}),
     Mistake("q and k swapped", "the scores are k q^T: rows are keys", "q @ k.swapaxes(-1, -2)",
             {"scale * q @ k.swapaxes(-1, -2)": "scale * k @ q.swapaxes(-1, -2)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     scores,
@@ -70,7 +67,6 @@ TASK = Task(
         fix="q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])",
     ),
     draw=_draw_q_and_k,
-    result="scores",
     reactions=[
         Reaction(
             "a change of the last key changes only the last column",

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Mistake, Slope, Task
 
 
 class ScoresGrads(NamedTuple):
@@ -68,7 +67,6 @@ def _slope_of_scores(inputs: Inputs) -> Slope:
     return Slope(forward, {"q": inputs["q"], "k": inputs["k"]}, inputs["d_scores"])
 
 
-# fmt: off
 MISTAKES = [
     Mistake("scale left out of backward",
             "d_q and d_k are too large, by the root of a head's width: the scale is missing in both",
@@ -96,8 +94,7 @@ MISTAKES = [
     Mistake("everything divided by B", "all gradients are divided by the batch size",
             "a mean over the batch belongs to the loss, not to the layer",
             {"return through_scores(d_scores,": "return through_scores(d_scores / len(d_scores),"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     scores_backward,

@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Slope, Task
 
 
 def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
@@ -43,7 +42,6 @@ def _slope_of_sharing(inputs: Inputs) -> Slope:
     return Slope(lambda shared: shared.repeat(H // H_kv, axis=1), {"shared": shared}, d_out)
 
 
-# fmt: off
 MISTAKES = [
     Mistake("first of the group alone", "a shared head gets the gradient of the first query head of its group alone",
             "sum over the group", {"grouped.sum(axis=2)": "grouped[:, :, 0]"}),
@@ -60,8 +58,7 @@ MISTAKES = [
     Mistake("summed over the groups, not within",
             "gradients are summed over the groups, which leaves G heads instead of H_kv",
             "reshape to (B, H_kv, G, T, d), sum axis 2", {"grouped.sum(axis=2)": "grouped.sum(axis=1)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     sum_over_group,
@@ -77,7 +74,6 @@ TASK = Task(
         fix="d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d).sum(axis=2)",
     ),
     draw=_draw_groups,
-    result="d_shared",
     laws=[
         Law(
             "the sum over all heads stays the same",

@@ -7,7 +7,6 @@ import pytest
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.conventions import IGNORE_ALL
 from mha_numpy.teach.diagnosis import (
     BANK,
     CONVENTIONS,
@@ -20,6 +19,7 @@ from mha_numpy.teach.diagnosis import (
     right_answers,
     using,
 )
+from mha_numpy.teach.diagnosis.bank import IGNORE_ALL
 from mha_numpy.teach.diagnosis.fingerprints import _fingerprints, answers_with, fits
 from mha_numpy.teach.diagnosis.mutants import edited, places_in
 from mha_numpy.teach.diagnosis.solutions import called_by
@@ -184,7 +184,7 @@ def test_variants_end_and_what_is_kept_is_bounded():
 def test_sentences_are_sentences_and_names_are_in_the_bank():
     for convention in CONVENTIONS.values():
         assert convention.sentence.endswith(".")
-        assert convention.ignored.name in BANK
+        assert convention.ignored in BANK
         assert convention.false_here <= BANK.keys()
         for task, turns in convention.at.items():
             probe, answer = TASKS[task].probes()[0], right_answers(task)[0]
