@@ -57,12 +57,17 @@ class Law(NamedTuple):
     residual: Callable[[Inputs, Arrays], Array]
 
 
+def the_array(_: Inputs, arrays: Arrays) -> Array:
+    """Return all of an answer that is one array."""
+    return arrays[""]
+
+
 class Reaction(NamedTuple):
     """A change of the inputs, and the part of the answer that does not react to it."""
 
     statement: str
     change: Callable[[Inputs], Inputs]
-    unmoved: Callable[[Inputs, Arrays], Array]
+    unmoved: Callable[[Inputs, Arrays], Array] = the_array
 
 
 class Slope(NamedTuple):

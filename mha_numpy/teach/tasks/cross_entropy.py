@@ -137,13 +137,8 @@ TASK = Task(
         Reaction(
             "adding one number to all logits of a token changes nothing",
             moved("logits", np.s_[0, 0]),
-            lambda _, arrays: arrays[""],
         ),
-        Reaction(
-            "the logits of an ignored token change nothing",
-            moved("logits", np.s_[0, 1, 0]),
-            lambda _, arrays: arrays[""],
-        ),
+        Reaction("the logits of an ignored token change nothing", moved("logits", np.s_[0, 1, 0])),
     ],
     mistakes=MISTAKES,
 )
