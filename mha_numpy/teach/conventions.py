@@ -56,28 +56,28 @@ class Convention:
 def give_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
     """Return the usual inputs as they are written under some conventions."""
     for convention in conventions:
-        inputs = _turned(inputs, convention.at[task].inputs, inputs, there=True)
+        inputs = turned(inputs, convention.at[task].inputs, inputs, there=True)
     return inputs
 
 
 def take_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
     """Return inputs as they are usually written."""
     for convention in reversed(conventions):
-        inputs = _turned(inputs, convention.at[task].inputs, inputs, there=False)
+        inputs = turned(inputs, convention.at[task].inputs, inputs, there=False)
     return inputs
 
 
 def give_result(task: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
     """Return a usual result, of usual inputs, as it is written under some conventions."""
     for convention in conventions:
-        result = _turned(result, convention.at[task].results, inputs, there=True)
+        result = turned(result, convention.at[task].results, inputs, there=True)
     return result
 
 
 def take_result(task: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
     """Return a result, of usual inputs, as it is usually written."""
     for convention in reversed(conventions):
-        result = _turned(result, convention.at[task].results, inputs, there=False)
+        result = turned(result, convention.at[task].results, inputs, there=False)
     return result
 
 
@@ -99,7 +99,7 @@ def follow(
     return following
 
 
-def _turned(tree: Any, turns: Mapping[str, Turn], inputs: Inputs, *, there: bool) -> Any:
+def turned(tree: Any, turns: Mapping[str, Turn], inputs: Inputs, *, there: bool) -> Any:
     """Rewrite some leaves of a tree, those that are not None; arrays lie in memory as usual."""
     if not turns:
         return tree

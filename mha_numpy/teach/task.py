@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.checking.trees import leaves, replaced, without_d
+from mha_numpy.checking.trees import leaves, without_d
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import (
     Convention,
@@ -17,6 +17,7 @@ from mha_numpy.teach.conventions import (
     give_inputs,
     take_inputs,
     take_result,
+    turned,
     variant_in_force,
 )
 from mha_numpy.teach.conventions import (
@@ -27,6 +28,7 @@ KEPT = 64  # tasks and variants whose arrays are kept; more than there are tasks
 USUAL = " (in the usual conventions)"
 
 Arrays = dict[str, Array]  # what a function returned, by name; a single array has the name ""
+Asked = Callable[[Inputs, Arrays], Array]
 Edits = Mapping[str, str]  # what stands there: what is written instead
 
 
@@ -54,7 +56,7 @@ class Law(NamedTuple):
     """What holds for every right answer, and the array that is 0 where it does."""
 
     statement: str
-    residual: Callable[[Inputs, Arrays], Array]
+    residual: Asked
 
 
 def the_array(_: Inputs, arrays: Arrays) -> Array:
@@ -67,7 +69,7 @@ class Reaction(NamedTuple):
 
     statement: str
     change: Callable[[Inputs], Inputs]
-    unmoved: Callable[[Inputs, Arrays], Array] = the_array
+    unmoved: Asked = the_array
 
 
 class Slope(NamedTuple):
@@ -141,10 +143,26 @@ class Task:
         conventions = conventions_of(self.name)
         if not conventions:
             return self
+
+        def asked(ask: Asked) -> Asked:
+            def as_usual(inputs: Inputs, arrays: Arrays) -> Array:
+                usual = take_inputs(self.name, conventions, inputs)
+                return ask(usual, take_result(self.name, conventions, arrays, usual))
+
+            return as_usual
+
+        def changing(change: Callable[[Inputs], Inputs]) -> Callable[[Inputs], Inputs]:
+            return lambda inputs: give_inputs(
+                self.name, conventions, change(take_inputs(self.name, conventions, inputs))
+            )
+
         return replace(
             self,
-            laws=[_varied_law(self.name, conventions, law) for law in self.laws],
-            reactions=[_varied_reaction(self.name, conventions, one) for one in self.reactions],
+            laws=[Law(law.statement + USUAL, asked(law.residual)) for law in self.laws],
+            reactions=[
+                Reaction(one.statement + USUAL, changing(one.change), asked(one.unmoved))
+                for one in self.reactions
+            ],
             slope=self.slope and _varied_slope(self.name, conventions, self.slope),
         )
 
@@ -165,30 +183,6 @@ def _drawn(
     return probes
 
 
-def _varied_law(name: str, conventions: Sequence[Convention], law: Law) -> Law:
-    """Ask a law of what is usual."""
-
-    def residual(inputs: Inputs, arrays: Arrays) -> Array:
-        usual = take_inputs(name, conventions, inputs)
-        return law.residual(usual, take_result(name, conventions, arrays, usual))
-
-    return Law(law.statement + USUAL, residual)
-
-
-def _varied_reaction(name: str, conventions: Sequence[Convention], reaction: Reaction) -> Reaction:
-    """Change what is usual, and look at what is usual."""
-
-    def change(inputs: Inputs) -> Inputs:
-        changed = reaction.change(take_inputs(name, conventions, inputs))
-        return give_inputs(name, conventions, changed)
-
-    def unmoved(inputs: Inputs, arrays: Arrays) -> Array:
-        usual = take_inputs(name, conventions, inputs)
-        return reaction.unmoved(usual, take_result(name, conventions, arrays, usual))
-
-    return Reaction(reaction.statement + USUAL, change, unmoved)
-
-
 def _varied_slope(
     name: str, conventions: Sequence[Convention], slope: Callable[[Inputs], Slope]
 ) -> Callable[[Inputs], Slope]:
@@ -198,20 +192,19 @@ def _varied_slope(
         usual = take_inputs(name, conventions, inputs)
         forward, at, d_out = slope(usual)
         (only, *_) = leaves(at)
-
-        def rewritten(tree: Inputs, *, there: bool) -> Inputs:
-            for convention in conventions if there else reversed(conventions):
-                new = {}
-                for result, turn in convention.at[name].results.items():
-                    leaf = without_d(result) or only
-                    new[leaf] = (turn.there if there else turn.back)(leaves(tree)[leaf], usual)
-                tree = replaced(tree, new)
-            return tree
+        turns = [
+            {without_d(result) or only: turn for result, turn in one.at[name].results.items()}
+            for one in conventions
+        ]
 
         def varied_forward(**given: Any) -> Any:
-            return forward(**rewritten(given, there=False))
+            for of_one in reversed(turns):
+                given = turned(given, of_one, usual, there=False)
+            return forward(**given)
 
-        return Slope(varied_forward, rewritten(at, there=True), d_out)
+        for of_one in turns:
+            at = turned(at, of_one, usual, there=True)
+        return Slope(varied_forward, at, d_out)
 
     return varied
 

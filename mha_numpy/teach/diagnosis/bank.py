@@ -14,14 +14,12 @@ Function = Callable[..., Any]
 
 FLOAT32, IN_PLACE = "float32 inside", "an input changed in place"
 ACCUMULATES = "results accumulate between calls"
-# fmt: off
 MISBEHAVIOURS = [
     Mistake(FLOAT32, "part of the computation is in float32", "keep the dtype of the inputs", {}),
     Mistake(IN_PLACE, "an input is changed in place", "work on a copy: x = x * 2, not x *= 2", {}),
     Mistake(ACCUMULATES, "results are added to those of the call before",
             "begin with np.zeros in every call; no array as a default argument", {}),
-]
-# fmt: on
+]  # fmt: skip
 
 MISTAKES = [one for task in TASKS.values() for one in task.mistakes if isinstance(one, Mistake)]
 IGNORE_ALL = Mistake(

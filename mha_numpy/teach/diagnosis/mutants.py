@@ -100,19 +100,12 @@ def places_in(edits: Mapping[str, Edits]) -> Places:
     """Return where the edits of some tasks' files apply in each function that they change."""
     places = Places()
     for task, of_file in edits.items():
-        cuts = {name: cut for name, cut in read_solutions().cuts.items() if cut.task == task}
-        found = find_places("".join(cut.source for cut in cuts.values()), of_file)
-        start = 0
-        for name, cut in cuts.items():
-            end = start + len(cut.source)
-            inside = [
-                Place(one.start - start, one.end - start, one.new)
-                for one in found
-                if start <= one.start and one.end <= end
-            ]
+        sources = {n: cut.source for n, cut in read_solutions().cuts.items() if cut.task == task}
+        find_places("".join(sources.values()), of_file)  # raises unless each text stands once
+        for name, source in sources.items():
+            inside = {old: new for old, new in of_file.items() if old in source}
             if inside:
-                places[name] = tuple(inside)
-            start = end
+                places[name] = tuple(find_places(source, inside))
     return places
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.teach.probes import normal
 from mha_numpy.teach.task import Hints, Inputs, Mistake, Slope, Task
 
 
@@ -27,10 +28,7 @@ def d_head_gate(d_gated: Array, heads: Array) -> Array:
 
 def draw_gated(rng: np.random.Generator) -> list[Inputs]:
     """Draw heads and the gradient of the gated ones: all sizes different, and B = H."""
-    return [
-        {"d_gated": rng.normal(size=shape), "heads": rng.normal(size=shape)}
-        for shape in ((5, 3, 4, 2), (4, 4, 3, 2))
-    ]
+    return [normal(rng, d_gated=shape, heads=shape) for shape in ((5, 3, 4, 2), (4, 4, 3, 2))]
 
 
 def _slope_of_gate(inputs: Inputs) -> Slope:

@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.probes import draw_params, opposite_params, opposite_tokens
+from mha_numpy.teach.probes import draw_params, normal, opposite_params, opposite_tokens
 from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
 from mha_numpy.teach.tasks.attention import attend
 from mha_numpy.teach.tasks.merge_heads import merge_heads
@@ -71,10 +71,9 @@ def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
     """Draw shared heads, a past of nothing, and large scores where all but D are equal."""
     probes = []
     for B, T, D, d, H, H_kv in ((2, 5, 10, 3, 4, 2), (2, 0, 12, 3, 6, 2)):
-        past = B, H_kv, T, d
-        x, k, v = rng.normal(size=(B, 1, D)), rng.normal(size=past), rng.normal(size=past)
+        arrays = normal(rng, x=(B, 1, D), k_past=(B, H_kv, T, d), v_past=(B, H_kv, T, d))
         params = draw_params(rng, D, H * d, kv_width=H_kv * d)
-        probes.append({"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": H})
+        probes.append(arrays | {"params": params, "num_heads": H})
     x, params = opposite_tokens(rng, (4, 1, 16)), opposite_params(draw_params(rng, 16, 16))
     k, v = rng.integers(-40, -30, (4, 4, 4, 4)).astype(float), rng.normal(size=(4, 4, 4, 4))
     return [*probes, {"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": 4}]

@@ -27,14 +27,6 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
     return d_dropped * keep / (1 - p)
 
 
-def _draw_dropout(rng: np.random.Generator) -> list[Inputs]:
-    """Draw which weights were kept, a few and most."""
-    return [
-        {"d_dropped": rng.normal(size=shape), "keep": rng.random(shape) >= p, "p": p}
-        for shape, p in (((2, 3, 4, 5), 0.25), ((3, 2, 5, 4), 0.6))
-    ]
-
-
 def _slope_of_dropout(inputs: Inputs) -> Slope:
     keep, p = inputs["keep"], inputs["p"]
     weights = np.random.default_rng(0).random(size=keep.shape)
@@ -71,7 +63,10 @@ TASK = Task(
         mistake="dropout not undone by 1/(1-p)",
         fix="d_dropped * keep / (1 - p)",
     ),
-    draw=_draw_dropout,
+    draw=lambda rng: [  # a few were dropped, and most
+        {"d_dropped": rng.normal(size=shape), "keep": rng.random(shape) >= p, "p": p}
+        for shape, p in (((2, 3, 4, 5), 0.25), ((3, 2, 5, 4), 0.6))
+    ],
     laws=[
         Law(
             "dropped weights have no gradient",

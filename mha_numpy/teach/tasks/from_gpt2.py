@@ -4,7 +4,8 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Task
+from mha_numpy.teach.probes import normal
+from mha_numpy.teach.task import Again, Hints, Mistake, Task
 
 
 def from_gpt2(
@@ -33,12 +34,6 @@ def from_gpt2(
     b_q, b_k, b_v = np.split(c_attn_b, 3)
     w_o, b_o = c_proj_w, c_proj_b
     return MultiHeadParams(w_q=w_q, b_q=b_q, w_k=w_k, b_k=b_k, w_v=w_v, b_v=b_v, w_o=w_o, b_o=b_o)
-
-
-def _draw_gpt2(rng: np.random.Generator) -> list[Inputs]:
-    """Draw GPT-2's params for D = 6."""
-    shapes = {"c_attn_w": (6, 18), "c_attn_b": (18,), "c_proj_w": (6, 6), "c_proj_b": (6,)}
-    return [{name: rng.normal(size=shape) for name, shape in shapes.items()}]
 
 
 MISTAKES: list[Mistake | Again] = [
@@ -81,6 +76,8 @@ TASK = Task(
         mistake="every w transposed",
         fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1); b_q, b_k, b_v = np.split(c_attn_b, 3)",
     ),
-    draw=_draw_gpt2,
+    draw=lambda rng: [
+        normal(rng, c_attn_w=(6, 18), c_attn_b=(18,), c_proj_w=(6, 6), c_proj_b=(6,))
+    ],
     mistakes=MISTAKES,
 )

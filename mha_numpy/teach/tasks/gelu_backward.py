@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import gelu_forward
-from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Mistake, Slope, Task
 from mha_numpy.teach.tasks.gelu import draw_gelu, gelu_argument
 
 
@@ -34,17 +34,6 @@ def gelu_argument_slope(x: Array) -> Array:
     """Return the derivative of what tanh is taken of."""
     slope = math.sqrt(2 / math.pi)
     return slope * (1 + 3 * 0.044715 * x**2)
-
-
-def _draw_gelu_backward(rng: np.random.Generator) -> list[Inputs]:
-    """Draw numbers, and large ones."""
-    return [{"d_out": rng.normal(size=i["x"].shape), "x": i["x"]} for i in draw_gelu(rng)]
-
-
-def _slope_of_gelu(inputs: Inputs) -> Slope:
-    return Slope(
-        lambda x: gelu_forward(x, approximate="tanh")[0], {"x": inputs["x"]}, inputs["d_out"]
-    )
 
 
 CUBE = "slope * (1 + 3 * 0.044715 * x**2)"
@@ -96,7 +85,11 @@ TASK = Task(
         fix="tanh = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)); slope = np.sqrt(2 / np.pi)"
         " * (1 + 3 * 0.044715 * x**2); d_out * ((1 + tanh) / 2 + x * (1 - tanh**2) / 2 * slope)",
     ),
-    draw=_draw_gelu_backward,
-    slope=_slope_of_gelu,
+    draw=lambda rng: [
+        {"d_out": rng.normal(size=one["x"].shape), "x": one["x"]} for one in draw_gelu(rng)
+    ],
+    slope=lambda inputs: Slope(
+        lambda x: gelu_forward(x, approximate="tanh")[0], {"x": inputs["x"]}, inputs["d_out"]
+    ),
     mistakes=MISTAKES,
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.probes import draw_params
+from mha_numpy.teach.probes import draw_params, normal
 from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Slope, Task
 from mha_numpy.teach.tasks.merge_heads import merge_heads
 from mha_numpy.teach.tasks.split_heads import split_heads
@@ -41,9 +41,8 @@ def _draw_branches(rng: np.random.Generator) -> list[Inputs]:
     """Draw gradients of q, k and v: H*d other than D, and all sizes but D equal."""
     probes = []
     for (B, H, T, d), D in (((2, 3, 5, 4), 10), ((3, 3, 3, 3), 9)):
-        d_q, d_k, d_v = rng.normal(size=(3, B, H, T, d))
-        params = draw_params(rng, D, H * d)
-        probes.append({"d_q": d_q, "d_k": d_k, "d_v": d_v, "params": params})
+        arrays = normal(rng, **dict.fromkeys(("d_q", "d_k", "d_v"), (B, H, T, d)))
+        probes.append(arrays | {"params": draw_params(rng, D, H * d)})
     return probes
 
 

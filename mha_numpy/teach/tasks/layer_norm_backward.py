@@ -57,15 +57,6 @@ def through_norm(d_x_hat: Array, x_hat: Array, inverse_std: Array) -> Array:
     return inverse_std * (d_x_hat - by_mean - by_variance)
 
 
-def _draw_layer_norm_backward(rng: np.random.Generator) -> list[Inputs]:
-    """Draw what layer norm's backward gets, with an eps that matters."""
-    return [
-        {"d_out": rng.normal(size=shape), "x": 1 + rng.normal(size=shape),
-         "gain": rng.normal(size=shape[-1]), "eps": eps}
-        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
-    ]  # fmt: skip
-
-
 def _slope_of_layer_norm(inputs: Inputs) -> Slope:
     """Differentiate layer norm, with a bias of 0."""
 
@@ -124,7 +115,15 @@ TASK = Task(
         "normed * (d_normed * normed).mean(axis=-1, keepdims=True)) / np.sqrt(var + eps)",
     ),
     returns="tuple[Array, Array, Array]",
-    draw=_draw_layer_norm_backward,
+    draw=lambda rng: [  # an eps that matters
+        {
+            "d_out": rng.normal(size=shape),
+            "x": 1 + rng.normal(size=shape),
+            "gain": rng.normal(size=shape[-1]),
+            "eps": eps,
+        }
+        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
+    ],
     laws=[
         Law(
             "d_x sums to 0 over the features, as adding one number to all of them changes nothing",

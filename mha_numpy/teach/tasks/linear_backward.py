@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.teach.probes import normal
 from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Slope, Task
 
 
@@ -43,16 +44,6 @@ def through_linear(d_out: Array, x: Array, w: Array) -> LinearGrads:
     d_w = (x.swapaxes(-1, -2) @ d_out).sum(axis=0)  # of (B, inputs, outputs)
     d_b = d_out.sum(axis=(0, 1))
     return LinearGrads(d_x, d_w, d_b)
-
-
-def _draw_linear(rng: np.random.Generator) -> list[Inputs]:
-    """Draw a rectangular map and a square one."""
-    shapes = ((3, 4, 5, 6), (2, 4, 5, 5))
-    return [
-        {"d_out": rng.normal(size=(B, T, m)), "x": rng.normal(size=(B, T, n)),
-         "w": rng.normal(size=(n, m))}
-        for B, T, n, m in shapes
-    ]  # fmt: skip
 
 
 def _slope_of_linear(inputs: Inputs) -> Slope:
@@ -107,7 +98,10 @@ TASK = Task(
         "d_out.reshape(-1, d_out.shape[-1]); d_b = d_out.sum(axis=(0, 1))",
     ),
     returns="tuple[Array, Array, Array]",
-    draw=_draw_linear,
+    draw=lambda rng: [  # a rectangular map and a square one
+        normal(rng, d_out=(B, T, m), x=(B, T, n), w=(n, m))
+        for B, T, n, m in ((3, 4, 5, 6), (2, 4, 5, 5))
+    ],
     laws=[
         Law(
             "d_x * x and d_w * w have the same sum",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.probes import large_scores
+from mha_numpy.teach.probes import large_scores, normal
 from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Task
 from mha_numpy.teach.tasks.attention import MEANS
 from mha_numpy.teach.tasks.scores import scores
@@ -48,9 +48,8 @@ def _draw_blocks(rng: np.random.Generator) -> list[Inputs]:
     """Draw a last block that is short, a square block, a single one, and large scores."""
     probes = []
     for T_q, T_k, d_k, d_v, block in ((5, 7, 4, 3, 3), (5, 10, 5, 5, 5), (3, 4, 5, 2, 6)):
-        shapes = (T_q, d_k), (T_k, d_k), (T_k, d_v)
-        q, k, v = (rng.normal(size=shape) for shape in shapes)
-        probes.append({"q": q, "k": k, "v": v, "block": block})
+        arrays = normal(rng, q=(T_q, d_k), k=(T_k, d_k), v=(T_k, d_v))
+        probes.append(arrays | {"block": block})
     q, k = large_scores(rng, (5, 4), (7, 4))
     return [*probes, {"q": q, "k": k, "v": rng.normal(size=(7, 3)), "block": 2}]
 

@@ -7,7 +7,7 @@ import numpy as np
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.probes import draw_params
-from mha_numpy.teach.task import Hints, Inputs, Mistake, Task
+from mha_numpy.teach.task import Hints, Mistake, Task
 
 
 def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiHeadParams:
@@ -39,18 +39,6 @@ def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiH
         w_q[:, of_qk], b_q[of_qk], w_k[:, of_qk], b_k[of_qk],
         w_v[:, of_v], b_v[of_v], w_o[of_v], b_o,
     )  # fmt: skip
-
-
-def _draw_layers(rng: np.random.Generator) -> list[Inputs]:
-    """Draw params, and heads to remove: all sizes different, and all of the width D."""
-    return [
-        {
-            "params": draw_params(rng, D, H * d_k, v_width=H * d_v),
-            "num_heads": H,
-            "heads": np.array(heads),
-        }
-        for D, H, d_k, d_v, heads in ((10, 3, 4, 5, [1]), (12, 4, 3, 3, [2, 0]))
-    ]
 
 
 MISTAKES = [
@@ -107,6 +95,13 @@ TASK = Task(
         "w_o[stays]\n"
         "b_o stays whole",
     ),
-    draw=_draw_layers,
+    draw=lambda rng: [  # all sizes different, and all of the width D
+        {
+            "params": draw_params(rng, D, H * d_k, v_width=H * d_v),
+            "num_heads": H,
+            "heads": np.array(heads),
+        }
+        for D, H, d_k, d_v, heads in ((10, 3, 4, 5, [1]), (12, 4, 3, 3, [2, 0]))
+    ],
     mistakes=MISTAKES,
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Task
+from mha_numpy.teach.task import Again, Hints, Mistake, Task
 from mha_numpy.teach.tasks.layer_norm import EACH_ALONE, draw_layer_norm
 
 
@@ -26,13 +26,6 @@ def rms_norm(x: Array, gain: Array, eps: float) -> Array:
     mean_square = (x**2).mean(axis=-1, keepdims=True)
     normed = x / np.sqrt(mean_square + eps)
     return normed * gain
-
-
-def _draw_rms_norm(rng: np.random.Generator) -> list[Inputs]:
-    return [
-        {name: value for name, value in inputs.items() if name != "bias"}
-        for inputs in draw_layer_norm(rng)
-    ]
 
 
 MISTAKES: list[Mistake | Again] = [
@@ -65,7 +58,10 @@ TASK = Task(
         mistake="RMS norm: sum of squares",
         fix="x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps) * gain",
     ),
-    draw=_draw_rms_norm,
+    draw=lambda rng: [
+        {name: value for name, value in inputs.items() if name != "bias"}
+        for inputs in draw_layer_norm(rng)
+    ],
     reactions=[EACH_ALONE],
     mistakes=MISTAKES,
 )

@@ -3,7 +3,8 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Hints, Inputs, Mistake, Reaction, Task, moved
+from mha_numpy.teach.probes import normal
+from mha_numpy.teach.task import Hints, Mistake, Reaction, Task, moved
 
 
 def scores(q: Array, k: Array) -> Array:
@@ -23,14 +24,6 @@ def scores(q: Array, k: Array) -> Array:
     """
     scale = 1 / np.sqrt(q.shape[-1])
     return scale * q @ k.swapaxes(-1, -2)
-
-
-def _draw_q_and_k(rng: np.random.Generator) -> list[Inputs]:
-    """Draw queries and keys: all sizes different, and a square."""
-    return [
-        {"q": rng.normal(size=(B, H, T_q, d_k)), "k": rng.normal(size=(B, H, T_k, d_k))}
-        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (2, 4, 3, 3, 3))
-    ]
 
 
 MISTAKES = [
@@ -66,7 +59,10 @@ TASK = Task(
         mistake="scale missing",
         fix="q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])",
     ),
-    draw=_draw_q_and_k,
+    draw=lambda rng: [  # all sizes different, and a square
+        normal(rng, q=(B, H, T_q, d_k), k=(B, H, T_k, d_k))
+        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (2, 4, 3, 3, 3))
+    ],
     reactions=[
         Reaction(
             "a change of the last key changes only the last column",

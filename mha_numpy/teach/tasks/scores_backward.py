@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.teach.probes import normal
 from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Mistake, Slope, Task
 
 
@@ -41,15 +42,6 @@ def through_scores(d_scores: Array, q: Array, k: Array) -> ScoresGrads:
     d_q = scaled @ k
     d_k = scaled.swapaxes(-1, -2) @ q
     return ScoresGrads(d_q, d_k)
-
-
-def _draw_d_scores(rng: np.random.Generator) -> list[Inputs]:
-    """Draw what the scores' backward gets: all sizes different, and a square."""
-    return [
-        {"d_scores": rng.normal(size=(B, H, T_q, T_k)), "q": rng.normal(size=(B, H, T_q, d_k)),
-         "k": rng.normal(size=(B, H, T_k, d_k))}
-        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 5, 5, 5))
-    ]  # fmt: skip
 
 
 def _euler(inputs: Inputs, arrays: Arrays) -> Array:
@@ -111,7 +103,10 @@ TASK = Task(
         "d_k = scale * d_scores.swapaxes(-1, -2) @ q",
     ),
     returns="tuple[Array, Array]",
-    draw=_draw_d_scores,
+    draw=lambda rng: [  # all sizes different, and a square
+        normal(rng, d_scores=(B, H, T_q, T_k), q=(B, H, T_q, d_k), k=(B, H, T_k, d_k))
+        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 5, 5, 5))
+    ],
     laws=[EULER],
     slope=_slope_of_scores,
     mistakes=MISTAKES,

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
+from mha_numpy.teach.probes import normal
 from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Slope, Task
 
 
@@ -25,14 +26,6 @@ def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
     B, H, T, d = d_per_query_head.shape
     grouped = d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d)
     return grouped.sum(axis=2)
-
-
-def _draw_groups(rng: np.random.Generator) -> list[Inputs]:
-    """Draw gradients of query heads: 3 groups of 2, and 2 of 3."""
-    return [
-        {"d_per_query_head": rng.normal(size=shape), "num_kv_heads": H_kv}
-        for shape, H_kv in (((2, 6, 5, 4), 3), ((3, 6, 5, 2), 2))
-    ]
 
 
 def _slope_of_sharing(inputs: Inputs) -> Slope:
@@ -73,7 +66,10 @@ TASK = Task(
         mistake="gradients summed as if tiled",
         fix="d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d).sum(axis=2)",
     ),
-    draw=_draw_groups,
+    draw=lambda rng: [  # 3 groups of 2, and 2 of 3
+        normal(rng, d_per_query_head=shape) | {"num_kv_heads": H_kv}
+        for shape, H_kv in (((2, 6, 5, 4), 3), ((3, 6, 5, 2), 2))
+    ],
     laws=[
         Law(
             "the sum over all heads stays the same",
