@@ -21,8 +21,7 @@ from mha_numpy.teach.diagnosis import (
 )
 from mha_numpy.teach.diagnosis.bank import IGNORE_ALL
 from mha_numpy.teach.diagnosis.fingerprints import _fingerprints, answers_with, fits
-from mha_numpy.teach.diagnosis.mutants import edited, places_in
-from mha_numpy.teach.diagnosis.solutions import called_by
+from mha_numpy.teach.diagnosis.mutants import by_function, edited
 from mha_numpy.teach.exercises import EXERCISES
 from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
@@ -55,14 +54,7 @@ ELSEWHERE = {  # tasks in which these edits would be read by a part that is not 
 def test_a_convention_is_what_an_edit_of_the_source_computes(name, task):
     with using(Variant(conventions=(name,))):
         probes, expected = TASKS[task].probes(), right_answers(task)
-    function = edited(
-        task,
-        {
-            function: places
-            for function, places in places_in(EDITS[name]).items()
-            if function in called_by(task)
-        },
-    )
+    function = edited(task, by_function(EDITS[name]))
     for probe, answer in zip(probes, expected, strict=True):
         assert fits([function(**probe)], [answer])
 
