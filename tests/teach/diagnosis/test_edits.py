@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from mha_numpy.checking import agrees
@@ -10,8 +9,11 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.diagnosis import MISBEHAVIOURS, TASKS, fingerprints
 from mha_numpy.teach.diagnosis.bank import EDITS, MISTAKES
 from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.diagnosis.fingerprints import attempt
 from mha_numpy.teach.diagnosis.mutants import by_function, edited, edits_of, may_show, mutated
 from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
+
+FAILURES = (ValueError, IndexError, NameError)  # one edit may name what another one makes
 
 
 def test_edits_are_applied_at_once():
@@ -41,7 +43,6 @@ def test_every_mistake_shows_somewhere_and_says_what_to_do(mistake):
     assert any(mistake.name in fingerprints(task) for task in TASKS)
     assert mistake.verdict
     assert mistake.fix
-    assert "?" not in mistake.verdict + mistake.fix
     assert "\n" not in mistake.fix
     assert set(edits) <= {name for task in TASKS for name in called_by(task)}
 
@@ -68,18 +69,10 @@ def test_every_edit_of_several_matters(name):
 def differs(task, function, mistake):
     """Return whether a function gives other numbers than a mistake does."""
     for probe in TASKS[task].probes():
-        one, other = tried(function, probe), tried(mutated(task, [mistake]), probe)
+        one, other = (attempt(f, probe, FAILURES) for f in (function, mutated(task, [mistake])))
         if (one is None) != (other is None) or (one is not None and not agrees(one, other)):
             return True
     return False
-
-
-def tried(function, probe):
-    try:
-        with np.errstate(all="ignore"):
-            return function(**probe)
-    except (ValueError, IndexError, NameError):  # one edit may name what another one makes
-        return None
 
 
 def test_a_mistake_that_lies_elsewhere_cannot_show():

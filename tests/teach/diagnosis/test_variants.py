@@ -20,7 +20,7 @@ from mha_numpy.teach.diagnosis import (
     using,
 )
 from mha_numpy.teach.diagnosis.bank import IGNORE_ALL
-from mha_numpy.teach.diagnosis.fingerprints import _fingerprints, answers_with, fits
+from mha_numpy.teach.diagnosis.fingerprints import _fingerprints, answers_with, attempt, fits
 from mha_numpy.teach.diagnosis.mutants import by_function, edited
 from mha_numpy.teach.exercises import EXERCISES
 from mha_numpy.teach.exercises.child.messages import Call
@@ -63,19 +63,12 @@ def test_a_convention_is_what_an_edit_of_the_source_computes(name, task):
 def test_a_convention_matters_and_what_ignores_it_is_named(name, task):
     usual = make(task)
     with using(Variant(7, (name,))):
-        answers = [tried(usual, probe) for probe in TASKS[task].probes()]
+        answers = [attempt(usual, probe) for probe in TASKS[task].probes()]
         assert fits(answers_with(task, ()), right_answers(task))
         assert not fits(answers, right_answers(task)) or None in answers
         if any(answer is not None for answer in answers):
             found = diagnose(task, answers)
             assert [mistake.name for mistake in found.mistakes] == [f"not followed: {name}"]
-
-
-def tried(function, probe):
-    try:
-        return function(**probe)
-    except (ValueError, IndexError, ZeroDivisionError):
-        return None
 
 
 @pytest.mark.parametrize("task", sweep(sorted({task for _, task in CASES}), 8))
@@ -157,7 +150,7 @@ def test_conventions_of_other_pieces_change_nothing():
 def test_no_convention_followed_is_one_mistake():
     names, usual = ("True = blocked", "groups in turn", "keys as rows"), make("masked_attention")
     with using(Variant(1, names)):
-        answers = [tried(usual, probe) for probe in TASKS["masked_attention"].probes()]
+        answers = [attempt(usual, probe) for probe in TASKS["masked_attention"].probes()]
         assert diagnose("masked_attention", answers).mistakes == [IGNORE_ALL]
 
 

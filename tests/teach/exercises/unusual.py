@@ -138,28 +138,3 @@ def layer_norm_backward_mean_of_squares_less_square_of_mean(d_out, x, gain, eps)
     d_x = g * s + d_m / x.shape[-1] + d_var * 2 * x / x.shape[-1]
     tokens = tuple(range(x.ndim))[:-1]
     return d_x, np.sum(d_out * (x - m) * s, axis=tokens), np.sum(d_out, axis=tokens)
-
-
-def train_with_adam_all_params_in_one_vector(tokens, held_out, keep, p, table, w, learning_rate):
-    flat = np.append(table, w)
-    mean, square = 0 * flat, 0 * flat
-
-    def evaluate(flat, batch, factor):
-        e, u = flat[: table.size].reshape(table.shape), flat[table.size :].reshape(w.shape)
-        ids, targets = batch[:, :-1].ravel(), batch[:, 1:].ravel()
-        x = e[ids] * factor
-        logits = x @ u
-        log_probs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-        one_hot = np.eye(len(table))[targets]
-        d = (np.exp(log_probs) - one_hot) / len(ids)
-        d_e = np.eye(len(table))[ids].T @ (d @ u.T * factor)
-        return -(one_hot * log_probs).sum() / len(ids), np.append(d_e, x.T @ d)
-
-    for t in range(1, len(tokens) + 1):
-        factor = keep[t - 1].reshape(-1, table.shape[1]) / (1 - p)
-        _, gradient = evaluate(flat, tokens[t - 1], factor)
-        mean, square = 0.9 * mean + 0.1 * gradient, 0.99 * square + 0.01 * gradient**2
-        hats = mean / (1 - 0.9**t), square / (1 - 0.99**t)
-        flat = flat - learning_rate * hats[0] / (np.sqrt(hats[1]) + 0.001)
-    loss, _ = evaluate(flat, held_out, 1.0)
-    return flat[: table.size].reshape(table.shape), flat[table.size :].reshape(w.shape), loss
