@@ -209,6 +209,16 @@ def _varied_slope(
     return varied
 
 
+def same_sum(one: str, other: str) -> Law:
+    """Return what holds for the gradients of two factors of one product (Euler)."""
+
+    def residual(inputs: Inputs, arrays: Arrays) -> Array:
+        sums = ((arrays[f"d_{name}"] * inputs[name]).sum() for name in (one, other))
+        return np.asarray(np.subtract(*sums))
+
+    return Law(f"d_{one} * {one} and d_{other} * {other} have the same sum", residual)
+
+
 def moved(name: str, index: Any) -> Callable[[Inputs], Inputs]:
     """Return what changes some cells of an input."""
 

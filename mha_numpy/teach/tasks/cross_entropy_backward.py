@@ -41,15 +41,6 @@ def _draw_loss_backward(rng: np.random.Generator) -> list[Inputs]:
     return [{"d_loss": d, **i} for d, i in zip(upstream, draw_loss(rng), strict=True)]
 
 
-def _slope_of_loss(inputs: Inputs) -> Slope:
-    targets, ignored = inputs["targets"], inputs["ignored"]
-    return Slope(
-        lambda logits: cross_entropy_forward(logits, targets, ignore_index=ignored)[0],
-        {"logits": inputs["logits"]},
-        np.asarray(inputs["d_loss"]),
-    )
-
-
 DIFFERENCE = "d_losses[..., None] * (probs - asked)"
 
 MISTAKES = [
@@ -103,6 +94,12 @@ TASK = Task(
             ),
         ),
     ],
-    slope=_slope_of_loss,
+    slope=lambda inputs: Slope(
+        lambda logits: cross_entropy_forward(
+            logits, inputs["targets"], ignore_index=inputs["ignored"]
+        )[0],
+        {"logits": inputs["logits"]},
+        np.asarray(inputs["d_loss"]),
+    ),
     mistakes=MISTAKES,
 )

@@ -31,13 +31,6 @@ def draw_gated(rng: np.random.Generator) -> list[Inputs]:
     return [normal(rng, d_gated=shape, heads=shape) for shape in ((5, 3, 4, 2), (4, 4, 3, 2))]
 
 
-def _slope_of_gate(inputs: Inputs) -> Slope:
-    """Differentiate gated heads by gates of 1."""
-    heads = inputs["heads"]
-    gate = np.ones(heads.shape[1])
-    return Slope(lambda gate: heads * gate[:, None, None], {"gate": gate}, inputs["d_gated"])
-
-
 MISTAKES = [
     Mistake("gate gradient from d_gated alone", "d_gate is the sum of d_gated: the factor heads is missing",
             "(d_gated * heads).sum(axis=(0, 2, 3))", {"d_gates = d_gated * heads": "d_gates = d_gated"}),
@@ -74,6 +67,10 @@ TASK = Task(
         fix="(d_gated * heads).sum(axis=(0, 2, 3))",
     ),
     draw=draw_gated,
-    slope=_slope_of_gate,
+    slope=lambda inputs: Slope(
+        lambda gate: inputs["heads"] * gate[:, None, None],
+        {"gate": np.ones(inputs["heads"].shape[1])},
+        inputs["d_gated"],
+    ),
     mistakes=MISTAKES,
 )

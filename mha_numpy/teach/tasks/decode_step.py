@@ -122,10 +122,7 @@ TASK = Task(
         Law(
             "the past keys and values come first, unchanged",
             lambda inputs, arrays: np.concatenate(
-                [
-                    arrays["k"][:, :, :-1] - inputs["k_past"],
-                    arrays["v"][:, :, :-1] - inputs["v_past"],
-                ]
+                [arrays[name][:, :, :-1] - inputs[f"{name}_past"] for name in "kv"]
             ),
         )
     ],

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Law, Mistake, Slope, Task
 
 
 def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
@@ -25,13 +25,6 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
     d_weights : (B, H, T_q, T_k)
     """
     return d_dropped * keep / (1 - p)
-
-
-def _slope_of_dropout(inputs: Inputs) -> Slope:
-    keep, p = inputs["keep"], inputs["p"]
-    weights = np.random.default_rng(0).random(size=keep.shape)
-    at = {"weights": weights}
-    return Slope(lambda weights: weights * keep / (1 - p), at, inputs["d_dropped"])
 
 
 MISTAKES: list[Mistake | Again] = [
@@ -73,6 +66,10 @@ TASK = Task(
             lambda inputs, arrays: np.where(inputs["keep"], 0, arrays[""]),
         )
     ],
-    slope=_slope_of_dropout,
+    slope=lambda inputs: Slope(
+        lambda weights: weights * inputs["keep"] / (1 - inputs["p"]),
+        {"weights": np.random.default_rng(0).random(size=inputs["keep"].shape)},
+        inputs["d_dropped"],
+    ),
     mistakes=MISTAKES,
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.probes import normal
-from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Mistake, Slope, Task, same_sum
 
 
 class LinearGrads(NamedTuple):
@@ -44,13 +44,6 @@ def through_linear(d_out: Array, x: Array, w: Array) -> LinearGrads:
     d_w = (x.swapaxes(-1, -2) @ d_out).sum(axis=0)  # of (B, inputs, outputs)
     d_b = d_out.sum(axis=(0, 1))
     return LinearGrads(d_x, d_w, d_b)
-
-
-def _slope_of_linear(inputs: Inputs) -> Slope:
-    """Differentiate the map, with a bias of 0."""
-    x, w = inputs["x"], inputs["w"]
-    at = {"x": x, "w": w, "b": np.zeros(w.shape[1])}
-    return Slope(lambda x, w, b: x @ w + b, at, inputs["d_out"])
 
 
 MISTAKES: list[Mistake | Again] = [
@@ -102,14 +95,11 @@ TASK = Task(
         normal(rng, d_out=(B, T, m), x=(B, T, n), w=(n, m))
         for B, T, n, m in ((3, 4, 5, 6), (2, 4, 5, 5))
     ],
-    laws=[
-        Law(
-            "d_x * x and d_w * w have the same sum",
-            lambda inputs, arrays: np.asarray(
-                (arrays["d_x"] * inputs["x"]).sum() - (arrays["d_w"] * inputs["w"]).sum()
-            ),
-        )
-    ],
-    slope=_slope_of_linear,
+    laws=[same_sum("x", "w")],
+    slope=lambda inputs: Slope(
+        lambda x, w, b: x @ w + b,
+        {"x": inputs["x"], "w": inputs["w"], "b": np.zeros(inputs["w"].shape[1])},
+        inputs["d_out"],
+    ),
     mistakes=MISTAKES,
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.core import rope_forward
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Hints, Inputs, Mistake, Slope, Task
+from mha_numpy.teach.task import Hints, Mistake, Slope, Task
 from mha_numpy.teach.tasks.rope import draw_rope, find_angles, keeps_lengths, turn
 
 
@@ -30,12 +30,6 @@ def rope_backward(d_out: Array, positions: Array, base: float) -> Array:
     d_x : (B, H, T, d)
     """
     return turn(d_out, -find_angles(positions, base, d_out.shape[-1] // 2))
-
-
-def _slope_of_rope(inputs: Inputs) -> Slope:
-    forward = partial(rope_forward, positions=inputs["positions"], base=inputs["base"])
-    x = np.random.default_rng(0).normal(size=inputs["d_out"].shape)
-    return Slope(forward, {"x": x}, inputs["d_out"])
 
 
 MISTAKES = [
@@ -62,6 +56,10 @@ TASK = Task(
     ),
     draw=partial(draw_rope, name="d_out"),
     laws=[keeps_lengths("d_out")],
-    slope=_slope_of_rope,
+    slope=lambda inputs: Slope(
+        partial(rope_forward, positions=inputs["positions"], base=inputs["base"]),
+        {"x": np.random.default_rng(0).normal(size=inputs["d_out"].shape)},
+        inputs["d_out"],
+    ),
     mistakes=MISTAKES,
 )

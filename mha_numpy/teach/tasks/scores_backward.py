@@ -6,7 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.probes import normal
-from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Mistake, Slope, Task
+from mha_numpy.teach.task import Hints, Mistake, Slope, Task, same_sum
 
 
 class ScoresGrads(NamedTuple):
@@ -44,19 +44,7 @@ def through_scores(d_scores: Array, q: Array, k: Array) -> ScoresGrads:
     return ScoresGrads(d_q, d_k)
 
 
-def _euler(inputs: Inputs, arrays: Arrays) -> Array:
-    """Return sum(d_q * q) - sum(d_k * k): both are sum(d_scores * scores)."""
-    return np.asarray((arrays["d_q"] * inputs["q"]).sum() - (arrays["d_k"] * inputs["k"]).sum())
-
-
-EULER = Law("d_q * q and d_k * k have the same sum", _euler)
-
-
-def _slope_of_scores(inputs: Inputs) -> Slope:
-    def forward(q: Array, k: Array) -> Array:
-        return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-
-    return Slope(forward, {"q": inputs["q"], "k": inputs["k"]}, inputs["d_scores"])
+EULER = same_sum("q", "k")  # that of d_scores * scores
 
 
 MISTAKES = [
@@ -108,6 +96,10 @@ TASK = Task(
         for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 5, 5, 5))
     ],
     laws=[EULER],
-    slope=_slope_of_scores,
+    slope=lambda inputs: Slope(
+        lambda q, k: q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]),
+        {"q": inputs["q"], "k": inputs["k"]},
+        inputs["d_scores"],
+    ),
     mistakes=MISTAKES,
 )
