@@ -230,6 +230,12 @@ def moved(name: str, index: Any) -> Callable[[Inputs], Inputs]:
     return change
 
 
+def each_alone(name: str, last: Any, *, others: Any) -> Reaction:
+    """Return what holds where each token is computed alone: the last one, and the others."""
+    statement = "a change of the last token changes no other token"
+    return Reaction(statement, moved(name, last), lambda _, arrays: arrays[""][others])
+
+
 def reversed_tokens(*names: str) -> Callable[[Inputs], Inputs]:
     """Return what turns the last axis but one of some inputs around."""
     return lambda inputs: {

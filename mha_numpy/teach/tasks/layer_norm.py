@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task, each_alone
 
 
 def layer_norm(x: Array, gain: Array, bias: Array, eps: float) -> Array:
@@ -46,11 +46,7 @@ def draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
     ]  # fmt: skip
 
 
-EACH_ALONE = Reaction(
-    "a change of the last token changes no other token",
-    moved("x", np.s_[:, -1, 0]),
-    lambda _, arrays: arrays[""][:, :-1],
-)
+EACH_ALONE = each_alone("x", np.s_[:, -1, 0], others=np.s_[:, :-1])
 
 MISTAKES = [
     Mistake("eps left out", "eps is not used", "eps under the root: np.sqrt(var + eps)",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Hints, Mistake, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Mistake, Task, each_alone
 
 
 def merge_heads(heads: Array) -> Array:
@@ -52,12 +52,6 @@ TASK = Task(
         fix="heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)",
     ),
     draw=lambda rng: [{"heads": rng.normal(size=shape)} for shape in ((2, 3, 5, 4), (3, 5, 4, 2))],
-    reactions=[
-        Reaction(
-            "a change of the last token changes no other token",
-            moved("heads", np.s_[:, :, -1]),
-            lambda _, arrays: arrays[""][:, :-1],
-        )
-    ],
+    reactions=[each_alone("heads", np.s_[:, :, -1], others=np.s_[:, :-1])],
     mistakes=MISTAKES,
 )

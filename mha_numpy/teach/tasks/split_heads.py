@@ -3,7 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.task import Hints, Mistake, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Mistake, Task, each_alone
 
 
 def split_heads(x: Array, num_heads: int) -> Array:
@@ -60,12 +60,6 @@ TASK = Task(
         {"x": rng.normal(size=shape), "num_heads": H}
         for shape, H in (((2, 5, 12), 3), ((3, 4, 10), 5))
     ],
-    reactions=[
-        Reaction(
-            "a change of the last token changes no other token",
-            moved("x", np.s_[:, -1]),
-            lambda _, arrays: arrays[""][:, :, :-1],
-        )
-    ],
+    reactions=[each_alone("x", np.s_[:, -1], others=np.s_[:, :, :-1])],
     mistakes=MISTAKES,
 )
