@@ -19,7 +19,6 @@ import numpy as np
 from mha_numpy.checking.trees import leaves, replaced
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, did_you_mean
-from mha_numpy.teach.mistake import Mistake
 
 Inputs = dict[str, Any]
 Rewrite = Callable[[Any, Inputs], Any]  # of one array or number, beside all inputs
@@ -49,45 +48,36 @@ class Convention:
     false_here: frozenset[str] = field(default=frozenset())  # mistakes whose words would be false
 
     @property
-    def ignored(self) -> Mistake:
-        """The mistake of whoever follows the usual convention instead."""
-        verdict = f"the usual convention is followed, not that of your variant: {self.sentence}"
-        return Mistake(f"not followed: {self.name}", verdict, self.sentence, {})
-
-
-IGNORE_ALL = Mistake(
-    "no convention followed",
-    "the usual conventions are followed, and none of those of your variant",
-    "follow the conventions at the top of the docstring",
-    {},
-)
+    def ignored(self) -> str:
+        """The name of the mistake of whoever follows the usual convention instead."""
+        return f"not followed: {self.name}"
 
 
 def give_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
     """Return the usual inputs as they are written under some conventions."""
     for convention in conventions:
-        inputs = _turned(inputs, convention.at[task].inputs, inputs, there=True)
+        inputs = turned(inputs, convention.at[task].inputs, inputs, there=True)
     return inputs
 
 
 def take_inputs(task: str, conventions: Sequence[Convention], inputs: Inputs) -> Inputs:
     """Return inputs as they are usually written."""
     for convention in reversed(conventions):
-        inputs = _turned(inputs, convention.at[task].inputs, inputs, there=False)
+        inputs = turned(inputs, convention.at[task].inputs, inputs, there=False)
     return inputs
 
 
 def give_result(task: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
     """Return a usual result, of usual inputs, as it is written under some conventions."""
     for convention in conventions:
-        result = _turned(result, convention.at[task].results, inputs, there=True)
+        result = turned(result, convention.at[task].results, inputs, there=True)
     return result
 
 
 def take_result(task: str, conventions: Sequence[Convention], result: Any, inputs: Inputs) -> Any:
     """Return a result, of usual inputs, as it is usually written."""
     for convention in reversed(conventions):
-        result = _turned(result, convention.at[task].results, inputs, there=False)
+        result = turned(result, convention.at[task].results, inputs, there=False)
     return result
 
 
@@ -109,7 +99,7 @@ def follow(
     return following
 
 
-def _turned(tree: Any, turns: Mapping[str, Turn], inputs: Inputs, *, there: bool) -> Any:
+def turned(tree: Any, turns: Mapping[str, Turn], inputs: Inputs, *, there: bool) -> Any:
     """Rewrite some leaves of a tree, those that are not None; arrays lie in memory as usual."""
     if not turns:
         return tree
@@ -132,32 +122,17 @@ def _at(turn: Turn, **arrays: str) -> dict[str, Turns]:
     """Let a turn be that of arrays of each task: "inputs -> results", . for a single result."""
     at = {}
     for task, names in arrays.items():
-        inputs, _, results = names.partition("->")
-        at[task] = Turns(_each(inputs, turn), _each(results, turn))
+        inputs, results = (
+            {name.removeprefix("."): turn for name in part.split()}
+            for part in names.partition("->")[::2]
+        )
+        at[task] = Turns(inputs, results)
     return at
-
-
-def _each(names: str, turn: Turn) -> dict[str, Turn]:
-    """Let a turn be that of several names; . is the name of a single result."""
-    return {name.removeprefix("."): turn for name in names.split()}
-
-
-def _swapped(array: Array, *, axes: tuple[int, int]) -> Array:
-    return array.swapaxes(*axes)
 
 
 def _count_heads(inputs: Inputs) -> int:
     """Return H, which a layer is given or has saved."""
     return int(inputs["num_heads"] if "num_heads" in inputs else inputs["saved"].q.shape[1])
-
-
-def _reversed_rows(w_o: Array, inputs: Inputs) -> Array:
-    return w_o.reshape(_count_heads(inputs), -1, w_o.shape[-1])[::-1].reshape(w_o.shape)
-
-
-def _reversed_columns(merged: Array, inputs: Inputs) -> Array:
-    blocks = merged.reshape(*merged.shape[:-1], _count_heads(inputs), -1)
-    return blocks[..., ::-1, :].reshape(merged.shape)
 
 
 def _count_kv_heads(inputs: Inputs) -> int:
@@ -166,47 +141,36 @@ def _count_kv_heads(inputs: Inputs) -> int:
     return int(inputs["k" if "k" in inputs else "k_past"].shape[1])
 
 
-def _neighbours_apart(array: Array, inputs: Inputs) -> Array:
-    """Bring head h // G, h % G to the place h % G, h // G."""
-    B, H, *rest = array.shape
-    groups = array.reshape(B, _count_kv_heads(inputs), -1, *rest)
-    return groups.swapaxes(1, 2).reshape(B, H, *rest)
+def _dealt(heads: Array, inputs: Inputs, *, there: bool) -> Array:
+    """Bring head h // G, h % G to the place h % G, h // G, or back beside its group."""
+    B, H, *rest = heads.shape
+    H_kv = _count_kv_heads(inputs)
+    rows = heads.reshape(B, H_kv if there else H // H_kv, -1, *rest)
+    return rows.swapaxes(1, 2).reshape(heads.shape)
 
 
-def _neighbours_again(array: Array, inputs: Inputs) -> Array:
-    """Bring the heads of each group beside one another."""
-    B, H, *rest = array.shape
-    groups = array.reshape(B, -1, _count_kv_heads(inputs), *rest)
-    return groups.swapaxes(1, 2).reshape(B, H, *rest)
+def _of_blocks(turn: Turn, *, axis: int) -> Turn:
+    """Turn blocks of columns (the last axis) or of rows (axis 0) as if they were heads."""
 
-
-def _of_blocks(rewrite: Rewrite, *, axis: int) -> Rewrite:
-    """Rewrite blocks of columns (the last axis) or of rows (axis 0) as if they were heads."""
-
-    def rewritten(array: Array, inputs: Inputs) -> Array:
+    def of_blocks(rewrite: Rewrite, array: Array, inputs: Inputs) -> Array:
         moved = np.moveaxis(array, axis, 0)
         blocks = moved.reshape(1, _count_heads(inputs), -1)
         return np.moveaxis(rewrite(blocks, inputs).reshape(moved.shape), 0, axis)
 
-    return rewritten
-
-
-def _packed_in_reverse(array: Array) -> Array:
-    return np.concatenate(np.split(array, 3, axis=-1)[::-1], axis=-1)
+    return Turn(*(partial(of_blocks, rewrite) for rewrite in turn))
 
 
 SCALE = Turn(lambda q, _: q * np.sqrt(q.shape[-1]), lambda q, _: q / np.sqrt(q.shape[-1]))
 NEGATE = _either_way(np.negative)
 SCALED_LOSS = Turn(lambda d, _: 1024 * d, lambda d, _: d / 1024)  # exact, as 1024 is a power of 2
 FLIP = _either_way(np.logical_not)
-ROWS, COLUMNS = Turn(_reversed_rows, _reversed_rows), Turn(_reversed_columns, _reversed_columns)
 REVERSE = _either_way(lambda heads: heads[:, ::-1])
-GROUPS = Turn(_neighbours_apart, _neighbours_again)
-GROUP_COLUMNS = Turn(*(_of_blocks(rewrite, axis=-1) for rewrite in GROUPS))
-GROUP_ROWS = Turn(*(_of_blocks(rewrite, axis=0) for rewrite in GROUPS))
-TRANSPOSE = _either_way(partial(_swapped, axes=(-1, -2)))
-BEHIND = _either_way(partial(_swapped, axes=(1, 2)))
-PACKED = _either_way(_packed_in_reverse)
+ROWS, COLUMNS = _of_blocks(REVERSE, axis=0), _of_blocks(REVERSE, axis=-1)
+GROUPS = Turn(partial(_dealt, there=True), partial(_dealt, there=False))
+GROUP_ROWS, GROUP_COLUMNS = _of_blocks(GROUPS, axis=0), _of_blocks(GROUPS, axis=-1)
+TRANSPOSE = _either_way(lambda array: array.swapaxes(-1, -2))
+BEHIND = _either_way(lambda array: array.swapaxes(1, 2))
+PACKED = _either_way(lambda array: np.concatenate(np.split(array, 3, axis=-1)[::-1], axis=-1))
 PROJECTIONS = "params.w_q params.w_k params.w_v params.w_o"
 D_PROJECTIONS = "d_params.w_q d_params.w_k d_params.w_v d_params.w_o"
 D_BIASES = "d_params.b_q d_params.b_k d_params.b_v d_params.b_o"
@@ -253,9 +217,9 @@ TABLE = [
             sum_over_group="d_per_query_head", grouped_backward="d_heads q weights -> d_q",
         )
         | {
-            "decode_step": Turns(
-                _each("params.w_q params.b_q", GROUP_COLUMNS) | _each("params.w_o", GROUP_ROWS)
-            )
+            "decode_step": Turns({
+                "params.w_q": GROUP_COLUMNS, "params.b_q": GROUP_COLUMNS, "params.w_o": GROUP_ROWS,
+            })
         },
         frozenset({"groups tiled, not repeated", "gradients summed as if tiled"}),
     ),

@@ -11,6 +11,11 @@ from mha_numpy.dtypes import Array
 from mha_numpy.teach.task import Inputs
 
 
+def normal(rng: np.random.Generator, **shapes: tuple[int, ...]) -> Inputs:
+    """Draw arrays by their names."""
+    return {name: rng.normal(size=shape) for name, shape in shapes.items()}
+
+
 def random_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Hide about a third, and all of row 0 of the first matrix."""
     mask = rng.random(shape) < 0.7
@@ -36,9 +41,8 @@ def draw_heads(
     """Draw queries, keys, values: all sizes different, and a square; B, H, H_kv are given."""
     probes = []
     for (B, H, H_kv), (T_q, T_k, d_k, d_v) in ((rect, (5, 7, 4, 3)), (square, (5, 5, 5, 5))):
-        shapes = (B, H, T_q, d_k), (B, H_kv, T_k, d_k), (B, H_kv, T_k, d_v)
-        q, k, v = (rng.normal(size=shape) for shape in shapes)
-        probes.append({"q": q, "k": k, "v": v})
+        of_k, of_v = (B, H_kv, T_k, d_k), (B, H_kv, T_k, d_v)
+        probes.append(normal(rng, q=(B, H, T_q, d_k), k=of_k, v=of_v))
     return probes
 
 

@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from inspect import cleandoc
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_numpy.checking.trees import leaves, replaced, without_d
+from mha_numpy.checking.trees import leaves, without_d
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import (
     Convention,
@@ -16,24 +17,51 @@ from mha_numpy.teach.conventions import (
     give_inputs,
     take_inputs,
     take_result,
+    turned,
     variant_in_force,
 )
 from mha_numpy.teach.conventions import (
     Inputs as Inputs,
 )
-from mha_numpy.teach.mistake import Edits, Mistake
 
 KEPT = 64  # tasks and variants whose arrays are kept; more than there are tasks
 USUAL = " (in the usual conventions)"
 
 Arrays = dict[str, Array]  # what a function returned, by name; a single array has the name ""
+Asked = Callable[[Inputs, Arrays], Array]
+Edits = Mapping[str, str]  # what stands there: what is written instead
+
+
+class Mistake(NamedTuple):
+    """A mistake that people make in attention, as edits of the solution of a task.
+
+    Each text that is replaced stands just once in the solution's file. Two mistakes are the edits
+    of both; where their texts overlap they are alternatives, and nobody makes both.
+    """
+
+    name: str
+    verdict: str  # what was done
+    fix: str  # what to do instead, in one line
+    edits: Edits
+
+
+class Again(NamedTuple):
+    """A mistake of another file that is made in this one, too."""
+
+    name: str
+    edits: Edits
 
 
 class Law(NamedTuple):
     """What holds for every right answer, and the array that is 0 where it does."""
 
     statement: str
-    residual: Callable[[Inputs, Arrays], Array]
+    residual: Asked
+
+
+def the_array(_: Inputs, arrays: Arrays) -> Array:
+    """Return all of an answer that is one array."""
+    return arrays[""]
 
 
 class Reaction(NamedTuple):
@@ -41,7 +69,7 @@ class Reaction(NamedTuple):
 
     statement: str
     change: Callable[[Inputs], Inputs]
-    unmoved: Callable[[Inputs, Arrays], Array]
+    unmoved: Asked = the_array
 
 
 class Slope(NamedTuple):
@@ -76,12 +104,10 @@ class Task:
     needs: tuple[str, ...] = ()  # ids of the exercises before it
     id: str = ""  # of the exercise; the name with dashes unless another is given
     returns: str = ""  # what the stub's signature says, where the solution's says more
-    result: str = ""  # the name of the array that is returned; "" where several are
     laws: Sequence[Law] = ()
     reactions: Sequence[Reaction] = ()
     slope: Callable[[Inputs], Slope] | None = None  # of a backward, for numeric differentiation
-    mistakes: Sequence[Mistake] = ()  # in this file; those of what the solution calls show, too
-    others_mistakes: Mapping[str, Edits] = field(default_factory=dict)  # that are made here, too
+    mistakes: Sequence[Mistake | Again] = ()  # in this file; those of what it calls show, too
 
     @property
     def name(self) -> str:
@@ -92,6 +118,18 @@ class Task:
     def title(self) -> str:
         """The first line of the file."""
         return str(sys.modules[self.solution.__module__].__doc__).removesuffix(".")
+
+    @property
+    def results(self) -> list[str]:
+        """The names of what is returned, as the docstring has them."""
+        _, described = cleandoc(str(self.solution.__doc__)).split("Returns\n-------\n")
+        lines = [line for line in described.splitlines() if not line.startswith(" ")]
+        return [name for line in lines for name in line.partition(" : ")[0].split(", ")]
+
+    @property
+    def result(self) -> str:
+        """The name of the array that is returned; "" where several are."""
+        return self.results[0] if self.solution.__annotations__["return"] is Array else ""
 
     def probes(self) -> list[Inputs]:
         """Return the inputs, those of the variant in force, the same each time and read-only."""
@@ -105,10 +143,26 @@ class Task:
         conventions = conventions_of(self.name)
         if not conventions:
             return self
+
+        def asked(ask: Asked) -> Asked:
+            def as_usual(inputs: Inputs, arrays: Arrays) -> Array:
+                usual = take_inputs(self.name, conventions, inputs)
+                return ask(usual, take_result(self.name, conventions, arrays, usual))
+
+            return as_usual
+
+        def changing(change: Callable[[Inputs], Inputs]) -> Callable[[Inputs], Inputs]:
+            return lambda inputs: give_inputs(
+                self.name, conventions, change(take_inputs(self.name, conventions, inputs))
+            )
+
         return replace(
             self,
-            laws=[_varied_law(self.name, conventions, law) for law in self.laws],
-            reactions=[_varied_reaction(self.name, conventions, one) for one in self.reactions],
+            laws=[Law(law.statement + USUAL, asked(law.residual)) for law in self.laws],
+            reactions=[
+                Reaction(one.statement + USUAL, changing(one.change), asked(one.unmoved))
+                for one in self.reactions
+            ],
             slope=self.slope and _varied_slope(self.name, conventions, self.slope),
         )
 
@@ -129,30 +183,6 @@ def _drawn(
     return probes
 
 
-def _varied_law(name: str, conventions: Sequence[Convention], law: Law) -> Law:
-    """Ask a law of what is usual."""
-
-    def residual(inputs: Inputs, arrays: Arrays) -> Array:
-        usual = take_inputs(name, conventions, inputs)
-        return law.residual(usual, take_result(name, conventions, arrays, usual))
-
-    return Law(law.statement + USUAL, residual)
-
-
-def _varied_reaction(name: str, conventions: Sequence[Convention], reaction: Reaction) -> Reaction:
-    """Change what is usual, and look at what is usual."""
-
-    def change(inputs: Inputs) -> Inputs:
-        changed = reaction.change(take_inputs(name, conventions, inputs))
-        return give_inputs(name, conventions, changed)
-
-    def unmoved(inputs: Inputs, arrays: Arrays) -> Array:
-        usual = take_inputs(name, conventions, inputs)
-        return reaction.unmoved(usual, take_result(name, conventions, arrays, usual))
-
-    return Reaction(reaction.statement + USUAL, change, unmoved)
-
-
 def _varied_slope(
     name: str, conventions: Sequence[Convention], slope: Callable[[Inputs], Slope]
 ) -> Callable[[Inputs], Slope]:
@@ -162,22 +192,31 @@ def _varied_slope(
         usual = take_inputs(name, conventions, inputs)
         forward, at, d_out = slope(usual)
         (only, *_) = leaves(at)
-
-        def rewritten(tree: Inputs, *, there: bool) -> Inputs:
-            for convention in conventions if there else reversed(conventions):
-                new = {}
-                for result, turn in convention.at[name].results.items():
-                    leaf = without_d(result) or only
-                    new[leaf] = (turn.there if there else turn.back)(leaves(tree)[leaf], usual)
-                tree = replaced(tree, new)
-            return tree
+        turns = [
+            {without_d(result) or only: turn for result, turn in one.at[name].results.items()}
+            for one in conventions
+        ]
 
         def varied_forward(**given: Any) -> Any:
-            return forward(**rewritten(given, there=False))
+            for of_one in reversed(turns):
+                given = turned(given, of_one, usual, there=False)
+            return forward(**given)
 
-        return Slope(varied_forward, rewritten(at, there=True), d_out)
+        for of_one in turns:
+            at = turned(at, of_one, usual, there=True)
+        return Slope(varied_forward, at, d_out)
 
     return varied
+
+
+def same_sum(one: str, other: str) -> Law:
+    """Return what holds for the gradients of two factors of one product (Euler)."""
+
+    def residual(inputs: Inputs, arrays: Arrays) -> Array:
+        sums = ((arrays[f"d_{name}"] * inputs[name]).sum() for name in (one, other))
+        return np.asarray(np.subtract(*sums))
+
+    return Law(f"d_{one} * {one} and d_{other} * {other} have the same sum", residual)
 
 
 def moved(name: str, index: Any) -> Callable[[Inputs], Inputs]:
@@ -189,6 +228,12 @@ def moved(name: str, index: Any) -> Callable[[Inputs], Inputs]:
         return {**inputs, name: array}
 
     return change
+
+
+def each_alone(name: str, last: Any, *, others: Any) -> Reaction:
+    """Return what holds where each token is computed alone: the last one, and the others."""
+    statement = "a change of the last token changes no other token"
+    return Reaction(statement, moved(name, last), lambda _, arrays: arrays[""][others])
 
 
 def reversed_tokens(*names: str) -> Callable[[Inputs], Inputs]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mha_numpy.teach.mistake import Edits
+from mha_numpy.teach.task import Edits
 
 
 class Mutation(NamedTuple):

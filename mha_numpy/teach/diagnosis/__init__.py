@@ -6,8 +6,7 @@ from mha_numpy.teach.diagnosis.confusion import find_confusion
 from mha_numpy.teach.diagnosis.diagnose import Diagnosis, diagnose
 from mha_numpy.teach.diagnosis.fingerprints import fingerprints, right_answers
 from mha_numpy.teach.diagnosis.mutants import make
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Task
+from mha_numpy.teach.task import Hints, Mistake, Task
 from mha_numpy.teach.tasks import TASKS, find_task
 
 __all__ = [

@@ -6,33 +6,45 @@ from typing import Any
 import numpy as np
 
 from mha_numpy.checking.trees import leaves, replaced
-from mha_numpy.teach.conventions import CONVENTIONS, IGNORE_ALL
-from mha_numpy.teach.mistake import Edits, Mistake
+from mha_numpy.teach.conventions import CONVENTIONS
+from mha_numpy.teach.task import Edits, Mistake
 from mha_numpy.teach.tasks import TASKS
 
 Function = Callable[..., Any]
 
 FLOAT32, IN_PLACE = "float32 inside", "an input changed in place"
 ACCUMULATES = "results accumulate between calls"
-# fmt: off
 MISBEHAVIOURS = [
     Mistake(FLOAT32, "part of the computation is in float32", "keep the dtype of the inputs", {}),
     Mistake(IN_PLACE, "an input is changed in place", "work on a copy: x = x * 2, not x *= 2", {}),
     Mistake(ACCUMULATES, "results are added to those of the call before",
             "begin with np.zeros in every call; no array as a default argument", {}),
-]
-# fmt: on
+]  # fmt: skip
 
-MISTAKES = [mistake for task in TASKS.values() for mistake in task.mistakes]
-IGNORED = [*(convention.ignored for convention in CONVENTIONS.values()), IGNORE_ALL]
+MISTAKES = [one for task in TASKS.values() for one in task.mistakes if isinstance(one, Mistake)]
+IGNORE_ALL = Mistake(
+    "no convention followed",
+    "the usual conventions are followed, and none of those of your variant",
+    "follow the conventions at the top of the docstring",
+    {},
+)
+IGNORED = [
+    *(
+        Mistake(
+            convention.ignored,
+            "the usual convention is followed, not that of your variant: " + convention.sentence,
+            convention.sentence,
+            {},
+        )
+        for convention in CONVENTIONS.values()
+    ),
+    IGNORE_ALL,
+]
 BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MISBEHAVIOURS, *IGNORED]}
 EDITS: dict[str, dict[str, Edits]] = {name: {} for name in BANK}  # by the task whose file it is
 for _task in TASKS.values():
-    for _name, _edits in [
-        *((one.name, one.edits) for one in _task.mistakes),
-        *_task.others_mistakes.items(),
-    ]:
-        EDITS[_name][_task.name] = _edits
+    for _one in _task.mistakes:
+        EDITS[_one.name][_task.name] = _one.edits
 
 
 def _narrow(function: Function) -> Function:

@@ -23,7 +23,7 @@ from mha_numpy.teach.diagnosis.fingerprints import (
 )
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
 from mha_numpy.teach.diagnosis.search import BUDGET, SmallEdit, find_edit, find_edit_beside
-from mha_numpy.teach.mistake import Mistake
+from mha_numpy.teach.task import Mistake
 from mha_numpy.teach.tasks import TASKS, find_task
 
 # what shows only where another mistake makes a row see nothing

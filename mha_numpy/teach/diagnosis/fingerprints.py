@@ -8,8 +8,8 @@ import numpy as np
 
 from mha_numpy.checking import agrees
 from mha_numpy.checking.compare import agreeing
-from mha_numpy.teach.conventions import IGNORE_ALL, Convention, conventions_of, variant_in_force
-from mha_numpy.teach.diagnosis.bank import BANK, Function
+from mha_numpy.teach.conventions import Convention, conventions_of, variant_in_force
+from mha_numpy.teach.diagnosis.bank import BANK, IGNORE_ALL, Function
 from mha_numpy.teach.diagnosis.mutants import may_show, mutated
 from mha_numpy.teach.task import KEPT, Inputs
 from mha_numpy.teach.tasks import TASKS
@@ -53,7 +53,7 @@ def _fingerprints(
     task: str, seed: int, conventions: tuple[Convention, ...]
 ) -> dict[str, list[Answer]]:
     """Compute them once for each variant, which is the one in force."""
-    names = [convention.ignored.name for convention in conventions]
+    names = [convention.ignored for convention in conventions]
     names += [IGNORE_ALL.name] * (len(names) > 1)
     right, ignoring = right_answers(task), {name: answers_with(task, [name]) for name in names}
     with_each = {name: answers_with(task, [name]) for name in BANK if may_show(task, name)}

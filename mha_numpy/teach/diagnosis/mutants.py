@@ -12,14 +12,14 @@ from typing import Any, cast
 import numpy as np
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.teach.conventions import IGNORE_ALL, conventions_of, follow
-from mha_numpy.teach.diagnosis.bank import BANK, EDITS, WRAPPERS, Function
-from mha_numpy.teach.diagnosis.edits import Place, find_places, overlap, replace_places
+from mha_numpy.teach.conventions import conventions_of, follow
+from mha_numpy.teach.diagnosis.bank import BANK, EDITS, IGNORE_ALL, WRAPPERS, Function
+from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, code_of, read_solutions
-from mha_numpy.teach.mistake import Edits
+from mha_numpy.teach.task import Edits
 from mha_numpy.teach.tasks import find_task
 
-Places = dict[str, tuple[Place, ...]]  # in the source of each function
+EditsOf = dict[str, dict[str, str]]  # of the source of each function
 
 
 def make(task: str, mistakes: Iterable[str] = ()) -> Function:
@@ -70,13 +70,15 @@ def mutated(task: str, mistakes: Iterable[str]) -> Function | None:
 
     It follows the conventions in force, but for those that are not followed by mistake.
     """
-    places: Places = {}
+    edits: EditsOf = {}
     followed = conventions_of(task)
     for mistake in mistakes:
-        followed = tuple(c for c in followed if mistake not in (c.ignored.name, IGNORE_ALL.name))
-        for name, added in places_of(mistake).items():
-            places[name] = places.get(name, ()) + added
-    function = edited(task, places)
+        followed = tuple(c for c in followed if mistake not in (c.ignored, IGNORE_ALL.name))
+        for name, added in edits_of(mistake).items():
+            if name in called_by(task) and edits.get(name, {}).keys() & added.keys():
+                return None
+            edits[name] = edits.get(name, {}) | added
+    function = edited(task, edits)
     return function and follow(task, followed, function)
 
 
@@ -87,38 +89,31 @@ def may_show(task: str, mistake: str) -> bool:
     """
     if any(mistake in convention.false_here for convention in conventions_of(task)):
         return False
-    return not called_by(task).isdisjoint(places_of(mistake))
+    return not called_by(task).isdisjoint(edits_of(mistake))
 
 
 @cache
-def places_of(mistake: str) -> Places:
-    """Return where the edits of a mistake apply."""
-    return places_in(EDITS[mistake])
+def edits_of(mistake: str) -> EditsOf:
+    """Return the edits of a mistake by the function that they change."""
+    return by_function(EDITS[mistake])
 
 
-def places_in(edits: Mapping[str, Edits]) -> Places:
-    """Return where the edits of some tasks' files apply in each function that they change."""
-    places = Places()
+def by_function(edits: Mapping[str, Edits]) -> EditsOf:
+    """Return the edits of some tasks' files by the function that they change."""
+    found: EditsOf = {}
     for task, of_file in edits.items():
-        cuts = {name: cut for name, cut in read_solutions().cuts.items() if cut.task == task}
-        found = find_places("".join(cut.source for cut in cuts.values()), of_file)
-        start = 0
-        for name, cut in cuts.items():
-            end = start + len(cut.source)
-            inside = [
-                Place(one.start - start, one.end - start, one.new)
-                for one in found
-                if start <= one.start and one.end <= end
-            ]
-            if inside:
-                places[name] = tuple(inside)
-            start = end
-    return places
+        sources = {n: cut.source for n, cut in read_solutions().cuts.items() if cut.task == task}
+        apply_edits("".join(sources.values()), of_file)  # raises unless each text stands once
+        for name, source in sources.items():
+            if inside := {old: new for old, new in of_file.items() if old in source}:
+                found[name] = inside
+    return found
 
 
-def edited(task: str, places: Places) -> Function | None:
+def edited(task: str, edits: EditsOf) -> Function | None:
     """Return a solution with some edits made; None where they overlap."""
-    codes = {name: _compiled(name, places[name]) for name in called_by(task) & places.keys()}
+    changed = called_by(task) & edits.keys()
+    codes = {name: _compiled(name, tuple(edits[name].items())) for name in changed}
     found = {name: code for name, code in codes.items() if code is not None}
     return assembled(task, found) if len(found) == len(codes) else None
 
@@ -135,15 +130,16 @@ def assembled(task: str, codes: Mapping[str, CodeType]) -> Function:
 
 
 @cache
-def _compiled(function: str, places: tuple[Place, ...]) -> CodeType | None:
+def _compiled(function: str, edits: tuple[tuple[str, str], ...]) -> CodeType | None:
     """Return the code of an edited function; None where the edits overlap."""
-    if overlap(places):
+    try:
+        source = edited_source(function, dict(edits))
+    except ConfigError:
         return None
-    cut = read_solutions().cuts[function]
-    file = f"{cut.function.__code__.co_filename}, with mistakes"
-    return code_of(compile(edited_source(function, places), file, "exec", dont_inherit=True))
+    file = f"{read_solutions().cuts[function].function.__code__.co_filename}, with mistakes"
+    return code_of(compile(source, file, "exec", dont_inherit=True))
 
 
-def edited_source(function: str, places: Iterable[Place]) -> str:
+def edited_source(function: str, edits: Edits) -> str:
     """Return the source of a function with edits that do not overlap."""
-    return replace_places(read_solutions().cuts[function].source, places)
+    return apply_edits(read_solutions().cuts[function].source, edits)

@@ -34,7 +34,7 @@ from mha_numpy.teach.diagnosis.fingerprints import (
     gives,
     right_answers,
 )
-from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, places_of
+from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, edits_of
 from mha_numpy.teach.diagnosis.small_edits import Edit, Edited, read_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
 from mha_numpy.teach.task import Task
@@ -97,10 +97,10 @@ def candidates(task: str, mistake: str | None = None) -> list[Candidate]:
 
     Functions that call no others come first: what is written there says more.
     """
-    places = places_of(mistake) if mistake else {}
+    edits = edits_of(mistake) if mistake else {}
     found = []
     for name in sorted(called_by(task), key=lambda name: (len(called_by(name)), name)):
-        edited = read_edits(edited_source(name, places.get(name, ())))
+        edited = read_edits(edited_source(name, edits.get(name, {})))
         found += [Candidate(name, edited, edit) for edit in edited.edits]
     return found
 
@@ -259,7 +259,7 @@ def find_edit_beside(
     for mistake in mistakes:
         if process_time() > ends:
             return None
-        if not places_of(mistake):  # a convention that is not followed is no edit
+        if not edits_of(mistake):  # a convention that is not followed is no edit
             continue
         in_order = _in_order(candidates(task, mistake))
         told = _first_that_fits(task, answers, in_order, ends - process_time())
@@ -270,7 +270,7 @@ def find_edit_beside(
 
 def _is_of_right_lines(edit: SmallEdit) -> bool:
     """Return whether what belongs there stands in the right function, and is no mistake itself."""
-    right = ast.unparse(read_edits(edited_source(edit.function, ())).module)
+    right = ast.unparse(read_edits(edited_source(edit.function, {})).module)
     usual = {line.strip() for line in right.splitlines()}
     return usual.issuperset(edit.right.splitlines())
 

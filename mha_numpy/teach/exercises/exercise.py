@@ -48,10 +48,10 @@ class Exercise(NamedTuple):
             if returns := TASKS[self.task].returns:
                 signature = _with_returns(signature, returns)
             return f"{signature}{docstring}    raise NotImplementedError\n"
-        _, described = docstring.split("    Parameters\n")
+        _, asked = docstring.split("\n\n", 1)
         signature, docstring, body = _parts_of(self.stub)
-        if self.kind == "museum":  # its docstring tells the story; it takes and returns the same
-            docstring = f"{docstring.removesuffix(QUOTES).rstrip()}\n\n    Parameters\n{described}"
+        if self.kind == "museum":  # its docstring tells the story; the rest is what the task asks
+            docstring = f"{docstring.removesuffix(QUOTES).rstrip()}\n\n{asked}"
         return signature + docstring + body
 
 
@@ -98,8 +98,8 @@ def exhibit(
 ) -> Callable[[Callable[..., Any]], Exercise]:
     """Turn the function below, which has a bug, into an exhibit of the museum.
 
-    It has the name of a task's function, and takes and returns the same. Its docstring tells whose
-    bug it was.
+    It has the name of a task's function, and is asked for the same. Its docstring tells whose bug
+    it was.
     """
 
     def enter(function: Callable[..., Any]) -> Exercise:

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Inputs, Mistake, Reaction, Task, moved
 
 
 class AdamStep(NamedTuple):
@@ -78,7 +77,6 @@ LEFT_OUT = {MEAN_HAT: "mean_hat = mean", SQUARE_HAT: "square_hat = square"}
 
 ROOT = "(np.sqrt(square_hat) + eps)"
 
-# fmt: off
 MISTAKES = [
     Mistake("no bias correction", "the running means are not corrected for their start at 0",
             "mean / (1 - beta_1**t) and square / (1 - beta_2**t)", LEFT_OUT),
@@ -119,8 +117,7 @@ MISTAKES = [
     Mistake("learning rate left out", "the learning rate is left out",
             "param - learning_rate * gradient",
             {"step = learning_rate * mean_hat": "step = mean_hat"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     adam_step,

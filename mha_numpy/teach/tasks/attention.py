@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import draw_heads, large_scores
-from mha_numpy.teach.task import Hints, Inputs, Law, Reaction, Task, reversed_tokens
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Reaction, Task, reversed_tokens
 from mha_numpy.teach.tasks.scores import scores
 from mha_numpy.teach.tasks.softmax import softmax
 
@@ -95,7 +94,6 @@ MEANS = Law(
     lambda inputs, arrays: _outside(inputs, arrays[""]),
 )
 
-# fmt: off
 MISTAKES = [
     Mistake("scale after softmax", "the weights are scaled instead of the scores, so rows sum to 1/sqrt(d_k)",
             "divide by np.sqrt(d_k) before softmax",
@@ -139,8 +137,7 @@ MISTAKES = [
     Mistake("key/value heads averaged", "every query head reads the mean of all key/value heads",
             "query head h reads h // G",
             {"np.repeat(x, num_heads // H_kv, axis=1)": "np.repeat(x.mean(axis=1, keepdims=True), num_heads, axis=1)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     attention,
@@ -157,14 +154,9 @@ TASK = Task(
         "powers.sum(axis=-1, keepdims=True) @ v",
     ),
     draw=draw_one_head,
-    result="heads",
     laws=[MEANS],
     reactions=[
-        Reaction(
-            "reversing keys and values together changes nothing",
-            reversed_tokens("k", "v"),
-            lambda _, arrays: arrays[""],
-        )
+        Reaction("reversing keys and values together changes nothing", reversed_tokens("k", "v"))
     ],
     mistakes=MISTAKES,
 )

@@ -7,9 +7,8 @@ import numpy as np
 
 from mha_numpy.core import attention_forward
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import causal_mask, draw_heads
-from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Again, Arrays, Hints, Inputs, Law, Mistake, Slope, Task
 from mha_numpy.teach.tasks.attention import attend, share
 from mha_numpy.teach.tasks.scores_backward import EULER, through_scores
 from mha_numpy.teach.tasks.softmax_backward import find_row_sum, through_softmax
@@ -106,8 +105,7 @@ def slope_of_attention(inputs: Inputs) -> Slope:
     return Slope(forward, {name: inputs[name] for name in "qkv"}, inputs["d_heads"])
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("mask forgotten in backward", "the weights are computed anew without the mask, so hidden keys get gradients",
             "a weight of 0 passes nothing back",
             {"row_sum = find_row_sum(": "weights = softmax(scores(q, k), None)\n        row_sum = find_row_sum("}),
@@ -124,11 +122,8 @@ MISTAKES = [
             "d_scores is divided by the batch size: d_q and d_k are B times too small, and d_v is right",
             "a mean over the batch belongs to the loss, not to softmax",
             {"d_scores = through_softmax(": "d_scores = 1 / len(d_heads) * through_softmax("}),
-]
-OTHERS_MISTAKES = {
-    "everything divided by B": {"return through_attention(d_heads, q, k, v, weights)": "return through_attention(d_heads / len(d_heads), q, k, v, weights)"},
-}
-# fmt: on
+    Again("everything divided by B", {"return through_attention(d_heads, q, k, v, weights)": "return through_attention(d_heads / len(d_heads), q, k, v, weights)"}),
+]  # fmt: skip
 
 TASK = Task(
     attention_backward,
@@ -154,5 +149,4 @@ TASK = Task(
     laws=[UNSEEN, SHIFT, EULER],
     slope=slope_of_attention,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -3,9 +3,8 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import causal_mask, draw_heads, large_scores
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Task
 from mha_numpy.teach.tasks.attention import attend
 from mha_numpy.teach.tasks.attention_backward import (
     SHIFT,
@@ -83,8 +82,7 @@ def _draw_with_lse(rng: np.random.Generator) -> list[Inputs]:
     return probes
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("hidden cells recomputed, too",
             "hidden cells get weights when the weights are computed anew: lse does not know the mask",
             "0 where the mask is False", {"np.where(mask, scores - lse": "np.where(np.isfinite(lse), scores - lse"}),
@@ -118,13 +116,10 @@ MISTAKES = [
     Mistake("delta laid along the keys", "the row sum of query j is subtracted in column j: it has lost its axis",
             "(d_heads * heads).sum(-1, keepdims=True)",
             {"(d_heads * heads).sum(axis=-1, keepdims=True)": "(d_heads * heads).sum(axis=-1)[..., None, :]"}),
-]
-OTHERS_MISTAKES = {
-    "mask forgotten in backward": {"np.where(mask, scores - lse, -np.inf)": "scores - lse"},
-    "everything divided by B": {"weights = recompute_weights(": "d_heads = d_heads / len(d_heads)\n    weights = recompute_weights("},
-    "mask inverted": {"np.where(mask, scores - lse": "np.where(~mask, scores - lse"},
-}
-# fmt: on
+    Again("mask forgotten in backward", {"np.where(mask, scores - lse, -np.inf)": "scores - lse"}),
+    Again("everything divided by B", {"weights = recompute_weights(": "d_heads = d_heads / len(d_heads)\n    weights = recompute_weights("}),
+    Again("mask inverted", {"np.where(mask, scores - lse": "np.where(~mask, scores - lse"}),
+]  # fmt: skip
 
 TASK = Task(
     backward_from_lse,
@@ -148,5 +143,4 @@ TASK = Task(
     laws=[SHIFT, EULER],
     slope=slope_of_attention,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from mha_numpy.teach.mistake import Mistake, for_each
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.task import Hints, Inputs, Mistake, Task
 
 
 def cost_table(
@@ -84,7 +83,6 @@ def _draw_costs(_: np.random.Generator) -> list[Inputs]:
 
 COUNTED = ["projection_flops", "score_flops", "weights_bytes", "kv_cache_bytes"]
 
-# fmt: off
 MISTAKES = [
     Mistake("4 D^2 whatever the heads", "attention_params is 4 D^2, which holds only where H d = D and H_kv = H",
             "2 D H d + 2 D H_kv d", {"D * H * d + 2 * D * H_kv * d + H * d * D": "4 * D * D"}),
@@ -98,8 +96,8 @@ MISTAKES = [
     Mistake("B left out", "the batch size is left out of everything",
             "projections, scores, weights and KV cache grow with B",
             {f'"{name}": {name}(B': f'"{name}": {name}(1' for name in COUNTED}),
-    *for_each(COUNTED, "B left out of ?", "the batch size is left out of ?", "it grows with B",
-            {'"?": ?(B': '"?": ?(1'}),
+    *(Mistake(f"B left out of {name}", f"the batch size is left out of {name}", "it grows with B",
+              {f'"{name}": {name}(B': f'"{name}": {name}(1'}) for name in COUNTED),
     Mistake("T left out of projection_flops", "projection_flops is of one token", "every token is projected: times T",
             {"tokens = B * T": "tokens = B"}),
     Mistake("only q k^T counted", "score_flops counts q k^T alone, without weights v",
@@ -122,8 +120,7 @@ MISTAKES = [
             "2 B H_kv T d numbers", {"numbers = 2 *": "numbers = 1 *"}),
     Mistake("numbers for bytes", "weights_bytes and kv_cache_bytes are counts of numbers: itemsize is left out",
             "times itemsize", {"numbers * itemsize": "numbers", "itemsize * numbers": "numbers"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     cost_table,

@@ -4,8 +4,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import cross_entropy_forward
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Slope, Task
 from mha_numpy.teach.tasks.cross_entropy import draw_loss, log_softmax, share_of_each
 
 
@@ -42,18 +41,8 @@ def _draw_loss_backward(rng: np.random.Generator) -> list[Inputs]:
     return [{"d_loss": d, **i} for d, i in zip(upstream, draw_loss(rng), strict=True)]
 
 
-def _slope_of_loss(inputs: Inputs) -> Slope:
-    targets, ignored = inputs["targets"], inputs["ignored"]
-    return Slope(
-        lambda logits: cross_entropy_forward(logits, targets, ignore_index=ignored)[0],
-        {"logits": inputs["logits"]},
-        np.asarray(inputs["d_loss"]),
-    )
-
-
 DIFFERENCE = "d_losses[..., None] * (probs - asked)"
 
-# fmt: off
 MISTAKES = [
     Mistake("-100 ignored, -1 as an index",
             "the target -100 is left out, not the one that is called ignored: -1 is taken for the last entry of the vocabulary",
@@ -79,8 +68,7 @@ MISTAKES = [
     Mistake("ignored tokens keep their softmax", "ignored tokens have a gradient, that of softmax, where 0 belongs",
             "0 for ignored tokens", {"d_losses = d_loss * share_of_each(targets, ignored)":
                                      "d_losses = d_loss / np.full(targets.shape, (targets != ignored).sum())"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     cross_entropy_backward,
@@ -97,7 +85,6 @@ TASK = Task(
         "counted[..., None] * (softmax(logits) - one_hot) / counted.sum()",
     ),
     draw=_draw_loss_backward,
-    result="d_logits",
     laws=[
         Law("each token's d_logits sum to 0", lambda _, arrays: arrays[""].sum(axis=-1)),
         Law(
@@ -107,6 +94,12 @@ TASK = Task(
             ),
         ),
     ],
-    slope=_slope_of_loss,
+    slope=lambda inputs: Slope(
+        lambda logits: cross_entropy_forward(
+            logits, inputs["targets"], ignore_index=inputs["ignored"]
+        )[0],
+        {"logits": inputs["logits"]},
+        np.asarray(inputs["d_loss"]),
+    ),
     mistakes=MISTAKES,
 )

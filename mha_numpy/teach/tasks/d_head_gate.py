@@ -3,8 +3,8 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Slope, Task
+from mha_numpy.teach.probes import normal
+from mha_numpy.teach.task import Hints, Inputs, Mistake, Slope, Task
 
 
 def d_head_gate(d_gated: Array, heads: Array) -> Array:
@@ -28,20 +28,9 @@ def d_head_gate(d_gated: Array, heads: Array) -> Array:
 
 def draw_gated(rng: np.random.Generator) -> list[Inputs]:
     """Draw heads and the gradient of the gated ones: all sizes different, and B = H."""
-    return [
-        {"d_gated": rng.normal(size=shape), "heads": rng.normal(size=shape)}
-        for shape in ((5, 3, 4, 2), (4, 4, 3, 2))
-    ]
+    return [normal(rng, d_gated=shape, heads=shape) for shape in ((5, 3, 4, 2), (4, 4, 3, 2))]
 
 
-def _slope_of_gate(inputs: Inputs) -> Slope:
-    """Differentiate gated heads by gates of 1."""
-    heads = inputs["heads"]
-    gate = np.ones(heads.shape[1])
-    return Slope(lambda gate: heads * gate[:, None, None], {"gate": gate}, inputs["d_gated"])
-
-
-# fmt: off
 MISTAKES = [
     Mistake("gate gradient from d_gated alone", "d_gate is the sum of d_gated: the factor heads is missing",
             "(d_gated * heads).sum(axis=(0, 2, 3))", {"d_gates = d_gated * heads": "d_gates = d_gated"}),
@@ -61,8 +50,7 @@ MISTAKES = [
             "sum over the batch", {"d_gates.sum(axis=(0, 2, 3))": "d_gates.sum(axis=(2, 3)).mean(axis=0)"}),
     Mistake("gate gradient: mean", "d_gate is a mean over sequences, tokens and features", "sum over them",
             {"d_gates.sum(axis=(0, 2, 3))": "d_gates.mean(axis=(0, 2, 3))"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     d_head_gate,
@@ -79,7 +67,10 @@ TASK = Task(
         fix="(d_gated * heads).sum(axis=(0, 2, 3))",
     ),
     draw=draw_gated,
-    result="d_gate",
-    slope=_slope_of_gate,
+    slope=lambda inputs: Slope(
+        lambda gate: inputs["heads"] * gate[:, None, None],
+        {"gate": np.ones(inputs["heads"].shape[1])},
+        inputs["d_gated"],
+    ),
     mistakes=MISTAKES,
 )

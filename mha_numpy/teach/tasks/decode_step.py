@@ -6,9 +6,8 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.probes import draw_params, opposite_params, opposite_tokens
-from mha_numpy.teach.task import Hints, Inputs, Law, Task
+from mha_numpy.teach.probes import draw_params, normal, opposite_params, opposite_tokens
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
 from mha_numpy.teach.tasks.attention import attend
 from mha_numpy.teach.tasks.merge_heads import merge_heads
 from mha_numpy.teach.tasks.multi_head import project_k, project_o, project_q, project_v
@@ -72,16 +71,14 @@ def _draw_decode(rng: np.random.Generator) -> list[Inputs]:
     """Draw shared heads, a past of nothing, and large scores where all but D are equal."""
     probes = []
     for B, T, D, d, H, H_kv in ((2, 5, 10, 3, 4, 2), (2, 0, 12, 3, 6, 2)):
-        past = B, H_kv, T, d
-        x, k, v = rng.normal(size=(B, 1, D)), rng.normal(size=past), rng.normal(size=past)
+        arrays = normal(rng, x=(B, 1, D), k_past=(B, H_kv, T, d), v_past=(B, H_kv, T, d))
         params = draw_params(rng, D, H * d, kv_width=H_kv * d)
-        probes.append({"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": H})
+        probes.append(arrays | {"params": params, "num_heads": H})
     x, params = opposite_tokens(rng, (4, 1, 16)), opposite_params(draw_params(rng, 16, 16))
     k, v = rng.integers(-40, -30, (4, 4, 4, 4)).astype(float), rng.normal(size=(4, 4, 4, 4))
     return [*probes, {"x": x, "k_past": k, "v_past": v, "params": params, "num_heads": 4}]
 
 
-# fmt: off
 MISTAKES = [
     Mistake("past forgotten", "the new token sees itself alone: the past keys and values are not used",
             "np.concatenate([k_past, k_new], axis=2)", {"np.concatenate([past, new], axis=2)": "new"}),
@@ -101,8 +98,7 @@ MISTAKES = [
     Mistake("nothing new is kept", "the k and v that are returned lack the new token",
             "return k and v with the new token behind the past",
             {"Decoded(out, k, v)": "Decoded(out, k_past, v_past)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     decode_step,
@@ -126,10 +122,7 @@ TASK = Task(
         Law(
             "the past keys and values come first, unchanged",
             lambda inputs, arrays: np.concatenate(
-                [
-                    arrays["k"][:, :, :-1] - inputs["k_past"],
-                    arrays["v"][:, :, :-1] - inputs["v_past"],
-                ]
+                [arrays[name][:, :, :-1] - inputs[f"{name}_past"] for name in "kv"]
             ),
         )
     ],

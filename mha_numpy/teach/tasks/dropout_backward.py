@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Law, Mistake, Slope, Task
 
 
 def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
@@ -28,23 +27,7 @@ def dropout_backward(d_dropped: Array, keep: Array, p: float) -> Array:
     return d_dropped * keep / (1 - p)
 
 
-def _draw_dropout(rng: np.random.Generator) -> list[Inputs]:
-    """Draw which weights were kept, a few and most."""
-    return [
-        {"d_dropped": rng.normal(size=shape), "keep": rng.random(shape) >= p, "p": p}
-        for shape, p in (((2, 3, 4, 5), 0.25), ((3, 2, 5, 4), 0.6))
-    ]
-
-
-def _slope_of_dropout(inputs: Inputs) -> Slope:
-    keep, p = inputs["keep"], inputs["p"]
-    weights = np.random.default_rng(0).random(size=keep.shape)
-    at = {"weights": weights}
-    return Slope(lambda weights: weights * keep / (1 - p), at, inputs["d_dropped"])
-
-
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("dropout not undone by 1/(1-p)", "the factor 1 / (1 - p) of the kept weights is missing",
             "d_dropped * keep / (1 - p)", {" * keep / (1 - p)": " * keep"}),
     Mistake("dropout: times 1-p", "d_weights is multiplied by 1 - p where it is divided by it",
@@ -57,11 +40,8 @@ MISTAKES = [
             "keep is True where a weight was kept", {" * keep / (1 - p)": " * ~keep / (1 - p)"}),
     Mistake("dropout ignored in backward", "d_weights is d_dropped: dropout is skipped", "d_dropped * keep / (1 - p)",
             {" * keep / (1 - p)": ""}),
-]
-OTHERS_MISTAKES = {
-    "everything divided by B": {"return d_dropped": "return d_dropped / len(d_dropped)"},
-}
-# fmt: on
+    Again("everything divided by B", {"return d_dropped": "return d_dropped / len(d_dropped)"}),
+]  # fmt: skip
 
 TASK = Task(
     dropout_backward,
@@ -76,15 +56,20 @@ TASK = Task(
         mistake="dropout not undone by 1/(1-p)",
         fix="d_dropped * keep / (1 - p)",
     ),
-    draw=_draw_dropout,
-    result="d_weights",
+    draw=lambda rng: [  # a few were dropped, and most
+        {"d_dropped": rng.normal(size=shape), "keep": rng.random(shape) >= p, "p": p}
+        for shape, p in (((2, 3, 4, 5), 0.25), ((3, 2, 5, 4), 0.6))
+    ],
     laws=[
         Law(
             "dropped weights have no gradient",
             lambda inputs, arrays: np.where(inputs["keep"], 0, arrays[""]),
         )
     ],
-    slope=_slope_of_dropout,
+    slope=lambda inputs: Slope(
+        lambda weights: weights * inputs["keep"] / (1 - inputs["p"]),
+        {"weights": np.random.default_rng(0).random(size=inputs["keep"].shape)},
+        inputs["d_dropped"],
+    ),
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

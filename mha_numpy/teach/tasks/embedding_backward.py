@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Slope, Task
 
 
 def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
@@ -29,16 +28,6 @@ def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
     return d_table
 
 
-def _draw_embedding(rng: np.random.Generator) -> list[Inputs]:
-    """Draw tokens of which some come twice, in a sequence or in two, and some not at all."""
-    return [
-        {"d_out": rng.normal(size=(*np.shape(ids), D)), "ids": np.array(ids), "V": V}
-        for ids, D, V in (
-            ([[3, 1, 3, 0], [1, 5, 3, 5], [4, 4, 4, 0]], 5, 7), ([[2, 1, 2], [0, 2, 1]], 3, 3),
-        )
-    ]  # fmt: skip
-
-
 def _slope_of_embedding(inputs: Inputs) -> Slope:
     d_out, ids = inputs["d_out"], inputs["ids"]
     table = np.random.default_rng(0).normal(size=(inputs["V"], d_out.shape[-1]))
@@ -47,7 +36,6 @@ def _slope_of_embedding(inputs: Inputs) -> Slope:
 
 ROWS = "np.add.at(d_table, ids, d_out)"
 
-# fmt: off
 MISTAKES = [
     Mistake("the last of equal tokens counts", "a row that was taken several times gets the gradient of the last token alone: d_table[ids] += d_out adds to a row only once",
             "np.add.at(d_table, ids, d_out)", {ROWS: "d_table[ids] += d_out"}),
@@ -74,8 +62,7 @@ MISTAKES = [
             {"return d_table": "return d_table[np.unique(ids)]"}),
     Mistake("gradients not collected", "d_table is (B, T, D): the gradients of the tokens are not added to their rows",
             "np.add.at(d_table, ids, d_out)", {ROWS: "d_table = d_out"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     embedding_backward,
@@ -89,8 +76,13 @@ TASK = Task(
         mistake="the last of equal tokens counts",
         fix="d_table = np.zeros((V, D)); np.add.at(d_table, ids, d_out)",
     ),
-    draw=_draw_embedding,
-    result="d_table",
+    draw=lambda rng: [  # some come twice, in a sequence or in two, and some not at all
+        {"d_out": rng.normal(size=(*np.shape(ids), D)), "ids": np.array(ids), "V": V}
+        for ids, D, V in (
+            ([[3, 1, 3, 0], [1, 5, 3, 5], [4, 4, 4, 0]], 5, 7),
+            ([[2, 1, 2], [0, 2, 1]], 3, 3),
+        )
+    ],
     laws=[
         Law(
             "the rows of d_table sum to the sum of d_out over all tokens",

@@ -4,8 +4,8 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.probes import normal
+from mha_numpy.teach.task import Again, Hints, Mistake, Task
 
 
 def from_gpt2(
@@ -36,14 +36,7 @@ def from_gpt2(
     return MultiHeadParams(w_q=w_q, b_q=b_q, w_k=w_k, b_k=b_k, w_v=w_v, b_v=b_v, w_o=w_o, b_o=b_o)
 
 
-def _draw_gpt2(rng: np.random.Generator) -> list[Inputs]:
-    """Draw GPT-2's params for D = 6."""
-    shapes = {"c_attn_w": (6, 18), "c_attn_b": (18,), "c_proj_w": (6, 6), "c_proj_b": (6,)}
-    return [{name: rng.normal(size=shape) for name, shape in shapes.items()}]
-
-
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("every w transposed", "every w is transposed, as if GPT-2 stored (outputs, inputs)",
             "GPT-2 computes x @ w as well: no transpose",
             {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T" for x in "qkvo"}),
@@ -66,12 +59,9 @@ MISTAKES = [
             "axis=1", {"np.split(c_attn_w, 3, axis=1)": "np.split(c_attn_w, 3, axis=0)"}),
     Mistake("biases left out", "the biases are 0", "c_attn_b holds b_q, b_k, b_v; c_proj_b is b_o",
             {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})" for x in "qkvo"}),
-]
-OTHERS_MISTAKES = {
-    **{f"b_{x} left out": {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})"} for x in "qkvo"},
-    **{f"w_{x} transposed": {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T"} for x in "qkvo"},
-}
-# fmt: on
+    *(Again(f"b_{x} left out", {f"b_{x}=b_{x}": f"b_{x}=np.zeros_like(b_{x})"}) for x in "qkvo"),
+    *(Again(f"w_{x} transposed", {f"w_{x}=w_{x}": f"w_{x}=w_{x}.T"}) for x in "qkvo"),
+]  # fmt: skip
 
 TASK = Task(
     from_gpt2,
@@ -86,7 +76,8 @@ TASK = Task(
         mistake="every w transposed",
         fix="w_q, w_k, w_v = np.split(c_attn_w, 3, axis=1); b_q, b_k, b_v = np.split(c_attn_b, 3)",
     ),
-    draw=_draw_gpt2,
+    draw=lambda rng: [
+        normal(rng, c_attn_w=(6, 18), c_attn_b=(18,), c_proj_w=(6, 6), c_proj_b=(6,))
+    ],
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -5,8 +5,7 @@ import math
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Task
+from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Mistake, Task
 
 
 def gelu(x: Array) -> Array:
@@ -43,7 +42,6 @@ def _off_by_opposites(inputs: Inputs, arrays: Arrays) -> Array:
     return out - of_opposite - x
 
 
-# fmt: off
 MISTAKES = [
     Mistake("GELU: 0.44715 for 0.044715", "the factor of the cube is 0.44715: a zero is missing",
             "0.044715", {"root * (x + 0.044715 * x**3)": "root * (x + 0.44715 * x**3)"}),
@@ -76,8 +74,7 @@ MISTAKES = [
             {"x * (1 + np.tanh(gelu_argument(x))) / 2": "x / (1 + np.exp(-1.702 * x))"}),
     Mistake("ReLU for GELU", "ReLU is computed", "x * (1 + tanh(...)) / 2",
             {"x * (1 + np.tanh(gelu_argument(x))) / 2": "np.maximum(x, 0)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     gelu,
@@ -92,7 +89,6 @@ TASK = Task(
         fix="0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))",
     ),
     draw=draw_gelu,
-    result="out",
     laws=[Law("gelu(x) - gelu(-x) is x", _off_by_opposites)],
     mistakes=MISTAKES,
 )

@@ -6,8 +6,7 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import gelu_forward
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Mistake, Slope, Task
 from mha_numpy.teach.tasks.gelu import draw_gelu, gelu_argument
 
 
@@ -37,23 +36,11 @@ def gelu_argument_slope(x: Array) -> Array:
     return slope * (1 + 3 * 0.044715 * x**2)
 
 
-def _draw_gelu_backward(rng: np.random.Generator) -> list[Inputs]:
-    """Draw numbers, and large ones."""
-    return [{"d_out": rng.normal(size=i["x"].shape), "x": i["x"]} for i in draw_gelu(rng)]
-
-
-def _slope_of_gelu(inputs: Inputs) -> Slope:
-    return Slope(
-        lambda x: gelu_forward(x, approximate="tanh")[0], {"x": inputs["x"]}, inputs["d_out"]
-    )
-
-
 CUBE = "slope * (1 + 3 * 0.044715 * x**2)"
 
 SLOPE = "(share + x * share_slope)"
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("GELU: share taken for constant", "the gradient through the share is left out: GELU is x * share, and the share depends on x, too",
             "d_out * (share + x * slope of the share)", {SLOPE: "share"}),
     Mistake("GELU: way through the share alone", "d_out * share is left out: GELU is x * share, and x is a factor, too",
@@ -70,22 +57,19 @@ MISTAKES = [
             {"(1 - tanh**2)": "(1 - tanh)"}),
     Mistake("GELU: half of the slope forgotten", "the slope of the share lacks the factor 1 / 2", "(1 - tanh**2) / 2 * ...",
             {"(1 - tanh**2) / 2": "(1 - tanh**2)"}),
-]
-OTHERS_MISTAKES = {
-    "GELU: 0.44715 for 0.044715": {"slope * (1 + 3 * 0.044715 * x**2)": "slope * (1 + 3 * 0.44715 * x**2)"},
-    "GELU: square for cube": {"slope * (1 + 3 * 0.044715 * x**2)": "slope * (1 + 2 * 0.044715 * x)"},
-    "GELU: cube outside of the product": {"slope * (1 + 3 * 0.044715 * x**2)": "slope + 3 * 0.044715 * x**2"},
-    "GELU: cube left out": {"slope * (1 + 3 * 0.044715 * x**2)": "slope"},
-    "GELU: factor left out": {"slope = math.sqrt(2 / math.pi)": "slope = 1.0"},
-    "GELU: 2 / pi without the root": {"slope = math.sqrt(2 / math.pi)": "slope = 2 / math.pi"},
-    "GELU: 1 / sqrt(2 pi) for sqrt(2 / pi)": {"slope = math.sqrt(2 / math.pi)": "slope = 1 / math.sqrt(2 * math.pi)"},
-    "GELU: half forgotten": {"(share + x * share_slope)": "2 * (share + x * share_slope)"},
-    "GELU: 1 forgotten": {"share = (1 + tanh) / 2": "share = tanh / 2"},
-    "exact GELU": {"(share + x * share_slope)": "((1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2 + x * np.exp(-x**2 / 2) / math.sqrt(2 * math.pi))"},
-    "GELU by a sigmoid": {"(share + x * share_slope)": "(1 + 1.702 * x / (1 + np.exp(1.702 * x))) / (1 + np.exp(-1.702 * x))"},
-    "ReLU for GELU": {"(share + x * share_slope)": "(x > 0)"},
-}
-# fmt: on
+    Again("GELU: 0.44715 for 0.044715", {"slope * (1 + 3 * 0.044715 * x**2)": "slope * (1 + 3 * 0.44715 * x**2)"}),
+    Again("GELU: square for cube", {"slope * (1 + 3 * 0.044715 * x**2)": "slope * (1 + 2 * 0.044715 * x)"}),
+    Again("GELU: cube outside of the product", {"slope * (1 + 3 * 0.044715 * x**2)": "slope + 3 * 0.044715 * x**2"}),
+    Again("GELU: cube left out", {"slope * (1 + 3 * 0.044715 * x**2)": "slope"}),
+    Again("GELU: factor left out", {"slope = math.sqrt(2 / math.pi)": "slope = 1.0"}),
+    Again("GELU: 2 / pi without the root", {"slope = math.sqrt(2 / math.pi)": "slope = 2 / math.pi"}),
+    Again("GELU: 1 / sqrt(2 pi) for sqrt(2 / pi)", {"slope = math.sqrt(2 / math.pi)": "slope = 1 / math.sqrt(2 * math.pi)"}),
+    Again("GELU: half forgotten", {"(share + x * share_slope)": "2 * (share + x * share_slope)"}),
+    Again("GELU: 1 forgotten", {"share = (1 + tanh) / 2": "share = tanh / 2"}),
+    Again("exact GELU", {"(share + x * share_slope)": "((1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2 + x * np.exp(-x**2 / 2) / math.sqrt(2 * math.pi))"}),
+    Again("GELU by a sigmoid", {"(share + x * share_slope)": "(1 + 1.702 * x / (1 + np.exp(1.702 * x))) / (1 + np.exp(-1.702 * x))"}),
+    Again("ReLU for GELU", {"(share + x * share_slope)": "(x > 0)"}),
+]  # fmt: skip
 
 TASK = Task(
     gelu_backward,
@@ -101,9 +85,11 @@ TASK = Task(
         fix="tanh = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)); slope = np.sqrt(2 / np.pi)"
         " * (1 + 3 * 0.044715 * x**2); d_out * ((1 + tanh) / 2 + x * (1 - tanh**2) / 2 * slope)",
     ),
-    draw=_draw_gelu_backward,
-    result="d_x",
-    slope=_slope_of_gelu,
+    draw=lambda rng: [
+        {"d_out": rng.normal(size=one["x"].shape), "x": one["x"]} for one in draw_gelu(rng)
+    ],
+    slope=lambda inputs: Slope(
+        lambda x: gelu_forward(x, approximate="tanh")[0], {"x": inputs["x"]}, inputs["d_out"]
+    ),
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -46,7 +46,6 @@ TASK = Task(
         "q.reshape(B, H_kv, G, T_q, d_k); k[:, :, None]",
     ),
     draw=partial(draw_with_large_scores, rect=(2, 6, 3), square=(3, 6, 2)),
-    result="heads",
     laws=[MEANS],
     reactions=[
         Reaction(

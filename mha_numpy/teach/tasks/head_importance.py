@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Law, Task
+from mha_numpy.teach.task import Hints, Law, Mistake, Task
 from mha_numpy.teach.tasks.d_head_gate import draw_gated
 
 
@@ -29,7 +28,6 @@ def head_importance(d_gated: Array, heads: Array) -> Array:
     return np.abs(of_each).mean(axis=0)
 
 
-# fmt: off
 MISTAKES = [
     Mistake("importance from d_gated alone", "the importance is computed from d_gated alone: the factor heads is missing",
             "d_gated * heads", {"shares = d_gated * heads": "shares = d_gated"}),
@@ -64,8 +62,7 @@ MISTAKES = [
     Mistake("importance divided by its norm", "the importance is divided by its norm over the heads",
             "leave it as it is: norms are for comparing layers",
             {"np.abs(of_each).mean(axis=0)": "np.abs(of_each).mean(axis=0) / np.linalg.norm(np.abs(of_each).mean(axis=0))"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     head_importance,
@@ -82,7 +79,6 @@ TASK = Task(
         fix="np.abs((d_gated * heads).sum(axis=(2, 3))).mean(axis=0)",
     ),
     draw=draw_gated,
-    result="importance",
     laws=[Law("no importance is negative", lambda _, arrays: np.minimum(arrays[""], 0))],
     mistakes=MISTAKES,
 )

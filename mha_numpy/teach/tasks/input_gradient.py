@@ -4,9 +4,8 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake, for_each
-from mha_numpy.teach.probes import draw_params
-from mha_numpy.teach.task import Hints, Inputs, Slope, Task
+from mha_numpy.teach.probes import draw_params, normal
+from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Slope, Task
 from mha_numpy.teach.tasks.merge_heads import merge_heads
 from mha_numpy.teach.tasks.split_heads import split_heads
 
@@ -42,9 +41,8 @@ def _draw_branches(rng: np.random.Generator) -> list[Inputs]:
     """Draw gradients of q, k and v: H*d other than D, and all sizes but D equal."""
     probes = []
     for (B, H, T, d), D in (((2, 3, 5, 4), 10), ((3, 3, 3, 3), 9)):
-        d_q, d_k, d_v = rng.normal(size=(3, B, H, T, d))
-        params = draw_params(rng, D, H * d)
-        probes.append({"d_q": d_q, "d_k": d_k, "d_v": d_v, "params": params})
+        arrays = normal(rng, **dict.fromkeys(("d_q", "d_k", "d_v"), (B, H, T, d)))
+        probes.append(arrays | {"params": draw_params(rng, D, H * d)})
     return probes
 
 
@@ -61,13 +59,11 @@ def _slope_of_branches(inputs: Inputs) -> Slope:
     return Slope(forward, {"x": x}, np.concatenate([d.ravel() for d in upstream]))
 
 
-# fmt: off
-MISTAKES = [
-    *for_each([*"qkv"], "branch of ? forgotten",
-            "x is used for q, k and v, and the share through ? is missing in d_x", "d_x sums all three branches",
-            {"from_? = ": "from_? = 0 * "}),
-    *for_each([*"qkv"], "branch of ? alone", "x is used for q, k and v, and d_x has the share through ? alone",
-            "d_x sums all three branches", {"return from_q + from_k + from_v": "return from_?"}),
+MISTAKES: list[Mistake | Again] = [
+    *(Mistake(f"branch of {x} forgotten", f"x is used for q, k and v, and the share through {x} is missing in d_x",
+              "d_x sums all three branches", {f"from_{x} = ": f"from_{x} = 0 * "}) for x in "qkv"),
+    *(Mistake(f"branch of {x} alone", f"x is used for q, k and v, and d_x has the share through {x} alone",
+              "d_x sums all three branches", {"return from_q + from_k + from_v": f"return from_{x}"}) for x in "qkv"),
     Mistake("mean of the branches", "d_x is the mean of what comes back through q, k and v",
             "d_x sums all three branches",
             {"return from_q + from_k + from_v": "return (from_q + from_k + from_v) / 3"}),
@@ -76,11 +72,8 @@ MISTAKES = [
             {"@ params.w_k.T": "@ params.w_v.T", "@ params.w_v.T": "@ params.w_k.T"}),
     Mistake("w_q for all branches", "d_q, d_k and d_v all go back through w_q", "each goes back through its own w",
             {"@ params.w_k.T": "@ params.w_q.T", "@ params.w_v.T": "@ params.w_q.T"}),
-]
-OTHERS_MISTAKES = {
-    "d_x by w, not its transpose": {"@ params.w_q.T": "@ params.w_q", "@ params.w_k.T": "@ params.w_k", "@ params.w_v.T": "@ params.w_v"},
-}
-# fmt: on
+    Again("d_x by w, not its transpose", {"@ params.w_q.T": "@ params.w_q", "@ params.w_k.T": "@ params.w_k", "@ params.w_v.T": "@ params.w_v"}),
+]  # fmt: skip
 
 TASK = Task(
     input_gradient,
@@ -99,8 +92,6 @@ TASK = Task(
         "d.transpose(0, 2, 1, 3).reshape(B, T, H * d.shape[-1])",
     ),
     draw=_draw_branches,
-    result="d_x",
     slope=_slope_of_branches,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

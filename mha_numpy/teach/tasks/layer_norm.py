@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task, each_alone
 
 
 def layer_norm(x: Array, gain: Array, bias: Array, eps: float) -> Array:
@@ -47,13 +46,8 @@ def draw_layer_norm(rng: np.random.Generator) -> list[Inputs]:
     ]  # fmt: skip
 
 
-EACH_ALONE = Reaction(
-    "a change of the last token changes no other token",
-    moved("x", np.s_[:, -1, 0]),
-    lambda _, arrays: arrays[""][:, :-1],
-)
+EACH_ALONE = each_alone("x", np.s_[:, -1, 0], others=np.s_[:, :-1])
 
-# fmt: off
 MISTAKES = [
     Mistake("eps left out", "eps is not used", "eps under the root: np.sqrt(var + eps)",
             {"np.sqrt(variance + eps)": "np.sqrt(variance)"}),
@@ -81,8 +75,7 @@ MISTAKES = [
     Mistake("1 + gain", "the token is multiplied by 1 + gain, as in Gemma",
             "multiply by the gain itself",
             {"scaled = x_hat * gain": "scaled = x_hat * (1 + gain)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     layer_norm,
@@ -99,7 +92,6 @@ TASK = Task(
         "mean(axis=-1, keepdims=True) + eps) * gain + bias",
     ),
     draw=draw_layer_norm,
-    result="out",
     laws=[
         Law(
             "without gain and bias, the features of each token sum to 0",

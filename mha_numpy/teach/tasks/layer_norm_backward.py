@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Slope, Task
 from mha_numpy.teach.tasks.layer_norm import normalise
 
 
@@ -58,15 +57,6 @@ def through_norm(d_x_hat: Array, x_hat: Array, inverse_std: Array) -> Array:
     return inverse_std * (d_x_hat - by_mean - by_variance)
 
 
-def _draw_layer_norm_backward(rng: np.random.Generator) -> list[Inputs]:
-    """Draw what layer norm's backward gets, with an eps that matters."""
-    return [
-        {"d_out": rng.normal(size=shape), "x": 1 + rng.normal(size=shape),
-         "gain": rng.normal(size=shape[-1]), "eps": eps}
-        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
-    ]  # fmt: skip
-
-
 def _slope_of_layer_norm(inputs: Inputs) -> Slope:
     """Differentiate layer norm, with a bias of 0."""
 
@@ -79,8 +69,7 @@ def _slope_of_layer_norm(inputs: Inputs) -> Slope:
     return Slope(forward, {"x": x, "gain": gain, "bias": np.zeros_like(gain)}, inputs["d_out"])
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("gradient through the mean left out", "d_x lacks the part that goes through the mean, which depends on x, too",
             "subtract d_x_hat.mean(-1, keepdims=True)", {" - by_mean": ""}),
     Mistake("gradient through the variance left out", "d_x lacks the part that goes through the variance, which depends on x, too",
@@ -105,13 +94,10 @@ MISTAKES = [
             {").sum(axis=(0, 1))": ").mean(axis=(0, 1))"}),
     Mistake("d_bias: mean", "d_bias is a mean over batch and tokens", "sum over both",
             {"d_bias = d_out.sum(axis=(0, 1))": "d_bias = d_out.mean(axis=(0, 1))"}),
-]
-OTHERS_MISTAKES = {
-    "everything divided by B": {"x_hat, inverse_std = normalise(": "d_out = d_out / len(d_out)\n    x_hat, inverse_std = normalise("},
-    "norm over the tokens": {" d_x_hat.mean(axis=-1": " d_x_hat.mean(axis=-2", " (d_x_hat * x_hat).mean(axis=-1": " (d_x_hat * x_hat).mean(axis=-2"},
-    "norm over batch and tokens": {" d_x_hat.mean(axis=-1": " d_x_hat.mean(axis=(0, 1)", " (d_x_hat * x_hat).mean(axis=-1": " (d_x_hat * x_hat).mean(axis=(0, 1)"},
-}
-# fmt: on
+    Again("everything divided by B", {"x_hat, inverse_std = normalise(": "d_out = d_out / len(d_out)\n    x_hat, inverse_std = normalise("}),
+    Again("norm over the tokens", {" d_x_hat.mean(axis=-1": " d_x_hat.mean(axis=-2", " (d_x_hat * x_hat).mean(axis=-1": " (d_x_hat * x_hat).mean(axis=-2"}),
+    Again("norm over batch and tokens", {" d_x_hat.mean(axis=-1": " d_x_hat.mean(axis=(0, 1)", " (d_x_hat * x_hat).mean(axis=-1": " (d_x_hat * x_hat).mean(axis=(0, 1)"}),
+]  # fmt: skip
 
 TASK = Task(
     layer_norm_backward,
@@ -129,7 +115,15 @@ TASK = Task(
         "normed * (d_normed * normed).mean(axis=-1, keepdims=True)) / np.sqrt(var + eps)",
     ),
     returns="tuple[Array, Array, Array]",
-    draw=_draw_layer_norm_backward,
+    draw=lambda rng: [  # an eps that matters
+        {
+            "d_out": rng.normal(size=shape),
+            "x": 1 + rng.normal(size=shape),
+            "gain": rng.normal(size=shape[-1]),
+            "eps": eps,
+        }
+        for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 4), 0.5))
+    ],
     laws=[
         Law(
             "d_x sums to 0 over the features, as adding one number to all of them changes nothing",
@@ -138,5 +132,4 @@ TASK = Task(
     ],
     slope=_slope_of_layer_norm,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.probes import normal
+from mha_numpy.teach.task import Again, Hints, Mistake, Slope, Task, same_sum
 
 
 class LinearGrads(NamedTuple):
@@ -46,25 +46,7 @@ def through_linear(d_out: Array, x: Array, w: Array) -> LinearGrads:
     return LinearGrads(d_x, d_w, d_b)
 
 
-def _draw_linear(rng: np.random.Generator) -> list[Inputs]:
-    """Draw a rectangular map and a square one."""
-    shapes = ((3, 4, 5, 6), (2, 4, 5, 5))
-    return [
-        {"d_out": rng.normal(size=(B, T, m)), "x": rng.normal(size=(B, T, n)),
-         "w": rng.normal(size=(n, m))}
-        for B, T, n, m in shapes
-    ]  # fmt: skip
-
-
-def _slope_of_linear(inputs: Inputs) -> Slope:
-    """Differentiate the map, with a bias of 0."""
-    x, w = inputs["x"], inputs["w"]
-    at = {"x": x, "w": w, "b": np.zeros(w.shape[1])}
-    return Slope(lambda x, w, b: x @ w + b, at, inputs["d_out"])
-
-
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("d_x by w, not its transpose", "the gradient goes back through w where w.T belongs",
             "d_out @ w.T", {"d_out @ w.T": "d_out @ w"}),
     Mistake("d_w of the last sequence alone", "d_w is computed from the last sequence alone", "sum over the batch",
@@ -91,11 +73,8 @@ MISTAKES = [
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=0)"}),
     Mistake("d_b over the tokens alone", "d_b is summed over the tokens alone", "sum over batch and tokens",
             {"d_b = d_out.sum(axis=(0, 1))": "d_b = d_out.sum(axis=1)"}),
-]
-OTHERS_MISTAKES = {
-    "everything divided by B": {"return through_linear(d_out,": "return through_linear(d_out / len(d_out),"},
-}
-# fmt: on
+    Again("everything divided by B", {"return through_linear(d_out,": "return through_linear(d_out / len(d_out),"}),
+]  # fmt: skip
 
 TASK = Task(
     linear_backward,
@@ -112,16 +91,15 @@ TASK = Task(
         "d_out.reshape(-1, d_out.shape[-1]); d_b = d_out.sum(axis=(0, 1))",
     ),
     returns="tuple[Array, Array, Array]",
-    draw=_draw_linear,
-    laws=[
-        Law(
-            "d_x * x and d_w * w have the same sum",
-            lambda inputs, arrays: np.asarray(
-                (arrays["d_x"] * inputs["x"]).sum() - (arrays["d_w"] * inputs["w"]).sum()
-            ),
-        )
+    draw=lambda rng: [  # a rectangular map and a square one
+        normal(rng, d_out=(B, T, m), x=(B, T, n), w=(n, m))
+        for B, T, n, m in ((3, 4, 5, 6), (2, 4, 5, 5))
     ],
-    slope=_slope_of_linear,
+    laws=[same_sum("x", "w")],
+    slope=lambda inputs: Slope(
+        lambda x, w, b: x @ w + b,
+        {"x": inputs["x"], "w": inputs["w"], "b": np.zeros(inputs["w"].shape[1])},
+        inputs["d_out"],
+    ),
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
 
 
 def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> Array:
@@ -86,7 +85,6 @@ def _padding(inputs: Inputs, mask: Array) -> Array:
     return (mask & (key >= np.asarray(inputs["lengths"])[:, None, None, None])).astype(float)
 
 
-# fmt: off
 MISTAKES = [
     Mistake("causal, strict", "a query's own position is left out: it sees the keys before it alone", "key <= query + q_offset",
             {"key <= query": "key < query"}),
@@ -133,8 +131,7 @@ MISTAKES = [
     Mistake("mask inverted", "the mask is inverted: True is taken for blocked",
             "True = may attend; np.where(mask, scores, -np.inf)",
             {"return past & near & token": "return ~(past & near & token)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     make_mask,
@@ -152,7 +149,6 @@ TASK = Task(
         "query) & (key >= query - left) & (key < lengths[:, None, None, None])",
     ),
     draw=_draw_masks,
-    result="mask",
     laws=[
         Law("no query sees the future", lambda inputs, arrays: _future(inputs, arrays[""])),
         Law("no query sees padding", lambda inputs, arrays: _padding(inputs, arrays[""])),

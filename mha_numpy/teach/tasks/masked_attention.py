@@ -67,6 +67,5 @@ TASK = Task(
         "scores = np.where(mask, scores, -np.inf)",
     ),
     draw=_draw_masked,
-    result="heads",
     laws=[MEANS],
 )

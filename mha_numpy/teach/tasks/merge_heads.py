@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Mistake, Task, each_alone
 
 
 def merge_heads(heads: Array) -> Array:
@@ -25,7 +24,6 @@ def merge_heads(heads: Array) -> Array:
     return heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)
 
 
-# fmt: off
 MISTAKES = [
     Mistake("merge without transpose", "heads are merged by reshape alone, which mixes the tokens",
             "heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)", {"heads.transpose(0, 2, 1, 3)": "heads"}),
@@ -38,8 +36,7 @@ MISTAKES = [
     Mistake("heads averaged instead of concatenated", "every head's place holds the mean of all heads",
             "lay the heads side by side",
             {"B, H, T, d = heads.shape": "B, H, T, d = heads.shape\n    heads = np.repeat(heads.mean(axis=1, keepdims=True), H, axis=1)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     merge_heads,
@@ -55,13 +52,6 @@ TASK = Task(
         fix="heads.transpose(0, 2, 1, 3).reshape(B, T, H * d)",
     ),
     draw=lambda rng: [{"heads": rng.normal(size=shape)} for shape in ((2, 3, 5, 4), (3, 5, 4, 2))],
-    result="merged",
-    reactions=[
-        Reaction(
-            "a change of the last token changes no other token",
-            moved("heads", np.s_[:, :, -1]),
-            lambda _, arrays: arrays[""][:, :-1],
-        )
-    ],
+    reactions=[each_alone("heads", np.s_[:, :, -1], others=np.s_[:, :-1])],
     mistakes=MISTAKES,
 )

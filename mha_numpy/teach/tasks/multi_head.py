@@ -6,10 +6,9 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake, for_each
 from mha_numpy.teach.probes import draw_self
 from mha_numpy.teach.saved import Saved
-from mha_numpy.teach.task import Hints, Reaction, Task, moved
+from mha_numpy.teach.task import Again, Hints, Mistake, Reaction, Task, moved
 from mha_numpy.teach.tasks.attention import attend
 from mha_numpy.teach.tasks.merge_heads import merge_heads
 from mha_numpy.teach.tasks.split_heads import split_heads
@@ -78,17 +77,17 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     return run_layer(x, x, params, num_heads, mask)[0]
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("all biases left out", "no bias is added anywhere", "x @ w + b, in all four projections",
             {f" + params.b_{letter}": "" for letter in "qkvo"}),
     Mistake("scale 1/sqrt(D) of the input",
             "the scores are divided by the root of D, the width of x, not of one head's width",
             "d_k is the width of one head: q.shape[-1] after the split",
             {"weights, heads = attend(q, k, v, mask)": "q = q * np.sqrt(q.shape[-1] / y.shape[-1])\n    weights, heads = attend(q, k, v, mask)"}),
-    *for_each([*"qkvo"], "b_? left out", "the bias b_? is left out", "x @ w_? + b_?", {" + params.b_?": ""}),
-    *for_each([*"qkvo"], "w_? transposed", "w_? is used transposed", "x @ w_?, with w_? (inputs, outputs)",
-              {"x @ params.w_? +": "x @ params.w_?.T +"}),
+    *(Mistake(f"b_{x} left out", f"the bias b_{x} is left out", f"x @ w_{x} + b_{x}", {f" + params.b_{x}": ""})
+      for x in "qkvo"),
+    *(Mistake(f"w_{x} transposed", f"w_{x} is used transposed", f"x @ w_{x}, with w_{x} (inputs, outputs)",
+              {f"x @ params.w_{x} +": f"x @ params.w_{x}.T +"}) for x in "qkvo"),
     Mistake("keys by w_q", "the keys are projected by w_q and b_q", "k = x @ w_k + b_k",
             {"x @ params.w_k + params.b_k": "x @ params.w_q + params.b_q"}),
     Mistake("values by w_k", "the values are projected by w_k and b_k", "v = x @ w_v + b_v",
@@ -107,11 +106,8 @@ MISTAKES = [
             {"v = split_heads(project_v(x,": "v = split_heads(project_v(y,"}),
     Mistake("output projection left out", "the output projection is left out: merged is returned",
             "merged @ w_o + b_o", {"x @ params.w_o + params.b_o": "x"}),
-]
-OTHERS_MISTAKES = {
-    "heads left behind the tokens": {"merged = merge_heads(heads)": "merged = heads.reshape(*heads.shape[:2], -1)"},
-}
-# fmt: on
+    Again("heads left behind the tokens", {"merged = merge_heads(heads)": "merged = heads.reshape(*heads.shape[:2], -1)"}),
+]  # fmt: skip
 
 TASK = Task(
     multi_head,
@@ -131,7 +127,6 @@ TASK = Task(
         "heads.transpose(0, 2, 1, 3).reshape(B, T, -1) @ params.w_o + params.b_o",
     ),
     draw=partial(draw_self, value_dim=6),
-    result="out",
     reactions=[
         Reaction(
             "a change of the last token changes no output before it, as the mask is causal",
@@ -140,5 +135,4 @@ TASK = Task(
         )
     ],
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -7,10 +7,9 @@ import numpy as np
 from mha_numpy.core import multi_head_attention_forward
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import causal_mask, draw_self
 from mha_numpy.teach.saved import Saved
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Slope, Task
 from mha_numpy.teach.tasks.attention_backward import through_attention
 from mha_numpy.teach.tasks.input_gradient import input_gradient
 from mha_numpy.teach.tasks.linear_backward import through_linear
@@ -87,8 +86,7 @@ def _slope_of_layer(inputs: Inputs) -> Slope:
     return Slope(forward, {"x": saved.x, "params": inputs["params"]}, inputs["d_out"])
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("d_w_o from the output", "d_w_o is computed from the layer's output instead of merged", "merged.T @ d_out",
             {"through_linear(d_out, saved.merged, params.w_o)":
              "through_linear(d_out, saved.merged, params.w_o)\n    d_w_o = through_linear(d_out, project_o(saved.merged, params), params.w_o).d_w"}),
@@ -96,11 +94,8 @@ MISTAKES = [
             "d_out @ w_o.T", {"split_heads(d_merged,": "split_heads(d_out,"}),
     Mistake("params of k from d_q", "d_w_k and d_b_k are computed from d_q", "d_w_k from d_k",
             {"merge_heads(d_k), saved.x": "merge_heads(d_q), saved.x"}),
-]
-OTHERS_MISTAKES = {
-    "everything divided by B": {"d_merged, d_w_o, d_b_o = ": "d_out = d_out / len(d_out)\n    d_merged, d_w_o, d_b_o = "},
-}
-# fmt: on
+    Again("everything divided by B", {"d_merged, d_w_o, d_b_o = ": "d_out = d_out / len(d_out)\n    d_merged, d_w_o, d_b_o = "}),
+]  # fmt: skip
 
 TASK = Task(
     multi_head_backward,
@@ -131,5 +126,4 @@ TASK = Task(
     ],
     slope=_slope_of_layer,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

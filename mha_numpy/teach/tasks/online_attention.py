@@ -3,9 +3,8 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.probes import large_scores
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.probes import large_scores, normal
+from mha_numpy.teach.task import Again, Hints, Inputs, Mistake, Task
 from mha_numpy.teach.tasks.attention import MEANS
 from mha_numpy.teach.tasks.scores import scores
 
@@ -49,15 +48,13 @@ def _draw_blocks(rng: np.random.Generator) -> list[Inputs]:
     """Draw a last block that is short, a square block, a single one, and large scores."""
     probes = []
     for T_q, T_k, d_k, d_v, block in ((5, 7, 4, 3, 3), (5, 10, 5, 5, 5), (3, 4, 5, 2, 6)):
-        shapes = (T_q, d_k), (T_k, d_k), (T_k, d_v)
-        q, k, v = (rng.normal(size=shape) for shape in shapes)
-        probes.append({"q": q, "k": k, "v": v, "block": block})
+        arrays = normal(rng, q=(T_q, d_k), k=(T_k, d_k), v=(T_k, d_v))
+        probes.append(arrays | {"block": block})
     q, k = large_scores(rng, (5, 4), (7, 4))
     return [*probes, {"q": q, "k": k, "v": rng.normal(size=(7, 3)), "block": 2}]
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("old sum not rescaled", "the running sum is not rescaled when the maximum rises",
             "total * np.exp(before - largest)", {"shrink * total": "total"}),
     Mistake("old mixture not rescaled", "the running mixture is not rescaled when the maximum rises",
@@ -89,13 +86,10 @@ MISTAKES = [
             {"np.exp(of_block - largest)": "softmax(of_block, None)", "np.exp(before - largest)": "1.0"}),
     Mistake("not normalised at the end", "the mixture is not divided by the sum", "mixture / total",
             {"return mixture / total": "return mixture"}),
-]
-OTHERS_MISTAKES = {
-    "scale 1/sqrt(T_k)": {"scores(q, k[keys])": "scores(q, k[keys]) * np.sqrt(len(k[keys]) / T_k)"},
-    "k and v swapped": {"T_q, T_k = len(q), len(k)": "k, v = v, k\n    T_q, T_k = len(q), len(k)"},
-    "no maximum subtracted": {"before, largest = largest, np.maximum(largest, of_block.max(axis=-1, keepdims=True))": "before = largest = np.zeros((T_q, 1))"},
-}
-# fmt: on
+    Again("scale 1/sqrt(T_k)", {"scores(q, k[keys])": "scores(q, k[keys]) * np.sqrt(len(k[keys]) / T_k)"}),
+    Again("k and v swapped", {"T_q, T_k = len(q), len(k)": "k, v = v, k\n    T_q, T_k = len(q), len(k)"}),
+    Again("no maximum subtracted", {"before, largest = largest, np.maximum(largest, of_block.max(axis=-1, keepdims=True))": "before = largest = np.zeros((T_q, 1))"}),
+]  # fmt: skip
 
 TASK = Task(
     online_attention,
@@ -115,8 +109,6 @@ TASK = Task(
         "head / total",
     ),
     draw=_draw_blocks,
-    result="heads",
     laws=[MEANS],
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

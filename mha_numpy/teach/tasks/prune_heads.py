@@ -6,9 +6,8 @@ import numpy as np
 
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import draw_params
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.task import Hints, Mistake, Task
 
 
 def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiHeadParams:
@@ -42,19 +41,6 @@ def prune_heads(params: MultiHeadParams, num_heads: int, heads: Array) -> MultiH
     )  # fmt: skip
 
 
-def _draw_layers(rng: np.random.Generator) -> list[Inputs]:
-    """Draw params, and heads to remove: all sizes different, and all of the width D."""
-    return [
-        {
-            "params": draw_params(rng, D, H * d_k, v_width=H * d_v),
-            "num_heads": H,
-            "heads": np.array(heads),
-        }
-        for D, H, d_k, d_v, heads in ((10, 3, 4, 5, [1]), (12, 4, 3, 3, [2, 0]))
-    ]
-
-
-# fmt: off
 MISTAKES = [
     Mistake("heads kept that should go", "the heads that should go are kept, and the others are removed", "np.isin(..., invert=True)",
             {"heads, invert=True)": "heads)"}),
@@ -90,8 +76,7 @@ MISTAKES = [
              "np.repeat(stays, w_v.shape[1] // num_heads)": "np.isin(np.arange(w_v.shape[1]), heads, invert=True)"}),
     Mistake("one head removed of several", "only the first of the heads is removed", "all of heads",
             {"heads, invert=True)": "heads[:1], invert=True)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     prune_heads,
@@ -110,6 +95,13 @@ TASK = Task(
         "w_o[stays]\n"
         "b_o stays whole",
     ),
-    draw=_draw_layers,
+    draw=lambda rng: [  # all sizes different, and all of the width D
+        {
+            "params": draw_params(rng, D, H * d_k, v_width=H * d_v),
+            "num_heads": H,
+            "heads": np.array(heads),
+        }
+        for D, H, d_k, d_v, heads in ((10, 3, 4, 5, [1]), (12, 4, 3, 3, [2, 0]))
+    ],
     mistakes=MISTAKES,
 )

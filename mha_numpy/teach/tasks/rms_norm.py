@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.task import Again, Hints, Mistake, Task
 from mha_numpy.teach.tasks.layer_norm import EACH_ALONE, draw_layer_norm
 
 
@@ -29,15 +28,7 @@ def rms_norm(x: Array, gain: Array, eps: float) -> Array:
     return normed * gain
 
 
-def _draw_rms_norm(rng: np.random.Generator) -> list[Inputs]:
-    return [
-        {name: value for name, value in inputs.items() if name != "bias"}
-        for inputs in draw_layer_norm(rng)
-    ]
-
-
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("RMS norm: mean subtracted", "the mean is subtracted, as in layer norm", "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)",
             {"mean_square = (x**2)": "x = x - x.mean(axis=-1, keepdims=True)\n    mean_square = (x**2)"}),
     Mistake("RMS norm: mean subtracted under the root", "x is divided by its standard deviation, not by the root of its mean square",
@@ -47,16 +38,13 @@ MISTAKES = [
             "the mean of the squares", {"mean_square = (x**2).mean(": "mean_square = (x**2).sum("}),
     Mistake("RMS norm: root left out", "x is divided by the mean square, not by its root",
             "x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)", {"np.sqrt(mean_square + eps)": "(mean_square + eps)"}),
-]
-OTHERS_MISTAKES = {
-    "eps left out": {"np.sqrt(mean_square + eps)": "np.sqrt(mean_square)"},
-    "eps outside the root": {"np.sqrt(mean_square + eps)": "(np.sqrt(mean_square) + eps)"},
-    "norm over the tokens": {" (x**2).mean(axis=-1": " (x**2).mean(axis=-2"},
-    "norm over batch and tokens": {" (x**2).mean(axis=-1": " (x**2).mean(axis=(0, 1)"},
-    "norm without gain": {"return normed * gain": "return normed"},
-    "1 + gain": {"return normed * gain": "return normed * (1 + gain)"},
-}
-# fmt: on
+    Again("eps left out", {"np.sqrt(mean_square + eps)": "np.sqrt(mean_square)"}),
+    Again("eps outside the root", {"np.sqrt(mean_square + eps)": "(np.sqrt(mean_square) + eps)"}),
+    Again("norm over the tokens", {" (x**2).mean(axis=-1": " (x**2).mean(axis=-2"}),
+    Again("norm over batch and tokens", {" (x**2).mean(axis=-1": " (x**2).mean(axis=(0, 1)"}),
+    Again("norm without gain", {"return normed * gain": "return normed"}),
+    Again("1 + gain", {"return normed * gain": "return normed * (1 + gain)"}),
+]  # fmt: skip
 
 TASK = Task(
     rms_norm,
@@ -70,9 +58,10 @@ TASK = Task(
         mistake="RMS norm: sum of squares",
         fix="x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps) * gain",
     ),
-    draw=_draw_rms_norm,
-    result="out",
+    draw=lambda rng: [
+        {name: value for name, value in inputs.items() if name != "bias"}
+        for inputs in draw_layer_norm(rng)
+    ],
     reactions=[EACH_ALONE],
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

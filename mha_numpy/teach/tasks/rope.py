@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
 
 
 def rope(x: Array, positions: Array, base: float) -> Array:
@@ -70,7 +69,6 @@ def keeps_lengths(name: str) -> Law:
     )
 
 
-# fmt: off
 MISTAKES = [
     Mistake("frequencies over d, not d/2", "the frequencies fall too slowly: the exponent is -i / d",
             "base ** (-2 i / d) for i < d / 2",
@@ -104,8 +102,7 @@ MISTAKES = [
             "first half: first * cos - second * sin", {"first * cos - second * sin": "first * cos + second * sin"}),
     Mistake("a sign of the rotation", "the sign in the second half of the rotation is wrong, so lengths change",
             "second half: first * sin + second * cos", {"first * sin + second * cos": "second * cos - first * sin"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     rope,
@@ -122,7 +119,6 @@ TASK = Task(
         "np.sin(angles) + second * np.cos(angles)",
     ),
     draw=partial(draw_rope, name="x"),
-    result="out",
     laws=[keeps_lengths("x")],
     mistakes=MISTAKES,
 )

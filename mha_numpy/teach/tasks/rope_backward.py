@@ -6,8 +6,7 @@ import numpy as np
 
 from mha_numpy.core import rope_forward
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Slope, Task
+from mha_numpy.teach.task import Hints, Mistake, Slope, Task
 from mha_numpy.teach.tasks.rope import draw_rope, find_angles, keeps_lengths, turn
 
 
@@ -33,20 +32,12 @@ def rope_backward(d_out: Array, positions: Array, base: float) -> Array:
     return turn(d_out, -find_angles(positions, base, d_out.shape[-1] // 2))
 
 
-def _slope_of_rope(inputs: Inputs) -> Slope:
-    forward = partial(rope_forward, positions=inputs["positions"], base=inputs["base"])
-    x = np.random.default_rng(0).normal(size=inputs["d_out"].shape)
-    return Slope(forward, {"x": x}, inputs["d_out"])
-
-
-# fmt: off
 MISTAKES = [
     Mistake("gradient turned forward", "the gradient is turned forward once more, not back",
             "turn by minus the angle", {"turn(d_out, -find_angles": "turn(d_out, find_angles"}),
     Mistake("gradient not turned", "d_x is d_out: the gradient is not turned back", "turn by minus the angle",
             {"turn(d_out, -find_angles(positions, base, d_out.shape[-1] // 2))": "d_out"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     rope_backward,
@@ -64,8 +55,11 @@ TASK = Task(
         "np.cos(angles) - first * np.sin(angles)",
     ),
     draw=partial(draw_rope, name="d_out"),
-    result="d_x",
     laws=[keeps_lengths("d_out")],
-    slope=_slope_of_rope,
+    slope=lambda inputs: Slope(
+        partial(rope_forward, positions=inputs["positions"], base=inputs["base"]),
+        {"x": np.random.default_rng(0).normal(size=inputs["d_out"].shape)},
+        inputs["d_out"],
+    ),
     mistakes=MISTAKES,
 )

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Reaction, Task, moved
+from mha_numpy.teach.probes import normal
+from mha_numpy.teach.task import Hints, Mistake, Reaction, Task, moved
 
 
 def scores(q: Array, k: Array) -> Array:
@@ -26,15 +26,6 @@ def scores(q: Array, k: Array) -> Array:
     return scale * q @ k.swapaxes(-1, -2)
 
 
-def _draw_q_and_k(rng: np.random.Generator) -> list[Inputs]:
-    """Draw queries and keys: all sizes different, and a square."""
-    return [
-        {"q": rng.normal(size=(B, H, T_q, d_k)), "k": rng.normal(size=(B, H, T_k, d_k))}
-        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (2, 4, 3, 3, 3))
-    ]
-
-
-# fmt: off
 MISTAKES = [
     Mistake("scale missing", "the scale 1/sqrt(d_k) is missing", "divide the scores by np.sqrt(d_k)",
             {"scale = 1 / np.sqrt(q.shape[-1])": "scale = 1.0"}),
@@ -52,8 +43,7 @@ MISTAKES = [
             {"scale * q @ k.swapaxes(-1, -2)": "scale * q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])"}),
     Mistake("q and k swapped", "the scores are k q^T: rows are keys", "q @ k.swapaxes(-1, -2)",
             {"scale * q @ k.swapaxes(-1, -2)": "scale * k @ q.swapaxes(-1, -2)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     scores,
@@ -69,8 +59,10 @@ TASK = Task(
         mistake="scale missing",
         fix="q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])",
     ),
-    draw=_draw_q_and_k,
-    result="scores",
+    draw=lambda rng: [  # all sizes different, and a square
+        normal(rng, q=(B, H, T_q, d_k), k=(B, H, T_k, d_k))
+        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (2, 4, 3, 3, 3))
+    ],
     reactions=[
         Reaction(
             "a change of the last key changes only the last column",

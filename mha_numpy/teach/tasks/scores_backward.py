@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Arrays, Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.probes import normal
+from mha_numpy.teach.task import Hints, Mistake, Slope, Task, same_sum
 
 
 class ScoresGrads(NamedTuple):
@@ -44,31 +44,9 @@ def through_scores(d_scores: Array, q: Array, k: Array) -> ScoresGrads:
     return ScoresGrads(d_q, d_k)
 
 
-def _draw_d_scores(rng: np.random.Generator) -> list[Inputs]:
-    """Draw what the scores' backward gets: all sizes different, and a square."""
-    return [
-        {"d_scores": rng.normal(size=(B, H, T_q, T_k)), "q": rng.normal(size=(B, H, T_q, d_k)),
-         "k": rng.normal(size=(B, H, T_k, d_k))}
-        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 5, 5, 5))
-    ]  # fmt: skip
+EULER = same_sum("q", "k")  # that of d_scores * scores
 
 
-def _euler(inputs: Inputs, arrays: Arrays) -> Array:
-    """Return sum(d_q * q) - sum(d_k * k): both are sum(d_scores * scores)."""
-    return np.asarray((arrays["d_q"] * inputs["q"]).sum() - (arrays["d_k"] * inputs["k"]).sum())
-
-
-EULER = Law("d_q * q and d_k * k have the same sum", _euler)
-
-
-def _slope_of_scores(inputs: Inputs) -> Slope:
-    def forward(q: Array, k: Array) -> Array:
-        return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-
-    return Slope(forward, {"q": inputs["q"], "k": inputs["k"]}, inputs["d_scores"])
-
-
-# fmt: off
 MISTAKES = [
     Mistake("scale left out of backward",
             "d_q and d_k are too large, by the root of a head's width: the scale is missing in both",
@@ -96,8 +74,7 @@ MISTAKES = [
     Mistake("everything divided by B", "all gradients are divided by the batch size",
             "a mean over the batch belongs to the loss, not to the layer",
             {"return through_scores(d_scores,": "return through_scores(d_scores / len(d_scores),"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     scores_backward,
@@ -114,8 +91,15 @@ TASK = Task(
         "d_k = scale * d_scores.swapaxes(-1, -2) @ q",
     ),
     returns="tuple[Array, Array]",
-    draw=_draw_d_scores,
+    draw=lambda rng: [  # all sizes different, and a square
+        normal(rng, d_scores=(B, H, T_q, T_k), q=(B, H, T_q, d_k), k=(B, H, T_k, d_k))
+        for B, H, T_q, T_k, d_k in ((2, 3, 5, 7, 4), (3, 2, 5, 5, 5))
+    ],
     laws=[EULER],
-    slope=_slope_of_scores,
+    slope=lambda inputs: Slope(
+        lambda q, k: q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]),
+        {"q": inputs["q"], "k": inputs["k"]},
+        inputs["d_scores"],
+    ),
     mistakes=MISTAKES,
 )

@@ -47,6 +47,5 @@ TASK = Task(
         "mask = np.ones(scores.shape, dtype=bool)",
     ),
     draw=draw_scores,
-    result="weights",
     laws=laws_of_softmax(""),
 )

@@ -6,9 +6,8 @@ import numpy as np
 
 from mha_numpy.core import softmax_forward
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import random_mask
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Slope, Task
 from mha_numpy.teach.tasks.softmax import softmax
 
 
@@ -62,8 +61,7 @@ def _slope_of_softmax(inputs: Inputs) -> Slope:
     return Slope(partial(softmax_forward, mask=mask), {"scores": scores}, inputs["d_weights"])
 
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("row sum left out", "the row sum of softmax is left out, so rows of d_scores do not sum to 0",
             "weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True))",
             {"(d_weights - row_sum)": "d_weights"}),
@@ -88,11 +86,8 @@ MISTAKES = [
             {"mean = find_row_sum": "weights = softmax(weights, None)\n    mean = find_row_sum"}),
     Mistake("sign of d_scores", "d_scores has the wrong sign", "d_weights minus its mean, not the other way",
             {"return weights *": "return -weights *"}),
-]
-OTHERS_MISTAKES = {
-    "everything divided by B": {"through_softmax(d_weights, weights, mean)": "through_softmax(d_weights, weights, mean) / len(weights)"},
-}
-# fmt: on
+    Again("everything divided by B", {"through_softmax(d_weights, weights, mean)": "through_softmax(d_weights, weights, mean) / len(weights)"}),
+]  # fmt: skip
 
 TASK = Task(
     softmax_backward,
@@ -108,7 +103,6 @@ TASK = Task(
         fix="weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))",
     ),
     draw=_draw_d_weights,
-    result="d_scores",
     laws=[
         Law("rows of d_scores sum to 0", lambda _, arrays: arrays[""].sum(axis=-1)),
         Law(
@@ -118,5 +112,4 @@ TASK = Task(
     ],
     slope=_slope_of_softmax,
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
 from mha_numpy.teach.probes import random_mask
-from mha_numpy.teach.task import Hints, Inputs, Law, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Task
 
 
 def hide(scores: Array, mask: Array | None) -> Array:
@@ -109,8 +108,7 @@ TIMES_MASK = (  # without a mask, it would be the mistake that no maximum is sub
 
 NO_ROW_LEFT_OUT = "sees_none = np.zeros_like(sees_none)\n    "
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("mask forgotten", "the mask is not used", "np.where(mask, scores, -np.inf) before softmax",
             {"np.where(visible, scores, -np.inf)": "scores"}),
     Mistake("mask transposed", "the mask is transposed: its rows are taken for keys",
@@ -229,11 +227,8 @@ MISTAKES = [
             {"sees_none, -np.inf, largest": "sees_none, np.nan, largest"}),
     Mistake("lse keeps the axis of the keys", "lse is (..., T_q, 1): the axis of the keys is still there",
             "lse[..., 0]", {"lse[..., 0]": "lse"}),
-]
-OTHERS_MISTAKES = {
-    "mask inverted": {"visible = mask": "visible = ~mask"},
-}
-# fmt: on
+    Again("mask inverted", {"visible = mask": "visible = ~mask"}),
+]  # fmt: skip
 
 TASK = Task(
     softmax_with_lse,
@@ -252,5 +247,4 @@ TASK = Task(
     draw=draw_scores,
     laws=laws_of_softmax("weights"),
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Reaction, Task, moved
+from mha_numpy.teach.task import Hints, Mistake, Task, each_alone
 
 
 def split_heads(x: Array, num_heads: int) -> Array:
@@ -28,7 +27,6 @@ def split_heads(x: Array, num_heads: int) -> Array:
     return x.reshape(B, T, num_heads, d).transpose(0, 2, 1, 3)
 
 
-# fmt: off
 MISTAKES = [
     Mistake("split without transpose", "heads are split by reshape alone, which deals out the numbers in memory order",
             "x.reshape(B, T, H, d).transpose(0, 2, 1, 3)",
@@ -44,8 +42,7 @@ MISTAKES = [
             {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d).transpose(2, 0, 1, 3)"}),
     Mistake("tokens reversed when split", "the tokens are in reverse order",
             "leave the token axis as it is", {"x.reshape(B, T, num_heads": "x[:, ::-1].reshape(B, T, num_heads"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     split_heads,
@@ -63,13 +60,6 @@ TASK = Task(
         {"x": rng.normal(size=shape), "num_heads": H}
         for shape, H in (((2, 5, 12), 3), ((3, 4, 10), 5))
     ],
-    result="heads",
-    reactions=[
-        Reaction(
-            "a change of the last token changes no other token",
-            moved("x", np.s_[:, -1]),
-            lambda _, arrays: arrays[""][:, :, :-1],
-        )
-    ],
+    reactions=[each_alone("x", np.s_[:, -1], others=np.s_[:, :, :-1])],
     mistakes=MISTAKES,
 )

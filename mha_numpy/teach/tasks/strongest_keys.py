@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Task
+from mha_numpy.teach.task import Hints, Inputs, Mistake, Task
 
 
 def strongest_keys(weights: Array) -> Array:
@@ -29,7 +28,6 @@ def _draw_weights(rng: np.random.Generator) -> list[Inputs]:
     return [{"weights": array / array.sum(axis=-1, keepdims=True)} for array in powers]
 
 
-# fmt: off
 MISTAKES = [
     Mistake("queries taken for keys", "the largest weight of each column is taken, over the queries",
             "a row is a query: weights.argmax(axis=-1)", {"weights.argmax(axis=2)": "weights.argmax(axis=1)"}),
@@ -42,8 +40,7 @@ MISTAKES = [
             {"weights.argmax(axis=2)": "weights.argmax(axis=2) + 1"}),
     Mistake("the weight, not its key", "the largest weight is returned instead of the number of its key",
             "weights.argmax(axis=-1), not max", {"weights.argmax(axis=2)": "weights.max(axis=2)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     strongest_keys,
@@ -59,6 +56,5 @@ TASK = Task(
         fix="weights.argmax(axis=-1)",
     ),
     draw=_draw_weights,
-    result="keys",
     mistakes=MISTAKES,
 )

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Slope, Task
+from mha_numpy.teach.probes import normal
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Slope, Task
 
 
 def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
@@ -28,14 +28,6 @@ def sum_over_group(d_per_query_head: Array, num_kv_heads: int) -> Array:
     return grouped.sum(axis=2)
 
 
-def _draw_groups(rng: np.random.Generator) -> list[Inputs]:
-    """Draw gradients of query heads: 3 groups of 2, and 2 of 3."""
-    return [
-        {"d_per_query_head": rng.normal(size=shape), "num_kv_heads": H_kv}
-        for shape, H_kv in (((2, 6, 5, 4), 3), ((3, 6, 5, 2), 2))
-    ]
-
-
 def _slope_of_sharing(inputs: Inputs) -> Slope:
     d_out, H_kv = inputs["d_per_query_head"], inputs["num_kv_heads"]
     B, H, T, d = d_out.shape
@@ -43,7 +35,6 @@ def _slope_of_sharing(inputs: Inputs) -> Slope:
     return Slope(lambda shared: shared.repeat(H // H_kv, axis=1), {"shared": shared}, d_out)
 
 
-# fmt: off
 MISTAKES = [
     Mistake("first of the group alone", "a shared head gets the gradient of the first query head of its group alone",
             "sum over the group", {"grouped.sum(axis=2)": "grouped[:, :, 0]"}),
@@ -60,8 +51,7 @@ MISTAKES = [
     Mistake("summed over the groups, not within",
             "gradients are summed over the groups, which leaves G heads instead of H_kv",
             "reshape to (B, H_kv, G, T, d), sum axis 2", {"grouped.sum(axis=2)": "grouped.sum(axis=1)"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     sum_over_group,
@@ -76,8 +66,10 @@ TASK = Task(
         mistake="gradients summed as if tiled",
         fix="d_per_query_head.reshape(B, num_kv_heads, H // num_kv_heads, T, d).sum(axis=2)",
     ),
-    draw=_draw_groups,
-    result="d_shared",
+    draw=lambda rng: [  # 3 groups of 2, and 2 of 3
+        normal(rng, d_per_query_head=shape) | {"num_kv_heads": H_kv}
+        for shape, H_kv in (((2, 6, 5, 4), 3), ((3, 6, 5, 2), 2))
+    ],
     laws=[
         Law(
             "the sum over all heads stays the same",

@@ -7,7 +7,7 @@ import numpy as np
 from mha_numpy.core.multihead_params import MultiHeadParams
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.probes import draw_params
-from mha_numpy.teach.task import Hints, Task
+from mha_numpy.teach.task import Again, Hints, Task
 
 
 class GPT2Params(NamedTuple):
@@ -52,20 +52,18 @@ def to_gpt2(params: MultiHeadParams) -> GPT2Params:
     return GPT2Params(c_attn_w, c_attn_b, w_o, b_o)
 
 
-# fmt: off
-OTHERS_MISTAKES = {
-    "every w transposed": {f"= params.w_{x}, ": f"= params.w_{x}.T, " for x in "qkvo"},
-    "in the order k, q, v": {"[w_q, w_k, w_v]": "[w_k, w_q, w_v]", "[b_q, b_k, b_v]": "[b_k, b_q, b_v]"},
-    "in the order q, v, k": {"[w_q, w_k, w_v]": "[w_q, w_v, w_k]", "[b_q, b_k, b_v]": "[b_q, b_v, b_k]"},
-    "in the order v, k, q": {"[w_q, w_k, w_v]": "[w_v, w_k, w_q]", "[b_q, b_k, b_v]": "[b_v, b_k, b_q]"},
-    "columns of q, k, v alternate": {"np.concatenate(ws, axis=1)": "np.stack(ws, axis=-1).reshape(len(w_q), -1)", "np.concatenate(bs)": "np.stack(bs, axis=-1).ravel()"},
-    "q, k, v by reshape alone": {"np.concatenate(ws, axis=1)": "np.stack(ws).reshape(len(w_q), -1)"},
-    "q, k, v along the rows": {"np.concatenate(ws, axis=1)": "np.concatenate(ws, axis=0)"},
-    "biases left out": {f", params.b_{x}\n": f", np.zeros_like(params.b_{x})\n" for x in "qkvo"},
-    **{f"b_{x} left out": {f", params.b_{x}\n": f", np.zeros_like(params.b_{x})\n"} for x in "qkvo"},
-    **{f"w_{x} transposed": {f"= params.w_{x}, ": f"= params.w_{x}.T, "} for x in "qkvo"},
-}
-# fmt: on
+MISTAKES = [
+    Again("every w transposed", {f"= params.w_{x}, ": f"= params.w_{x}.T, " for x in "qkvo"}),
+    Again("in the order k, q, v", {"[w_q, w_k, w_v]": "[w_k, w_q, w_v]", "[b_q, b_k, b_v]": "[b_k, b_q, b_v]"}),
+    Again("in the order q, v, k", {"[w_q, w_k, w_v]": "[w_q, w_v, w_k]", "[b_q, b_k, b_v]": "[b_q, b_v, b_k]"}),
+    Again("in the order v, k, q", {"[w_q, w_k, w_v]": "[w_v, w_k, w_q]", "[b_q, b_k, b_v]": "[b_v, b_k, b_q]"}),
+    Again("columns of q, k, v alternate", {"np.concatenate(ws, axis=1)": "np.stack(ws, axis=-1).reshape(len(w_q), -1)", "np.concatenate(bs)": "np.stack(bs, axis=-1).ravel()"}),
+    Again("q, k, v by reshape alone", {"np.concatenate(ws, axis=1)": "np.stack(ws).reshape(len(w_q), -1)"}),
+    Again("q, k, v along the rows", {"np.concatenate(ws, axis=1)": "np.concatenate(ws, axis=0)"}),
+    Again("biases left out", {f", params.b_{x}\n": f", np.zeros_like(params.b_{x})\n" for x in "qkvo"}),
+    *(Again(f"b_{x} left out", {f", params.b_{x}\n": f", np.zeros_like(params.b_{x})\n"}) for x in "qkvo"),
+    *(Again(f"w_{x} transposed", {f"= params.w_{x}, ": f"= params.w_{x}.T, "}) for x in "qkvo"),
+]  # fmt: skip
 
 TASK = Task(
     to_gpt2,
@@ -83,5 +81,5 @@ TASK = Task(
     ),
     returns="tuple[Array, Array, Array, Array]",
     draw=lambda rng: [{"params": draw_params(rng, 6, 6)}],
-    others_mistakes=OTHERS_MISTAKES,
+    mistakes=MISTAKES,
 )

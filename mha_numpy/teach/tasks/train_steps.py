@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake, for_each
-from mha_numpy.teach.task import Hints, Inputs, Law, Reaction, Task
+from mha_numpy.teach.task import Again, Hints, Inputs, Law, Mistake, Reaction, Task
 from mha_numpy.teach.tasks.cross_entropy import cross_entropy
 from mha_numpy.teach.tasks.cross_entropy_backward import cross_entropy_backward
 from mha_numpy.teach.tasks.embedding_backward import embedding_backward
@@ -101,8 +100,7 @@ BEGIN = "losses = []\n"
 
 RECORD = "losses.append(cross_entropy(logits, targets, -100))\n"
 
-# fmt: off
-MISTAKES = [
+MISTAKES: list[Mistake | Again] = [
     Mistake("targets not shifted", "the targets are the inputs: the model learns to repeat what it reads",
             "targets = tokens[:, 1:]", {"return batch[:, :-1], batch[:, 1:]": "return batch[:, :-1], batch[:, :-1]"}),
     Mistake("targets shifted twice", "the targets are shifted twice: the target of token t is token t + 2, not t + 1",
@@ -122,8 +120,8 @@ MISTAKES = [
             "all gradients first, then the step",
             {BACKWARD: BACKWARD + "\n        w = w - learning_rate * d_w\n        d_x = d_logits @ w.T",
              MOVES["w"]: ""}),
-    *for_each(["table", "w"], "? never moves", "? stays as it was: its step is left out", "? = ? - learning_rate * d_?",
-              {"        ? = ? - learning_rate * d_?\n": ""}),
+    *(Mistake(f"{name} never moves", f"{name} stays as it was: its step is left out",
+              f"{name} = {name} - learning_rate * d_{name}", {MOVES[name]: ""}) for name in ("table", "w")),
     Mistake("one batch for all steps", "every step takes the first batch", "one batch for each step",
             {"for batch in tokens:": "for batch in tokens[:1].repeat(len(tokens), axis=0):"}),
     Mistake("each step from the first params", "each step begins at the first params, so the steps before are lost",
@@ -133,12 +131,9 @@ MISTAKES = [
             {"        " + RECORD: "", MOVES["b"]: MOVES["b"] + "        losses.append(cross_entropy(table[inputs] @ w + b, targets, -100))\n"}),
     Mistake("gradients divided by B again", "the gradients are divided by the batch size, though the mean has divided by it already",
             "the loss takes the mean, once", {BEGIN: BEGIN + "    learning_rate = learning_rate / tokens.shape[1]\n"}),
-]
-OTHERS_MISTAKES = {
-    "steps uphill": {"table - learning_rate": "table + learning_rate", "w - learning_rate": "w + learning_rate", "b - learning_rate": "b + learning_rate"},
-    "learning rate left out": {"learning_rate * d_table": "d_table", "learning_rate * d_w": "d_w", "learning_rate * d_b": "d_b"},
-}
-# fmt: on
+    Again("steps uphill", {"table - learning_rate": "table + learning_rate", "w - learning_rate": "w + learning_rate", "b - learning_rate": "b + learning_rate"}),
+    Again("learning rate left out", {"learning_rate * d_table": "d_table", "learning_rate * d_w": "d_w", "learning_rate * d_b": "d_b"}),
+]  # fmt: skip
 
 TASK = Task(
     train_steps,
@@ -173,5 +168,4 @@ TASK = Task(
         )
     ],
     mistakes=MISTAKES,
-    others_mistakes=OTHERS_MISTAKES,
 )

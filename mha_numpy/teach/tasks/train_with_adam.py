@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Arrays, Hints, Inputs, Reaction, Task
+from mha_numpy.teach.task import Arrays, Hints, Inputs, Mistake, Reaction, Task
 from mha_numpy.teach.tasks.adam_step import adam_step
 from mha_numpy.teach.tasks.cross_entropy import cross_entropy
 from mha_numpy.teach.tasks.cross_entropy_backward import cross_entropy_backward
@@ -111,7 +110,6 @@ LOOP = "enumerate(zip(tokens, keep, strict=True), start=1):\n"
 
 EVALUATED = "cross_entropy(table[inputs] @ w, targets, -100)"
 
-# fmt: off
 MISTAKES = [
     Mistake("t begins at 0", "t is 0 in the first step, and the correction divides by 0", "count from 1",
             {LOOP: LOOP.replace("start=1", "start=0")}),
@@ -138,8 +136,7 @@ MISTAKES = [
     Mistake("first params evaluated", "the loss is that of the params before training", "measure with the trained params",
             {"    move = ": "    first_table, first_w = table, w\n    move = ",
              EVALUATED: EVALUATED.replace("table", "first_table").replace("@ w", "@ first_w")}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     train_with_adam,

@@ -3,8 +3,7 @@
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.teach.mistake import Mistake
-from mha_numpy.teach.task import Hints, Inputs, Law, Task
+from mha_numpy.teach.task import Hints, Inputs, Law, Mistake, Task
 
 
 def weights_times_norm(weights: Array, v: Array, w_o: Array) -> Array:
@@ -43,7 +42,6 @@ def _draw_brought(rng: np.random.Generator) -> list[Inputs]:
     return probes
 
 
-# fmt: off
 MISTAKES = [
     Mistake("length of v without w_o", "the lengths are those of v, but what a head writes is v times its rows of w_o",
             "v @ w_o.reshape(H, d_v, -1)", {"brought = v @ its_rows": "brought = v"}),
@@ -72,8 +70,7 @@ MISTAKES = [
             {"lengths[:, :, None, :] * weights": "weights.copy()"}),
     Mistake("lengths: mean over the heads", "each token has the mean of its lengths over all heads", "a length for each head",
             {"lengths[:, :, None, :] * weights": "weights * lengths.mean(axis=1, keepdims=True)[:, :, None, :]"}),
-]
-# fmt: on
+]  # fmt: skip
 
 TASK = Task(
     weights_times_norm,
@@ -89,7 +86,6 @@ TASK = Task(
         fix="weights * np.linalg.norm(v @ w_o.reshape(H, d_v, -1), axis=-1)[:, :, None, :]",
     ),
     draw=_draw_brought,
-    result="brought",
     laws=[Law("no length is negative", lambda _, arrays: np.minimum(arrays[""], 0))],
     mistakes=MISTAKES,
 )

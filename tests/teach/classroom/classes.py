@@ -6,7 +6,7 @@ import re
 
 from mha_numpy.teach.classroom.make import make_assignment
 from mha_numpy.teach.classroom.results import Task
-from mha_numpy.teach.diagnosis.mutants import edited_source, places_of
+from mha_numpy.teach.diagnosis.mutants import edited_source, edits_of
 from mha_numpy.teach.diagnosis.solutions import read_solutions
 
 EXERCISES = {"split-heads": 2, "softmax": 4, "softmax-backward": 4}
@@ -30,13 +30,13 @@ WRONG_SYNTAX = "def split_heads(x, num_heads:\n    return x\n"
 
 def written(*mistakes):
     """Return the text of all right functions, with some mistakes in them."""
-    solutions, places = read_solutions(), {}
+    solutions, edits = read_solutions(), {}
     for mistake in mistakes:
-        for name, added in places_of(mistake).items():
-            places[name] = (*places.get(name, ()), *added)
+        for name, added in edits_of(mistake).items():
+            edits[name] = edits.get(name, {}) | added
     returned = [one for one in solutions.namespace.values() if ".teach.tasks." in str(one)]
     classes = [inspect.getsource(one) for one in returned if inspect.isclass(one)]
-    functions = [edited_source(name, places.get(name, ())) for name in solutions.cuts]
+    functions = [edited_source(name, edits.get(name, {})) for name in solutions.cuts]
     return BEFORE + "\n".join(classes + functions)
 
 

@@ -51,19 +51,15 @@ def make_mask(lengths, T_q, T_k, q_offset, left):
     return core.combine_masks(causal, near, core.padding_mask(lengths, T_k))
 
 
-def attention(q, k, v, backend="numpy"):
-    return core.attention_forward(q, k, v, backend=backend)[0]
+def attention(q, k, v, mask=None, softcap=None, backend="numpy"):
+    return core.attention_forward(q, k, v, mask=mask, softcap=softcap, backend=backend)[0]
+
+
+grouped_attention = masked_attention = attention
 
 
 def one_query(q, k, v, backend="numpy"):
-    return core.attention_forward(q[None], k, v, backend=backend)[0][0]
-
-
-grouped_attention = attention
-
-
-def masked_attention(q, k, v, mask, softcap, backend="numpy"):
-    return core.attention_forward(q, k, v, mask=mask, softcap=softcap, backend=backend)[0]
+    return attention(q[None], k, v, backend=backend)[0]
 
 
 def online_attention(q, k, v, block, backend="numpy"):
@@ -79,16 +75,14 @@ def online_attention(q, k, v, block, backend="numpy"):
     return heads
 
 
-def multi_head(x, params, num_heads, mask, backend="numpy"):
+def multi_head(x, params, num_heads, mask=None, backend="numpy", source=None):
     return core.multi_head_attention_forward(
-        x, params=params, num_heads=num_heads, mask=mask, backend=backend
+        x, source, params=params, num_heads=num_heads, mask=mask, backend=backend
     )[0]
 
 
 def cross_attention(y, x, params, num_heads, backend="numpy"):
-    return core.multi_head_attention_forward(
-        y, x, params=params, num_heads=num_heads, backend=backend
-    )[0]
+    return multi_head(y, params, num_heads, backend=backend, source=x)
 
 
 def decode_step(x, k_past, v_past, params, num_heads):
@@ -121,8 +115,7 @@ grouped_backward = attention_backward
 
 
 def backward_from_lse(d_heads, q, k, v, heads, lse, mask, backend="numpy"):
-    _, cache = core.attention_forward(q, k, v, mask=mask, backend=backend)
-    return tuple(core.attention_backward(d_heads, cache)[:3])
+    return attention_backward(d_heads, q, k, v, mask, backend)
 
 
 def sum_over_group(d_per_query_head, num_kv_heads):
@@ -138,12 +131,7 @@ def linear_backward(d_out, x, w):
 def input_gradient(d_q, d_k, d_v, params):
     x = np.zeros((*merge_heads(d_q).shape[:2], len(params.w_q)))
     branches = ((d_q, params.w_q), (d_k, params.w_k), (d_v, params.w_v))
-    caches = [core.linear_forward(x, w, None)[1] for _, w in branches]
-    d_q, d_k, d_v = (
-        core.linear_backward(merge_heads(d), cache).d_x
-        for (d, _), cache in zip(branches, caches, strict=True)
-    )
-    return d_q + d_k + d_v
+    return sum(linear_backward(merge_heads(d), x, w)[0] for d, w in branches)
 
 
 def multi_head_backward(d_out, params, saved, backend="numpy"):

@@ -1,37 +1,23 @@
 """Conventions once more, each said by edits of the solutions, by the file that they are in."""
 
-# a way that owes nothing to arrays that are turned there and back
+from mha_numpy.teach.diagnosis.bank import EDITS as MADE_BY
+
+# a way that owes nothing to arrays that are turned there and back; some are mistakes elsewhere
 EDITS = {
-    "True = blocked": {
-        "softmax_with_lse": {"visible = mask": "visible = ~mask"},
-        "backward_from_lse": {"np.where(mask, scores - lse": "np.where(~mask, scores - lse"},
-        "make_mask": {"return past & near & token": "return ~(past & near & token)"},
-    },
-    "p = kept": {
-        "dropout_backward": {"d_dropped * keep / (1 - p)": "d_dropped * keep / p"},
-    },
+    "True = blocked": MADE_BY["mask inverted"],
+    "p = kept": MADE_BY["dropout: divided by p"],
     "split from last to first": {
         "split_heads": {"num_heads, d).transpose(0, 2, 1, 3)": "num_heads, d)[:, :, ::-1].transpose(0, 2, 1, 3)"},
     },
-    "merged from last to first": {
-        "merge_heads": {"heads.transpose(0, 2, 1, 3)": "heads[:, ::-1].transpose(0, 2, 1, 3)"},
-    },
-    "groups in turn": {
-        "attention": {"np.repeat(x, num_heads // H_kv, axis=1)": "np.concatenate([x] * (num_heads // H_kv), axis=1)"},
-        "sum_over_group": {"num_kv_heads, H // num_kv_heads, T, d)": "H // num_kv_heads, num_kv_heads, T, d)", "grouped.sum(axis=2)": "grouped.sum(axis=1)"},
-    },
-    "packed as v, k, q": {
-        "from_gpt2": {"w_q, w_k, w_v = ": "w_v, w_k, w_q = ", "b_q, b_k, b_v = ": "b_v, b_k, b_q = "},
-        "to_gpt2": {"[w_q, w_k, w_v]": "[w_v, w_k, w_q]", "[b_q, b_k, b_v]": "[b_v, b_k, b_q]"},
-    },
+    "merged from last to first": MADE_BY["heads merged in reverse"],
+    "groups in turn": MADE_BY["groups tiled, not repeated"] | MADE_BY["gradients summed as if tiled"],
+    "packed as v, k, q": MADE_BY["in the order v, k, q"],
     "params as (outputs, inputs)": {
         "multi_head": {"x @ params.w_q + params": "x @ params.w_q.T + params", "x @ params.w_k + params": "x @ params.w_k.T + params", "x @ params.w_v + params": "x @ params.w_v.T + params", "x @ params.w_o + params": "x @ params.w_o.T + params"},
         "input_gradient": {"merge_heads(d_q) @ params.w_q.T": "merge_heads(d_q) @ params.w_q", "merge_heads(d_k) @ params.w_k.T": "merge_heads(d_k) @ params.w_k", "merge_heads(d_v) @ params.w_v.T": "merge_heads(d_v) @ params.w_v"},
         "linear_backward": {"return through_linear(d_out, x, w)": "d_x, d_w, d_b = through_linear(d_out, x, w.T)\n    return LinearGrads(d_x, d_w.T, d_b)"},
     },
-    "scores over d_k": {
-        "scores": {"scale = 1 / np.sqrt(q.shape[-1])": "scale = 1 / q.shape[-1]"},
-    },
+    "scores over d_k": MADE_BY["scale 1/d_k"],
     "direction of descent": {
         "dropout_backward": {"return d_dropped * keep": "return -d_dropped * keep"},
         "input_gradient": {"return from_q + from_k + from_v": "return -(from_q + from_k + from_v)"},

@@ -27,9 +27,11 @@ def test_the_table_is_up_to_date():
 
 def test_every_kind_of_edit_finds_something():
     kinds = set()
-    for task in TASKS:
+    for task in ("train_steps", *TASKS):  # it has loops, and so most kinds
         edits = search.candidates(task)
         kinds |= {edits[row].edit.group for row in search.known(task).edits}
+        if kinds == set(GROUPS):
+            break
     assert kinds == set(GROUPS)
 
 

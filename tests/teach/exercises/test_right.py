@@ -4,8 +4,6 @@ import warnings
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,17 +12,8 @@ from mha_numpy.checking.trees import children, leaves, replaced
 from mha_numpy.teach.diagnosis import TASKS, make, right_answers
 from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
 from tests.sweeps import sweep
+from tests.teach.exercises import unusual
 from tests.teach.exercises.test_foreign import FILES, load, solutions
-
-
-def unusual_solutions():
-    """Yield the functions of `right`, each with the piece that its name begins with."""
-    for path in sorted((Path(__file__).parent / "right").glob("[a-z]*.py")):
-        module = import_module(f"tests.teach.exercises.right.{path.stem}")
-        for name, function in vars(module).items():
-            pieces = [piece for piece in TASKS if name.startswith(f"{piece}_")]
-            if pieces:
-                yield max(pieces, key=len), function
 
 
 def all_solutions():
@@ -35,8 +24,9 @@ def all_solutions():
         for number, solution in enumerate(solutions(file), start=1):
             style = f"{number} {solution['style']}"
             found[exercise.task][style] = load(solution["code"], exercise.function_name)
-    for piece, function in unusual_solutions():
-        found[piece][function.__name__] = function
+    for name, function in vars(unusual).items():
+        if pieces := [piece for piece in TASKS if name.startswith(f"{piece}_")]:
+            found[max(pieces, key=len)][name] = function
     return found
 
 

@@ -29,9 +29,6 @@ def softmax_backward(d_weights: Array, weights: Array) -> Array:
     The native library under Deeplearning4j computed softmax's derivative like this
     (deeplearning4j/libnd4j, issue #440). The first answer to the report asked for a test, which
     was then written. A test of how each weight reacts to its own score does not find the bug.
-
-    Forward was ``weights = softmax(scores)`` along the last axis. Hidden cells and rows that see
-    nothing have weights 0, and their gradient is 0.
     """
     d_scores = np.empty_like(d_weights)
     for row in np.ndindex(weights.shape[:-1]):
@@ -63,14 +60,6 @@ def attention_backward(
     A transformer written in NumPy has such a line in its backward. It trains: a gradient that is
     too small by one factor acts like a smaller learning rate, and with an optimizer like Adam it
     changes almost nothing. A test on a single sequence cannot find it either.
-
-    Forward was, for every sequence and head on its own::
-
-        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-        weights = softmax(scores)  # along the last axis; with a mask or without
-        heads = weights @ v
-
-    Hidden cells and rows that see nothing have weights 0.
     """
     batch_size, _, _, width = q.shape
     d_heads = d_heads / batch_size
@@ -105,17 +94,6 @@ def multi_head_backward(
     numpy-ml 0.1.2 goes from tokens to heads like this in the backward of its multi-head attention.
     Its test compares some thirty arrays with PyTorch's, but each sequence in it has a single token.
     Then all weights are 1, no gradient reaches queries or keys, and this line is right.
-
-    Forward was::
-
-        q = split_heads(x @ params.w_q + params.b_q)  # likewise k by w_k, b_k; v by w_v, b_v
-        weights = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]))  # some cells hidden
-        merged = merge_heads(weights @ v)
-        out = merged @ params.w_o + params.b_o
-
-    where split_heads is ``.reshape(B, T, H, d).transpose(0, 2, 1, 3)`` and merge_heads is
-    its inverse. softmax ran along the last axis. A hidden cell has weight 0, and in a row that sees
-    nothing all weights are 0.
     """
     x, q, k, v, weights = saved.x, saved.q, saved.k, saved.v, saved.weights
     B, H, T, d = q.shape

@@ -29,9 +29,6 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     good images. The reader who saw the line trained both models on CIFAR-10 and measured no
     difference in their quality, as training can make up for such a bug. No test looked at the
     weights.
-
-    Required is ``softmax(q k^T / sqrt(d_k)) v`` for one head of one sequence. Nothing is hidden.
-    Large scores must not overflow.
     """
 
     def softmax(scores: Array, axis: int) -> Array:
@@ -63,9 +60,6 @@ def split_heads(x: Array, num_heads: int) -> Array:
     last axis holds all heads, that program split them like this (issue #7118, mended in #7142), and
     so did the graph that the operator expands to. The tests took their expected numbers from the
     program itself.
-
-    Head h gets columns ``h*d`` to ``(h + 1)*d - 1`` of every token, and the tokens keep their
-    order: ``heads[b, h, t, c]`` is ``x[b, t, h*d + c]``.
     """
     B, T, width = x.shape
     if width % num_heads:
@@ -93,11 +87,6 @@ def multi_head(x: Array, params: MultiHeadParams, num_heads: int, mask: Array) -
     A transformer written to teach (jsbaan/transformer-from-scratch) had this bug until #6. Its test
     trained a model to copy its input, and passed: probably, its author writes, because the task is
     easy and a model with params to spare learns to undo the damage.
-
-    Queries, keys and values are each ``x @ w + b``, with params of their own. Head h takes the h-th
-    block of their columns and returns ``softmax(q k^T / sqrt(d_k)) v``, where softmax runs over the
-    keys that `mask` lets the query see. The heads, side by side in their order, are ``merged``; the
-    output is ``merged @ w_o + b_o``.
     """
     B, T, _ = x.shape
 
@@ -133,10 +122,6 @@ def grouped_attention(q: Array, k: Array, v: Array) -> Array:
     The NumPy program that defines ONNX's operator Attention did this until #7274; PyTorch does
     something else. The tests had nine query heads and three key/value heads, which is enough to
     find the bug, but they took their expected numbers from the program itself.
-
-    H_kv divides H, and query head h reads key/value head ``h // (H // H_kv)``. Query head h returns
-    ``softmax(q k^T / sqrt(d_k)) v`` with softmax over the keys. Nothing is hidden. Large scores
-    must not overflow.
     """
     H, H_kv = q.shape[1], k.shape[1]
     if H % H_kv:

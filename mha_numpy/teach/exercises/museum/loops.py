@@ -28,12 +28,6 @@ def train_steps(
 
     The first two examples of IBM's aihwkit had this bug (issue #446, 2022): the loss fell for five
     steps and rose for five. A test of one step does not find the bug.
-
-    The model reads one token and guesses the next: ``logits = table[token] @ w + b``. In each batch
-    it reads all tokens but the last of a sequence, and is to guess all but the first. The loss is
-    the mean over all these tokens of ``-log softmax(logits)[target]``. Each batch makes one step of
-    gradient descent: ``param = param - learning_rate * gradient``. The arrays that are handed in
-    stay as they are.
     """
     table, w, b = table.copy(), w.copy(), b.copy()
     d_table, d_w, d_b = np.zeros_like(table), np.zeros_like(w), np.zeros_like(b)
@@ -90,12 +84,6 @@ def train_with_adam(
 
     Flashlight's Adam (issue #143, 2020) and that of DiffSharp (#292, 2021) counted their steps like
     this. With one param it is right, and after many steps there is hardly a difference.
-
-    The model reads one token and guesses the next: ``logits = dropout(table[token]) @ w``. In each
-    batch it reads all tokens but the last of a sequence, and is to guess all but the first. The
-    loss is the mean over all these tokens of ``-log softmax(logits)[target]``. Dropout, in training
-    alone, is ``x * keep[n] / (1 - p)`` in step n. Each batch makes one step of Adam, with beta_1 =
-    0.9, beta_2 = 0.99 and eps = 0.001. The arrays that are handed in stay as they are.
     """
     params = {"table": table, "w": w}
     means = {name: np.zeros_like(param) for name, param in params.items()}

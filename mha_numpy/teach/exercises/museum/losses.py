@@ -28,12 +28,6 @@ def train_steps(
     In transformers the loss of a language model shifts its labels. JetMoe (until #37830), GIT
     (until #47395) and others shifted them before, too. Nothing fails and the loss falls, but the
     model learns to leave out a token. The same bug is the reason why some guesses do not count.
-
-    The model reads one token and guesses the next: ``logits = table[token] @ w + b``. In each batch
-    it reads all tokens but the last of a sequence, and is to guess all but the first. The loss is
-    the mean over all these tokens of ``-log softmax(logits)[target]``. Each batch makes one step of
-    gradient descent: ``param = param - learning_rate * gradient``. The arrays that are handed in
-    stay as they are.
     """
 
     def next_token_loss(logits: Array, labels: Array) -> tuple[float, Array]:
@@ -88,12 +82,6 @@ def train_with_adam(
     nanoGPT handed p to PyTorch's scaled_dot_product_attention whether it trained or not, until #240
     (2023): unlike a layer, a function does not know whether it is in training. Somebody saw the
     loss of GPT-2 rise from 3.09 to 3.49 when p alone was changed (#245).
-
-    The model reads one token and guesses the next: ``logits = dropout(table[token]) @ w``. In each
-    batch it reads all tokens but the last of a sequence, and is to guess all but the first. The
-    loss is the mean over all these tokens of ``-log softmax(logits)[target]``. Dropout, in training
-    alone, is ``x * keep[n] / (1 - p)`` in step n. Each batch makes one step of Adam, with beta_1 =
-    0.9, beta_2 = 0.99 and eps = 0.001. The arrays that are handed in stay as they are.
     """
     B, T = held_out.shape[0], held_out.shape[1] - 1
     means = [np.zeros_like(table), np.zeros_like(w)]

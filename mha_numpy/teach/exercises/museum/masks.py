@@ -26,11 +26,6 @@ def make_mask(lengths: Array, T_q: int, T_k: int, q_offset: int, left: int) -> A
     The NumPy program that defines ONNX's operator Attention made causal masks like this until
     #7297. Whole sequences came out right; after a cache of past keys most of the past was hidden.
     Its tests had caches too, but took their expected numbers from the program itself.
-
-    Key j stands at position j, query i at position ``i + q_offset``. A query may attend to a key if
-    all three hold: the key does not stand after it (at its own position it may); the key stands at
-    most `left` positions before it; the key is no padding. For some queries there may be no such
-    key.
     """
     query = np.arange(T_q)[:, None]
     key = np.arange(T_k)[None, :]
@@ -61,10 +56,6 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
     and a runtime implemented it so. Its tests had a softcap only beside masks of finite numbers,
     which are added to the scores and hide no key, and their expected numbers came from the NumPy
     program itself.
-
-    The scores are ``q k^T / sqrt(d_k)``. With a `softcap` c they become ``c * tanh(scores / c)``.
-    The weights are softmax over the visible keys; hidden ones have weight 0, and a query that sees
-    nothing returns 0. Query head h reads key/value head ``h // (H // H_kv)``.
     """
     G = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, G, axis=1), np.repeat(v, G, axis=1)
@@ -98,10 +89,6 @@ def softmax(scores: Array, mask: Array | None) -> Array:
     ones that is right. A mask of zeros and -inf, which PyTorch adds to the scores, is accepted
     without an error and means something else. No test with masks of zeros and ones can find this.
     The function here uses both kinds of masks.
-
-    Along the last axis, ``weights_j = exp(scores_j) / sum_l exp(scores_l)``; the sum is over the
-    visible cells of the row. A hidden cell has weight 0, and a row that sees nothing weights 0.
-    Scores may be in the thousands.
     """
     visible = np.ones(scores.shape, dtype=bool)
     if mask is not None:

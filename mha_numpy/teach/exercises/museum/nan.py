@@ -27,10 +27,6 @@ def softmax(scores: Array, mask: Array | None) -> Array:
     a mask can hide every key from a query of padding. A NaN in its own output would do no harm, as
     that output is not used. But backward goes through it, 0 times NaN is NaN, and so the gradients
     of all params become NaN. A test without such a query does not find the bug.
-
-    Along the last axis, ``weights_j = exp(scores_j) / sum_l exp(scores_l)``; the sum is over the
-    visible cells of the row. A hidden cell has weight 0, and a row that sees nothing weights 0.
-    Scores may be in the thousands.
     """
     if mask is not None:
         scores = np.where(mask, scores, -np.inf)
@@ -59,10 +55,6 @@ def masked_attention(q: Array, k: Array, v: Array, mask: Array, softcap: float |
     Until #8068 the NumPy program that defines ONNX's operator Attention turned a bool mask into
     numbers like this, but only if attention was also causal; otherwise another line did it, and was
     right. Bool masks were tested and causality was tested, but not the two together.
-
-    The scores are ``q k^T / sqrt(d_k)``. With a `softcap` c they become ``c * tanh(scores / c)``.
-    The weights are softmax over the visible keys; hidden ones have weight 0, and a query that sees
-    nothing returns 0. Query head h reads key/value head ``h // (H // H_kv)``.
     """
     G = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, G, axis=1), np.repeat(v, G, axis=1)

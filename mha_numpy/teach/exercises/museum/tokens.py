@@ -25,8 +25,6 @@ def embedding_backward(d_out: Array, ids: Array, V: int) -> Array:
     HIPS autograd, which differentiates NumPy programs, did this on the way back through an index
     until issue #39 (2015), and so did PyTorch in 2017 (#1528). A test whose indices all
     differ does not find the bug.
-
-    Forward was ``out = table[ids]``: each token took the row of its id.
     """
     d_table = np.zeros((V, d_out.shape[-1]))
     d_table[ids] += d_out
@@ -53,10 +51,6 @@ def cross_entropy(logits: Array, targets: Array, ignored: int) -> Array:
     transformers (issue #24725, mended in 2024), torchtune (#1875) and many others took the mean of
     each pass, and then the mean of these means. The losses were slightly wrong, only where
     sequences have different lengths, and for years nobody noticed.
-
-    The loss is the mean over all tokens of ``-log softmax(logits)[target]``. Tokens whose target is
-    `ignored` count neither in the sum nor in the number that divides it. Logits may be in the
-    thousands.
     """
     counted = targets != ignored
     total = 0.0
