@@ -3,10 +3,12 @@
 import inspect
 import re
 import socket
+from collections import ChainMap
 
 import numpy as np
 import pytest
 
+from mha_numpy.teach.diagnosis.edits import apply_edits
 from mha_numpy.teach.exercises import EXERCISES, find_exercise, hint, notebook
 from mha_numpy.teach.exercises.records import Records
 from tests.notebooks.cells import (
@@ -20,6 +22,7 @@ from tests.notebooks.cells import (
     shown_by,
     tagged,
 )
+from tests.notebooks.wrong import WRONG
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +44,13 @@ def own_print_options():
         yield
 
 
-def answer(source, kind):
-    return (SOLUTIONS / f"{source.name[:2]}_{kind}.py").read_text(encoding="utf-8")
+def right_answer(source):
+    return (SOLUTIONS / f"{source.name[:2]}.py").read_text(encoding="utf-8")
 
 
-def mistakes(source):
-    """Return what a wrong answer says that it does: for each exercise, the name of its mistake."""
-    return dict(re.findall(r"^# ([a-z0-9-]+): (.+)$", answer(source, "wrong"), flags=re.MULTILINE))
+def wrong_answer(source):
+    edits = [edits for _, edits in WRONG[source.name[:2]].values()]
+    return apply_edits(right_answer(source), dict(ChainMap(*edits)))
 
 
 def checked(source):
@@ -70,7 +73,7 @@ def more(source):
 @each_notebook_run
 def test_the_check_tells_right_from_wrong(source, monkeypatch):
     (stub,), (check,), ids = tagged(source, "exercise"), tagged(source, "check"), checked(source)
-    right, wrong = answer(source, "right"), answer(source, "wrong")
+    right, wrong = right_answer(source), wrong_answer(source)
     names = names_for(source, [stub, check, right, wrong])
 
     unwritten = shown_by([stub, check], names, monkeypatch)
@@ -83,12 +86,13 @@ def test_the_check_tells_right_from_wrong(source, monkeypatch):
     verdicts = shown_by([wrong, check], names, monkeypatch)
     for name, verdict in zip(ids, verdicts, strict=True):
         assert not verdict.passed, name
-        assert verdict.mistakes == {mistakes(source)[name]}, f"\n{verdict}"
+        mistake, _ = WRONG[source.name[:2]][name]
+        assert verdict.mistakes == {mistake}, f"\n{verdict}"
 
 
 @each_notebook
-def test_the_wrong_answer_says_which_mistakes_it_makes(source):
-    assert list(mistakes(source)) == checked(source)  # "# exercise: mistake", one a line
+def test_each_exercise_has_a_wrong_answer(source):
+    assert list(WRONG[source.name[:2]]) == checked(source)
 
 
 @each_notebook
