@@ -8,7 +8,7 @@ import signal
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +19,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.progress import QUIET, progress
 from mha_numpy.teach.classroom.alike import find_alike
 from mha_numpy.teach.classroom.assignment import Assignment
-from mha_numpy.teach.classroom.cluster import grade_in_cluster
+from mha_numpy.teach.classroom.cluster import as_finished, grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
 from mha_numpy.teach.classroom.results import (
     Grades,
@@ -162,41 +162,26 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
 
 def _in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
     """Grade in some processes; a task that ends its process twice is given up, and no other."""
-    waiting: dict[Future[Result], Task] = {}
-    again: list[Task] = []
-    tasks = iter(tasks)
+    tasks, broken = iter(tasks), list[Task]()
+
+    def until_broken() -> Iterator[Task]:
+        for task in tasks:
+            yield task
+            if broken:
+                return
+
     with _pool(jobs) as pool:
         try:
-            for task in tasks:
-                waiting[_submitted(pool, task)] = task
-                if len(waiting) == AHEAD * jobs:
-                    yield from _finished(waiting)
-            while waiting:
-                yield from _finished(waiting)
-        except BrokenProcessPool:
-            again = list(waiting.values())
+            for task, future in as_finished(pool, until_broken(), AHEAD * jobs):
+                if isinstance(future.exception(), BrokenProcessPool):
+                    broken.append(task)
+                else:
+                    yield future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    yield from map(_alone, again)
-    if again:
+    yield from map(_alone, broken)
+    if broken:
         yield from _in_processes(tasks, jobs)
-
-
-def _submitted(pool: ProcessPoolExecutor, task: Task) -> Future[Result]:
-    """Hand a task to the processes; if they have ended, the result says so."""
-    try:
-        return pool.submit(grade_one, task)
-    except BrokenProcessPool as error:
-        future: Future[Result] = Future()
-        future.set_exception(error)
-        return future
-
-
-def _finished(waiting: dict[Future[Result], Task]) -> Iterator[Result]:
-    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-        result = future.result()
-        del waiting[future]
-        yield result
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
