@@ -3,8 +3,7 @@
 import ast
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
-from textwrap import fill
+from textwrap import fill, indent
 from typing import Any
 
 from mha_numpy.errors import ConfigError
@@ -18,20 +17,16 @@ WIDTH = 96
 OTHERWISE = "In your variant, whatever the text below says:"
 
 
-def write_handout(assignment: Assignment, student: str, folder: Path, form: str) -> None:
-    """Write what the student with this id is handed, or everybody, into a folder."""
+def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, str]:
+    """Return what the student with this id is handed, or everybody: the text of each file."""
     variants = assignment.variant(student)
     texts = {"README.md": readme_text(assignment, student, form)}
     if form == "notebook":
-        texts[f"{assignment.name}.ipynb"] = notebook_text(assignment, student)
-    else:
-        for number, exercise in enumerate(assignment.catalogue, start=1):
-            text = f"import numpy as np\n\n\n{stub_text(exercise, variants[exercise.id])}"
-            texts[file_name(exercise, number)] = text
-        texts["check.py"] = _checking_text(assignment, variants)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        return {**texts, f"{assignment.name}.ipynb": notebook_text(assignment, student)}
+    for number, exercise in enumerate(assignment.catalogue, start=1):
+        stub = stub_text(exercise, variants[exercise.id])
+        texts[file_name(exercise, number)] = f"import numpy as np\n\n\n{stub}"
+    return {**texts, "check.py": _checking_text(assignment, variants)}
 
 
 def stub_text(exercise: Exercise, variant: Variant) -> str:
@@ -51,18 +46,15 @@ def stub_text(exercise: Exercise, variant: Variant) -> str:
     body = "".join(source.splitlines(keepends=True)[function.body[0].lineno - 1 :])
     names = [argument.arg for argument in function.args.args]
     head = f"def {function.name}({', '.join(names)}):\n"
-    sentences = _sentences(variant)
-    if sentences:
-        lines = [fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in sentences]
-        told = "\n\n".join([OTHERWISE, "\n".join(lines)])
-        indented = "\n".join(f"    {line}" if line else "" for line in told.splitlines())
+    lines = [fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in _sentences(variant)]
+    if lines:
+        told = indent("\n\n".join([OTHERWISE, "\n".join(lines)]), "    ")
         summary, blank, rest = body.partition("\n\n")
         if not blank:  # a docstring of one line
-            summary, blank, rest = body.partition('"""\n')
-            blank, rest = "\n\n", f'    """\n{rest}'
-            body = f"{summary}{blank}{indented}\n{rest}"
+            summary, _, rest = body.partition('"""\n')
+            body = f'{summary}\n\n{told}\n    """\n{rest}'
         else:
-            body = f"{summary}{blank}{indented}{blank}{rest}"
+            body = f"{summary}\n\n{told}\n\n{rest}"
     return head + body
 
 
