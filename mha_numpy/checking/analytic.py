@@ -22,7 +22,7 @@ def run_twice(pair: Pair) -> tuple[Array, tuple[Any, ...]]:
             raise
         given = ", ".join(pair.inputs) if pair.by_keyword else f"<{len(pair.inputs)} inputs>"
         raise ConfigError(f"forward: called as forward({given}), it raised: {error}") from error
-    _check_untouched(pair, "forward")
+    pair.check_untouched("forward")
     again, cache = pair.run({})
     if not np.array_equal(out, again, equal_nan=True):
         raise ConfigError("forward: expected the same result every time; fix its seed or mask")
@@ -32,12 +32,6 @@ def run_twice(pair: Pair) -> tuple[Array, tuple[Any, ...]]:
             "differences of narrower numbers are mostly rounding"
         )
     return out, cache
-
-
-def _check_untouched(pair: Pair, function: str) -> None:
-    name = pair.changed_input()
-    if name is not None:
-        raise ConfigError(f"{name}: {function} changes its input in place; let it work on a copy")
 
 
 def analytic_gradients(
@@ -50,7 +44,7 @@ def analytic_gradients(
         if is_again:
             pair.run({})  # a layer wants a forward before each backward
         grads = _call_backward(pair, backward, given, cache)
-        _check_untouched(pair, "backward")
+        pair.check_untouched("backward")
         found = _by_name(grads, pair)
         results.append({name: g if g is None else np.array(g) for name, g in found.items()})
     if not np.array_equal(given, d_out):
