@@ -77,16 +77,11 @@ def grade(
     -------
     Grades
 
-    Raises
-    ------
-    ConfigError
-        A folder is not there or holds something else, or submissions cannot be isolated
-        on this machine.
-    SandboxError
-        A function could not be run, through no fault of a student; what is graded by then is kept.
-
     Notes
     -----
+    A SandboxError says that a function could not be run, through no fault of a student; what is
+    graded by then is kept.
+
     What came of each student is written at once, as a whole, under a hash of the files, of the
     assignment and of this version. A run that was stopped goes on where it was, to the same bytes.
     """
@@ -127,13 +122,14 @@ def _with_absent(found: list[Submission], assignment: Assignment) -> list[Submis
     """Return all students of the roster, and those that are not in it, with a remark."""
     if assignment.roster is None:
         return found
-    there = {one.student: one for one in found}
+    there = {
+        student: Submission(student, name, trouble=["nothing was handed in"])
+        for student, name in assignment.roster.items()
+    }
     for one in found:
         if one.student not in assignment.roster:
             one.trouble.append("this id is not in the roster")
-    for student, name in assignment.roster.items():
-        if student not in there:
-            there[student] = Submission(student, name, trouble=["nothing was handed in"])
+        there[one.student] = one
     return [there[student] for student in sorted(there)]
 
 

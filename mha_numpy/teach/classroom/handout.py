@@ -80,10 +80,11 @@ def notebook_text(assignment: Assignment, student: str) -> str:
         code("from mha_numpy.teach.classroom import public_check", "check", "check"),
     ]
     for number, exercise in enumerate(assignment.catalogue, start=1):
-        check = _check_call(exercise, variants[exercise.id])
+        variant = variants[exercise.id]
+        check = _check_call(exercise, variant, exercise.function_name)
         cells += [
             title_cell(assignment, exercise, number),
-            code(stub_text(exercise, variants[exercise.id]), "exercise", f"exercise-{exercise.id}"),
+            code(stub_text(exercise, variant), "exercise", f"exercise-{exercise.id}"),
             code(check, "check", f"check-{exercise.id}"),
         ]
     return as_notebook(cells)
@@ -218,18 +219,17 @@ def _sentences(variant: Variant) -> list[str]:
     return [CONVENTIONS[name].sentence for name in variant.conventions]
 
 
-def _check_call(exercise: Exercise, variant: Variant) -> str:
+def _check_call(exercise: Exercise, variant: Variant, function: str) -> str:
     conventions = f", {list(variant.conventions)!r}" if variant.conventions else ""
-    return f'public_check("{exercise.id}", {exercise.function_name}{conventions})'.replace("'", '"')
+    return f'public_check("{exercise.id}", {function}{conventions})'.replace("'", '"')
 
 
 def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:
-    lines = []
+    calls = []
     for number, exercise in enumerate(assignment.catalogue, start=1):
         function = f'from_file("{file_name(exercise, number)}", "{exercise.function_name}")'
-        call = _check_call(exercise, variants[exercise.id])
-        lines.append(call.replace(f", {exercise.function_name}", f", {function}", 1))
-    return CHECK.format(calls="\n".join(lines))
+        calls.append(_check_call(exercise, variants[exercise.id], function))
+    return CHECK.format(calls="\n".join(calls))
 
 
 CHECK = '''"""Check shapes and one example of each function: python check.py"""

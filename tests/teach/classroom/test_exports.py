@@ -192,13 +192,17 @@ def test_the_command_hands_nothing_out(tmp_path, capsys, form):
     assert not (tmp_path / "hw" / "handouts").exists()
 
 
+def hand_in(notebook, path, right):
+    """Write what a student hands in: the notebook with some functions."""
+    for name, written in right.items():
+        cell_of(notebook, f"exercise-{name}").source = written
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, path)
+
+
 def test_our_own_grade_takes_what_was_handed_in(tmp_path):
     _, where, notebook = made(tmp_path, "nbgrader")
-    for name, written in PARTLY.items():
-        cell_of(notebook, f"exercise-{name}").source = written
-    path = where / "submitted" / "ada" / "hw" / "hw.ipynb"
-    path.parent.mkdir(parents=True)
-    nbformat.write(notebook, path)
+    hand_in(notebook, where / "submitted" / "ada" / "hw" / "hw.ipynb", PARTLY)
     grades = grade(
         where / "submitted", assignment=tmp_path / "hw", out=tmp_path / "out", jobs=1,
         is_isolated=False,
@@ -225,16 +229,13 @@ def run(*command, cwd):
     return done.stdout
 
 
-def hand_in(student_notebook, path, right):
-    """Write what a student hands in: one function that is right, and one that overflows."""
-    notebook = nbformat.read(student_notebook, as_version=4)
+def handed_out(path):
+    """Return the notebook that a grader made for students: it tells nothing."""
+    notebook = nbformat.read(path, as_version=4)
     text = json.dumps(notebook)
     assert "seed" not in text
     assert "swapaxes" not in text
-    for name, written in right.items():
-        cell_of(notebook, f"exercise-{name}").source = written
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, path)
+    return notebook
 
 
 def solutions(notebook):
@@ -252,7 +253,8 @@ def test_otter_makes_a_student_notebook_and_grades(tmp_path):
     assert "mha-numpy==" in (where / "dist/autograder/requirements.txt").read_text()
     points = {}
     for kind, written in {"right": solutions(notebook), "partly": PARTLY}.items():
-        hand_in(where / "dist/student/hw.ipynb", tmp_path / kind / "hw.ipynb", written)
+        student = handed_out(where / "dist/student/hw.ipynb")
+        hand_in(student, tmp_path / kind / "hw.ipynb", written)
         run("-m", "otter", "run", "-a", autograder, "hw.ipynb", cwd=tmp_path / kind)
         tests = json.loads((tmp_path / kind / "results.json").read_text())["tests"]
         points[kind] = {one["name"]: one["score"] for one in tests if "score" in one}
@@ -270,7 +272,7 @@ def test_nbgrader_releases_a_notebook_and_grades(tmp_path):
     kinds = {"right": solutions(notebook), "partly": PARTLY, "untouched": {}}
     for kind, written in kinds.items():
         path = where / "submitted" / kind / "hw" / "hw.ipynb"
-        hand_in(where / "release/hw/hw.ipynb", path, written)
+        hand_in(handed_out(where / "release/hw/hw.ipynb"), path, written)
     run("-m", "nbgrader", "autograde", "hw", cwd=where)
     read = (
         "from nbgrader.api import Gradebook\n"
