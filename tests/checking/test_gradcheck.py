@@ -217,25 +217,6 @@ class TestNotFooled:
         assert gradcheck(lambda x: np.multiply(x, x, out=out), lambda d, x: 2 * x * d, x)
         assert not gradcheck(lambda x: np.multiply(x, x, out=out), lambda d, x: 0 * d, x)
 
-    def test_a_backward_that_adds_up_between_calls(self):
-        total = np.zeros(3)
-
-        def backward(d_out, x):
-            nonlocal total
-            total = total + 2 * d_out
-            return total
-
-        with pytest.raises(ConfigError, match="added up between calls"):
-            gradcheck(lambda x: 2 * x, backward, [np.ones(3)])
-
-    def test_a_backward_that_changes_d_out(self):
-        def backward(d_out, x):
-            d_out *= 2
-            return d_out / 2 * 2
-
-        with pytest.raises(ConfigError, match=r"d_out: backward changes it|every time"):
-            gradcheck(lambda x: 2 * x, backward, [np.ones(3)])
-
     @pytest.mark.parametrize("size", [1e-12, 1e-6, 1e-3, 1.0, 1e3, 1e8, 1e12])
     @pytest.mark.parametrize("is_complex_safe", [True, False])
     def test_numbers_of_any_size(self, rng, size, is_complex_safe):
@@ -256,11 +237,6 @@ class TestNotFooled:
         x = rng.normal(size=5)
         report = gradcheck(lambda x: 1e9 + np.abs(x), lambda d, x: 1.01 * np.sign(x) * d, [x])
         assert "no complex step" in report.note or "rounding hides" in report.note
-
-    def test_nothing_checked_is_no_pass(self):
-        none = {"max_full": 0, "samples": 0, "directions": 0}
-        with pytest.raises(ConfigError, match="samples"):
-            gradcheck(np.exp, lambda d, x: 99 * d, [np.ones(3)], **none)
 
     def test_minus_infinity_is_left_out(self, inputs, rng):
         bias = rng.normal(size=(3, 6))
@@ -296,11 +272,6 @@ class TestNotFooled:
         report = gradcheck(forward, lambda d, x: 2.01 * x * d, [rng.normal(size=4)])
         assert "no complex step" in report.note
         assert "rounding hides differences below" in report.note
-
-    def test_names_that_fit_nothing_are_not_matched_by_order(self, rng):
-        inputs = {"x": rng.normal(size=(3, 3)), "w": rng.normal(size=(3, 3))}
-        with pytest.raises(ConfigError, match=r"backward: expected d_<name> of \['x', 'w'\]; got"):
-            gradcheck(lambda x, w: x @ w, lambda d, x, w: {"a": d, "b": d}, inputs)
 
 
 def relu(x):
@@ -369,7 +340,7 @@ def backward_in_place(d, x):
 
 
 X, ONES = {"x": np.ones(3)}, [np.ones(3)]
-DRAWS = np.random.default_rng(0)
+DRAWS, TOTALS = np.random.default_rng(0), []
 XW = {"x": np.ones((4, 3)), "w": np.ones((3, 2))}
 ERRORS = [  # forward, backward, inputs, and what is said
     (np.exp, lambda d: d, ONES, r"backward: called as backward\(d_out, <the inputs.*raised"),
@@ -391,6 +362,11 @@ ERRORS = [  # forward, backward, inputs, and what is said
     (lambda x: x * DRAWS.normal(size=3), lambda d, x: d, ONES,
      "forward: expected the same result every time"),
     (lambda n: np.ones(n), lambda d, n: (d,), {"n": 3}, "inputs: .* at least one float array"),
+    (lambda x: 2 * x, lambda d, x: TOTALS.append(2 * d) or sum(TOTALS), ONES,
+     "backward: expected the same result every time; is something added up between calls"),
+    (lambda x: 2 * x, lambda d, x: np.multiply(d, 2, out=d) * 1, ONES, "d_out: backward changes"),
+    (lambda x, w: x @ w, lambda d, x, w: {"a": d, "b": d}, XW,
+     r"backward: expected d_<name> of \['x', 'w'\]; got"),
 ]  # fmt: skip
 
 
@@ -400,7 +376,11 @@ def test_what_cannot_be_checked_is_named(forward, backward, inputs, said):
         gradcheck(forward, backward, inputs)
 
 
-@pytest.mark.parametrize("options", [{"h": 0.0}, {"samples": -1}, {"d_out": np.ones(4)}])
+@pytest.mark.parametrize(
+    "options",
+    [{"h": 0.0}, {"samples": -1}, {"d_out": np.ones(4)},
+     {"samples": 0, "directions": 0, "max_full": 0}],
+)  # fmt: skip
 def test_wrong_options(options):
     with pytest.raises((ConfigError, ShapeError), match=next(iter(options))):
         gradcheck(np.exp, lambda d, x: d * np.exp(x), ONES, **options)

@@ -11,13 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checking.tracing.equations import (
-    evaluate,
-    moved_name,
-    names_in,
-    parse,
-    resolved,
-)
+from mha_numpy.checking.tracing.equations import evaluate, moved_name, names_in, parse, resolved
 from mha_numpy.checking.tracing.sources import NOT_KNOWN, Origin, origin_of
 from mha_numpy.checking.tracing.step import Step
 from mha_numpy.checking.tracing.words import explain

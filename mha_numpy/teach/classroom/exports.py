@@ -17,6 +17,7 @@ from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.handout import (
     WIDTH,
     as_notebook,
+    cut_function,
     load_nbformat,
     readme_text,
     stub_text,
@@ -119,11 +120,9 @@ def _nbgrader_cells(v4: Any, title: Any, exercise: Exercise, points: float, seed
 def _solution(exercise: Exercise, mark: str) -> str:
     """Return the stub with a right body between marks; what the body uses is imported in it."""
     cut = read_solutions().cuts[exercise.task]
-    (node,) = (node for node in ast.parse(cut.source).body if isinstance(node, ast.FunctionDef))
-    statements = node.body
-    body = "".join(cut.source.splitlines(keepends=True)[statements[0].lineno - 1 :])
+    function, body = cut_function(cut.source)
     used = {
-        name.id for one in statements for name in ast.walk(one) if isinstance(name, ast.Name)
+        name.id for one in function.body for name in ast.walk(one) if isinstance(name, ast.Name)
     } - {"np", *cut.function.__code__.co_varnames}
     names = sorted(used & vars(import_module(cut.function.__module__)).keys())
     if names:

@@ -156,7 +156,7 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
 # processes
 
 
-def _in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
+def _in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) -> Iterator[Result]:
     """Grade in some processes; a task that ends its process twice is given up, and no other."""
     tasks, broken = iter(tasks), list[Task]()
 
@@ -175,8 +175,11 @@ def _in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
                     yield future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    yield from map(_alone, broken)
-    if broken:
+    if is_last:
+        yield from map(given_up, broken)
+    elif broken:
+        for task in broken:
+            yield from _in_processes([task], 1, is_last=True)
         yield from _in_processes(tasks, jobs)
 
 
@@ -197,12 +200,3 @@ def _begin_to_work() -> None:
             os._exit(1)
 
     threading.Thread(target=end_with, daemon=True).start()
-
-
-def _alone(task: Task) -> Result:
-    """Grade in a process of its own; without any points where that ends once more."""
-    try:
-        with _pool(1) as pool:
-            return pool.submit(grade_one, task).result()
-    except BrokenProcessPool:
-        return given_up(task)

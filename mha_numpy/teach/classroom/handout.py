@@ -41,21 +41,21 @@ def stub_text(exercise: Exercise, variant: Variant) -> str:
     >>> stub.splitlines()[3].strip()
     'In your variant, whatever the text below says:'
     """
-    source = exercise.stub_source
-    (function,) = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    body = "".join(source.splitlines(keepends=True)[function.body[0].lineno - 1 :])
+    function, body = cut_function(exercise.stub_source)
     names = [argument.arg for argument in function.args.args]
     head = f"def {function.name}({', '.join(names)}):\n"
     lines = [fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in _sentences(variant)]
     if lines:
         told = indent("\n\n".join([OTHERWISE, "\n".join(lines)]), "    ")
-        summary, blank, rest = body.partition("\n\n")
-        if not blank:  # a docstring of one line
-            summary, _, rest = body.partition('"""\n')
-            body = f'{summary}\n\n{told}\n    """\n{rest}'
-        else:
-            body = f"{summary}\n\n{told}\n\n{rest}"
+        summary, _, rest = body.partition("\n\n")
+        body = f"{summary}\n\n{told}\n\n{rest}"
     return head + body
+
+
+def cut_function(source: str) -> tuple[ast.FunctionDef, str]:
+    """Return the one function of a source, and the text of its body."""
+    (function,) = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    return function, "".join(source.splitlines(keepends=True)[function.body[0].lineno - 1 :])
 
 
 def notebook_text(assignment: Assignment, student: str) -> str:

@@ -31,8 +31,8 @@ def decoded(data: bytes) -> str:
 
     Examples
     --------
-    >>> decoded("é".encode("utf-16")), decoded("é".encode("latin-1"))
-    ('é', 'é')
+    >>> [decoded("é".encode(encoding)) for encoding in ("utf-8-sig", "utf-16", "latin-1")]
+    ['é', 'é', 'é']
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", errors="replace")

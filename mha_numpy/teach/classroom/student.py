@@ -100,8 +100,7 @@ def _followed(
     The forward's mistake has to be a known one: a forward that returns nothing but zeros has an
     easy backward.
     """
-    pair = PAIRS.get(function.exercise)
-    forward = next((one for one in functions if pair and one.exercise == pair.forward), None)
+    forward = next((one for one in functions if one.exercise == PAIRS.get(function.exercise)), None)
     if forward is None or not forward.mistakes or not forward.groups.get("shape"):
         return function
     if function.state != "wrong" or not function.groups["shape"] or function.groups["values"]:

@@ -382,3 +382,11 @@ def test_equations_of_ones_own(shape, axes, equation, words):
 def test_wrong_use(grouped, index, message):
     with pytest.raises(ConfigError, match=message):
         grouped.explain("q", index)
+
+
+def test_an_input_under_two_names(rng):
+    x = rng.normal(size=(3, 4))
+    with trace() as t:
+        attention_forward(x, x, x)
+    same = "k[0,0] is an input; it is the same number as q[0,0], under another name"
+    assert t.explain("k", (0, 0)) == same
