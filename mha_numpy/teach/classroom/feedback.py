@@ -9,7 +9,6 @@ from html import escape
 from pathlib import Path
 from statistics import median, median_high
 
-from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.results import Function, Grades, Result, file_name, write_atomically
 from mha_numpy.teach.diagnosis import BANK
 from mha_numpy.teach.exercises.catalogue import find_exercise
@@ -41,10 +40,6 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
         texts[f"feedback/{name}.html"] = student_page(result, grades.assignment.title)
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     for name, text in texts.items():
-        try:
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"out: cannot write to {out}: {error.strerror}") from error
         write_atomically(out / name, text)
     return [out / name for name in texts]
 

@@ -158,6 +158,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a file as a whole: whoever is stopped in between leaves the former one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         new.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
         new.replace(path)
     except OSError as error:
