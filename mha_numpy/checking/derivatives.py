@@ -22,6 +22,7 @@ class Probe:
     `size` is how large the numbers are that it moves: a step is h times as long.
     """
 
+    name: str  # of the array
     label: tuple[int, ...] | str
     size: float
     index: tuple[int, ...] = ()
@@ -43,7 +44,7 @@ class Probe:
 
 
 def make_probes(
-    array: Array, rng: np.random.Generator, max_full: int, samples: int, directions: int
+    name: str, array: Array, rng: np.random.Generator, max_full: int, samples: int, directions: int
 ) -> list[Probe]:
     """Return every element of a small array, or some elements and directions of a large one.
 
@@ -55,19 +56,19 @@ def make_probes(
     if is_large:
         flat = np.sort(rng.choice(flat, size=min(samples, flat.size), replace=False))
     indices = [tuple(int(i) for i in np.unravel_index(n, array.shape)) for n in flat]
-    probes = [Probe(index, max(abs(float(array[index])), typical), index) for index in indices]
+    probes = [Probe(name, at, max(abs(float(array[at])), typical), at) for at in indices]
     if is_large:
-        probes += [random_direction(array, rng, f"direction {i}") for i in range(directions)]
+        probes += [random_direction(name, array, rng, f"direction {i}") for i in range(directions)]
     return probes
 
 
-def random_direction(array: Array, rng: np.random.Generator, label: str) -> Probe:
+def random_direction(name: str, array: Array, rng: np.random.Generator, label: str) -> Probe:
     """Return a probe that moves every finite element up or down, large ones further."""
     signs = rng.choice([-1.0, 1.0], size=array.shape) / np.sqrt(max(array.size, 1))
     typical = typical_size(array)
     relative = np.maximum(np.abs(array), typical) / typical
     direction = np.where(np.isfinite(array), signs * relative, 0)
-    return Probe(label, typical, direction=direction)
+    return Probe(name, label, typical, direction=direction)
 
 
 def typical_size(array: Array) -> float:
@@ -113,13 +114,14 @@ class Pair:
             )
         return copied, cache
 
-    def changed_input(self) -> str | None:
-        """Return the name of an input that has been changed in place, if any."""
+    def check_untouched(self, function: str) -> None:
+        """Raise a ConfigError if an input has been changed in place."""
         now = leaves(self.inputs)
         for name, array in self.arrays.items():
             if not np.array_equal(now[name], array, equal_nan=True):
-                return name
-        return None
+                raise ConfigError(
+                    f"{name}: {function} changes its input in place; let it work on a copy"
+                )
 
 
 @dataclass(frozen=True)
@@ -131,21 +133,21 @@ class Slopes:
     d_out: Array
     h: float  # step, in sizes of the probe
 
-    def central(self, name: str, probe: Probe, share: float = 1.0) -> float:
+    def central(self, probe: Probe, share: float = 1.0) -> float:
         """Return ``(f(x + h u) - f(x - h u)) / 2 h``; with `share` for a part of the step."""
         h = share * self.h * probe.size
-        ahead, behind = self._outputs(name, probe, h), self._outputs(name, probe, -h)
+        ahead, behind = self._outputs(probe, h), self._outputs(probe, -h)
         # the difference before the sum: what does not depend on x cancels exactly
         return float(((ahead - behind) * self.d_out).sum() / (2 * h))
 
-    def complex_step(self, name: str, probe: Probe) -> float:
+    def complex_step(self, probe: Probe) -> float:
         """Return ``Im f(x + i h u) / h``."""
         h = TINY_STEP * probe.size
         with allow_complex():
-            out = self._outputs(name, probe, 1j * h)
+            out = self._outputs(probe, 1j * h)
         return float((out.imag * self.d_out).sum() / h)
 
-    def is_kink(self, name: str, probe: Probe, off: float) -> bool:
+    def is_kink(self, probe: Probe, off: float) -> bool:
         """Return whether a jump of the slope within h is why a central difference is off.
 
         Its halves, the slopes to either side, then differ by at least as much. Where it is smooth
@@ -153,7 +155,7 @@ class Slopes:
         """
 
         def gap(step: float) -> float:
-            ahead, behind = self._outputs(name, probe, step), self._outputs(name, probe, -step)
+            ahead, behind = self._outputs(probe, step), self._outputs(probe, -step)
             bend = (ahead - self.out) - (self.out - behind)
             return abs(float((bend * self.d_out).sum() / step))
 
@@ -171,12 +173,13 @@ class Slopes:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error", np.exceptions.ComplexWarning)
-                    self.complex_step(name, random_direction(array, rng, "trial"))
+                    self.complex_step(random_direction(name, array, rng, "trial"))
             except Exception as error:
                 kind = type(error).__name__
                 return f"no complex step: forward with a complex {name} raises {kind}"
         return ""
 
-    def _outputs(self, name: str, probe: Probe, length: complex) -> Array:
-        out, _ = self.pair.run({name: probe.step_from(self.pair.arrays[name], length)})
+    def _outputs(self, probe: Probe, length: complex) -> Array:
+        moved = probe.step_from(self.pair.arrays[probe.name], length)
+        out, _ = self.pair.run({probe.name: moved})
         return out

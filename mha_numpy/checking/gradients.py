@@ -82,14 +82,6 @@ def gradcheck(
         of a kink, such as that of ReLU at 0, no numeric derivative is right: a right gradient
         fails there, too, and the note says which input to move.
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        A gradient has not the shape of its array, or forward does not keep float64.
-    ConfigError
-        There is nothing to check, a gradient is missing, an input is changed in place, or forward
-        or backward gives another result the second time.
-
     Notes
     -----
     For each element a central difference costs two forward passes, and its error is O(h^2) and
@@ -133,38 +125,43 @@ def gradcheck(
         raise ShapeError(f"d_out: expected {out.shape}, as forward's output; got {d_out.shape}")
     analytic = analytic_gradients(pair, backward, d_out, cache)
 
-    probes = {
-        name: make_probes(array, rng, max_full, samples, directions)
+    probes = [
+        probe
         for name, array in pair.arrays.items()
-    }
+        for probe in make_probes(name, array, rng, max_full, samples, directions)
+    ]
     slopes = Slopes(pair, out, d_out, h)
     methods = {"central": slopes.central, "complex step": slopes.complex_step}
     notes = [slopes.why_no_complex_step(rng)]
     if notes[0]:
         del methods["complex step"]
     numeric = {
-        method: _all_derivatives(derivative, probes, f"checking gradients, {method}")
+        method: np.array([
+            derivative(probe)
+            for probe in progress(probes, len(probes), f"checking gradients, {method}")
+        ])
         for method, derivative in methods.items()
-    }
-    noise = {
-        name: np.array([slopes.noise(probe) for probe in some]) for name, some in probes.items()
-    }
+    }  # fmt: skip
+    noise = np.array([slopes.noise(probe) for probe in probes])
     lost = ""
     if "complex step" in methods:
         lost = _lost_by_complex_step(slopes, probes, numeric, noise, tolerances["central"])
         if lost:
             del numeric["complex step"]
-    worst_noise = max((n.max(initial=0) for n in noise.values()), default=0)
+    worst_noise = noise.max(initial=0)
     if "complex step" not in numeric and worst_noise > 1e-3 * _largest(numeric["central"]) > 0:
         notes.append(f"rounding hides differences below {worst_noise:.0e}")
 
     rows = []
-    for method, by_array in numeric.items():
-        share = 1 if method == "central" else h  # a complex step's noise is not divided by h
-        for name, some in probes.items():
-            compared = (analytic[name], some, by_array[name], noise[name] * share)
-            rows.append(_row(method, name, compared, tolerances[method], _largest(by_array)))
-    rows = _decided(rows, list(pair.arrays))
+    for name, gradient in analytic.items():
+        here = [i for i, probe in enumerate(probes) if probe.name == name]
+        some = [probes[i] for i in here]
+        for method, found in numeric.items():
+            share = 1 if method == "central" else h  # a complex step's noise is not divided by h
+            compared = (some, found[here], noise[here] * share)
+            rows.append(_row(method, name, gradient, compared, tolerances[method], _largest(found)))
+    exact = {row.name: row.passed for row in rows if row.method == "complex step"}
+    rows = [replace(row, passed=exact.get(row.name, row.passed)) for row in rows]
     kinks = _kinks(rows, slopes, probes)
     if lost and lost not in kinks:
         notes.append(f"no complex step: forward does not carry it through from {lost}")
@@ -173,23 +170,15 @@ def gradcheck(
     return GradcheckReport(rows, "; ".join(filter(None, notes)))
 
 
-def _all_derivatives(
-    derivative: Callable[[str, Probe], float], probes: dict[str, list[Probe]], label: str
-) -> dict[str, Array]:
-    flat = [(name, probe) for name, some in probes.items() for probe in some]
-    taken = iter([derivative(name, probe) for name, probe in progress(flat, len(flat), label)])
-    return {name: np.array([next(taken) for _ in some]) for name, some in probes.items()}
-
-
-def _largest(by_array: dict[str, Array]) -> float:
-    return float(max(abs(n[np.isfinite(n)]).max(initial=0) for n in by_array.values()))
+def _largest(derivatives: Array) -> float:
+    return float(abs(derivatives[np.isfinite(derivatives)]).max(initial=0))
 
 
 def _lost_by_complex_step(
     slopes: Slopes,
-    probes: dict[str, list[Probe]],
-    numeric: dict[str, dict[str, Array]],
-    noise: dict[str, Array],
+    probes: list[Probe],
+    numeric: dict[str, Array],
+    noise: Array,
     tolerance: tuple[float, float],
 ) -> str:
     """Return the name of an array whose complex steps miss a part of forward, or nothing.
@@ -197,29 +186,26 @@ def _lost_by_complex_step(
     Where the methods disagree, either the central difference is truncated, and a quarter of the
     step brings it sixteen times closer, or the complex step has lost what it did not carry.
     """
-    rtol, atol = tolerance
-    scale = _largest(numeric["central"])
-    for name, some in probes.items():
-        central, stepped = numeric["central"][name], numeric["complex step"][name]
-        off = np.abs(central - stepped)
-        allowed = rtol * np.abs(central) + np.maximum(atol * scale, noise[name])
-        suspects = np.flatnonzero(off > allowed)
-        for n in suspects[np.argsort(-off[suspects])][:8]:
-            closer = slopes.central(name, some[n], share=1 / 4)
-            if abs(closer - stepped[n]) > off[n] / 4 + 4 * noise[name][n]:
+    central, stepped = numeric["central"], numeric["complex step"]
+    off = np.abs(central - stepped)
+    allowed = tolerance[0] * np.abs(central) + np.maximum(tolerance[1] * _largest(central), noise)
+    suspects = [int(n) for n in np.argsort(-off) if off[n] > allowed[n]]
+    for name in slopes.pair.arrays:
+        for n in [n for n in suspects if probes[n].name == name][:8]:
+            closer = slopes.central(probes[n], share=1 / 4)
+            if abs(closer - stepped[n]) > off[n] / 4 + 4 * noise[n]:
                 return name
     return ""
 
 
-def _kinks(
-    rows: list[ArrayReport], slopes: Slopes, probes: dict[str, list[Probe]]
-) -> dict[str, str]:
+def _kinks(rows: list[ArrayReport], slopes: Slopes, probes: list[Probe]) -> dict[str, str]:
     """Return the worst place of each failed array that fails there because the slope jumps."""
+    by_place = {(probe.name, probe.label): probe for probe in probes}
     places = {}
     for row in rows:
         if row.method == "central" and not row.passed:
-            probe = next(probe for probe in probes[row.name] if probe.label == row.worst)
-            if slopes.is_kink(row.name, probe, abs(row.analytic - row.numeric)):
+            probe = by_place[row.name, row.worst]
+            if slopes.is_kink(probe, abs(row.analytic - row.numeric)):
                 at = f" along {row.worst}" if isinstance(row.worst, str) else list(row.worst) or ""
                 places[row.name] = f"{row.name}{at}"
     return places
@@ -228,11 +214,12 @@ def _kinks(
 def _row(
     method: str,
     name: str,
-    compared: tuple[Array, list[Probe], Array, Array],
+    gradient: Array,
+    compared: tuple[list[Probe], Array, Array],
     tolerance: tuple[float, float],
     scale: float,
 ) -> ArrayReport:
-    gradient, probes, numeric, noise = compared
+    probes, numeric, noise = compared
     if not probes:
         return ArrayReport(name, gradient.shape, method, "none", True, "-", 0, 0, 0)
     rtol = np.array([tolerance[0] * (1 if p.direction is None else 0.01) for p in probes])
@@ -249,20 +236,7 @@ def _row(
         checked = f"{elements} of {gradient.size}"
         checked += f" + {directions} directions" if directions else ""
     return ArrayReport(
-        name=name,
-        shape=gradient.shape,
-        method=method,
-        checked=checked,
-        passed=bool(excess[worst] <= 1),
-        worst=probes[worst].label,
-        analytic=float(analytic[worst]),
-        numeric=float(numeric[worst]),
+        name, gradient.shape, method, checked, bool(excess[worst] <= 1), probes[worst].label,
+        float(analytic[worst]), float(numeric[worst]),
         error=float(off.max() / max(scale, noise.max() / tolerance[1], TINY)),
-    )
-
-
-def _decided(rows: list[ArrayReport], names: list[str]) -> list[ArrayReport]:
-    """Return the rows array by array; a complex step, where there is one, decides for both."""
-    exact = {row.name: row.passed for row in rows if row.method == "complex step"}
-    decided = [replace(row, passed=exact.get(row.name, row.passed)) for row in rows]
-    return sorted(decided, key=lambda row: names.index(row.name))
+    )  # fmt: skip

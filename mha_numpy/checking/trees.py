@@ -45,16 +45,6 @@ def is_float_array(leaf: Any) -> bool:
     return isinstance(leaf, (np.ndarray, np.floating)) and leaf.dtype.kind == "f"
 
 
-def same_leaves(one: Any, other: Any) -> bool:
-    """Return whether two trees hold equal arrays under the same names; NaN equals NaN."""
-    a, b = leaves(one), leaves(other)
-    return a.keys() == b.keys() and all(
-        np.array_equal(np.asarray(a[name]), np.asarray(b[name]), equal_nan=True)
-        for name in a
-        if is_float_array(a[name])
-    )
-
-
 def children(tree: Any) -> dict[str, Any] | None:
     """Return a container's children by name, or None for a leaf."""
     if isinstance(tree, Mapping):

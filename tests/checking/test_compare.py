@@ -39,22 +39,33 @@ def test_right_in_any_style(style, expected):
     assert report.rows[0].finding == "all 60 numbers agree"
 
 
-def one_off(x):
-    x = x.copy()
-    x[2, 1, 3] = x[2, 1, 3] * 1.001
+def one_changed(change, *at):
+    def changed(x):
+        x = x.copy()
+        x[at] = change(x[at])
+        return x
+
+    return changed
+
+
+class Unspeakable:
+    def __repr__(self):
+        raise RuntimeError
+
+
+def deep(x):
+    for _ in range(5000):
+        x = [x]
     return x
 
 
-def one_nan(x):
-    x = x.copy()
-    x[1, 0, 2] = np.nan
-    return x
-
-
+Pair = namedtuple("Pair", "out weights")
+ONE_OFF = one_changed(lambda number: 1.001 * number, 2, 1, 3)
+ONE_NAN = one_changed(lambda number: np.nan, 1, 0, 2)
 WRONG = {
     "nothing": (lambda x: None, "not written yet: the function returned None"),
     "dots": (lambda x: ..., "not written yet: the function returned Ellipsis"),
-    "a list": (lambda x: "abc", "expected an array (3, 4, 5) of float64; got 'abc'"),
+    "a text": (lambda x: "abc", "expected an array (3, 4, 5) of float64; got 'abc'"),
     "integers": (lambda x: x.astype(int), "expected float64; got int64"),
     "transposed": (
         lambda x: x.swapaxes(1, 2),
@@ -65,18 +76,39 @@ WRONG = {
         "expected shape (3, 4, 5); got (12, 5): as many numbers, other axes",
     ),
     "cut": (lambda x: x[:2], "expected shape (3, 4, 5); got (2, 4, 5)"),
-    "one off": (one_off, "1 of 60 numbers differ, most at [2, 1, 3]"),
-    "one NaN": (one_nan, "1 of 60 numbers differ, most at [1, 0, 2]: nan, expected "),
+    "one off": (ONE_OFF, "1 of 60 numbers differ, most at [2, 1, 3]"),
+    "one NaN": (ONE_NAN, "1 of 60 numbers differ, most at [1, 0, 2]: nan, expected "),
     "a factor": (lambda x: 2.5 * x, "each is 2.5 times what was expected"),
     "a sign": (lambda x: -x, "each is -1 times what was expected"),
     "zeros": (np.zeros_like, "all are 0"),
+    "a class": (lambda x: Pair, "expected an array (3, 4, 5) of float64; got <class"),
+    "masked": (lambda x: np.ma.array(x + 100, mask=True), "got a masked one: x.filled(0) is"),
+    "objects": (lambda x: x.astype(object), "expected float64; got object"),
+    "strings": (lambda x: x.astype(str), "expected float64; got <U"),
+    "a generator": (lambda x: (row for row in x), "of float64; got <generator object"),
+    "a list": (
+        lambda x: x.tolist(),
+        "expected an array (3, 4, 5) of float64; got a list of 3: np.array(x) makes one",
+    ),
+    "a failing repr": (lambda x: Unspeakable(), "of float64; got an object of type Unspeakable"),
+    "deep lists": (deep, "of float64; got a list of 1"),
+    "a huge integer": (lambda x: 10**400, "of float64; got 1000"),
+    "huge": (lambda x: np.where(x > 0, 1e308, -1e308), "60 of 60 numbers differ"),
+    "a matrix": (lambda x: np.matrix(x[0]), "expected shape (3, 4, 5); got (4, 5)"),
+    "wide": (lambda x: np.where(x > 0, x, np.longdouble("1e4000")), "numbers differ, most at"),
 }
 
 
-@pytest.mark.parametrize("mistake", WRONG)
-def test_wrong_ones_fail_and_say_where(mistake, expected):
-    change, said = WRONG[mistake]
-    assert said in finding(change(expected), expected)
+@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_wrong_ones_fail_and_say_where_in_a_line(kind, expected):
+    change, said = WRONG[kind]
+    told = finding(change(expected), expected)
+    assert said in told
+    assert "\n" not in told
+    report = compare({"a": change(expected), "b\nc": expected}, {"a": expected, "d": expected})
+    assert [row.passed for row in report.rows] == [False] * 3
+    assert len(str(report).splitlines()) == 3 + 3
 
 
 def test_a_narrower_dtype_is_named_where_it_alone_is_to_blame(expected):
@@ -163,49 +195,6 @@ def test_python_numbers_stand_for_arrays_without_axes(expected):
     assert finding({"loss": 2, "grad": expected}, wanted) == "expected float64; got int64"
 
 
-class Unspeakable:
-    def __repr__(self):
-        raise RuntimeError
-
-
-def deep(x):
-    for _ in range(5000):
-        x = [x]
-    return x
-
-
-Pair = namedtuple("Pair", "out weights")
-ODD = {
-    "a class": (lambda x: Pair, "expected an array (3, 4, 5) of float64; got <class"),
-    "masked": (lambda x: np.ma.array(x + 100, mask=True), "got a masked one: x.filled(0) is"),
-    "objects": (lambda x: x.astype(object), "expected float64; got object"),
-    "strings": (lambda x: x.astype(str), "expected float64; got <U"),
-    "a generator": (lambda x: (row for row in x), "of float64; got <generator object"),
-    "a list": (
-        lambda x: x.tolist(),
-        "expected an array (3, 4, 5) of float64; got a list of 3: np.array(x) makes one",
-    ),
-    "a failing repr": (lambda x: Unspeakable(), "of float64; got an object of type Unspeakable"),
-    "deep lists": (deep, "of float64; got a list of 1"),
-    "a huge integer": (lambda x: 10**400, "of float64; got 1000"),
-    "huge": (lambda x: np.where(x > 0, 1e308, -1e308), "60 of 60 numbers differ"),
-    "a matrix": (lambda x: np.matrix(x[0]), "expected shape (3, 4, 5); got (4, 5)"),
-    "wide": (lambda x: np.where(x > 0, x, np.longdouble("1e4000")), "numbers differ, most at"),
-}
-
-
-@pytest.mark.parametrize("kind", ODD)
-@pytest.mark.filterwarnings("ignore:the matrix subclass")
-def test_odd_results_are_findings_of_one_line(kind, expected):
-    change, said = ODD[kind]
-    told = finding(change(expected), expected)
-    assert said in told
-    assert "\n" not in told
-    report = compare({"a": change(expected), "b\nc": expected}, {"a": expected, "d": expected})
-    assert [row.passed for row in report.rows] == [False] * 3
-    assert len(str(report).splitlines()) == 3 + 3
-
-
 def test_numbers_near_the_limits_of_their_dtype():
     for dtype in (np.float16, np.float32, np.float64, np.longdouble):
         most = np.full(2, np.finfo(dtype).max)
@@ -219,6 +208,8 @@ def test_numbers_near_the_limits_of_their_dtype():
 
 
 def test_html_marks_the_bad_rows(expected):
+    report = compare(-expected, expected)
+    assert repr(report) == str(report) == report.table().to_text()
     assert "#f4c7c3" in compare(-expected, expected)._repr_html_()
     assert "#f4c7c3" not in compare(expected, expected)._repr_html_()
 

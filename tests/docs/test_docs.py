@@ -1,12 +1,14 @@
 """The pages are true: their examples run, their quotes stand in the source, their links lead on."""
 
 import doctest
+import importlib.util
 import re
-from pathlib import Path
+from pydoc import locate
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.notebooks.cells import NOTEBOOKS, ROOT
+
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 SOURCE = {
     path: [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
@@ -26,10 +28,10 @@ def marks(page):
     return pytest.mark.kernel if runs_kernel else ()
 
 
-def blocks(page):
-    """Return the Python blocks of a page that are neither examples nor another framework's."""
+def blocks(page, *, of_torch=False):
+    """Return the Python blocks of a page that are no examples: code, or comparisons with torch."""
     found = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [block for block in found if ">>>" not in block and "import torch" not in block]
+    return [one for one in found if ">>>" not in one and ("import torch" in one) == of_torch]
 
 
 WITHOUT_EXAMPLES = (
@@ -90,20 +92,95 @@ def test_docstrings_name_pages_that_exist():
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
-def torch_blocks(page):
-    """Return the Python blocks of a page that compare with PyTorch."""
-    found = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [block for block in found if "import torch" in block]
-
-
 @pytest.mark.parametrize("number", range(3))
 def test_comparisons_with_pytorch_hold(number):
     pytest.importorskip("torch")
-    blocks_there = torch_blocks(ROOT / "docs" / "conventions.md")
-    assert len(blocks_there) == 3
-    exec(compile(blocks_there[number], "conventions.md", "exec"), {})
+    comparisons = blocks(ROOT / "docs" / "conventions.md", of_torch=True)
+    assert len(comparisons) == 3
+    exec(compile(comparisons[number], "conventions.md", "exec"), {})
 
 
 def test_every_notebook_is_listed():
     listed = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     assert all(f"](../notebooks/{path.name})" in listed for path in ROOT.glob("notebooks/*.ipynb"))
+
+
+# the gallery of verdicts
+
+
+@pytest.mark.slow
+def test_the_gallery_is_what_a_check_says_today():
+    path = ROOT / "docs" / "examples" / "verdicts.py"
+    spec = importlib.util.spec_from_file_location("verdicts", path)
+    verdicts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(verdicts)
+    assert verdicts.page() == verdicts.PAGE.read_text(encoding="utf-8")
+
+
+# the page about the kernels: the sizes in its words and in its picture
+
+
+KERNELS = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
+
+
+def test_the_caption_of_the_picture_has_the_sizes_of_the_kernel():
+    pytest.importorskip("numba")
+    from mha_numpy.kernels.host import AVX512
+    from mha_numpy.kernels.product import ROWS
+    from mha_numpy.kernels.tile import BLOCK
+
+    caption = re.search(r"\(Left: [^)]*\)", KERNELS)
+    *sizes, rows, vectors, lanes = (int(n) for n in re.findall(r"(?<!\S)\d+", caption[0]))
+    assert sizes == [BLOCK, BLOCK, 3 * BLOCK]
+    assert (rows, vectors, lanes) == (ROWS, AVX512.vectors, AVX512.register_bytes // 4)
+
+
+def test_the_table_of_machines_has_the_sizes_of_the_kernel():
+    pytest.importorskip("numba")
+    from mha_numpy.kernels import host
+    from mha_numpy.kernels.product import ROWS
+
+    rows = re.findall(r"^\| (.*) \| (\d+) bytes \| (.*) \| (.*) \|$", KERNELS, re.MULTILINE)
+    hosts = (host.AVX512, host.AVX2, host.NEON, host.BASELINE)
+    for (_, size, lanes, product), machine in zip(rows, hosts, strict=True):
+        assert int(size) == machine.register_bytes
+        assert lanes == f"{machine.register_bytes // 4} / {machine.register_bytes // 8}"
+        assert [int(n) for n in re.findall(r"\d+", product)] == [ROWS, machine.vectors]
+
+
+# the page about what a course covers: sections of notebooks, and names
+
+
+COVERAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8").splitlines()
+ROWS = [line.strip("| ").rsplit(" | ", 1) for line in COVERAGE if line.startswith("| ")]
+PLACES = {place for text, here in ROWS if text != "in the text" for place in here.split("; ")}
+
+
+def is_there(place):
+    section = re.fullmatch(r"\[(\d\d)\]\(\.\./notebooks/(\d\d)_[\w-]+\.ipynb\) (.*)", place)
+    if section:
+        (source,) = NOTEBOOKS.glob(f"{section[1]}_*.py")
+        headings = re.findall(r"^# #+ (.*)$", source.read_text(encoding="utf-8"), re.MULTILINE)
+        return section[1] == section[2] and section[3] in headings
+    name = re.fullmatch(r"`(mha_numpy\.[\w.]+)`", place)
+    return name is not None and locate(name[1]) is not None
+
+
+@pytest.mark.parametrize("place", sorted(PLACES))
+def test_every_place_is_there(place):
+    assert is_there(place)
+
+
+def test_a_place_that_is_not_there_is_found():
+    known = "[03](../notebooks/03_many-heads.ipynb) Summary"
+    assert is_there(known)
+    assert not is_there(known.replace("Summary", "Sumary"))
+    assert not is_there(known.replace("[03]", "[06]"))
+    assert not is_there("`mha_numpy.no_such`")
+    assert not is_there("somewhere")
+
+
+def test_every_notebook_covers_something():
+    covered = {place[1:3] for place in PLACES if place[0] == "["}
+    assert covered >= {f"{n:02}" for n in (1, 2, 3, 6, 7, 8, 9, 14, 15, 16, 18, 23, 25, 27)}
+    assert len(ROWS) > 80

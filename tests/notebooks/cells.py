@@ -12,7 +12,6 @@ from mha_numpy.teach.exercises import notebook
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
-SOLUTIONS = Path(__file__).parent / "solutions"
 QUICK = ("11",)  # the others are slow
 
 

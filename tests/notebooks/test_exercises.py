@@ -7,10 +7,10 @@ import socket
 import numpy as np
 import pytest
 
+from mha_numpy.teach.diagnosis import fingerprints, make
 from mha_numpy.teach.exercises import EXERCISES, find_exercise, hint, notebook
 from mha_numpy.teach.exercises.records import Records
 from tests.notebooks.cells import (
-    SOLUTIONS,
     SOURCES,
     each_notebook,
     each_notebook_run,
@@ -20,6 +20,7 @@ from tests.notebooks.cells import (
     shown_by,
     tagged,
 )
+from tests.teach.exercises.test_right import SOLUTIONS
 
 
 @pytest.fixture(autouse=True)
@@ -41,15 +42,6 @@ def own_print_options():
         yield
 
 
-def answer(source, kind):
-    return (SOLUTIONS / f"{source.name[:2]}_{kind}.py").read_text(encoding="utf-8")
-
-
-def mistakes(source):
-    """Return what a wrong answer says that it does: for each exercise, the name of its mistake."""
-    return dict(re.findall(r"^# ([a-z0-9-]+): (.+)$", answer(source, "wrong"), flags=re.MULTILINE))
-
-
 def checked(source):
     """Return the ids of the exercises that a notebook checks, in order."""
     (code,) = tagged(source, "check")
@@ -69,26 +61,27 @@ def more(source):
 )
 @each_notebook_run
 def test_the_check_tells_right_from_wrong(source, monkeypatch):
-    (stub,), (check,), ids = tagged(source, "exercise"), tagged(source, "check"), checked(source)
-    right, wrong = answer(source, "right"), answer(source, "wrong")
-    names = names_for(source, [stub, check, right, wrong])
+    (stub,), (check,) = tagged(source, "exercise"), tagged(source, "check")
+    exercises = [find_exercise(name) for name in checked(source)]
+    names = names_for(source, [stub, check])
+
+    def verdicts_on(functions):
+        own = {f"my_{e.stub.__name__}": f for e, f in zip(exercises, functions, strict=True)}
+        return shown_by([check], names | own, monkeypatch)
 
     unwritten = shown_by([stub, check], names, monkeypatch)
-    assert [verdict.exercise.id for verdict in unwritten if verdict.is_unwritten] == ids
+    assert [verdict.exercise for verdict in unwritten if verdict.is_unwritten] == exercises
 
-    verdicts = shown_by([right, check], names, monkeypatch)
+    right = [next(iter(SOLUTIONS[exercise.task].values())) for exercise in exercises]
+    verdicts = verdicts_on(right)
     told = "\n\n".join(map(str, verdicts))
-    assert [verdict.exercise.id for verdict in verdicts if verdict.passed] == ids, f"\n{told}"
+    assert [verdict.exercise for verdict in verdicts if verdict.passed] == exercises, f"\n{told}"
 
-    verdicts = shown_by([wrong, check], names, monkeypatch)
-    for name, verdict in zip(ids, verdicts, strict=True):
-        assert not verdict.passed, name
-        assert verdict.mistakes == {mistakes(source)[name]}, f"\n{verdict}"
-
-
-@each_notebook
-def test_the_wrong_answer_says_which_mistakes_it_makes(source):
-    assert list(mistakes(source)) == checked(source)  # "# exercise: mistake", one a line
+    mistakes = [next(iter(fingerprints(exercise.task))) for exercise in exercises]
+    pairs = zip(exercises, mistakes, strict=True)
+    verdicts = verdicts_on([make(exercise.task, [mistake]) for exercise, mistake in pairs])
+    assert [verdict.mistakes for verdict in verdicts] == [{mistake} for mistake in mistakes]
+    assert not any(verdict.passed for verdict in verdicts)
 
 
 @each_notebook

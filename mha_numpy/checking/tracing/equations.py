@@ -35,32 +35,42 @@ def _index_by_brackets(name: re.Match[str]) -> str:
     return re.sub(r"\.(\d\w*)", r"['\1']", name[0])
 
 
-def with_whole_names(tree: ast.expr, place: str, known: Container[str]) -> ast.expr:
-    """Return a copy of a tree in which each array that is known has its whole name.
+def resolved(
+    tree: ast.expr, sizes: Mapping[str, int], place: str = "", known: Container[str] = ()
+) -> ast.expr:
+    """Return a copy of a tree in which axes are their sizes, and known arrays have whole names.
 
-    Parameters
-    ----------
-    tree : syntax tree
-    place : str
-        Of the step in the model: "blocks.0.attention", "" outside.
-    known : container of strings
-        Whole names.
+    `place` is that of the step in the model: "blocks.0.attention", "" outside.
     """
-    found: ast.expr = _PutWholeNames(place, known).visit(copy.deepcopy(tree))
+    found: ast.expr = _Resolver(sizes, place, known).visit(copy.deepcopy(tree))
     return found
 
 
-class _PutWholeNames(ast.NodeTransformer):
-    def __init__(self, place: str, known: Container[str]) -> None:
+class _Resolver(ast.NodeTransformer):
+    def __init__(self, sizes: Mapping[str, int], place: str, known: Container[str]) -> None:
         self.prefix, self.known = f"{place}." if place else "", known
+        self.sizes, self.is_inside = sizes, False
 
     def visit(self, node: ast.AST) -> Any:
-        """Put the whole name of an array in the place of what names it."""
+        """Put a size in the place of an axis, and a whole name in that of what names an array."""
         name = _dotted(node)
+        if self.is_inside and name in self.sizes:
+            return ast.copy_location(ast.Constant(self.sizes[name]), node)
         for whole in (self.prefix + name, name) if name else ():
             if whole in self.known:
                 return ast.copy_location(ast.Name(whole, ast.Load()), node)
-        return self.generic_visit(node)
+        return super().visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """Visit what stands before the brackets, then what stands in them."""
+        before, sized = self.is_inside, ("reshape", "repeat")
+        is_sized = method_of(node) in sized or function_of(node) == "arange"
+        node.func = self.visit(node.func)
+        self.is_inside = is_sized
+        node.args = [self.visit(arg) for arg in node.args]
+        self.is_inside = before
+        node.keywords = [self.visit(keyword) for keyword in node.keywords]
+        return node
 
 
 def _dotted(node: ast.AST) -> str:
@@ -75,32 +85,6 @@ def _dotted(node: ast.AST) -> str:
             first = _dotted(value)
             return f"{first}.{last}" if first else ""
     return ""
-
-
-def with_sizes(tree: ast.expr, sizes: Mapping[str, int]) -> ast.expr:
-    """Return a copy of a tree with the sizes of axes in the place of their names."""
-    found: ast.expr = _PutSizes(sizes).visit(copy.deepcopy(tree))
-    return found
-
-
-class _PutSizes(ast.NodeTransformer):
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self.sizes, self.is_inside = sizes, False
-
-    def visit_Call(self, node: ast.Call) -> ast.Call:
-        """Visit what stands before the brackets, then what stands in them."""
-        node.func = self.visit(node.func)
-        before = self.is_inside
-        self.is_inside = method_of(node) in ("reshape", "repeat") or function_of(node) == "arange"
-        node.args = [self.visit(arg) for arg in node.args]
-        self.is_inside = before
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Put a size in the place of an axis."""
-        if not self.is_inside or node.id not in self.sizes:
-            return node
-        return ast.copy_location(ast.Constant(self.sizes[node.id]), node)
 
 
 def names_in(tree: ast.AST) -> list[str]:

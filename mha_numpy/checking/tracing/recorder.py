@@ -11,14 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.checking.tracing.equations import (
-    evaluate,
-    moved_name,
-    names_in,
-    parse,
-    with_sizes,
-    with_whole_names,
-)
+from mha_numpy.checking.tracing.equations import evaluate, moved_name, names_in, parse, resolved
 from mha_numpy.checking.tracing.sources import NOT_KNOWN, Origin, origin_of
 from mha_numpy.checking.tracing.step import Step
 from mha_numpy.checking.tracing.words import explain
@@ -65,10 +58,7 @@ class Trace:
     def sizes(self) -> dict[str, int]:
         """The size of every named axis; without those that differ between the places of a model.
 
-        Raises
-        ------
-        ShapeError
-            Two steps of one place disagree about an axis, or a step's axes do not fit its array.
+        A ShapeError says that two steps of one place disagree, or that axes do not fit an array.
         """
         of_places: dict[str, dict[str, int]] = {}
         for step in self.steps:
@@ -209,8 +199,7 @@ class Trace:
         tree = parse(step.equation) if step.equation else None
         if tree is None:
             return None
-        known = self.known_before(step)
-        return with_whole_names(with_sizes(tree, self.sizes_before(step)), step.place, known)
+        return resolved(tree, self.sizes_before(step), step.place, self.known_before(step))
 
     def origin_of(self, step: Step) -> Origin:
         """Derive which cells of earlier arrays each cell of a step was computed from."""
@@ -342,7 +331,7 @@ class Trace:
                 return f"view of {step.name}"
         tree = parse(equation)
         names = {step.name for step in self.steps}
-        moved = moved_name(None if tree is None else with_whole_names(tree, place, names))
+        moved = moved_name(None if tree is None else resolved(tree, {}, place, names))
         if any(s.name == moved and _same_elements(s.array, array) for s in self.steps):
             return f"copy of {moved}"
         return "new" if equation else "input"

@@ -1,13 +1,14 @@
 """Which cells was a cell computed from? Derived from the equation of its step.
 
-The walk goes from the step down its syntax tree. At every node it knows, for each axis of the
-node's value, which indices the step's cell reads: a product reads one axis whole, a transpose puts
-axes in another order, a reshape takes an index apart. What is known at a name is the answer. An
-operation that is not known here gives no answer, rather than a guess.
+The equation is computed once more, with tracked arrays: beside its numbers such an array knows for
+each cell which indices of recorded arrays it was made of. What moves cells moves these indices; a
+sum or a product joins those that it adds up. An operation that is not known here gives no answer,
+rather than a guess.
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,36 +17,32 @@ from mha_numpy.checking.tracing.equations import (
     FUNCTIONS,
     evaluate,
     function_of,
-    is_transpose,
-    method_of,
     moved_name,
     names_in,
-    receiver_of,
-)
-from mha_numpy.checking.tracing.reads import (
-    NotKnownError,
-    Reads,
-    broadcast,
-    mapped,
-    same,
-    unreduced,
-    unreshaped,
-    whole,
 )
 from mha_numpy.checking.tracing.step import Step
+from mha_numpy.dtypes import Array
+
+
+class NotKnownError(Exception):
+    """The cells cannot be derived."""
+
+
+# what an equation raises that is free text, names what is not on record, or does not fit
+NOT_KNOWN = (NotKnownError, NameError, KeyError, AttributeError, TypeError, ValueError, IndexError)
 
 
 class Source(NamedTuple):
     """An array that a step was computed from, and which of its cells each cell read."""
 
-    name: str
     step: Step
-    reads: Reads
+    starts: tuple[Array, ...]  # for each of its axes the first index that each cell of ours reads
+    lengths: tuple[int, ...]  # and how many from there on
 
     @property
-    def axes(self) -> tuple[str, ...]:
-        """The names of the source's axes."""
-        return tuple(self.step.axes.split())
+    def name(self) -> str:
+        """The name of the source."""
+        return self.step.name
 
     @property
     def is_constant(self) -> bool:
@@ -54,12 +51,54 @@ class Source(NamedTuple):
 
     def at(self, index: Sequence[int]) -> tuple[range, ...]:
         """Return the indices along each axis that the cell at `index` reads."""
-        return tuple(read.at(index) for read in self.reads)
+        firsts = (int(start[tuple(index)]) for start in self.starts)
+        return tuple(range(i, i + n) for i, n in zip(firsts, self.lengths, strict=True))
 
     def contains(self, other: "Source") -> bool:
         """Return whether this one reads all that the other does."""
-        pairs = zip(self.reads, other.reads, strict=True)
-        return self.step is other.step and all(a == b or a.is_whole for a, b in pairs)
+        if self.step is not other.step:
+            return False
+        pairs = zip(self.starts, other.starts, self.lengths, other.lengths, strict=True)
+        sizes = self.step.array.shape
+        return all(
+            length == size or (length == shorter and np.array_equal(start, other_start))
+            for (start, other_start, length, shorter), size in zip(pairs, sizes, strict=True)
+        )
+
+    def moved(self, move: Callable[[Array], Array]) -> "Source":
+        """Return the source of an array of whose cells a function moved each to its place."""
+        return self._replace(starts=tuple(move(start) for start in self.starts))
+
+    def joined(self, axes: tuple[int, ...]) -> "Source":
+        """Return the source of a sum over some axes, which stay with the size 1.
+
+        All that one sum reads has to be one block, and each cell of it is read once.
+        """
+        starts, lengths, place, blocks = [], [], np.zeros((), int), 1
+        for start, length in zip(self.starts, self.lengths, strict=True):
+            # an axis that was only broadcast has stride 0
+            varying = start[tuple(slice(None) if n else slice(1) for n in start.strides)]
+            first = varying.min(axis=axes, keepdims=True)
+            (n,) = np.unique((varying.max(axis=axes, keepdims=True) - first) // length) + 1
+            if n > 1:
+                place = place * n + (varying - first) / length
+            blocks *= n
+            shape = [1 if i in axes else size for i, size in enumerate(start.shape)]
+            starts.append(np.broadcast_to(first, shape))
+            lengths.append(int(n) * length)
+        if blocks > 1:
+            last = np.moveaxis(place, axes, range(-len(axes), 0))
+            read = np.sort(last.reshape(*last.shape[: -len(axes)], -1))
+            if read.shape[-1] != blocks or (read != np.arange(blocks)).any():
+                raise NotKnownError
+        return Source(self.step, tuple(starts), tuple(lengths))
+
+
+def source_of(step: Step) -> Source:
+    """Return a recorded array as the source of itself: each cell reads its own indices."""
+    shape = step.array.shape
+    starts = np.meshgrid(*map(np.arange, shape), indexing="ij", copy=False)
+    return Source(step, tuple(starts), (1,) * len(shape))
 
 
 class Origin(NamedTuple):
@@ -69,10 +108,6 @@ class Origin(NamedTuple):
     sources: tuple[Source, ...] = ()
     names: tuple[str, ...] = ()  # recorded arrays of the equation, where the cells are not known
     condition: Source | None = None  # where it is False, the cell is hidden
-
-
-# what an equation raises that is free text, names what is not on record, or does not fit
-NOT_KNOWN = (NotKnownError, NameError, KeyError, AttributeError, TypeError, ValueError, IndexError)
 
 
 def origin_of(step: Step, tree: ast.expr | None, recorded: Mapping[str, Step]) -> Origin:
@@ -106,27 +141,22 @@ def _origin_without_equation(step: Step, recorded: Mapping[str, Step]) -> Origin
     twin = recorded.get(step.memory.removeprefix("is "))
     if not step.memory.startswith("is ") or twin is None:
         return Origin("input" if step.memory == "input" else "unknown")
-    own = tuple(same(axis, size) for axis, size in enumerate(step.array.shape))
-    return Origin("moved", (Source(twin.name, twin, own),))
+    return Origin("moved", (source_of(twin),))
 
 
 def _origin(tree: ast.expr, step: Step, recorded: Mapping[str, Step]) -> Origin:
-    own = tuple(same(axis, size) for axis, size in enumerate(step.array.shape))
-    condition = None
+    shape, condition = step.array.shape, None
     if isinstance(tree, ast.Call) and function_of(tree) == "where":
         hides, tree, instead = tree.args
         if not isinstance(hides, ast.Name) or names_in(instead):
             raise NotKnownError
-        known = recorded[hides.id]
-        condition = Source(hides.id, known, broadcast(own, known.array.shape))
-    walk = _Walk(recorded)
-    if walk.shape_of(tree) != step.array.shape:
+        condition = source_of(recorded[hides.id]).moved(partial(np.broadcast_to, shape=shape))
+    tracked = {name: _tracked(recorded[name]) for name in names_in(tree) if name in recorded}
+    found = evaluate(tree, {**tracked, **CELLWISE})
+    if not isinstance(found, Tracked) or found.shape != shape:
         raise NotKnownError
-    walk.visit(tree, own)
     # params behind arrays
-    sources = tuple(sorted(_largest(walk.sources), key=lambda source: source.is_constant))
-    if not sources:
-        raise NotKnownError
+    sources = tuple(sorted(_largest(found.sources), key=lambda source: source.is_constant))
     form = _form(tree, sources)
     if form == "moved" and condition is not None:
         form = "cellwise"
@@ -145,7 +175,7 @@ def _form(tree: ast.expr, sources: Sequence[Source]) -> str:
     return "rows" if any(keyword.arg == "keepdims" for keyword in keeps) else "cellwise"
 
 
-def _largest(sources: Sequence[Source]) -> list[Source]:
+def _largest(sources: Iterable[Source]) -> list[Source]:
     """Leave out what another source of the same array contains, and repetitions."""
     kept: list[Source] = []
     for source in sources:
@@ -154,107 +184,86 @@ def _largest(sources: Sequence[Source]) -> list[Source]:
     return kept
 
 
-class _Walk:
-    """Goes down a syntax tree and notes which cells of each array are read."""
+def _tracked(step: Step) -> Any:
+    """Return a recorded array for an equation: a constant without axes is a plain number."""
+    is_number = step.is_constant and not step.array.shape
+    return step.array if is_number else Tracked(step.array, [source_of(step)])
 
-    def __init__(self, recorded: Mapping[str, Step]) -> None:
-        self.recorded = recorded
-        self.values = {name: step.array for name, step in recorded.items()}
-        self.sources: list[Source] = []
 
-    def shape_of(self, node: ast.expr) -> tuple[int, ...]:
-        """Return the shape of what an expression gives."""
-        return np.shape(evaluate(node, self.values))
+class Tracked(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of an equation, and what its cells were made of."""
 
-    def visit(self, node: ast.expr, reads: Reads) -> None:
-        """Note what is read of the arrays below a node whose own cells `reads` says."""
-        match node:
-            case ast.Constant():
-                return
-            case ast.Name(id=name):
-                if reads or not self.recorded[name].is_constant:
-                    self.sources.append(Source(name, self.recorded[name], reads))
-            case ast.UnaryOp(operand=operand):
-                self.visit(operand, reads)
-            case ast.BinOp(left=a, op=ast.MatMult(), right=b):
-                self._product(a, b, reads)
-            case ast.BinOp(left=a, right=b):
-                self._cellwise([a, b], reads)
-            case ast.Compare(left=a, comparators=others):
-                self._cellwise([a, *others], reads)
-            case ast.Subscript(value=value, slice=index):
-                self._indexed(value, index, reads)
-            case _ if is_transpose(node):
-                self.visit(node.value, reads[::-1])  # type: ignore[attr-defined]
-            case ast.Call(args=args, keywords=keywords):
-                options = {k.arg: evaluate(k.value, self.values) for k in keywords}
-                self._call(node, args, options, reads)
-            case _:
+    def __init__(self, array: Array, sources: Iterable[Source]) -> None:
+        self.array, self.sources = array, tuple(sources)
+        self.shape = array.shape
+
+    def _by(self, move: Callable[[Array], Array]) -> "Tracked":
+        return Tracked(move(self.array), (source.moved(move) for source in self.sources))
+
+    def _moved(self, name: str, *given: int, **named: int) -> "Tracked":
+        return self._by(lambda array: getattr(array, name)(*given, **named))
+
+    reshape = partialmethod(_moved, "reshape")
+    transpose = partialmethod(_moved, "transpose")
+    swapaxes = partialmethod(_moved, "swapaxes")
+    repeat = partialmethod(_moved, "repeat")
+    T = property(lambda self: self.transpose())
+
+    def __getitem__(self, index: Any) -> "Tracked":
+        """Take new axes, such as ``x[..., None]``, and a list of indices of the last axis."""
+        parts = index if isinstance(index, tuple) else (index,)
+        parts = tuple(part.array if isinstance(part, Tracked) else part for part in parts)
+        for part in parts:
+            is_list = np.ndim(part) == 1 and np.asarray(part).dtype.kind in "iu"
+            is_whole = isinstance(part, slice) and part == slice(None)
+            if not (part is None or part is ... or is_whole or (is_list and part is parts[-1])):
                 raise NotKnownError
+        return self._by(lambda array: array[parts])
 
-    def _cellwise(self, operands: Sequence[ast.expr], reads: Reads) -> None:
-        """Read each operand at the cell's own place, where it has no axis of size 1."""
-        for operand in operands:
-            self.visit(operand, broadcast(reads, self.shape_of(operand)))
+    def _reduced(self, name: str, axis: Any = None, keepdims: bool = False) -> "Tracked":
+        """Sum over axes, or take the largest or the mean."""
+        n = len(self.shape)
+        axes = range(n) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+        axes = tuple(i % n for i in axes)
+        found = getattr(self.array, name)(axis=axis, keepdims=keepdims)
+        joined = (source.joined(axes) for source in self.sources)
+        return Tracked(found, (source.moved(lambda a: a.reshape(found.shape)) for source in joined))
 
-    def _product(self, a: ast.expr, b: ast.expr, reads: Reads) -> None:
-        """Read a row of `a` and a column of `b`."""
-        shape_a, shape_b = self.shape_of(a), self.shape_of(b)
-        if len(shape_a) < 2 or len(shape_b) < 2:
+    sum = partialmethod(_reduced, "sum")
+    max = partialmethod(_reduced, "max")
+    mean = partialmethod(_reduced, "mean")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **options: Any) -> Any:
+        """Compute cell by cell, or a product of matrices."""
+        operands = [x if isinstance(x, Tracked) else Tracked(np.asarray(x), ()) for x in given]
+        if ufunc is np.matmul:
+            return _product(*operands)
+        if method != "__call__" or options or ufunc.signature:
             raise NotKnownError
-        *leading, row, column = reads
-        contracted = whole(shape_a[-1])
-        self.visit(a, (*broadcast(tuple(leading), shape_a[:-2]), row, contracted))
-        self.visit(b, (*broadcast(tuple(leading), shape_b[:-2]), contracted, column))
+        found = ufunc(*(operand.array for operand in operands))
+        spread = partial(np.broadcast_to, shape=found.shape)
+        return Tracked(found, (s.moved(spread) for operand in operands for s in operand.sources))
 
-    def _call(
-        self, node: ast.Call, args: list[ast.expr], options: dict[Any, Any], reads: Reads
-    ) -> None:
-        name = function_of(node)
-        if name in FUNCTIONS:
-            return self._cellwise(args, reads)
-        if name:
-            function = getattr(np, name)
-            if not isinstance(function, np.ufunc) or function.signature is not None or options:
-                raise NotKnownError
-            return self._cellwise(args, reads)
-        array, numbers = receiver_of(node), [evaluate(arg, self.values) for arg in args]
-        shape, method = self.shape_of(array), method_of(node)
-        if method == "swapaxes":
-            order = list(range(len(shape)))
-            first, second = (axis % len(shape) for axis in numbers)
-            order[first], order[second] = second, first
-            return self.visit(array, tuple(reads[i] for i in order))
-        if method == "transpose":
-            return self.visit(array, tuple(reads[numbers.index(i)] for i in range(len(shape))))
-        if method == "reshape":
-            return self.visit(array, unreshaped(reads, shape))
-        if method == "repeat":
-            axis = options["axis"] % len(shape)
-            once = mapped(reads[axis], np.arange(reads[axis].size) // numbers[0], shape[axis])
-            return self.visit(array, (*reads[:axis], once, *reads[axis + 1 :]))
-        if method in ("sum", "max", "mean") and options.keys() <= {"axis", "keepdims"}:
-            return self.visit(array, unreduced(reads, shape, options))
+    def __array_function__(self, *_: Any) -> Any:
+        """Know no other function of NumPy."""
         raise NotKnownError
 
-    def _indexed(self, array: ast.expr, index: ast.expr, reads: Reads) -> None:
-        """Read through new axes, such as ``x[..., None]``, and through a list of indices."""
-        parts = index.elts if isinstance(index, ast.Tuple) else [index]
-        kept, at = list(reads), 0  # at: the axis of what the index gives
-        for i, part in enumerate(parts):
-            if isinstance(part, ast.Slice) and not (part.lower or part.upper or part.step):
-                at += 1
-                continue
-            if isinstance(part, ast.Slice):
-                raise NotKnownError
-            value: Any = evaluate(part, self.values)
-            if value is Ellipsis:
-                at = len(kept) - (len(parts) - i - 1)
-            elif isinstance(part, ast.Constant) and value is None:
-                del kept[at]
-            elif np.ndim(value) == 1 and np.asarray(value).dtype.kind in "iu" and part is parts[-1]:
-                size = self.shape_of(array)[at]
-                kept[at] = mapped(kept[at], np.asarray(value) % size, size)
-            else:
-                raise NotKnownError
-        self.visit(array, tuple(kept))
+    def __bool__(self) -> bool:
+        raise NotKnownError
+
+
+CELLWISE = dict.fromkeys(FUNCTIONS, np.positive)  # whatever they compute: of one cell
+
+
+def _product(a: Tracked, b: Tracked) -> Tracked:
+    """Return a product of matrices: a row of `a` and a column of `b` are read together."""
+    found = a.array @ b.array
+    if min(a.array.ndim, b.array.ndim) < 2:
+        raise NotKnownError
+    wide = (*found.shape[:-1], a.shape[-1], found.shape[-1])
+    rows = [s.moved(lambda start: np.broadcast_to(start[..., None], wide)) for s in a.sources]
+    columns = [
+        s.moved(lambda start: np.broadcast_to(start[..., None, :, :], wide)) for s in b.sources
+    ]
+    joined = (source.joined((len(wide) - 2,)) for source in (*rows, *columns))
+    return Tracked(found, (source.moved(lambda start: start.squeeze(-2)) for source in joined))

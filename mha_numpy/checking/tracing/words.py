@@ -71,11 +71,11 @@ def _cell(step: Step, index: Sequence[int]) -> str:
 
 def _span(source: Source, index: tuple[int, ...]) -> str:
     """Write the cells that are read: x_q[0,2,:], d_scores[0,2:4,:,3], column 5 of w_q."""
+    sizes = source.step.array.shape
     texts = [
-        ":" if read.length == read.size > 1
-        else str(span.start) if read.length == 1
+        ":" if len(span) == size > 1 else str(span.start) if len(span) == 1
         else f"{span.start}:{span.stop}"
-        for read, span in zip(source.reads, source.at(index), strict=True)
+        for span, size in zip(source.at(index), sizes, strict=True)
     ]  # fmt: skip
     if not texts:
         return source.name

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mha_numpy.checking.tracing import Step, Trace
-from mha_numpy.checking.tracing.equations import parse, with_sizes
+from mha_numpy.checking.tracing.equations import parse, resolved
 from mha_numpy.show.page.equation import equation_tree
 
 NEEDED = {f"{kind}_{letter}" for kind in "xw" for letter in "qkv"} | {"w_o", "scale", "weights"}
@@ -45,7 +45,7 @@ def switches_of(trace: Trace, last: Mapping[str, Step], ids: Mapping[int, int]) 
 
 def _with_sizes(equation: str, sizes: Mapping[str, int]) -> ast.expr | None:
     tree = parse(equation)
-    return None if tree is None else with_sizes(tree, sizes)
+    return None if tree is None else resolved(tree, sizes)
 
 
 def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Switch]:

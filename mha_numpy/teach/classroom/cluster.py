@@ -1,6 +1,7 @@
-"""grade_in_cluster: the same grading on the workers of a Dask cluster."""
+"""Grading one student after another, in processes or on the workers of a Dask cluster."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,29 @@ from mha_numpy.teach.classroom.student import grade_one
 RETRIES = 3  # where a worker dies
 AHEAD = 4  # tasks for each thread of the cluster that are sent before it can take them
 PATIENCE = 10  # seconds to reach the scheduler
+
+
+def as_finished(
+    executor: Executor, tasks: Iterable[Task], most: int
+) -> Iterator[tuple[Task, Future[Result]]]:
+    """Grade, and yield each task as it is done; not more than `most` are read and not yet done."""
+    waiting: dict[Future[Result], Task] = {}
+
+    def finished() -> Iterator[tuple[Task, Future[Result]]]:
+        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+            yield waiting.pop(future), future
+
+    for task in tasks:
+        try:
+            future = executor.submit(grade_one, task)
+        except BrokenExecutor as error:  # then the result says so
+            future = Future()
+            future.set_exception(error)
+        waiting[future] = task
+        if len(waiting) >= most:
+            yield from finished()
+    while waiting:
+        yield from finished()
 
 
 def grade_in_cluster(tasks: Iterable[Task], address: str) -> Iterator[Result]:
@@ -33,22 +57,7 @@ def grade_in_cluster(tasks: Iterable[Task], address: str) -> Iterator[Result]:
         threads = sum(client.nthreads().values())
         if not threads:
             raise ConfigError(f"dask: expected workers at {address}; there are none")
-        waiting: dict[Any, Task] = {}
-        done = distributed.as_completed(loop=client.loop)
-
-        def finished() -> Result:
-            future = next(done)
-            task = waiting.pop(future)
-            try:
-                return future.result()
-            except distributed.KilledWorker:
-                return given_up(task)
-
-        for task in tasks:
-            future = client.submit(grade_one, task, key=f"grade-{task.key}", retries=RETRIES)
-            waiting[future] = task
-            done.add(future)
-            if len(waiting) >= AHEAD * threads:
-                yield finished()
-        while waiting:
-            yield finished()
+        executor = client.get_executor(retries=RETRIES)
+        for task, future in as_finished(executor, tasks, AHEAD * threads):
+            is_killed = isinstance(future.exception(), distributed.KilledWorker)
+            yield given_up(task) if is_killed else future.result()

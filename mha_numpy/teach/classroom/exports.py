@@ -8,7 +8,6 @@ import ast
 import json
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from textwrap import dedent, fill, indent
 from typing import Any
 
@@ -18,12 +17,12 @@ from mha_numpy.teach.classroom.assignment import Assignment
 from mha_numpy.teach.classroom.handout import (
     WIDTH,
     as_notebook,
+    cut_function,
     load_nbformat,
     readme_text,
     stub_text,
     title_cell,
 )
-from mha_numpy.teach.classroom.roster import EVERYBODY
 from mha_numpy.teach.diagnosis import Variant
 from mha_numpy.teach.diagnosis.solutions import read_solutions
 from mha_numpy.teach.exercises import Exercise, find_exercise
@@ -47,44 +46,36 @@ def check_export(ids: Sequence[str], form: str, *, has_roster: bool) -> None:
         )
 
 
-def write_export(assignment: Assignment, folder: Path, form: str) -> None:
-    """Write the source notebook of a class, with the solutions, and what a teacher does with it.
+def export_texts(assignment: Assignment, student: str, form: str) -> dict[str, str]:
+    """Return the source notebook of a class, with the solutions, and what a teacher does with it.
 
-    The folder is made if missing. For "otter" it holds a notebook for ``otter assign``, for
-    "nbgrader" a course for ``nbgrader generate_assignment``. The notebook holds no expected value:
-    its tests call `assert_right`. The seed in them is that of the assignment, and is in the hidden
-    tests alone.
+    For "otter" that is a notebook for ``otter assign``, for "nbgrader" a course for ``nbgrader
+    generate_assignment``. The notebook holds no expected value: its tests call `assert_right`. The
+    seed in them is that of the assignment, and is in the hidden tests alone.
 
     Examples
     --------
-    >>> from tempfile import TemporaryDirectory
     >>> one = Assignment("hw", "Homework", {"scores": 10}, {})
-    >>> with TemporaryDirectory() as out:
-    ...     write_export(one, Path(out), "nbgrader")
-    ...     sorted(path.name for path in Path(out).rglob("*.*"))
-    ['README.md', 'hw.ipynb', 'nbgrader_config.py']
+    >>> list(export_texts(one, "all", "nbgrader"))
+    ['README.md', 'source/hw/hw.ipynb', 'nbgrader_config.py']
     """
-    v4, variants = load_nbformat().v4, assignment.variant(EVERYBODY)
+    v4, variants = load_nbformat().v4, assignment.variant(student)
     make_cells = _otter_cells if form == "otter" else _nbgrader_cells
     cells = [
-        v4.new_markdown_cell(readme_text(assignment, EVERYBODY, form), id="instructions"),
+        v4.new_markdown_cell(readme_text(assignment, student, form), id="instructions"),
         v4.new_code_cell("import numpy as np", id="given"),
     ]
     for number, exercise in enumerate(assignment.catalogue, start=1):
         title, points = title_cell(assignment, exercise, number), assignment.exercises[exercise.id]
         cells += make_cells(v4, title, exercise, points, variants[exercise.id].seed)
     name = assignment.name
-    how = HOW[form].format(name=name)
-    texts = {"README.md": README.format(title=assignment.title, how=how)}
+    texts = {"README.md": README.format(title=assignment.title, how=HOW[form].format(name=name))}
     if form == "otter":
         config = OTTER_CONFIG.format(name=json.dumps(name), version=__version__)
-        texts[f"{name}.ipynb"] = as_notebook([v4.new_raw_cell(config, id="config"), *cells])
-    else:
-        texts[f"source/{name}/{name}.ipynb"] = as_notebook(cells)
-        texts["nbgrader_config.py"] = NBGRADER_CONFIG
-    for path, text in texts.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
+        cells.insert(0, v4.new_raw_cell(config, id="config"))
+        return {**texts, f"{name}.ipynb": as_notebook(cells)}
+    notebook = as_notebook(cells)
+    return {**texts, f"source/{name}/{name}.ipynb": notebook, "nbgrader_config.py": NBGRADER_CONFIG}
 
 
 def _otter_cells(v4: Any, title: Any, exercise: Exercise, points: float, seed: int) -> list[Any]:
@@ -129,11 +120,9 @@ def _nbgrader_cells(v4: Any, title: Any, exercise: Exercise, points: float, seed
 def _solution(exercise: Exercise, mark: str) -> str:
     """Return the stub with a right body between marks; what the body uses is imported in it."""
     cut = read_solutions().cuts[exercise.task]
-    (node,) = (node for node in ast.parse(cut.source).body if isinstance(node, ast.FunctionDef))
-    statements = node.body
-    body = "".join(cut.source.splitlines(keepends=True)[statements[0].lineno - 1 :])
+    function, body = cut_function(cut.source)
     used = {
-        name.id for one in statements for name in ast.walk(one) if isinstance(name, ast.Name)
+        name.id for one in function.body for name in ast.walk(one) if isinstance(name, ast.Name)
     } - {"np", *cut.function.__code__.co_varnames}
     names = sorted(used & vars(import_module(cut.function.__module__)).keys())
     if names:

@@ -3,13 +3,12 @@
 import csv
 import io
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from statistics import median, median_high
 
-from mha_numpy.errors import ConfigError
 from mha_numpy.teach.classroom.results import Function, Grades, Result, file_name, write_atomically
 from mha_numpy.teach.diagnosis import BANK
 from mha_numpy.teach.exercises.catalogue import find_exercise
@@ -27,36 +26,7 @@ STATES = {
 UNKNOWN = "no known mistake"
 OTHERS = {UNKNOWN, *STATES.values()}
 BINS = 10  # of the points
-
-STYLE = """
-:root { --paper: #fff; --ink: #1a1a1a; --soft: #5b6470; --line: #d5dae1; --card: #f6f7f9;
-  --good: #14713f; --bad: #b3261e; --heat: 213, 94, 0; --bar: #0072b2; color-scheme: light dark }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e8eaed; --soft: #a3acb8;
-  --line: #3a4149; --card: #1e2328; --good: #6fcf97; --bad: #ff8a80; --bar: #56b4e9 } }
-* { box-sizing: border-box }
-body { margin: 0 auto; padding: 1rem; max-width: 52rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: break-word }
-h1 { font-size: 1.4rem; margin: .5rem 0 } h2 { font-size: 1.1rem; margin: 1.8rem 0 .5rem }
-h3 { font-size: 1rem; margin: 0; display: flex; justify-content: space-between; gap: 1rem }
-p, ul { margin: .4rem 0 } ul { padding-left: 1.2rem }
-code { font: .9em ui-monospace, monospace }
-.soft { color: var(--soft) } .good { color: var(--good) } .bad { color: var(--bad) }
-.total { font-size: 1.6rem; font-weight: 600 }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
-  padding: .8rem 1rem; margin: .8rem 0 }
-.groups { display: flex; flex-wrap: wrap; gap: .2rem 1rem; margin: .4rem 0; font-size: .9rem }
-.wide { overflow-x: auto }
-table { border-collapse: collapse; font-size: .9rem }
-th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
-th { font-weight: 600 } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-td.what { min-width: 11rem } .points { white-space: nowrap }
-.bars { display: flex; gap: .25rem; font-size: .75rem; color: var(--soft); text-align: center }
-.bars div { flex: 1 } .bars b { display: flex; height: 7rem; padding-top: 1.2rem;
-  align-items: flex-end; border-bottom: 1px solid var(--line); font-weight: 400 }
-.bars i { position: relative; width: 100%; background: var(--bar); font-style: normal }
-.bars i span { position: absolute; bottom: 100%; left: 0; right: 0 }
-a { color: inherit }
-"""
+STYLE = Path(__file__).with_name("feedback.css")
 
 
 def write_results(grades: Grades, out: Path) -> list[Path]:
@@ -70,10 +40,6 @@ def write_results(grades: Grades, out: Path) -> list[Path]:
         texts[f"feedback/{name}.html"] = student_page(result, grades.assignment.title)
         texts[f"gradescope/{name}/results.json"] = json.dumps(to_gradescope(result), indent=1)
     for name, text in texts.items():
-        try:
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"out: cannot write to {out}: {error.strerror}") from error
         write_atomically(out / name, text)
     return [out / name for name in texts]
 
@@ -86,11 +52,10 @@ def to_csv(grades: Grades) -> str:
     is_unsafe = not all(result.is_isolated for result in grades.results)
     writer.writerow(["id", "name", "late", *exercises, "total", *["isolation"] * is_unsafe])
     for result in grades.results:
+        who = [_cell(result.student), _cell(result.name), "late" * result.is_late]
         points = [f"{function.points:g}" for function in result.functions]
-        late = "late" if result.is_late else ""
         unsafe = ["unsafe-local"] * is_unsafe
-        row = [_cell(result.student), _cell(result.name), late, *points, f"{result.points:g}"]
-        writer.writerow([*row, *unsafe])
+        writer.writerow([*who, *points, f"{result.points:g}", *unsafe])
     return stream.getvalue()
 
 
@@ -110,8 +75,11 @@ def to_gradescope(result: Result) -> dict[str, object]:
         }
         for function in result.functions
     ]  # fmt: skip
-    told = [*result.trouble, *[UNSAFE] * (not result.is_isolated)]
-    return {"score": result.points, "output": "\n".join(told), "tests": tests}
+    return {"score": result.points, "output": "\n".join(_notes(result)), "tests": tests}
+
+
+def _notes(result: Result) -> list[str]:
+    return [*result.trouble, *[UNSAFE] * (not result.is_isolated)]
 
 
 def _lines(function: Function) -> Iterator[str]:
@@ -126,28 +94,20 @@ def _lines(function: Function) -> Iterator[str]:
 
 def student_page(result: Result, title: str) -> str:
     """Return the page of one student: what is right, the likely cause of what is not, a hint."""
-    return _page(title, _student_parts(result, title))
-
-
-def _student_parts(result: Result, title: str) -> Iterator[str]:
-    who = result.student if result.name in ("", result.student) else (
-        f"{result.name} ({result.student})"
-    )  # fmt: skip
+    who = result.student
+    if result.name not in ("", who):
+        who = f"{result.name} ({who})"
     late = ', <span class="bad">late</span>' * result.is_late
-    yield f"<h1>{escape(title)}</h1><p>{escape(who)}{late}</p>"
-    yield (
+    parts = [
+        f"<h1>{escape(title)}</h1><p>{escape(who)}{late}</p>",
         f'<p><span class="total">{result.points:g}</span> '
-        f'<span class="soft">of {result.out_of:g} points</span></p>'
-    )
-    notes = [*result.trouble, *[UNSAFE] * (not result.is_isolated)]
-    if notes:
-        yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
-    for function in result.functions:
-        yield _card(function)
-    yield (
+        f'<span class="soft">of {result.out_of:g} points</span></p>',
+        _list(map(escape, _notes(result))),
+        *map(_card, result.functions),
         '<p class="soft">A group of questions gives its points if all of them are answered with '
-        "yes. The inputs are not shown: try your function on small ones of your own.</p>"
-    )
+        "yes. The inputs are not shown: try your function on small ones of your own.</p>",
+    ]
+    return _page(title, parts)
 
 
 def _card(function: Function) -> str:
@@ -155,23 +115,24 @@ def _card(function: Function) -> str:
     is_right = function.state in ("right", "follows")
     state = f'<span class="{"good" if is_right else "bad"}">{STATES[function.state]}</span>'
     file = f' <span class="soft">in {escape(function.file)}</span>' if function.file else ""
+    marks = {True: '<span class="good">&#10003;', False: '<span class="bad">&#10007;'}
+    groups = "".join(f"{marks[ok]} {name}</span>" for name, ok in function.groups.items())
     parts = [
         f"<h3><span>{escape(exercise.title)}</span><span class='points'>{function.points:g} of "
         f"{function.out_of:g}</span></h3>",
         f"<p><code>{escape(exercise.function_name)}</code>: {state}{file}</p>",
+        f'<div class="groups">{groups}</div>' if groups else "",
+        _list(map(_quoted, function.findings)),
+        f"<p><b>Likely cause:</b> {_quoted(function.cause)}</p>" if function.cause else "",
+        f"<p><b>Hint:</b> {_quoted(function.hint)}</p>" if function.hint else "",
     ]
-    if function.groups:
-        marks = {True: '<span class="good">&#10003;', False: '<span class="bad">&#10007;'}
-        groups = "".join(f"{marks[ok]} {name}</span>" for name, ok in function.groups.items())
-        parts.append(f'<div class="groups">{groups}</div>')
-    if function.findings:
-        items = "".join(f"<li>{_quoted(text)}</li>" for text in function.findings)
-        parts.append(f"<ul>{items}</ul>")
-    if function.cause:
-        parts.append(f"<p><b>Likely cause:</b> {_quoted(function.cause)}</p>")
-    if function.hint:
-        parts.append(f"<p><b>Hint:</b> {_quoted(function.hint)}</p>")
     return f'<div class="card">{"".join(parts)}</div>'
+
+
+def _list(items: Iterable[str]) -> str:
+    """Return items of HTML as a list, nothing without any."""
+    rows = "".join(f"<li>{item}</li>" for item in items)
+    return f"<ul>{rows}</ul>" if rows else ""
 
 
 def _quoted(text: str) -> str:
@@ -184,31 +145,30 @@ def _quoted(text: str) -> str:
 
 def class_page(grades: Grades) -> str:
     """Return the page about the class: points, mistakes, time, what to look at."""
-    return _page(grades.assignment.title, _class_parts(grades))
-
-
-def _class_parts(grades: Grades) -> Iterator[str]:
-    results = grades.results
+    title, results = grades.assignment.title, grades.results
     totals = [result.points for result in results]
     out_of = max((result.out_of for result in results), default=0.0)
     right = sum(result.points == result.out_of for result in results)
-    yield f"<h1>{escape(grades.assignment.title)}: the class</h1>"
-    if totals:
-        yield (
-            f"<p>{len(results)} students, {right} of them with all {out_of:g} points; the median "
-            f"is {median(totals):g}.</p>"
-        )
-    if not all(result.is_isolated for result in results):
-        yield f'<p class="bad">{UNSAFE}</p>'
-    yield "<h2>Points</h2>" + _bars(totals, out_of)
-    yield "<h2>Exercises</h2>" + _by_exercise(grades)
-    yield "<h2>Mistakes</h2>" + _heat_map(grades)
-    yield "<h2>Students</h2>" + _by_student(results)
-    trouble = [(result, text) for result in results for text in result.trouble]
-    if trouble:
-        items = "".join(f"<li>{_link(result)}: {escape(text)}</li>" for result, text in trouble)
-        yield f"<h2>To look at</h2><ul>{items}</ul>"
-    yield "<h2>Much the same code</h2>" + _alike(grades)
+    is_unsafe = not all(result.is_isolated for result in results)
+    trouble = [f"{_link(one)}: {escape(text)}" for one in results for text in one.trouble]
+    summary = (
+        f"<p>{len(results)} students, {right} of them with all {out_of:g} points; the median "
+        f"is {median(totals):g}.</p>"
+        if totals
+        else ""
+    )
+    parts = [
+        f"<h1>{escape(title)}: the class</h1>",
+        summary,
+        f'<p class="bad">{UNSAFE}</p>' if is_unsafe else "",
+        "<h2>Points</h2>" + _bars(totals, out_of),
+        "<h2>Exercises</h2>" + _by_exercise(grades),
+        "<h2>Mistakes</h2>" + _heat_map(grades),
+        "<h2>Students</h2>" + _by_student(results),
+        f"<h2>To look at</h2>{_list(trouble)}" if trouble else "",
+        "<h2>Much the same code</h2>" + _alike(grades),
+    ]
+    return _page(title, parts)
 
 
 def _bars(totals: list[float], out_of: float) -> str:
@@ -228,23 +188,20 @@ def _bars(totals: list[float], out_of: float) -> str:
 def _by_exercise(grades: Grades) -> str:
     """Return for each exercise how many are right, the mean of the points, and the time."""
     rows = [_row("exercise", "right", "mean", "of", "median time", tag="th")]
-    for name, functions in grades.functions.items():
-        right = sum(function.state == "right" for function in functions)
-        mean = sum(function.points for function in functions) / max(1, len(functions))
-        times = [function.seconds for function in functions if function.seconds]
+    for one in grades.exercises():
+        times = [function.seconds for function in one.functions if function.seconds]
         time = f"{median_high(times):.1f} s" if times else ""
-        out_of = f"{grades.assignment.exercises[name]:g}"
-        rows.append(_row(name, str(right), f"{mean:.1f}", out_of, time))
+        rows.append(_row(one.name, f"{one.right}", f"{one.mean:.1f}", f"{one.out_of:g}", time))
     return _table(rows)
 
 
 def _heat_map(grades: Grades) -> str:
     """Return how often each mistake was made in each exercise, the most frequent first."""
-    counts: dict[str, Counter[str]] = {}
-    for name, functions in grades.functions.items():
-        for function in functions:
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for one in grades.exercises():
+        for function in one.functions:
             for what in _mistakes(function):
-                counts.setdefault(what, Counter())[name] += 1
+                counts[what][one.name] += 1
     if not counts:
         return "<p>There are none.</p>"
     names = list(grades.assignment.exercises)
@@ -319,7 +276,7 @@ def _page(title: str, parts: Iterable[str]) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>\n"
-        + "\n".join(parts)
+        f"<title>{escape(title)}</title><style>\n{STYLE.read_text()}</style></head><body>\n"
+        + "\n".join(filter(None, parts))
         + "\n</body></html>\n"
     )

@@ -6,14 +6,15 @@ numeric differentiation of the own forward.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from inspect import signature
+from typing import Any
 
 import numpy as np
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.teach.conventions import conventions_of, give_inputs, take_inputs, take_result
-from mha_numpy.teach.diagnosis import find_task, right_answers
+from mha_numpy.teach.diagnosis import TASKS, find_task, right_answers
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.task import Inputs
@@ -23,53 +24,10 @@ STEP = 1e-5
 TOLERANCE = 1e-6  # of the largest slope
 
 
-class Pair(NamedTuple):
-    """A backward's forward, and how it is called; all in the usual conventions."""
-
-    forward: str  # id of the exercise
-    varied: tuple[str, ...]  # inputs of the forward, in the order of the gradients
-    call: Callable[[Inputs], Inputs]  # inputs of the backward -> of the forward
-    saved: str = ""  # an input of the backward that the forward computes
-    call_for_saved: Callable[[Inputs], Inputs] | None = None
-
-
-def _of_softmax(given: Inputs) -> Inputs:
-    """Return scores that have the given weights."""
-    mask = given["weights"] > 0
-    return {"scores": np.log(np.where(mask, given["weights"], 1.0)), "mask": mask}
-
-
-def _of_attention(given: Inputs) -> Inputs:
-    return {name: given[name] for name in "qkv"}
-
-
-def _of_weights(given: Inputs) -> Inputs:
-    """Return inputs for which attention returns its weights: v is the identity."""
-    *before, T_k, _ = given["v"].shape
-    identity = np.broadcast_to(np.eye(T_k), (*before, T_k, T_k)).copy()
-    return {"q": given["q"], "k": given["k"], "v": identity}
-
-
-def _of_rope(given: Inputs) -> Inputs:
-    x = np.random.default_rng(0).normal(size=given["d_out"].shape)
-    return {"x": x, "positions": given["positions"], "base": given["base"]}
-
-
-def _of_norm(given: Inputs) -> Inputs:
-    bias = np.zeros_like(given["gain"])
-    return {"x": given["x"], "gain": given["gain"], "bias": bias, "eps": given["eps"]}
-
-
-PAIRS = {
-    "scores-backward": Pair("scores", ("q", "k"), lambda given: {n: given[n] for n in "qk"}),
-    "softmax-backward": Pair("softmax", ("scores",), _of_softmax, "weights", _of_softmax),
-    "attention-backward": Pair(
-        "attention", ("q", "k", "v"), _of_attention, "weights", _of_weights
-    ),
-    "rope-backward": Pair("rope", ("x",), _of_rope),
-    "layer-norm-backward": Pair("layer-norm", ("x", "gain", "bias"), _of_norm),
-    "gelu-backward": Pair("gelu", ("x",), lambda given: {"x": given["x"]}),
-}  # fmt: skip
+PAIRS = {  # ids of a backward and of its forward
+    f"{forward}-backward": forward
+    for forward in ("scores", "softmax", "attention", "rope", "layer-norm", "gelu")
+}
 
 Caller = Callable[[str, Sequence[Inputs]], Run]  # id of an exercise, inputs of all calls
 
@@ -82,25 +40,28 @@ def follows(backward: str, call: Caller) -> bool:
     """
     try:
         with np.errstate(all="ignore"):
-            return _agrees(backward, PAIRS[backward], call)
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError):  # no answer that fits
+            return _agrees(backward, call)
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ):  # no answer that fits
         return False
 
 
-def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
-    piece = find_exercise(backward).task
-    conventions = conventions_of(piece)
-    given = take_inputs(piece, conventions, find_task(piece).probes()[0])
-    d_out = next(iter(given.values()))
-    at, rng = pair.call(given), np.random.default_rng(0)
-    ways = [
-        {name: rng.normal(size=at[name].shape) for name in pair.varied} for _ in range(DIRECTIONS)
-    ]
+def _agrees(backward: str, call: Caller) -> bool:
+    piece, forward = find_exercise(backward).task, find_exercise(PAIRS[backward]).task
+    given = take_inputs(piece, conventions_of(piece), find_task(piece).probes()[0])
+    at, varied, d_out = _forward_inputs(piece, forward, given)
+    rng = np.random.default_rng(0)
+    ways = [{name: rng.normal(size=at[name].shape) for name in varied} for _ in range(DIRECTIONS)]
     moves = [_moved(at, way, step) for way in ways for step in (STEP, -STEP)]
-    extra = [] if pair.call_for_saved is None else [pair.call_for_saved(given)]
-    found = _own(pair.forward, [*moves, *extra], call)
+    extra = [_for_weights(at)] if "weights" in given else []
+    found = _own(PAIRS[backward], [*moves, *extra], call)
     if extra:
-        given = {**given, pair.saved: found.pop()[""]}
+        given = {**given, "weights": found.pop()[""]}
     (gradients,) = _own(backward, [given], call)
     outs = [arrays[""] for arrays in found]
     slopes = [
@@ -113,6 +74,28 @@ def _agrees(backward: str, pair: Pair, call: Caller) -> bool:
         return False
     largest = float(np.abs(slopes).max())
     return largest > 0 and bool((np.abs(np.subtract(slopes, told)) <= TOLERANCE * largest).all())
+
+
+def _forward_inputs(piece: str, forward: str, given: Inputs) -> tuple[Inputs, list[str], Array]:
+    """Return what a forward is called with, the names of what is differentiated, and d_out.
+
+    All in the usual conventions, as the backward's task has it for numeric differentiation.
+    """
+    differentiate = TASKS[piece].slope
+    if differentiate is None:
+        raise KeyError(piece)
+    slope = differentiate(given)
+    known = {**given, **getattr(slope.forward, "keywords", {}), **slope.inputs}
+    names = signature(TASKS[forward].solution).parameters
+    return {name: known[name] for name in names}, list(slope.inputs), slope.d_out
+
+
+def _for_weights(at: Inputs) -> Inputs:
+    """Return inputs for which a forward returns its weights: for attention, v is the identity."""
+    if "v" not in at:
+        return at
+    *before, T_k, _ = at["v"].shape
+    return {**at, "v": np.broadcast_to(np.eye(T_k), (*before, T_k, T_k)).copy()}
 
 
 def _moved(at: Inputs, way: dict[str, Array], step: float) -> Inputs:

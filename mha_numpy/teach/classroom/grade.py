@@ -8,7 +8,7 @@ import signal
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +19,7 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.progress import QUIET, progress
 from mha_numpy.teach.classroom.alike import find_alike
 from mha_numpy.teach.classroom.assignment import Assignment
-from mha_numpy.teach.classroom.cluster import grade_in_cluster
+from mha_numpy.teach.classroom.cluster import as_finished, grade_in_cluster
 from mha_numpy.teach.classroom.feedback import write_results
 from mha_numpy.teach.classroom.results import (
     Grades,
@@ -77,16 +77,11 @@ def grade(
     -------
     Grades
 
-    Raises
-    ------
-    ConfigError
-        A folder is not there or holds something else, or submissions cannot be isolated
-        on this machine.
-    SandboxError
-        A function could not be run, through no fault of a student; what is graded by then is kept.
-
     Notes
     -----
+    A SandboxError says that a function could not be run, through no fault of a student; what is
+    graded by then is kept.
+
     What came of each student is written at once, as a whole, under a hash of the files, of the
     assignment and of this version. A run that was stopped goes on where it was, to the same bytes.
     """
@@ -127,13 +122,14 @@ def _with_absent(found: list[Submission], assignment: Assignment) -> list[Submis
     """Return all students of the roster, and those that are not in it, with a remark."""
     if assignment.roster is None:
         return found
-    there = {one.student: one for one in found}
+    there = {
+        student: Submission(student, name, trouble=["nothing was handed in"])
+        for student, name in assignment.roster.items()
+    }
     for one in found:
         if one.student not in assignment.roster:
             one.trouble.append("this id is not in the roster")
-    for student, name in assignment.roster.items():
-        if student not in there:
-            there[student] = Submission(student, name, trouble=["nothing was handed in"])
+        there[one.student] = one
     return [there[student] for student in sorted(there)]
 
 
@@ -160,43 +156,31 @@ def _task(one: Submission, assignment: Assignment, limits: Limits, is_isolated: 
 # processes
 
 
-def _in_processes(tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
+def _in_processes(tasks: Iterable[Task], jobs: int, *, is_last: bool = False) -> Iterator[Result]:
     """Grade in some processes; a task that ends its process twice is given up, and no other."""
-    waiting: dict[Future[Result], Task] = {}
-    again: list[Task] = []
-    tasks = iter(tasks)
+    tasks, broken = iter(tasks), list[Task]()
+
+    def until_broken() -> Iterator[Task]:
+        for task in tasks:
+            yield task
+            if broken:
+                return
+
     with _pool(jobs) as pool:
         try:
-            for task in tasks:
-                waiting[_submitted(pool, task)] = task
-                if len(waiting) == AHEAD * jobs:
-                    yield from _finished(waiting)
-            while waiting:
-                yield from _finished(waiting)
-        except BrokenProcessPool:
-            again = list(waiting.values())
+            for task, future in as_finished(pool, until_broken(), AHEAD * jobs):
+                if isinstance(future.exception(), BrokenProcessPool):
+                    broken.append(task)
+                else:
+                    yield future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    yield from map(_alone, again)
-    if again:
+    if is_last:
+        yield from map(given_up, broken)
+    elif broken:
+        for task in broken:
+            yield from _in_processes([task], 1, is_last=True)
         yield from _in_processes(tasks, jobs)
-
-
-def _submitted(pool: ProcessPoolExecutor, task: Task) -> Future[Result]:
-    """Hand a task to the processes; if they have ended, the result says so."""
-    try:
-        return pool.submit(grade_one, task)
-    except BrokenProcessPool as error:
-        future: Future[Result] = Future()
-        future.set_exception(error)
-        return future
-
-
-def _finished(waiting: dict[Future[Result], Task]) -> Iterator[Result]:
-    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-        result = future.result()
-        del waiting[future]
-        yield result
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
@@ -216,12 +200,3 @@ def _begin_to_work() -> None:
             os._exit(1)
 
     threading.Thread(target=end_with, daemon=True).start()
-
-
-def _alone(task: Task) -> Result:
-    """Grade in a process of its own; without any points where that ends once more."""
-    try:
-        with _pool(1) as pool:
-            return pool.submit(grade_one, task).result()
-    except BrokenProcessPool:
-        return given_up(task)

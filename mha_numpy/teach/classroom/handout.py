@@ -3,8 +3,7 @@
 import ast
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
-from textwrap import fill
+from textwrap import fill, indent
 from typing import Any
 
 from mha_numpy.errors import ConfigError
@@ -18,20 +17,16 @@ WIDTH = 96
 OTHERWISE = "In your variant, whatever the text below says:"
 
 
-def write_handout(assignment: Assignment, student: str, folder: Path, form: str) -> None:
-    """Write what the student with this id is handed, or everybody, into a folder."""
+def handout_texts(assignment: Assignment, student: str, form: str) -> dict[str, str]:
+    """Return what the student with this id is handed, or everybody: the text of each file."""
     variants = assignment.variant(student)
     texts = {"README.md": readme_text(assignment, student, form)}
     if form == "notebook":
-        texts[f"{assignment.name}.ipynb"] = notebook_text(assignment, student)
-    else:
-        for number, exercise in enumerate(assignment.catalogue, start=1):
-            text = f"import numpy as np\n\n\n{stub_text(exercise, variants[exercise.id])}"
-            texts[file_name(exercise, number)] = text
-        texts["check.py"] = _checking_text(assignment, variants)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        return {**texts, f"{assignment.name}.ipynb": notebook_text(assignment, student)}
+    for number, exercise in enumerate(assignment.catalogue, start=1):
+        stub = stub_text(exercise, variants[exercise.id])
+        texts[file_name(exercise, number)] = f"import numpy as np\n\n\n{stub}"
+    return {**texts, "check.py": _checking_text(assignment, variants)}
 
 
 def stub_text(exercise: Exercise, variant: Variant) -> str:
@@ -46,24 +41,21 @@ def stub_text(exercise: Exercise, variant: Variant) -> str:
     >>> stub.splitlines()[3].strip()
     'In your variant, whatever the text below says:'
     """
-    source = exercise.stub_source
-    (function,) = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    body = "".join(source.splitlines(keepends=True)[function.body[0].lineno - 1 :])
+    function, body = cut_function(exercise.stub_source)
     names = [argument.arg for argument in function.args.args]
     head = f"def {function.name}({', '.join(names)}):\n"
-    sentences = _sentences(variant)
-    if sentences:
-        lines = [fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in sentences]
-        told = "\n\n".join([OTHERWISE, "\n".join(lines)])
-        indented = "\n".join(f"    {line}" if line else "" for line in told.splitlines())
-        summary, blank, rest = body.partition("\n\n")
-        if not blank:  # a docstring of one line
-            summary, blank, rest = body.partition('"""\n')
-            blank, rest = "\n\n", f'    """\n{rest}'
-            body = f"{summary}{blank}{indented}\n{rest}"
-        else:
-            body = f"{summary}{blank}{indented}{blank}{rest}"
+    lines = [fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in _sentences(variant)]
+    if lines:
+        told = indent("\n\n".join([OTHERWISE, "\n".join(lines)]), "    ")
+        summary, _, rest = body.partition("\n\n")
+        body = f"{summary}\n\n{told}\n\n{rest}"
     return head + body
+
+
+def cut_function(source: str) -> tuple[ast.FunctionDef, str]:
+    """Return the one function of a source, and the text of its body."""
+    (function,) = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    return function, "".join(source.splitlines(keepends=True)[function.body[0].lineno - 1 :])
 
 
 def notebook_text(assignment: Assignment, student: str) -> str:
@@ -88,10 +80,11 @@ def notebook_text(assignment: Assignment, student: str) -> str:
         code("from mha_numpy.teach.classroom import public_check", "check", "check"),
     ]
     for number, exercise in enumerate(assignment.catalogue, start=1):
-        check = _check_call(exercise, variants[exercise.id])
+        variant = variants[exercise.id]
+        check = _check_call(exercise, variant, exercise.function_name)
         cells += [
             title_cell(assignment, exercise, number),
-            code(stub_text(exercise, variants[exercise.id]), "exercise", f"exercise-{exercise.id}"),
+            code(stub_text(exercise, variant), "exercise", f"exercise-{exercise.id}"),
             code(check, "check", f"check-{exercise.id}"),
         ]
     return as_notebook(cells)
@@ -226,18 +219,17 @@ def _sentences(variant: Variant) -> list[str]:
     return [CONVENTIONS[name].sentence for name in variant.conventions]
 
 
-def _check_call(exercise: Exercise, variant: Variant) -> str:
+def _check_call(exercise: Exercise, variant: Variant, function: str) -> str:
     conventions = f", {list(variant.conventions)!r}" if variant.conventions else ""
-    return f'public_check("{exercise.id}", {exercise.function_name}{conventions})'.replace("'", '"')
+    return f'public_check("{exercise.id}", {function}{conventions})'.replace("'", '"')
 
 
 def _checking_text(assignment: Assignment, variants: dict[str, Variant]) -> str:
-    lines = []
+    calls = []
     for number, exercise in enumerate(assignment.catalogue, start=1):
         function = f'from_file("{file_name(exercise, number)}", "{exercise.function_name}")'
-        call = _check_call(exercise, variants[exercise.id])
-        lines.append(call.replace(f", {exercise.function_name}", f", {function}", 1))
-    return CHECK.format(calls="\n".join(lines))
+        calls.append(_check_call(exercise, variants[exercise.id], function))
+    return CHECK.format(calls="\n".join(calls))
 
 
 CHECK = '''"""Check shapes and one example of each function: python check.py"""

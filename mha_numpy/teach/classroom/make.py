@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from mha_numpy.errors import ConfigError, did_you_mean
 from mha_numpy.teach.classroom.assignment import Assignment
-from mha_numpy.teach.classroom.exports import EXPORTS, check_export, write_export
-from mha_numpy.teach.classroom.handout import FORMS, write_handout
+from mha_numpy.teach.classroom.exports import EXPORTS, check_export, export_texts
+from mha_numpy.teach.classroom.handout import FORMS, handout_texts
 from mha_numpy.teach.classroom.marks import MARKS
 from mha_numpy.teach.classroom.roster import EVERYBODY, NO_ID, read_roster, write_roster
 from mha_numpy.teach.classroom.table import (
@@ -91,7 +91,7 @@ def make_assignment(
         ``secret`` in `out`, which only its owner may read.
     form : str
         "notebook" or "files"; or, for the whole class in one notebook, "otter" or "nbgrader", see
-        `write_export`: then the folder ``otter`` or ``nbgrader`` in `out` is the teacher's.
+        `export_texts`: then the folder ``otter`` or ``nbgrader`` in `out` is the teacher's.
     deadline : str, optional
         Such as ``2030-05-31`` (the end of that day) or ``2030-05-31T12:00``.
     force : bool
@@ -121,6 +121,10 @@ def make_assignment(
     if form in EXPORTS:
         check_export(ids, form, has_roster=roster is not None)
     students = None if roster is None else read_roster(roster)
+    where = {student: out / HANDOUTS / student for student in students or (EVERYBODY,)}
+    texts_of = handout_texts
+    if form in EXPORTS:
+        where, texts_of = {EVERYBODY: out / form}, export_texts
     kept = secret_name(out) if secret_file is None else str(Path(secret_file).resolve())
     if kept != SECRET:
         read_secret(out / kept)
@@ -141,13 +145,10 @@ def make_assignment(
             write_roster(out / ROSTER, students)
         else:
             (out / ROSTER).unlink(missing_ok=True)
-        if form in EXPORTS:
-            where = {EVERYBODY: out / form}
-            write_export(assignment, out / form, form)
-        else:
-            where = {student: out / HANDOUTS / student for student in students or {EVERYBODY: ""}}
-            for student, folder in where.items():
-                write_handout(assignment, student, folder, form)
+        for student, folder in where.items():
+            for path, written in texts_of(assignment, student, form).items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(written, encoding="utf-8")
         text = as_toml(assignment, kept)
         (out / TABLE).write_text(text, encoding="utf-8")  # last: then all is there
     except FileExistsError as error:

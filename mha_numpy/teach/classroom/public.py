@@ -60,8 +60,6 @@ def assert_right(exercise_id: str, function: Callable[..., Any], seed: int | Non
     ------
     AssertionError
         The function is not right. The text says why, without a number of the full check.
-    ConfigError
-        There is no such exercise, or `function` cannot be called.
 
     Examples
     --------

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -80,6 +80,16 @@ class Task(NamedTuple):
         )  # fmt: skip
 
 
+class Graded(NamedTuple):
+    """What came of one exercise in a class."""
+
+    name: str
+    out_of: float
+    functions: list[Function]  # in the order of the students
+    right: int
+    mean: float  # of the points
+
+
 class Grades(NamedTuple):
     """What came of a class."""
 
@@ -88,25 +98,22 @@ class Grades(NamedTuple):
     alike: list[Pair]
     graded: int  # that had not been graded before
 
-    @property
-    def functions(self) -> dict[str, list[Function]]:
-        """All students' functions, by exercise."""
-        found: dict[str, list[Function]] = {name: [] for name in self.assignment.exercises}
-        for result in self.results:
-            for function in result.functions:
-                found[function.exercise].append(function)
-        return found
+    def exercises(self) -> Iterator[Graded]:
+        """Yield how each exercise went."""
+        for name, out_of in self.assignment.exercises.items():
+            functions = [one for r in self.results for one in r.functions if one.exercise == name]
+            right = sum(function.state == "right" for function in functions)
+            mean = sum(function.points for function in functions) / max(1, len(functions))
+            yield Graded(name, out_of, functions, right, mean)
 
     def table(self) -> Table:
         """Return how each exercise went, for a terminal."""
         rows = []
-        for name, functions in self.functions.items():
-            right = sum(function.state == "right" for function in functions)
-            mean = sum(function.points for function in functions) / len(functions)
-            causes = Counter(mistake for function in functions for mistake in function.mistakes)
+        for one in self.exercises():
+            causes = Counter(mistake for function in one.functions for mistake in function.mistakes)
             most = "".join(f"{cause} ({count})" for cause, count in causes.most_common(1))
-            out_of = self.assignment.exercises[name]
-            rows.append([name, f"{right} of {len(functions)}", f"{mean:.1f} of {out_of:g}", most])
+            right = f"{one.right} of {len(one.functions)}"
+            rows.append([one.name, right, f"{one.mean:.1f} of {one.out_of:g}", most])
         columns = ["exercise", "right", "mean", "most frequent mistake"]
         return Table(self.assignment.title, columns, rows)
 
@@ -151,6 +158,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a file as a whole: whoever is stopped in between leaves the former one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         new.write_text(text + "\n" * (not text.endswith("\n")), encoding="utf-8")
         new.replace(path)
     except OSError as error:

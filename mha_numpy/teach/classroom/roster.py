@@ -8,13 +8,8 @@ from mha_numpy.errors import ConfigError
 
 # an id is a folder's name, on any system, and a part of what variants are made of
 NO_ID = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]|^\.|\.$|^-')
-RESERVED = {
-    "con",
-    "prn",
-    "aux",
-    "nul",
-    *(f"{port}{n}" for port in ("com", "lpt") for n in range(10)),
-}
+PORTS = {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
+RESERVED = {"con", "prn", "aux", "nul", *PORTS}
 EVERYBODY = "all"  # the folder of a handout that everybody gets
 LONGEST = 100  # characters of an id
 

@@ -31,15 +31,13 @@ def decoded(data: bytes) -> str:
 
     Examples
     --------
-    >>> decoded("é".encode("utf-16")), decoded("é".encode("latin-1"))
-    ('é', 'é')
+    >>> [decoded("é".encode(encoding)) for encoding in ("utf-8-sig", "utf-16", "latin-1")]
+    ['é', 'é', 'é']
     """
-    for mark, encoding in (
-        (codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):  # fmt: skip
-        if data.startswith(mark):
-            return data.decode(encoding, errors="replace")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace")
+    if data.startswith(codecs.BOM_UTF8):
+        return data.decode("utf-8-sig", errors="replace")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -49,10 +47,7 @@ def decoded(data: bytes) -> str:
 def cells_of(name: str, data: bytes) -> list[Cell]:
     """Return the code cells of a notebook, or a file as one cell.
 
-    Raises
-    ------
-    ValueError
-        A notebook is broken, or there is more code than anybody writes.
+    A ValueError says that a notebook is broken, or that there is more code than anybody writes.
 
     Examples
     --------

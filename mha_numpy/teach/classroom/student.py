@@ -56,24 +56,20 @@ def _grade_function(
     exercise: Exercise, source: Source | None, variant: Variant, task: Task
 ) -> Function:
     out_of = task.assignment.exercises[exercise.id]
-    hint = hint_of(exercise, variant)
+    graded = Function(exercise.id, 0.0, out_of, "not there", hint=hint_of(exercise, variant))
     if source is None:
-        return Function(exercise.id, 0.0, out_of, "not there", hint=hint)
+        return graded
     start = time.monotonic()
     run = _run(exercise, source, probe_inputs(exercise), task)
     seconds = round(time.monotonic() - start, 2)
+    graded = replace(graded, file=source.file, seconds=seconds)
     try:
         verdict = judge_answers(exercise, run)
     except Exception:  # an answer that nobody has thought of costs this function alone
-        return Function(
-            exercise.id, 0.0, out_of, "failed", findings=["its answers could not be judged"],
-            hint=hint, file=source.file, seconds=seconds,
-        )  # fmt: skip
+        return replace(graded, state="failed", findings=["its answers could not be judged"])
     if verdict.is_unwritten:
-        return Function(
-            exercise.id, 0.0, out_of, "not written", hint=hint, file=source.file, seconds=seconds,
-            findings=[verdict.unwritten] if verdict.unwritten == NO_RETURN else [],
-        )  # fmt: skip
+        findings = [verdict.unwritten] if verdict.unwritten == NO_RETURN else []
+        return replace(graded, state="not written", findings=findings)
     if exercise.task == FRUGAL and _has_run(verdict):
         held = _run(exercise, source, memory_inputs(), task, is_measured=True)
         verdict.stages.append(memory_stage(held))
@@ -84,12 +80,16 @@ def _grade_function(
     is_hinted = not verdict.passed and broken_line(source.text) is None
     errors = [] if verdict.share is not None else [call.error for call in run.calls if call.error]
     error = next(iter(errors), run.ended)  # of tests, which raise errors rightly, how they ended
-    state = "right" if verdict.passed else "wrong" if _has_run(verdict) else "failed"
-    return Function(
-        exercise.id, points, out_of, state,
-        groups, findings_of(verdict, error, source), cause_of(verdict),
-        sorted(verdict.mistakes), hint if is_hinted else "", source.file, seconds,
-    )  # fmt: skip
+    return replace(
+        graded,
+        points=points,
+        state="right" if verdict.passed else "wrong" if _has_run(verdict) else "failed",
+        groups=groups,
+        findings=findings_of(verdict, error, source),
+        cause=cause_of(verdict),
+        mistakes=sorted(verdict.mistakes),
+        hint=graded.hint if is_hinted else "",
+    )
 
 
 def _followed(
@@ -100,8 +100,7 @@ def _followed(
     The forward's mistake has to be a known one: a forward that returns nothing but zeros has an
     easy backward.
     """
-    pair = PAIRS.get(function.exercise)
-    forward = next((one for one in functions if pair and one.exercise == pair.forward), None)
+    forward = next((one for one in functions if one.exercise == PAIRS.get(function.exercise)), None)
     if forward is None or not forward.mistakes or not forward.groups.get("shape"):
         return function
     if function.state != "wrong" or not function.groups["shape"] or function.groups["values"]:

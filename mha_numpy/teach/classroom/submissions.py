@@ -18,13 +18,14 @@ MOST_BYTES = 20_000_000  # of one file
 MOST_FILES, DEEPEST = 200, 4  # of one student; folders in folders
 HIDDEN = re.compile(r"\.|__")  # .ipynb_checkpoints, __MACOSX, __pycache__
 
-MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(file|onlinetext)_?(?P<rest>.*)")
-CANVAS = re.compile(
-    r"(?P<name>[^\W_]+)_(?P<late>LATE_)?(?P<id>\d+)_(?P<order>\d+)_(?P<rest>.+)", re.IGNORECASE
-)
-BLACKBOARD = re.compile(
-    r".*_(?P<id>[^_]+)_attempt_(?P<time>\d{4}(-\d\d){5})(_(?P<rest>.+))?", re.IGNORECASE
-)
+PLATFORMS = [  # what Moodle, Canvas and Blackboard call a file
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<rest>.*)",
+        r"(?P<name>[^\W_]+)_(?P<late>LATE_)?(?P<id>\d+)_(?P<order>\d+)_(?P<rest>.+)",
+        r".*_(?P<id>[^_]+)_attempt_(?P<order>\d{4}(-\d\d){5})(_(?P<rest>.+))?",
+    )
+]
 BROKEN = (
     "{name}: Python cannot read this file, because of a syntax error near line {line}. So none of "
     "the functions in it could run; they may well be right apart from that."
@@ -141,22 +142,16 @@ def _owner(stem: str, roster: Mapping[str, str]) -> _Owner:
     """Return whose a folder or file is."""
     if stem in roster:
         return _Owner(stem, roster[stem])
-    if found := MOODLE.fullmatch(stem):
-        student = _known(found["id"], found["name"], roster)
-        return _Owner(student, roster.get(student, found["name"]), file=found["rest"])
-    if found := CANVAS.fullmatch(stem):
-        student = _known(found["id"], found["name"], roster)
-        name = roster.get(student, found["name"])
-        return _Owner(student, name, bool(found["late"]), (int(found["order"]),), found["rest"])
-    if found := BLACKBOARD.fullmatch(stem):
-        student = _known(found["id"], found["id"], roster)
+    for found in filter(None, (platform.fullmatch(stem) for platform in PLATFORMS)):
+        parts = {"name": found["id"], "late": "", "order": "", **found.groupdict()}
+        student = _known(found["id"], parts["name"], roster)
         try:
-            time = datetime.strptime(found["time"], TIME)
-        except ValueError:
+            time = datetime.strptime(parts["order"], TIME)
+        except ValueError:  # no platform but Blackboard tells it
             time = None
-        order = tuple(map(int, found["time"].split("-")))
-        name = roster.get(student, student)
-        return _Owner(student, name, order=order, file=found["rest"] or "", time=time)
+        order = tuple(map(int, re.findall(r"\d+", parts["order"])))
+        name = roster.get(student, parts["name"])
+        return _Owner(student, name, bool(parts["late"]), order, parts["rest"] or "", time)
     copy = COPY.fullmatch(stem)
     if copy and copy[1] and (copy[1] in roster or (copy[2] and not roster)):  # ada (2).py
         return _Owner(copy[1], roster.get(copy[1], copy[1]), order=_copy_number(stem))

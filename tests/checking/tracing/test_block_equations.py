@@ -38,13 +38,3 @@ def test_a_dropout_mask_that_is_stretched(shape, rng):
     assert_equations_hold(t)
     (constant,) = t.constants
     assert len(constant.axes.split()) == len(shape)
-
-
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "swiglu"])
-def test_an_activation_inside_a_feed_forward_has_names_of_its_own(activation, rng):
-    forward, inputs = PAIRS[f"feed-forward, {activation}"].ready(rng, (2, 3))
-    with trace() as t:
-        forward(**inputs)
-    names = [s.name for s in t]
-    assert len(names) == len(set(names))
-    assert {"x", "hidden", "activated", "out"} <= set(names)

@@ -9,18 +9,23 @@ from mha_numpy import KVCache, MultiHeadParams, RopeOptions, attention_backward,
 from mha_numpy.checking.tracing import Trace, trace
 from mha_numpy.core import (
     constant,
-    multi_head_attention_backward,
     multi_head_attention_decode,
-    multi_head_attention_forward,
     softmax_backward,
     softmax_forward,
     step,
 )
 from mha_numpy.errors import ConfigError, ShapeError
 from mha_numpy.layers import MultiHeadAttention
-from tests.checking.tracing.whole import assert_equations_hold, assert_whole
+from tests.checking.tracing.whole import (
+    assert_equations_hold,
+    assert_whole,
+    trace_attention,
+    trace_both,
+    trace_multi_head,
+)
 from tests.compare import assert_close
 from tests.core.configurations import attention_configuration
+from tests.core.test_gradients import multi_head_configuration
 
 B, H, H_KV, T_Q, T_K, D, KDIM, VDIM, D_K, D_V, D_OUT = 3, 6, 2, 4, 5, 7, 8, 9, 10, 11, 12
 
@@ -64,12 +69,7 @@ def trace_layer(rng, given="xkv", biases="qkvo", **options):
     if "v" in given:
         inputs.append(rng.normal(size=(B, T_K, VDIM)))
     params = some_params(rng, biases, kdim=kdim, vdim=vdim)
-    with trace() as t:
-        out, cache = multi_head_attention_forward(
-            *inputs, params=params, num_heads=H, num_kv_heads=H_KV, **options
-        )
-        multi_head_attention_backward(rng.normal(size=out.shape), cache)
-    return t
+    return trace_multi_head(rng, *inputs, params=params, num_heads=H, num_kv_heads=H_KV, **options)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -98,13 +98,25 @@ def test_each_option_with_extra_keys(rng, option):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_options_together_at_every_rank(seed):
+def test_options_together_at_every_rank(seed, rng):
     inputs, options = attention_configuration(seed)
-    with trace() as t:
-        out, cache = attention_forward(**inputs, **options)
-        d_out = np.random.default_rng(seed).normal(size=out.shape)
-        attention_backward(d_out, cache)
+    t = trace_attention(rng, **inputs, **options)
+    d_out = next(step.array for step in t if step.is_backward)
     assert_whole(t, [*inputs.values(), *options.values(), d_out])
+    assert t.sizes["d_k"] == inputs["q"].shape[-1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_options_of_a_layer_together(seed, rng):
+    inputs, options = multi_head_configuration(seed)
+    t = trace_multi_head(rng, **inputs, **options)
+    assert_equations_hold(t)
+    assert t.sizes["H"] == options["num_heads"]
+    names = [s.name for s in t]
+    assert len(names) == len(set(names))
+    for name in names:
+        if f"d_{name}" in names:
+            assert t[f"d_{name}"].shape == t[name].shape
 
 
 @pytest.mark.parametrize("biases", ["", "qkvo", "qo", "kv"])
@@ -112,12 +124,8 @@ def test_options_together_at_every_rank(seed):
 def test_self_and_cross_with_and_without_biases(rng, given, biases):
     t = trace_layer(rng, given, biases)
     assert_equations_hold(t)
-    for letter, name in {
-        "q": "q_projected",
-        "k": "k_projected",
-        "v": "v_projected",
-        "o": "out",
-    }.items():
+    for letter in "qkvo":
+        name = "out" if letter == "o" else f"{letter}_projected"
         (equation,) = (s.equation for s in t if s.name == name)
         assert (f"b_{letter}" in equation) == (letter in biases)
         cell = (0,) * t[name].ndim
@@ -145,35 +153,33 @@ def test_decoding(rng, biases, rope, E):
         with trace() as t:
             multi_head_attention_decode(x, kv_cache=kv_cache, is_causal=True, **options)
         assert_equations_hold(t)
+    assert (t.sizes["T_q"], t.sizes["T_k"]) == (1, 4 + E)
+    names = [s.name for s in t]
+    assert (names[0], names[1], names[-1]) == ("x_q", "q_projected", "out")
+    between = "k_new v_new q k_past v_past k v merged"
+    assert set(between.split()) <= set(names)
+    told = "came from x_q[1,0,:] and column 13 of w_k"
+    assert told in t.explain("k_new" if rope is None else "k_new_unrotated", (1, 1, 0, 3))
 
 
 @pytest.mark.parametrize("is_masked", [False, True])
 def test_softmax_alone(rng, is_masked):
     scores = rng.normal(size=(B, T_Q, T_K))
     mask = np.arange(T_Q)[:, None] > np.arange(T_K) if is_masked else None  # row 0 sees nothing
-    with trace() as t:
-        _, cache = softmax_forward(scores, mask=mask)
-        softmax_backward(rng.normal(size=scores.shape), cache)
-    assert_equations_hold(t)
+    assert_equations_hold(trace_both(softmax_forward, softmax_backward, scores, rng=rng, mask=mask))
 
 
 @pytest.mark.parametrize("scale", [1000.0, -1000.0])
 def test_scores_that_overflow(rng, scale):
-    q, k, v = rng.normal(size=(3, T_Q, D_K))
-    with trace() as t:
-        out, cache = attention_forward(q, k, v, scale=scale, is_causal=True)
-        attention_backward(rng.normal(size=out.shape), cache)
-    assert_equations_hold(t)
+    qkv = rng.normal(size=(3, T_Q, D_K))
+    assert_equations_hold(trace_attention(rng, *qkv, scale=scale, is_causal=True))
     with trace() as t:
         softmax_forward(np.array([[-1000.0, -1001.0]]))
     assert_equations_hold(t)
 
 
 def test_a_bias_without_axes(rng):
-    q, k, v = rng.normal(size=(3, T_Q, D_K))
-    with trace() as t:
-        out, cache = attention_forward(q, k, v, bias=np.array(0.5))
-        attention_backward(rng.normal(size=out.shape), cache)
+    t = trace_attention(rng, *rng.normal(size=(3, T_Q, D_K)), bias=np.array(0.5))
     assert_equations_hold(t)
     assert t.explain("biased", (0, 1)) == "biased[0,1] came from scores[0,1] and bias"
 
@@ -184,10 +190,7 @@ def test_dtypes_that_are_promoted(rng, narrow):
     params = some_params(rng, "qkvo", kdim=D, vdim=D)
     params = MultiHeadParams._make(a.astype(narrow) for a in params)._replace(w_k=params.w_k)
     x = rng.normal(size=(B, T_Q, D)).astype(narrow)
-    options = {"params": params, "num_heads": H, "num_kv_heads": H_KV}
-    with trace() as t:
-        out, cache = multi_head_attention_forward(x, **options)
-        multi_head_attention_backward(out.copy(), cache)
+    t = trace_multi_head(rng, x, params=params, num_heads=H, num_kv_heads=H_KV)
     names = [s.name for s in t]
     assert len(names) == len(set(names))
     assert "of w_q" in t.explain("q", (0, 0, 0, 0))

@@ -5,46 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mha_numpy import (
-    KVCache,
-    attention_backward,
-    attention_forward,
-    multi_head_attention_decode,
-    rope_forward,
-    softmax_forward,
-)
+from mha_numpy import attention_backward, attention_forward, rope_forward, softmax_forward
 from mha_numpy.checking.tracing import Trace, trace
-from mha_numpy.core import RopeOptions, step
-from mha_numpy.core.multihead import multi_head_attention_backward, multi_head_attention_forward
+from mha_numpy.core import step
 from mha_numpy.errors import MhaError, ShapeError
+from tests.checking.tracing.whole import trace_attention, trace_multi_head
 from tests.compare import assert_close
-from tests.core.configurations import attention_configuration
 from tests.core.test_gradients import multi_head_configuration
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_axes_of_every_step_fit_and_agree(seed):
-    inputs, options = multi_head_configuration(seed)
-    with trace() as t:
-        out, cache = multi_head_attention_forward(**inputs, **options)
-        multi_head_attention_backward(np.ones_like(out), cache)
-    sizes = t.sizes  # raises where a step's axes do not fit its array, or two steps disagree
-    assert sizes["H"] == options["num_heads"]
-    assert sizes["T_k"] == cache.attention.inputs.k.shape[2]
-    names = [s.name for s in t]
-    assert len(names) == len(set(names))
-    for s in t:
-        if s.name.startswith("d_") and s.name.removeprefix("d_") in names:
-            assert s.array.shape == t[s.name.removeprefix("d_")].shape
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_axes_at_every_rank(seed):
-    inputs, options = attention_configuration(seed)
-    with trace() as t:
-        out, cache = attention_forward(**inputs, **options)
-        attention_backward(np.ones_like(out), cache)
-    assert t.sizes["d_k"] == inputs["q"].shape[-1]
 
 
 def test_a_wrong_axis_is_noticed():
@@ -55,11 +22,15 @@ def test_a_wrong_axis_is_noticed():
         _ = t.sizes
 
 
-def test_the_seven_stages_of_self_attention():
-    inputs, options = multi_head_configuration(3)  # self-attention, biases, causal
-    with trace() as t:
-        multi_head_attention_forward(inputs["x_q"], params=inputs["params"], **options)
-    axes = {s.name: s.axes for s in t}
+@pytest.fixture
+def self_attention(rng):
+    """Self-attention with biases, causal."""
+    inputs, options = multi_head_configuration(3)
+    return trace_multi_head(rng, inputs["x_q"], params=inputs["params"], **options)
+
+
+def test_the_seven_stages_of_self_attention(self_attention):
+    axes = {s.name: s.axes for s in self_attention}
     assert [axes[name] for name in (
         "x_q", "q_by_token", "q", "scores", "weights", "heads", "heads_by_token", "merged", "out"
     )] == [
@@ -68,22 +39,16 @@ def test_the_seven_stages_of_self_attention():
     ]  # fmt: skip
 
 
-def test_view_or_copy_is_measured(rng):
-    inputs, options = multi_head_configuration(3)
-    with trace() as t:
-        out, cache = multi_head_attention_forward(inputs["x_q"], params=inputs["params"], **options)
-        multi_head_attention_backward(rng.normal(size=out.shape), cache)
-    memory = {s.name: s.memory for s in t}
-    assert memory["x_q"] == "input"
-    assert memory["x_k"] == "is x_q"
-    assert memory["q_projected"] == "new"
-    assert memory["q_by_token"] == "view of q_projected"
-    assert memory["q"] == "view of q_by_token"
-    assert memory["heads_by_token"] == "view of heads"
-    assert memory["d_heads"] == "view of d_heads_by_token"
-    for s in t:
+def test_view_or_copy_is_measured(self_attention):
+    expected = {
+        "x_q": "input", "x_k": "is x_q", "q_projected": "new", "q_by_token": "view of q_projected",
+        "q": "view of q_by_token", "heads_by_token": "view of heads",
+        "d_heads": "view of d_heads_by_token",
+    }  # fmt: skip
+    assert {s.name: s.memory for s in self_attention if s.name in expected} == expected
+    for s in self_attention:
         if s.memory.startswith("view of"):
-            assert np.shares_memory(s.array, t[s.memory.removeprefix("view of ")])
+            assert np.shares_memory(s.array, self_attention[s.memory.removeprefix("view of ")])
 
 
 def test_a_copy_is_told_from_new_numbers():
@@ -97,37 +62,19 @@ def test_a_copy_is_told_from_new_numbers():
     assert [s.layout for s in t] == ["C", "strided", "C", "C"]
 
 
-SOFTMAX_BACKWARD = "weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))"
-
-
 def test_options_that_were_not_given_leave_no_row(rng):
     x = rng.normal(size=(5, 4))
-    with trace() as t:
-        out, cache = attention_forward(x, x.copy(), x.copy())
-        attention_backward(rng.normal(size=out.shape), cache)
-    assert {s.name: s.equation for s in t} == {
-        "q": "", "k": "", "v": "",
-        "scores": "scale * q @ k.swapaxes(-1, -2)",
-        "weights": "np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)",
-        "heads": "weights @ v",
-        "d_heads": "",
-        "d_weights": "d_heads @ v.swapaxes(-1, -2)",
-        "d_v": "weights.swapaxes(-1, -2) @ d_heads",
-        "d_scores": SOFTMAX_BACKWARD,
-        "d_q": "scale * d_scores @ k",
-        "d_k": "scale * d_scores.swapaxes(-1, -2) @ q",
-    }  # fmt: skip
+    t = trace_attention(rng, x, x.copy(), x.copy())
+    forward, backward = ["q", "k", "v", "scores", "weights", "heads"], ["d_heads", "d_weights"]
+    assert [s.name for s in t] == [*forward, *backward, "d_v", "d_scores", "d_q", "d_k"]
     assert {s.name: s.array for s in t.constants} == {"scale": 0.5}
 
 
 def test_options_that_were_given_each_leave_a_row(rng):
-    q, k, v = (rng.normal(size=(2, 3, 5, 4)) for _ in range(3))
-    with trace() as t:
-        out, cache = attention_forward(
-            q, k, v, softcap=2.0, bias=rng.normal(size=(3, 1, 5)), is_causal=True,
-            dropout_mask=np.full((5, 5), 2.0), head_gate=np.full((2, 3), 3.0),
-        )  # fmt: skip
-        attention_backward(rng.normal(size=out.shape), cache)
+    t = trace_attention(
+        rng, *rng.normal(size=(3, 2, 3, 5, 4)), softcap=2.0, bias=rng.normal(size=(3, 1, 5)),
+        is_causal=True, dropout_mask=np.full((5, 5), 2.0), head_gate=np.full((2, 3), 3.0),
+    )  # fmt: skip
     assert {s.name: s.equation for s in t} == {
         "q": "", "k": "", "v": "", "bias": "", "dropout_mask": "", "head_gate": "",
         "scores": "scale * q @ k.swapaxes(-1, -2)",
@@ -145,7 +92,8 @@ def test_options_that_were_given_each_leave_a_row(rng):
         "d_dropped": "np.where(visible, d_heads @ v.swapaxes(-1, -2), 0)",
         "d_v": "dropped.swapaxes(-1, -2) @ d_heads",
         "d_weights": "d_dropped * dropout_mask",
-        "d_biased": SOFTMAX_BACKWARD,
+        "d_biased":
+        "weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))",
         "d_capped": "d_biased",
         "d_bias": "d_biased.sum(axis=(0, 2), keepdims=True).reshape(H, 1, T_k)",
         "d_scores": "d_capped * (1 - (capped / softcap) ** 2)",
@@ -192,9 +140,8 @@ def test_an_error_inside_ends_the_recording(rng):
 
 
 def test_an_upstream_gradient_that_is_the_output_keeps_both_rows(rng):
-    q, k, v = (rng.normal(size=(2, 3, 5, 4)) for _ in range(3))
     with trace() as t:
-        out, cache = attention_forward(q, k, v)
+        out, cache = attention_forward(*rng.normal(size=(3, 2, 3, 5, 4)))
         attention_backward(out, cache)  # the gradient of half the sum of squares
     rows = {s.name: (s.equation, s.memory, s.is_backward) for s in t}
     assert rows["heads"] == ("weights @ v", "new", False)
@@ -217,42 +164,10 @@ def test_equal_numbers_are_not_a_copy():
     assert {s.memory for s in t} == {"input", "new"}
 
 
-def test_decoding_is_on_record(rng):
-    inputs, options = multi_head_configuration(15)
-    params = inputs["params"]
-    x = rng.normal(size=(2, 3, params.w_q.shape[0]))
-    options = {"params": params, **{n: options[n] for n in ("num_heads", "num_kv_heads", "rope")}}
-    kv_cache = KVCache()
-    multi_head_attention_decode(x, kv_cache=kv_cache, **options)
-    with trace() as t:
-        multi_head_attention_decode(x[:, :1], kv_cache=kv_cache, **options)
-    assert (t.sizes["T_q"], t.sizes["T_k"]) == (1, 4)
-    names = [s.name for s in t]
-    assert names[:2] == ["x_q", "q_projected"]
-    assert {
-        "k_new_unrotated",
-        "k_new",
-        "v_new",
-        "q_unrotated",
-        "q",
-        "k_past",
-        "v_past",
-        "k",
-        "v",
-        "merged",
-    } <= set(names)
-    assert names[-1] == "out"
-
-
 class TestReports:
     @pytest.fixture
     def recorded(self, rng):
-        with trace() as t:
-            out, cache = attention_forward(
-                *(rng.normal(size=(3, 4)) for _ in range(3)), is_causal=True
-            )
-            attention_backward(rng.normal(size=out.shape), cache)
-        return t
+        return trace_attention(rng, *rng.normal(size=(3, 3, 4)), is_causal=True)
 
     def test_text(self, recorded):
         text = str(recorded)
@@ -324,19 +239,6 @@ class TestReports:
         forward, backward = (recorded.table(backward=b).rows for b in (False, True))
         assert len(forward) + len(backward) == len(recorded)
         assert all(row[1].startswith("d_") for row in backward)
-
-
-def test_rope_is_on_record(rng):
-    inputs, options = multi_head_configuration(15)
-    assert isinstance(options["rope"], RopeOptions)
-    with trace() as t:
-        out, cache = multi_head_attention_forward(**inputs, **options)
-        multi_head_attention_backward(np.ones_like(out), cache)
-    equations = {s.name: s.equation for s in t}
-    assert equations["q"] == "q_unrotated * cos_q + q_unrotated[..., pairs] * sin_q"
-    assert equations["d_k_unrotated"] == "d_k * cos_k - d_k[..., pairs] * sin_k"
-    assert equations["d_q_by_token"] == "d_q_unrotated.transpose(0, 2, 1, 3)"
-    assert next(s.memory for s in t if s.name == "d_q_by_token") == "view of d_q_unrotated"
 
 
 def test_the_recorder_sees_the_reference_whatever_the_backend(rng, backend):

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import datetime
 
 import nbformat
@@ -93,22 +92,13 @@ def test_every_student_has_conventions_and_they_fit_together(name):
 def test_points_that_are_changed_change_no_variant(tmp_path, roster):
     before = make_assignment("hw1-forward", tmp_path / "hw", roster=roster).assignment
     table = tmp_path / "hw" / "assignment.toml"
-    text = (
-        table.read_text().replace("split-heads = 10\n", "").replace("scores = 10", "scores = 2.5")
-    )
-    table.write_text(text)
+    text = table.read_text().replace("split-heads = 10\n", "")
+    table.write_text(text.replace("scores = 10", "scores = 2.5"))
     after = read_assignment(tmp_path / "hw")
     assert "split-heads" not in after.exercises
     assert after.exercises["scores"] == 2.5
     for student in ("s1", "s2"):
         assert after.variant(student).items() <= before.variant(student).items()
-
-
-def test_an_exercise_that_is_no_longer_graded_changes_no_variant():
-    one = assigned()
-    fewer = replace(one, exercises={"attention": 10.0, "multi-head": 10.0})
-    for student in STUDENTS:
-        assert fewer.variant(student).items() <= one.variant(student).items()
 
 
 def test_force_keeps_the_secret_wherever_it_is(tmp_path, roster):
@@ -149,11 +139,9 @@ def test_a_notebook_has_stubs_and_checks(tmp_path, roster):
         told = " ".join(ast.get_docstring(function).split())
         for name in variant.conventions:
             assert " ".join(CONVENTIONS[name].sentence.split()) in told
-    given = "\n".join(
-        c.source for c in notebook.cells if c.cell_type == "code" and "mha" in c.source
-    )
-    assert "mha_numpy" not in "".join(cell.source for cell in tagged)
-    assert given.count("from mha_numpy") == 1
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    (given,) = (cell for cell in code if "mha_numpy" in cell.source)
+    assert given not in tagged
     assert "Émilie (s2)" in notebook.cells[0].source
     make_again = make_assignment("hw1-forward", tmp_path / "hw", roster=roster, force=True)
     again = (make_again.handouts[1] / "hw1-forward.ipynb").read_text()

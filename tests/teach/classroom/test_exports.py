@@ -115,8 +115,31 @@ def test_every_solution_is_right(exercise):
     assert_right(exercise.id, defined(text, exercise.function_name), seed=3)
 
 
+@pytest.mark.parametrize(
+    ("form", "mark", "command"),
+    [("otter", "#", "otter assign hw.ipynb dist"),
+     ("nbgrader", "###", "nbgrader generate_assignment hw\n")],
+)  # fmt: skip
+def test_a_source_notebook(tmp_path, form, mark, command):
+    assignment, where, notebook = made(tmp_path, form)
+    solution = cell_of(notebook, "exercise-scores").source
+    assert solution.count(f"    {mark} BEGIN SOLUTION\n") == 1
+    assert solution.count(f"    {mark} END SOLUTION") == 1
+    seed = assignment.variant(EVERYBODY)["scores"].seed
+    (hidden,) = (cell.source for cell in notebook.cells if str(seed) in cell.source)
+    assert f'assert_right("scores", scores, seed={seed})' in hidden
+    assert command in (where / "README.md").read_text()
+    told = " ".join(cell_of(notebook, "instructions").source.split())
+    assert "has all of its points if everything about it is right, else none" in told
+    assert "percent" not in told
+    assert "| | | | | 30 |" in told
+    before = {path: path.read_bytes() for path in where.rglob("*.*")}
+    make_assignment("scores,softmax", tmp_path / "hw", form=form, force=True)
+    assert {path: path.read_bytes() for path in where.rglob("*.*")} == before
+
+
 def test_a_notebook_for_otter(tmp_path):
-    assignment, where, notebook = made(tmp_path, "otter")
+    _, where, notebook = made(tmp_path, "otter")
     raw = [cell.source.split("\n") for cell in notebook.cells if cell.cell_type == "raw"]
     marks = [
         "# BEGIN QUESTION", "# BEGIN SOLUTION", "# END SOLUTION", "# BEGIN TESTS", "# END TESTS",
@@ -127,44 +150,24 @@ def test_a_notebook_for_otter(tmp_path):
     assert re.fullmatch(r"requirements: \[mha-numpy==[\d.]+\]", raw[0][2])
     assert raw[1][1:] == ["name: scores", "points: [0, 10]"]
     assert raw[7][1:] == ["name: softmax", "points: [0, 20]"]
-    solution = cell_of(notebook, "exercise-scores").source
-    assert solution.count("    # BEGIN SOLUTION\n") == solution.count("    # END SOLUTION") == 1
-    seed = assignment.variant(EVERYBODY)["scores"].seed
-    hidden = cell_of(notebook, "hidden-scores").source
-    assert hidden.startswith("# HIDDEN\n")
-    assert f'assert_right("scores", scores, seed={seed})' in hidden
+    assert cell_of(notebook, "hidden-scores").source.startswith("# HIDDEN\n")
     assert 'assert_right("scores", scores)' in cell_of(notebook, "public-scores").source
-    assert sum(str(seed) in cell.source for cell in notebook.cells) == 1
-    assert "otter assign hw.ipynb dist" in (where / "README.md").read_text()
 
 
 def test_a_course_folder_for_nbgrader(tmp_path):
-    assignment, where, notebook = made(tmp_path, "nbgrader")
+    _, where, notebook = made(tmp_path, "nbgrader")
     assert (where / "source/hw/hw.ipynb").exists()
     told = [cell.metadata.nbgrader for cell in notebook.cells if "nbgrader" in cell.metadata]
-    assert [(one.grade_id, one.grade, one.solution, one.locked) for one in told] == [
-        ("exercise-scores", False, True, False),
-        ("test-scores", True, False, True),
-        ("exercise-softmax", False, True, False),
-        ("test-softmax", True, False, True),
+    fields = ("grade_id", "grade", "solution", "locked", "points")
+    assert [tuple(map(one.get, fields)) for one in told] == [
+        ("exercise-scores", False, True, False, None),
+        ("test-scores", True, False, True, 10),
+        ("exercise-softmax", False, True, False, None),
+        ("test-softmax", True, False, True, 20),
     ]
-    assert [one.get("points") for one in told] == [None, 10, None, 20]
-    solution = cell_of(notebook, "exercise-scores").source
-    assert solution.count("    ### BEGIN SOLUTION\n") == solution.count("    ### END SOLUTION") == 1
-    seed = assignment.variant(EVERYBODY)["scores"].seed
     public, hidden = cell_of(notebook, "test-scores").source.split("### BEGIN HIDDEN TESTS\n")
     assert 'public_check("scores", scores)' in public
-    assert f'assert_right("scores", scores, seed={seed})\n### END HIDDEN TESTS' in hidden
-    assert sum(str(seed) in cell.source for cell in notebook.cells) == 1
-    assert "nbgrader generate_assignment hw\n" in (where / "README.md").read_text()
-
-
-@pytest.mark.parametrize("form", EXPORTS)
-def test_the_same_notebook_is_made_again(tmp_path, form):
-    _, where, _ = made(tmp_path, form)
-    before = {path: path.read_bytes() for path in where.rglob("*.*")}
-    make_assignment("scores,softmax", tmp_path / "hw", form=form, force=True)
-    assert {path: path.read_bytes() for path in where.rglob("*.*")} == before
+    assert hidden.endswith(")\n### END HIDDEN TESTS")
 
 
 @pytest.mark.parametrize("form", EXPORTS)
@@ -180,32 +183,26 @@ def test_what_one_notebook_cannot_hold_is_refused(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", EXPORTS)
-def test_the_instructions_tell_how_points_are_given_there(tmp_path, form):
-    _, _, notebook = made(tmp_path, form)
-    told = " ".join(cell_of(notebook, "instructions").source.split())
-    assert "has all of its points if everything about it is right, else none" in told
-    assert "percent" not in told
-    assert "| | | | | 30 |" in told
-
-
-@pytest.mark.parametrize("form", EXPORTS)
 def test_the_command_hands_nothing_out(tmp_path, capsys, form):
-    assert (
-        main(["assignment", "hw2-backward", "--out", str(tmp_path / "hw"), "--format", form]) == 0
-    )
+    out = str(tmp_path / "hw")
+    assert main(["assignment", "hw2-backward", "--out", out, "--format", form]) == 0
     told = capsys.readouterr().out
-    assert f"{tmp_path}/hw/{form}/README.md says what to type; the folder holds solutions" in told
+    assert f"{out}/{form}/README.md says what to type; the folder holds solutions" in told
     assert "hand out" not in told
     assert not (tmp_path / "hw" / "handouts").exists()
 
 
+def hand_in(notebook, path, right):
+    """Write what a student hands in: the notebook with some functions."""
+    for name, written in right.items():
+        cell_of(notebook, f"exercise-{name}").source = written
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, path)
+
+
 def test_our_own_grade_takes_what_was_handed_in(tmp_path):
     _, where, notebook = made(tmp_path, "nbgrader")
-    for name, written in PARTLY.items():
-        cell_of(notebook, f"exercise-{name}").source = written
-    path = where / "submitted" / "ada" / "hw" / "hw.ipynb"
-    path.parent.mkdir(parents=True)
-    nbformat.write(notebook, path)
+    hand_in(notebook, where / "submitted" / "ada" / "hw" / "hw.ipynb", PARTLY)
     grades = grade(
         where / "submitted", assignment=tmp_path / "hw", out=tmp_path / "out", jobs=1,
         is_isolated=False,
@@ -232,16 +229,13 @@ def run(*command, cwd):
     return done.stdout
 
 
-def hand_in(student_notebook, path, right):
-    """Write what a student hands in: one function that is right, and one that overflows."""
-    notebook = nbformat.read(student_notebook, as_version=4)
+def handed_out(path):
+    """Return the notebook that a grader made for students: it tells nothing."""
+    notebook = nbformat.read(path, as_version=4)
     text = json.dumps(notebook)
     assert "seed" not in text
     assert "swapaxes" not in text
-    for name, written in right.items():
-        cell_of(notebook, f"exercise-{name}").source = written
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, path)
+    return notebook
 
 
 def solutions(notebook):
@@ -259,7 +253,8 @@ def test_otter_makes_a_student_notebook_and_grades(tmp_path):
     assert "mha-numpy==" in (where / "dist/autograder/requirements.txt").read_text()
     points = {}
     for kind, written in {"right": solutions(notebook), "partly": PARTLY}.items():
-        hand_in(where / "dist/student/hw.ipynb", tmp_path / kind / "hw.ipynb", written)
+        student = handed_out(where / "dist/student/hw.ipynb")
+        hand_in(student, tmp_path / kind / "hw.ipynb", written)
         run("-m", "otter", "run", "-a", autograder, "hw.ipynb", cwd=tmp_path / kind)
         tests = json.loads((tmp_path / kind / "results.json").read_text())["tests"]
         points[kind] = {one["name"]: one["score"] for one in tests if "score" in one}
@@ -277,7 +272,7 @@ def test_nbgrader_releases_a_notebook_and_grades(tmp_path):
     kinds = {"right": solutions(notebook), "partly": PARTLY, "untouched": {}}
     for kind, written in kinds.items():
         path = where / "submitted" / kind / "hw" / "hw.ipynb"
-        hand_in(where / "release/hw/hw.ipynb", path, written)
+        hand_in(handed_out(where / "release/hw/hw.ipynb"), path, written)
     run("-m", "nbgrader", "autograde", "hw", cwd=where)
     read = (
         "from nbgrader.api import Gradebook\n"

@@ -67,15 +67,8 @@ def test_a_name_is_no_html():
 
 
 def test_the_class_page_counts():
-    page = class_page(
-        grades(
-            result(),
-            result("bob"),
-            result("eve", 4, "right"),
-            result("zoe", 0, "not there"),
-            alike=[Pair("ada", "bob", 0.9)],
-        )
-    )
+    results = [result(), result("bob"), result("eve", 4, "right"), result("zoe", 0, "not there")]
+    page = class_page(grades(*results, alike=[Pair("ada", "bob", 0.9)]))
     assert "4 students, 1 of them with all 4 points; the median is 1.6." in page
     verdict = '<td class="what">softmax runs over the queries: columns sum to 1, rows do not</td>'
     row = page[page.index(verdict) : page.index("</tr>", page.index(verdict))]

@@ -31,7 +31,7 @@ def test_right_follows_right(backward):
 
 @pytest.mark.parametrize("backward", PAIRS)
 def test_right_follows_right_under_all_conventions_one_by_one(backward):
-    pieces = [find_exercise(name).task for name in (backward, PAIRS[backward].forward)]
+    pieces = [find_exercise(name).task for name in (backward, PAIRS[backward])]
     for name, convention in CONVENTIONS.items():
         if any(piece in convention.at for piece in pieces):
             with using(Variant(1, (name,))):
@@ -63,7 +63,7 @@ def back_over_queries(d_weights, weights):
     ],
 )
 def test_one_mistake_in_both(backward, forward, derived):
-    of_forward = find_exercise(PAIRS[backward].forward).task
+    of_forward = find_exercise(PAIRS[backward]).task
     of_backward = find_exercise(backward).task
     assert follows(backward, caller(**{of_forward: forward, of_backward: derived}))
     assert not follows(backward, caller(**{of_forward: forward}))

@@ -1,8 +1,0 @@
-# adam-step: corrected means kept
-
-
-def my_adam_step(param, gradient, mean, square, t, learning_rate, beta_1, beta_2, eps):
-    mean = beta_1 * mean + (1 - beta_1) * gradient
-    square = beta_2 * square + (1 - beta_2) * gradient**2
-    mean, square = mean / (1 - beta_1**t), square / (1 - beta_2**t)  # and so for the next step
-    return param - learning_rate * mean / (np.sqrt(square) + eps), mean, square

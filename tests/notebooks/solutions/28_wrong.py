@@ -1,8 +1,0 @@
-# museum-nan-row: NaN in a row that sees nothing
-def my_softmax(scores, mask):
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf)
-    largest = scores.max(axis=-1, keepdims=True)
-    powers = np.exp(scores - largest)
-    total = powers.sum(axis=-1, keepdims=True)
-    return powers / np.where(total == 0, 1, total)
