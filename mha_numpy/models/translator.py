@@ -36,13 +36,8 @@ class Translator(Layer):
         V of each language; ids 0, 1 and 2 are padding, start and end.
     max_tokens : int
         The longest sequence of either.
-    embed_dim, num_heads, num_layers : int
-        D, H, L.
-    hidden_dim : int, optional
-        F; default 4 D.
-    backend : {"numpy", "loops", "numba"}, optional
-    rng : int or numpy Generator, optional
-        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
+    embed_dim, num_heads, num_layers, hidden_dim, backend, rng
+        As for `TransformerLM`.
     **block_options
         More options of the blocks, such as `norm`, `activation`, `dropout_p`. With `rope` there
         are no learned positions: queries and keys of self-attention are rotated instead.
