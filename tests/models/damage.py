@@ -1,4 +1,4 @@
-"""Folders of models, damaged at random: each loads rightly or gives one error of ours.
+"""Files of models and runs, damaged at random: each loads rightly or gives one error of ours.
 
 ``python -m tests.models.damage KIND CASES`` prints a JSON object with what went wrong and with the
 most that a case took; the tests run it, since its limit on memory is one of the whole process.
@@ -15,13 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from mha_numpy.errors import MhaError
+from mha_numpy.errors import FileError, MhaError
+from mha_numpy.layers import Linear, Residual
 from mha_numpy.models import from_pretrained
 from mha_numpy.models.config import FIELDS
+from mha_numpy.models.train import AdamW, History, load_checkpoint, save_checkpoint
 from mha_numpy.models.weights import to_layout
 from mha_numpy.models.weights.layout import plain_names
 from mha_numpy.models.weights.layouts import LAYOUTS
 from tests.models.test_pretrained import CONFIGS, make_folder
+from tests.models.train.test_checkpoint import everything, read, write
 
 ROOM = 500 * 2**20  # bytes of memory beyond those at the start
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
@@ -37,6 +40,8 @@ VALUES = [
     {"rope_theta": 100.0}, {"rope_type": "default", "rope_theta": 5e5}, {"type": "default"},
     {"rope_type": "llama3"}, {"rope_theta": None}, {"rope_theta": 1e-300}, {"rope_type": []},
 ]  # fmt: skip
+OF_STATE = [*VALUES, 2**53, 2**64, -(2**70), 2**128, "AdamW", "PCG64", "\x00", [{"step": 2**80}],
+            [1.5] * 12, [0] * 100_000, "x" * 1_000_000]  # fmt: skip
 
 
 def pick(rng, values):
@@ -44,7 +49,7 @@ def pick(rng, values):
     return values[rng.integers(len(values))]
 
 
-def damage_text(rng, whole):
+def damage_bytes(rng, whole):
     """Cut, flip, insert, repeat or nest some bytes."""
     at, to = sorted(rng.integers(len(whole) + 1, size=2))
     return [
@@ -80,7 +85,7 @@ def damage_config(rng, folder):
     """Damage a config.json."""
     path = folder / "config.json"
     if rng.random() < 0.2:
-        path.write_bytes(damage_text(rng, path.read_bytes()))
+        path.write_bytes(damage_bytes(rng, path.read_bytes()))
         return
     values = json.loads(path.read_bytes())
     for _ in range(rng.integers(1, 4)):
@@ -117,7 +122,7 @@ def damage_tensors(rng, folder):
         write_file(path, header, data)
     else:
         path = pick(rng, sorted(folder.glob("*.safetensors")))
-        path.write_bytes(damage_text(rng, path.read_bytes()))
+        path.write_bytes(damage_bytes(rng, path.read_bytes()))
 
 
 def damage_index(rng, folder):
@@ -143,7 +148,7 @@ def damage_index(rng, folder):
         damage_object(rng, pick(rng, [index, weight_map, weight_map]), [*names, "x"], pool)
     whole = json.dumps(index).encode()
     if rng.random() < 0.2:
-        whole = damage_text(rng, whole)
+        whole = damage_bytes(rng, whole)
     (folder / "model.safetensors.index.json").write_bytes(whole)
 
 
@@ -181,16 +186,120 @@ def read_plainly(folder):
     return found
 
 
+def assert_model_is_read(folder):
+    """Load a folder, and fail unless its params are those of the file."""
+    model = from_pretrained(folder)
+    kind = json.loads((folder / "config.json").read_bytes())["model_type"]
+    layout = "llama" if kind == "mistral" else kind
+    theirs = plain_names(read_plainly(folder), LAYOUTS[layout])
+    for name, param in plain_names(to_layout(model, layout), LAYOUTS[layout]).items():
+        assert np.isfinite(param).all(), name
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(param, theirs.pop(name).astype(np.float32), name)
+    assert set(theirs) <= {"lm_head.weight"}
+    with warnings.catch_warnings(action="ignore"):  # params of 3e38 overflow
+        assert len(model(np.array([[0, 1, 2]])[:, : model.max_tokens])) == 1
+
+
+def make_run():
+    """Return a small optimizer that remembers something, and a generator."""
+    model = Residual(Linear(3, 3, rng=0), Linear(3, 3, rng=0), dropout_p=0.1, rng=0)
+    model.params["scale"] = np.array(1.0, np.float32)
+    optimizer = AdamW(model, 1e-2)
+    optimizer.step()
+    return optimizer, np.random.Generator(np.random.Philox(1))
+
+
+def write_run(folder):
+    """Write a checkpoint after 12 steps."""
+    measures = [{"step": 0, "half": 0.5}, {"step": 12, "half": 0.25}]
+    save_checkpoint(folder / "run.npz", *make_run(), History([1.5] * 12, [2.5] * 12, measures))
+
+
+def places_in(tree):
+    """Yield every dict and every list in a tree of JSON."""
+    if isinstance(tree, (dict, list)):
+        yield tree
+        for part in list(tree.values() if isinstance(tree, dict) else tree):
+            yield from places_in(part)
+
+
+def damage_checkpoint(rng, folder):
+    """Damage a checkpoint: its state as a tree or as text, one of its arrays, or its bytes."""
+    path = folder / "run.npz"
+    arrays, state = read(path)
+    kind = pick(rng, ["tree", "tree", "text", "array", "bytes"])
+    if kind == "bytes":
+        path.write_bytes(damage_bytes(rng, path.read_bytes()))
+        return
+    for _ in range(rng.integers(1, 3) if kind == "tree" else 0):
+        tree = pick(rng, list(places_in(state)))
+        if isinstance(tree, dict):
+            damage_object(rng, tree, [*state, "extra"], OF_STATE)
+        elif tree:
+            tree[rng.integers(len(tree))] = pick(rng, [*OF_STATE, tree[:-1], tree[0]])
+    text = json.dumps(state).encode()
+    if kind == "text":
+        text = damage_bytes(rng, text)
+    elif kind == "array":
+        name = pick(rng, list(arrays))
+        array = arrays.pop(name)
+        number = np.array([array.flat[0], np.nan, np.inf, -1])[rng.integers(4)]
+        changed = pick(rng, [
+            {name: array.astype(pick(rng, ["f8", "f4", ">f8", "i8"]))},
+            {name: array.ravel()[:-1]}, {name: array[None]}, {f"{name}x": array},
+            {"params/more": array}, {name: np.full_like(array, number)},
+        ])  # fmt: skip
+        arrays |= changed
+    write(path, arrays, text)
+
+
+def assert_checkpoint_is_read(folder):
+    """Load a checkpoint; fail unless it holds again what is saved then, or nothing has changed."""
+    path, (optimizer, rng) = folder / "run.npz", make_run()
+    before = everything(optimizer, rng)
+    try:
+        history = load_checkpoint(path, optimizer, rng)
+    except FileError:
+        assert everything(optimizer, rng) == before
+        raise
+    with tempfile.TemporaryDirectory() as elsewhere:
+        again = Path(elsewhere) / "again.npz"
+        save_checkpoint(again, optimizer, rng, history)
+        (arrays, state), (expected, expected_state) = read(again), read(path)
+        np.testing.assert_equal(arrays, expected)
+        assert state == expected_state
+
+
+def make_model(rng, folder):
+    make_folder(folder, pick(rng, list(CONFIGS)))
+
+
+KINDS = {  # how a folder is written, damaged and checked
+    "config": (make_model, damage_config, assert_model_is_read),
+    "tensors": (make_model, damage_tensors, assert_model_is_read),
+    "checkpoint": (lambda rng, folder: write_run(folder), damage_checkpoint,
+                   assert_checkpoint_is_read),
+}  # fmt: skip
+
+
+def make_case(what, seed, folder):
+    """Write a damaged folder."""
+    rng, (make, damage, _) = np.random.default_rng([seed, len(what)]), KINDS[what]
+    make(rng, folder)
+    damage(rng, folder)
+
+
 def state_of(folder):
     """Return names and contents of a folder's files."""
     return {path.name: hashlib.sha256(path.read_bytes()).digest() for path in folder.iterdir()}
 
 
-def check_case(folder):
-    """Load a folder; return the kind of its error, or "loads" for a model that is right."""
+def check_case(what, folder):
+    """Load what is in a folder; return the kind of its error, or "loads" where it is right."""
     before = state_of(folder)
     try:
-        model = from_pretrained(folder)
+        KINDS[what][2](folder)
     except MhaError as error:
         text = str(error)
         text.encode()  # it can be printed
@@ -201,25 +310,7 @@ def check_case(folder):
         return type(error).__name__
     finally:
         assert state_of(folder) == before
-    kind = json.loads((folder / "config.json").read_bytes())["model_type"]
-    layout = "llama" if kind == "mistral" else kind
-    read = plain_names(read_plainly(folder), LAYOUTS[layout])
-    params = plain_names(to_layout(model, layout), LAYOUTS[layout])
-    for name, param in params.items():
-        assert np.isfinite(param).all(), name
-        with np.errstate(all="ignore"):
-            np.testing.assert_array_equal(param, read.pop(name).astype(np.float32), name)
-    assert set(read) <= {"lm_head.weight"}
-    with warnings.catch_warnings(action="ignore"):  # params of 3e38 overflow
-        assert len(model(np.array([[0, 1, 2]])[:, : model.max_tokens])) == 1
     return "loads"
-
-
-def make_case(what, seed, folder):
-    """Write a damaged folder."""
-    rng = np.random.default_rng([seed, len(what)])
-    make_folder(folder, pick(rng, list(CONFIGS)))
-    {"config": damage_config, "tensors": damage_tensors}[what](rng, folder)
 
 
 def main(what, cases):
@@ -227,8 +318,8 @@ def main(what, cases):
     import resource  # which Windows has not
 
     with tempfile.TemporaryDirectory() as name:  # all is imported before memory is limited
-        make_folder(Path(name))
-        check_case(Path(name))
+        KINDS[what][0](np.random.default_rng(0), Path(name))
+        check_case(what, Path(name))
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     room = pages * resource.getpagesize() + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (room, room))
@@ -239,7 +330,7 @@ def main(what, cases):
             make_case(what, seed, Path(name))
             begin = time.perf_counter()
             try:
-                outcomes[check_case(Path(name))] += 1
+                outcomes[check_case(what, Path(name))] += 1
             except Exception as error:  # not one of ours, or a model that is not the file's
                 wrong[seed] = f"{type(error).__name__}: {error}"[:500]
             longest = max(longest, (time.perf_counter() - begin, seed))

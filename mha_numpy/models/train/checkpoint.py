@@ -126,8 +126,10 @@ def load_checkpoint(
         if steps is not None and len(state["history"]["losses"]) > steps:
             taken = len(state["history"]["losses"])
             raise ConfigError(f"steps: expected at least the {taken} of the file; got {steps}")
-    except (ConfigError, RecursionError) as reason:  # JSON may be nested deeper than Python goes
+    except ConfigError as reason:
         raise FileError(f"{path}: {reason}") from reason
+    except RecursionError as reason:
+        raise FileError(f"{path}: expected JSON; got brackets nested too deep") from reason
     check_arrays(path, found, _arrays_of(optimizer), same_dtype=True)
     if ruined := [name for name, array in found.items() if not is_finite(array)]:
         raise FileError(f"{path}: expected finite numbers; got nan or inf in {ruined[0]}")

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -143,26 +144,26 @@ def with_state(change):
     def spoil(path):
         arrays, state = read(path)
         change(state)
-        write(path, arrays, json.dumps(state))
+        write(path, arrays, json.dumps(state).encode())
 
     return spoil
 
 
 def read(path):
     """Return the arrays of a checkpoint, and its state."""
-    with np.load(path) as file:
-        arrays = dict(file)
+    with zipfile.ZipFile(path) as file:
+        arrays = {part.removesuffix(".npy"): np.load(file.open(part)) for part in file.namelist()}
     return arrays, json.loads(arrays.pop("state").tobytes())
 
 
 def write(path, arrays, text):
-    np.savez(path, state=np.frombuffer(text.encode(), np.uint8), **arrays)
+    np.savez(path, state=np.frombuffer(text, np.uint8), **arrays)
 
 
 def put_nan(path):
     arrays, state = read(path)
     arrays["memory/norm.gain/1"][0] = np.nan
-    write(path, arrays, json.dumps(state))
+    write(path, arrays, json.dumps(state).encode())
 
 
 STATES = {
