@@ -114,6 +114,8 @@ def load_checkpoint(
     """
     check_type("optimizer", optimizer, Optimizer, "mha_numpy.models.train")
     check_type("rng", rng, np.random.Generator, "np.random.default_rng")
+    if steps is not None:
+        check_count("steps", steps, least=0)
     model = optimizer.layer
     found = read_arrays(path, _arrays_of(optimizer), more=LONGEST_HISTORY)
     generators = generators_of(model, rng)
