@@ -31,17 +31,24 @@ DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 NAMES = [
     *sorted({field.name for fields in FIELDS.values() for field in fields}),
     "rope_theta", "rope_scaling", "rope_type", "mlp_bias", "torch_dtype", "layer_types", "", "\n",
+    "dtype", "shape", "data_offsets", "x", "two\nlines", "__metadata__", "history", "step",
 ]  # fmt: skip
 VALUES = [
+    # sizes and other numbers
     None, True, False, 0, 1, 2, 3, 4, 6, 8, 10, 12, 16, -1, -3, 1.0, 0.5, -0.0, 1e-7, 1e-45, 1e30,
-    1e300, 5e-324, float("inf"), float("nan"), 10**6, 10**9, 2**31, 2**60, 2**63, 10**100, 10**4000,
+    1e300, 5e-324, float("inf"), float("nan"), 10**6, 10**9, 2**31, 2**53, 2**60, 2**63, 2**64,
+    -(2**70), 2**128, 10**100, 10**4000,
+    # words of a config, of tensors, of an index, of a checkpoint
     "", "x", "2", "gelu", "gelu_new", "relu", "silu", "swish", "default", "linear", "absolute",
-    *CONFIGS, "\ud800", "two\nlines", "long" * 2000, [], [1], [[2]], {}, {"a": 1}, {"\n": [None]},
-    {"rope_theta": 100.0}, {"rope_type": "default", "rope_theta": 5e5}, {"type": "default"},
-    {"rope_type": "llama3"}, {"rope_theta": None}, {"rope_theta": 1e-300}, {"rope_type": []},
+    *CONFIGS, *DTYPES, "BF16", "F8_E4M3", "I64", "C64", "BOOL", "a.safetensors", "c.safetensors",
+    "..", ".", "/", "../a.safetensors", "config.json", "/dev/zero", "AdamW", "PCG64",
+    "\n", "\0", "\ud800", "two\nlines", "long" * 2000, "x" * 1_000_000,
+    # what holds others
+    [], [1], [-1], [8], [0, 8], [8, 8], [2**62, 0], [1] * 70, [[2]], [1.5] * 12, [0] * 100_000,
+    {}, {"a": 1}, {"\n": [None]}, [{"step": 2**80}], {"rope_theta": 100.0}, {"type": "default"},
+    {"rope_type": "default", "rope_theta": 5e5}, {"rope_type": "llama3"}, {"rope_theta": None},
+    {"rope_theta": 1e-300}, {"rope_type": []},
 ]  # fmt: skip
-OF_STATE = [*VALUES, 2**53, 2**64, -(2**70), 2**128, "AdamW", "PCG64", "\x00", [{"step": 2**80}],
-            [1.5] * 12, [0] * 100_000, "x" * 1_000_000]  # fmt: skip
 
 
 def pick(rng, values):
@@ -63,92 +70,88 @@ def damage_bytes(rng, whole):
     ][rng.integers(7)]()  # fmt: skip
 
 
-def damage_object(rng, values, names, pool):
-    """Change, add, remove, rename or swap entries of a JSON object."""
-    name, other = (pick(rng, list(values) or [""]) for _ in range(2))
-    new, value = pick(rng, names), pick(rng, pool)
-    if rng.random() < 0.02:  # nested, around the depth at which Python gives up
-        depth = int(rng.integers(1, 900))
-        value = json.loads("[" * depth + "]" * depth)
-    [
-        lambda: values.update({name: value}),
-        lambda: values.update({name: value}),
-        lambda: values.update({name: value}),
-        lambda: values.update({new: value}),
-        lambda: values.pop(name, None),
-        lambda: values.update({new: values.pop(name, None)}),
-        lambda: values.update({name: values.get(other), other: values.get(name)}),
-    ][rng.integers(7)]()
+def damage_tree(rng, tree):
+    """Change, add, remove, rename or swap entries of a JSON object, or of what it holds."""
+    for _ in range(rng.integers(1, 4)):
+        values, value = tree, pick(rng, VALUES)
+        if rng.random() < 0.5:
+            values = pick(rng, list(places_in(tree)))
+        if rng.random() < 0.02:  # nested, around the depth at which Python gives up
+            depth = int(rng.integers(1, 900))
+            value = json.loads("[" * depth + "]" * depth)
+        if isinstance(values, list):
+            values[:] = [*values[:-1], value] if rng.random() < 0.5 else values[:-1]
+            continue
+        name, other = (pick(rng, list(values) or [""]) for _ in range(2))
+        new = pick(rng, [*NAMES, *tree])
+        change = [
+            {name: value}, {name: value}, {name: value}, {new: value}, {new: values.get(name)},
+            {name: values.get(other), other: values.get(name)}, {},
+        ][kind := rng.integers(7)]  # fmt: skip
+        if kind in (4, 6):
+            values.pop(name, None)
+        values |= change
+
+
+def places_in(tree):
+    """Yield every dict and every list in a tree of JSON."""
+    if isinstance(tree, (dict, list)):
+        yield tree
+        for part in list(tree.values() if isinstance(tree, dict) else tree):
+            yield from places_in(part)
+
+
+def damage_json(rng, values):
+    """Return the text of a JSON object, with other values or other bytes."""
+    if rng.random() < 0.2:
+        return damage_bytes(rng, json.dumps(values).encode())
+    damage_tree(rng, values)
+    return json.dumps(values).encode()
 
 
 def damage_config(rng, folder):
     """Damage a config.json."""
     path = folder / "config.json"
-    if rng.random() < 0.2:
-        path.write_bytes(damage_bytes(rng, path.read_bytes()))
-        return
-    values = json.loads(path.read_bytes())
-    for _ in range(rng.integers(1, 4)):
-        damage_object(rng, values, NAMES, VALUES)
-    path.write_text(json.dumps(values))
+    path.write_bytes(damage_json(rng, json.loads(path.read_bytes())))
 
 
 def damage_tensors(rng, folder):
     """Damage a safetensors file: its header, its numbers, its bytes; or an index of two files."""
-    path = folder / "model.safetensors"
     if rng.random() < 0.25:
-        damage_index(rng, folder)
-    if rng.random() < 0.5 and path.exists():
-        header, data = split_file(path)
-        for _ in range(rng.integers(1, 3)):
-            if rng.random() < 0.4 or not all(isinstance(each, dict) for each in header.values()):
-                damage_object(
-                    rng, header, [*header, "x", "two\nlines", "__metadata__"], [*header.values()]
-                )
-            else:
-                entry = header[pick(rng, list(header))]
-                pool = [*DTYPES, "BF16", "F8_E4M3", "I64", "C64", "BOOL", [0, 8], [8], [2**62, 0],
-                        [1] * 70, [8, 8], [], [-1], [0], None, "x", 8, {}]  # fmt: skip
-                damage_object(rng, entry, ["dtype", "shape", "data_offsets", "x"], pool)
-        header = json.dumps(header).encode()
+        split_in_two(rng, folder)
+    path = pick(rng, sorted(folder.glob("*.safetensors")))
+    header, data = split_file(path)
+    kind = pick(rng, ["header", "header", "number", "bytes"])
+    if kind == "header":
+        header = damage_json(rng, header)
         size = pick(rng, [len(header)] * 9 + [0, len(header) - 1, 2**63, 2**20])
         path.write_bytes(size.to_bytes(8, "little") + header + data)
-    elif rng.random() < 0.3 and path.exists():
-        header, data = split_file(path)
-        name = pick(rng, [n for n in header if n != "__metadata__"])
-        start, end = header[name]["data_offsets"]
+    elif kind == "number" and header:
+        start, end = pick(rng, list(header.values()))["data_offsets"]
         value = pick(rng, [np.nan, np.inf, -np.inf, 1e300, -1e39, 3.4e38, 1e-300, 1e-45, 5.0])
         data = data[:start] + np.full((end - start) // 8, value).tobytes() + data[end:]
         write_file(path, header, data)
     else:
-        path = pick(rng, sorted(folder.glob("*.safetensors")))
         path.write_bytes(damage_bytes(rng, path.read_bytes()))
 
 
-def damage_index(rng, folder):
-    """Put the arrays into two files with an index, and damage it."""
+def split_in_two(rng, folder):
+    """Put the arrays into two files with an index, which may be damaged."""
     path = folder / "model.safetensors"
     header, data = split_file(path)
     path.unlink()
-    names, parts = list(header), ("a.safetensors", "b.safetensors")
-    weight_map = {name: pick(rng, parts) for name in names}
+    parts = ("a.safetensors", "b.safetensors")
+    weight_map = {name: pick(rng, parts) for name in header}
     for part in parts:
-        start, held, pieces = 0, {}, []
-        for name in names:
+        held, pieces = {}, b""
+        for name, entry in header.items():
             if weight_map[name] == part or rng.random() < 0.01:
-                begin, end = header[name]["data_offsets"]
-                held[name] = header[name] | {"data_offsets": [start, start + end - begin]}
-                pieces.append(data[begin:end])
-                start += end - begin
-        write_file(folder / part, held, b"".join(pieces))
+                begin, end = entry["data_offsets"]
+                held[name] = entry | {"data_offsets": [len(pieces), len(pieces) + end - begin]}
+                pieces += data[begin:end]
+        write_file(folder / part, held, pieces)
     index = {"metadata": {}, "weight_map": weight_map}
-    pool = [*parts, "c.safetensors", "..", ".", "", "/", "../a.safetensors", "a" * 5000, "\n",
-            "\0", "\ud800", None, 5, [], {}, "config.json", "/dev/zero"]  # fmt: skip
-    for _ in range(rng.integers(0, 3)):
-        damage_object(rng, pick(rng, [index, weight_map, weight_map]), [*names, "x"], pool)
-    whole = json.dumps(index).encode()
-    if rng.random() < 0.2:
-        whole = damage_bytes(rng, whole)
+    whole = damage_json(rng, index) if rng.random() < 0.7 else json.dumps(index).encode()
     (folder / "model.safetensors.index.json").write_bytes(whole)
 
 
@@ -216,42 +219,24 @@ def write_run(folder):
     save_checkpoint(folder / "run.npz", *make_run(), History([1.5] * 12, [2.5] * 12, measures))
 
 
-def places_in(tree):
-    """Yield every dict and every list in a tree of JSON."""
-    if isinstance(tree, (dict, list)):
-        yield tree
-        for part in list(tree.values() if isinstance(tree, dict) else tree):
-            yield from places_in(part)
-
-
 def damage_checkpoint(rng, folder):
-    """Damage a checkpoint: its state as a tree or as text, one of its arrays, or its bytes."""
+    """Damage a checkpoint: its state, one of its arrays, or its bytes."""
     path = folder / "run.npz"
     arrays, state = read(path)
-    kind = pick(rng, ["tree", "tree", "text", "array", "bytes"])
+    kind = pick(rng, ["state", "state", "state", "array", "bytes"])
     if kind == "bytes":
         path.write_bytes(damage_bytes(rng, path.read_bytes()))
         return
-    for _ in range(rng.integers(1, 3) if kind == "tree" else 0):
-        tree = pick(rng, list(places_in(state)))
-        if isinstance(tree, dict):
-            damage_object(rng, tree, [*state, "extra"], OF_STATE)
-        elif tree:
-            tree[rng.integers(len(tree))] = pick(rng, [*OF_STATE, tree[:-1], tree[0]])
-    text = json.dumps(state).encode()
-    if kind == "text":
-        text = damage_bytes(rng, text)
-    elif kind == "array":
+    if kind == "array":
         name = pick(rng, list(arrays))
         array = arrays.pop(name)
-        number = np.array([array.flat[0], np.nan, np.inf, -1])[rng.integers(4)]
-        changed = pick(rng, [
+        number = pick(rng, [array.flat[0], np.nan, np.inf, -1])
+        arrays |= pick(rng, [
             {name: array.astype(pick(rng, ["f8", "f4", ">f8", "i8"]))},
             {name: array.ravel()[:-1]}, {name: array[None]}, {f"{name}x": array},
             {"params/more": array}, {name: np.full_like(array, number)},
         ])  # fmt: skip
-        arrays |= changed
-    write(path, arrays, text)
+    write(path, arrays, damage_json(rng, state) if kind == "state" else json.dumps(state).encode())
 
 
 def assert_checkpoint_is_read(folder):

@@ -26,8 +26,7 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
 
     Returns
     -------
-    MultiHeadAttention
-        With copies of the params that stay, and without gradients.
+    MultiHeadAttention, with copies of the params that stay, and without gradients
 
     Notes
     -----

@@ -12,31 +12,6 @@ from mha_numpy.errors import ConfigError, describe
 class ModelConfig:
     """A transformer's sizes: a stack of equal layers between two embeddings.
 
-    Parameters
-    ----------
-    name : str
-    embed_dim, num_layers, num_heads, num_kv_heads, head_dim : int
-        D, L, H, H_kv (which divides H), d_k = d_v.
-    feed_forward, vocabulary, context : int
-        F, V, and the tokens that the model was made for.
-    feed_forward_maps : int
-        2, or 3 where one map gates another (SwiGLU).
-    biases : bool
-        Whether linear maps have biases.
-    norms, norm_params : int
-        Norms of a layer, and params of each for a feature: 2 with a bias, else 1.
-    final_norm : bool
-        Whether one more norm follows the last layer.
-    learned_positions : bool
-        Whether each of the `context` positions has a vector of its own.
-    tied : bool
-        Whether the output is multiplied by the embedding once more, instead of by a map of its own.
-    others : int
-        Params that no other field counts.
-    published : float
-        All params, as the source has them.
-    source : str
-
     Examples
     --------
     >>> CONFIGURATIONS["llama-3-70b"].variant, CONFIGURATIONS["gpt-2"].variant
@@ -44,23 +19,23 @@ class ModelConfig:
     """
 
     name: str
-    embed_dim: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    feed_forward: int
-    vocabulary: int
-    context: int
-    feed_forward_maps: int = 2
-    biases: bool = False
-    norms: int = 2
-    norm_params: int = 1
-    final_norm: bool = True
-    learned_positions: bool = False
-    tied: bool = True
-    others: int = 0
-    published: float = 0
+    embed_dim: int  # D
+    num_layers: int  # L
+    num_heads: int  # H
+    num_kv_heads: int  # H_kv, which divides H
+    head_dim: int  # d_k = d_v
+    feed_forward: int  # F
+    vocabulary: int  # V
+    context: int  # the tokens that the model was made for
+    feed_forward_maps: int = 2  # or 3 where one map gates another (SwiGLU)
+    biases: bool = False  # of linear maps
+    norms: int = 2  # of a layer
+    norm_params: int = 1  # of each norm for a feature: 2 with a bias
+    final_norm: bool = True  # one more norm follows the last layer
+    learned_positions: bool = False  # each of the `context` positions has a vector
+    tied: bool = True  # the output is multiplied by the embedding, and by no other map
+    others: int = 0  # params that no other field counts
+    published: float = 0  # all params, as the source has them
     source: str = ""
 
     def __post_init__(self) -> None:
