@@ -72,7 +72,7 @@ def damage_bytes(rng, whole):
 
 def damage_tree(rng, tree):
     """Change, add, remove, rename or swap entries of a JSON object, or of what it holds."""
-    for _ in range(rng.integers(1, 4)):
+    for _ in range(rng.integers(1, 3)):
         values, value = tree, pick(rng, VALUES)
         if rng.random() < 0.5:
             values = pick(rng, list(places_in(tree)))
