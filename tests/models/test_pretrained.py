@@ -91,13 +91,8 @@ def test_a_tied_table_that_stands_there_twice_is_read_once(tmp_path):
     assert from_pretrained(tmp_path).num_parameters == model.num_parameters
 
 
-def test_several_special_tokens_are_read(tmp_path):
-    make_folder(tmp_path, words=WORDS, eos_token_id=[2, 3])
-    assert from_pretrained(tmp_path).tokenizer is not None
-
-
 def test_texts_become_padded_tokens_and_text_again(tmp_path):
-    make_folder(tmp_path, words=WORDS)
+    make_folder(tmp_path, words=WORDS, eos_token_id=[2, 3])  # of which there may be several
     tokenizer = from_pretrained(tmp_path).tokenizer
     tokens = tokenizer(["the cat sat", "dog unheard of ."])
     np.testing.assert_array_equal(tokens.ids, [[1, 2, 3, 0], [8, 0, 0, 6]])
@@ -224,29 +219,21 @@ def test_sizes_beyond_the_file_take_no_memory(kind, size, tmp_path):
         assert peak < 5e6, name
 
 
-@pytest.mark.parametrize("source", [None, 5, b"x", [], "a\0b", "\ud800"])
-def test_what_is_no_source_is_refused(source):
-    with pytest.raises(ConfigError, match="^source: expected a path; got "):
-        from_pretrained(source)
-
-
-def test_a_file_and_what_no_hub_has_are_no_folder(tmp_path):
+def test_what_is_no_source_or_backend_is_refused(tmp_path):
     make_folder(tmp_path)
+    for source in (None, 5, b"x", [], "a\0b", "\ud800"):
+        with pytest.raises(ConfigError, match="^source: expected a path; got "):
+            from_pretrained(source)
+    with pytest.raises(ConfigError, match=r"^backend: expected one of "):  # no fault of the files
+        from_pretrained(tmp_path, backend=[])
     names = ["./missing", "/no/such", "a/b/c", "my model", "a..b", "C:\\model", "/" + "x" * 300]
     for source, got in [
         *((name, "none of these") for name in names),
         (tmp_path / "model.safetensors", "a file; write its folder"),
     ]:
-        with pytest.raises(
-            FileError, match=f": expected a folder with config.json, .*; got {got}$"
-        ):
+        expected = f": expected a folder with config.json, .*; got {got}$"
+        with pytest.raises(FileError, match=expected):
             from_pretrained(source)
-
-
-def test_an_unknown_backend_is_no_fault_of_the_files(tmp_path):
-    make_folder(tmp_path)
-    with pytest.raises(ConfigError, match=r"^backend: expected one of "):
-        from_pretrained(tmp_path, backend=[])
 
 
 def test_missing_and_damaged_files_are_named(tmp_path):
@@ -278,6 +265,11 @@ def test_a_model_that_is_not_here_says_how_to_get_it(tmp_path, monkeypatch):
             ConfigError, match=expected + ".*; for the hub, pip install huggingface"
         ):
             from_pretrained("no/such")
+    make_folder(tmp_path, words=WORDS)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "tokenizers", None)
+        with pytest.raises(MhaError, match=r"tokenizers: expected it to be installed; pip install"):
+            from_pretrained(tmp_path)
     hub = pytest.importorskip("huggingface_hub")
 
     def refuse(name, allow_patterns):
@@ -288,20 +280,8 @@ def test_a_model_that_is_not_here_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", refuse)
     with pytest.raises(FileError, match=expected + ".*; got no network$"):
         from_pretrained("no/such")
-
-
-def test_a_model_of_the_hub_is_read_from_where_it_was_put(tmp_path, monkeypatch):
-    hub = pytest.importorskip("huggingface_hub")
-    make_folder(tmp_path)
     monkeypatch.setattr(hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
     assert isinstance(from_pretrained("somebody/tiny"), GPT2)
-
-
-def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
-    make_folder(tmp_path, words=WORDS)
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MhaError, match=r"tokenizers: expected it to be installed; pip install"):
-        from_pretrained(tmp_path)
 
 
 def test_without_the_model_a_random_one_says_so(monkeypatch):

@@ -9,6 +9,7 @@ from mha_numpy.errors import ConfigError, DTypeError, MhaError, ShapeError
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.models import (
     AttentionOnlyLM,
+    Bert,
     TransformerLM,
     Translator,
     choose,
@@ -109,6 +110,10 @@ CASES = [
     (lambda: translate(TRANSLATOR, SOURCE.T), ShapeError, r"source: expected \(1, T_k\), one seq"),
     (lambda: translate(TRANSLATOR, SOURCE, beams=0), ConfigError, "beams: expected an integer >= "),
     (lambda: TRANSLATOR.encode(SOURCE[0]), ShapeError, r"source: .* got \(3,\); .* source\[None\]"),
+    (lambda: TRANSLATOR(SOURCE, ONE[[0, 0]]), ShapeError, r"target: expected \(B, T_q\), as many"),
+    (lambda: TRANSLATOR(SOURCE[[0, 0]], ONE), ShapeError, r"target: expected \(B, T_q\), as many"),
+    (lambda: Bert(7, 6, num_layers=2, norm_first=True, **SIZES), ConfigError,
+     "norm_first: expected none, as Bert is post-norm; got True"),
     (lambda: induction_by_hand(0), ConfigError, "vocab_size: expected an integer >= 1; got 0"),
     # tasks and recipes
     (lambda: Reverse(0), ConfigError, "num_tokens: expected an integer >= 1; got 0"),

@@ -208,9 +208,7 @@ def mean_entropy(weights: Array, counted: Array | None = None) -> Array:
     return _mean_over(entropies, weights, counted)
 
 
-def _mean_over(
-    numbers: Array, weights: Array, counted: Array | None, among: Any = True
-) -> Array:
+def _mean_over(numbers: Array, weights: Array, counted: Array | None, among: Any = True) -> Array:
     """Return the mean of (B, H, T_q) over those `among` the queries that count; NaN over none."""
     B, _, T_q, _ = weights.shape
     sizes = {"B": B, "T_q": T_q}
