@@ -172,42 +172,31 @@ def changed(layout, **changes):
     return {name: array for name, array in arrays.items() if array is not None}
 
 
-WRONG = {
-    "missing": (
-        "gpt2", changed("gpt2", transformer__h__1__mlp__c_fc__weight=None),
-        r"arrays: expected 28 with the names and shapes of layout 'gpt2'; "
-        r"got missing h.1.mlp.c_fc.weight$",
-    ),
-    "extra": ("torch", changed("torch", what=np.zeros(3)), "got extra what$"),
-    "another shape": (
-        "torch", changed("torch", in_proj_bias=np.zeros(35)),
-        r"got in_proj_bias \(35,\) of float64 for \(36,\) of float64$",
-    ),
-    "not floats": ("torch", changed("torch", in_proj_bias=np.zeros(36, int)), "of int64 for"),
-    "NaN": (
-        "torch", changed("torch", in_proj_bias=np.full(36, np.nan)),
-        "arrays: expected finite numbers; got NaN or inf in in_proj_bias$",
-    ),
-    "ragged": ("torch", changed("torch", in_proj_bias=[[1.0], 2.0]), "^arrays.'in_proj_bias'.: "),
-    "no dict": ("torch", None, "^arrays: expected a dict from names to arrays; got None$"),
-    "a learned key": (
-        "torch", changed("torch", bias_k=np.zeros((1, 1, 12)), bias_v=np.zeros((1, 1, 12))),
-        "got extra bias_k, bias_v; make the layer with add_bias_kv=True$",
-    ),
-    "another layout of PyTorch": (
-        "torch-separate", changed("torch"), "; these are the names of layout 'torch'$",
-    ),
-    "another layout": (
-        "torch", to_layout(make("gpt2-attention"), "gpt2-attention"),
-        "got missing in_proj_weight, .*; these are the names of layout 'gpt2-attention'$",
-    ),
-    "no such layout": ("jax", {}, r"^layout: expected one of \('torch', 'torch-separate',"),
-}  # fmt: skip
+WRONG = [  # a layout, arrays, and what is said
+    ("gpt2", changed("gpt2", transformer__h__1__mlp__c_fc__weight=None),
+     r"arrays: expected 28 with the names and shapes of layout 'gpt2'; "
+     r"got missing h.1.mlp.c_fc.weight$"),
+    ("torch", changed("torch", what=np.zeros(3)), "got extra what$"),
+    ("torch", changed("torch", in_proj_bias=np.zeros(35)),
+     r"got in_proj_bias \(35,\) of float64 for \(36,\) of float64$"),
+    ("torch", changed("torch", in_proj_bias=np.zeros(36, int)), "of int64 for"),
+    ("torch", changed("torch", in_proj_bias=np.full(36, np.nan)),
+     "arrays: expected finite numbers; got NaN or inf in in_proj_bias$"),
+    ("torch", changed("torch", in_proj_bias=[[1.0], 2.0]), "^arrays.'in_proj_bias'.: "),
+    ("torch", None, "^arrays: expected a dict from names to arrays; got None$"),
+    ("torch", changed("torch", bias_k=np.zeros((1, 1, 12)), bias_v=np.zeros((1, 1, 12))),
+     "got extra bias_k, bias_v; make the layer with add_bias_kv=True$"),
+    ("torch-separate", changed("torch"), "; these are the names of layout 'torch'$"),
+    ("torch", to_layout(make("gpt2-attention"), "gpt2-attention"),
+     "got missing in_proj_weight, .*; these are the names of layout 'gpt2-attention'$"),
+    ("jax", {}, r"^layout: expected one of \('torch', 'torch-separate',"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_named_and_changes_nothing(name):
-    layout, arrays, message = WRONG[name]
+@pytest.mark.parametrize(
+    ("layout", "arrays", "message"), WRONG, ids=[message for *_, message in WRONG]
+)
+def test_what_does_not_fit_is_named_and_changes_nothing(layout, arrays, message):
     layer = make(layout if layout in LAYOUTS else "torch", 5)
     before = bytes_of(layer)
     with pytest.raises(ConfigError, match=message):
