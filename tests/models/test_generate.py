@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.models import (
-    AttentionOnlyLM,
-    TransformerLM,
-    Translator,
-    choose,
-    generate,
-    translate,
-)
+from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator, choose, generate, translate
 from mha_numpy.models.translator import END, START
 from tests.compare import assert_close
 from tests.gradients import randomize

@@ -33,12 +33,7 @@ from mha_numpy.models.analysis import (
     token_patterns,
     weights_times_norm,
 )
-from mha_numpy.models.cost import (
-    ModelConfig,
-    count_flops,
-    find_configuration,
-    kv_cache_bytes,
-)
+from mha_numpy.models.cost import ModelConfig, count_flops, find_configuration, kv_cache_bytes
 from mha_numpy.models.train.recipes import load_trained, train_recipe
 from mha_numpy.models.train.tasks import Induction, Numbers, Reverse, Text
 from mha_numpy.models.train.tasks.numbers import german
