@@ -7,9 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError, FileError, MhaError
 from mha_numpy.models import GPT2, Bert, Llama, from_pretrained, pretrained
-from mha_numpy.models.config import FIELDS, count
+from mha_numpy.models.config import FIELDS
 from mha_numpy.models.pretrained import find_model
 from mha_numpy.models.weights import to_layout, write_safetensors
 from tests.gradients import randomize
@@ -175,7 +176,7 @@ def test_every_field_of_a_config_is_checked(kind, tmp_path):
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_sizes_beyond_the_file_take_no_memory(kind, size, tmp_path):
     for name, option, read, _ in FIELDS[kind]:
-        if read is not count or (option == "max_tokens" and kind in ("llama", "mistral")):
+        if read is not check_count or (option == "max_tokens" and kind in ("llama", "mistral")):
             continue  # a rotation has no table of positions
         make_folder(tmp_path, kind, **{name: size})
         tracemalloc.start()

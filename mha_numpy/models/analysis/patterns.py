@@ -66,11 +66,17 @@ def token_patterns(
     Returns
     -------
     dict of (B, T, T) bool arrays
-        "previous", "itself" and "next": the neighbours by position. "first": the first token that
-        counts, for all behind it. "duplicate": all copies of a token, for the second one and those
-        behind it; a causal head at the first one cannot see the others. "induction": what came
-        right after an earlier copy, and is likely to follow again. "delimiter": only with
-        `is_delimiter`.
+        "previous", "itself" and "next"
+            The neighbours by position.
+        "first"
+            The first token that counts, for all behind it.
+        "duplicate"
+            All copies of a token, for the second one and those behind it; a causal head at the
+            first one cannot see the others.
+        "induction"
+            What came right after an earlier copy: it is likely to follow again.
+        "delimiter"
+            Only with `is_delimiter`.
 
     Notes
     -----
