@@ -208,6 +208,8 @@ WRONG = [  # what is done to the file, or which model or optimizer reads it; and
      "whole .npz file of arrays; got a damaged or foreign one"),
     ({"spoil": lambda path: make_model().save(path)},
      r"expected a checkpoint .*; got another file with \['embedding.table'"),
+    ({"spoil": lambda path: write(path, {}, b"[" * 10**5)},
+     "expected JSON; got brackets nested too deep"),
     ({"kind": SGD}, "optimizer: expected SGD; got AdamW;"),
     ({"kind": lambda model, rate: AdamW(model, 2 * rate)},
      "optimizer.learning_rate: expected 0.02; got 0.01;"),
@@ -248,9 +250,10 @@ def everything(optimizer, rng):
     return bytes_of(optimizer.layer), optimizer.t, memory, states
 
 
-@pytest.mark.parametrize(
-    ("kind", "place"), [("MT19937", "state pos"), ("Philox", "buffer_pos")]
-)  # fmt: skip
+PLACES = [("MT19937", "state pos"), ("Philox", "buffer_pos")]
+
+
+@pytest.mark.parametrize(("kind", "place"), PLACES)
 def test_a_generator_that_would_read_beyond_its_array_is_refused(kind, place, tmp_path):
     rng = np.random.Generator(getattr(np.random, kind)(1))
     optimizer, path = SGD(Linear(2, 3), 0.1), tmp_path / "run.npz"

@@ -319,9 +319,7 @@ def test_impossible_arguments_are_named(message, arguments):
             loss_and_gradients(model, count_up(np.random.default_rng(0)), **options)
 
 
-@pytest.mark.parametrize(
-    "backward", [LEAST_SQUARES[1], lambda d, difference: (d * difference,)]
-)  # fmt: skip
+@pytest.mark.parametrize("backward", [LEAST_SQUARES[1], lambda d, difference: (d * difference,)])
 def test_another_loss_finds_the_least_squares(backward, rng):
     x, w = rng.normal(size=(50, 3)), rng.normal(size=(3, 2))
     y = x @ w + 0.1 * rng.normal(size=(50, 2))

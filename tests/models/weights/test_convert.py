@@ -49,15 +49,14 @@ OPTIONS = {  # options of a layer, and why the usual arrays do not fit it
     "bias=False": ({"bias": False}, "got .*extra "),
     "a learned key": ({"add_bias_kv": True}, "missing bias_k, .*with add_bias_kv=False$"),
 }
-WITH_OPTIONS = [
+LAYOUTS_AND_OPTIONS = [
+    *[(layout, "") for layout in LAYOUTS],
     *[(layout, "bias=False") for layout in LAYOUTS if layout not in ("llama", "torch-layer")],
     *[(layout, "a learned key") for layout in ("torch", "torch-separate")],
 ]
 
 
-@pytest.mark.parametrize(
-    ("layout", "name"), [*[(layout, "") for layout in LAYOUTS], *WITH_OPTIONS]
-)  # fmt: skip
+@pytest.mark.parametrize(("layout", "name"), LAYOUTS_AND_OPTIONS)
 def test_there_and_back_is_exact(layout, name):
     options, message = OPTIONS.get(name, ({}, ""))
     layer, other = make(layout, 1, **options), make(layout, 2, **options)
