@@ -21,10 +21,8 @@ class TransformerLM(Layer):
 
     Parameters
     ----------
-    vocab_size : int
-        V.
-    max_tokens : int
-        The longest sequence.
+    vocab_size, max_tokens : int
+        V, and the longest sequence.
     embed_dim, num_heads, num_layers : int
         D, H, L.
     hidden_dim : int, optional
@@ -105,10 +103,6 @@ class TransformerLM(Layer):
         kv_caches : list of KVCache, optional
             One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
             of `mask` counts all tokens so far. Without backward.
-
-        Returns
-        -------
-        (B, T, V) array
         """
         caches = check_kv_caches(kv_caches, len(self.blocks))
         past = caches[0].length if kv_caches else 0

@@ -153,7 +153,7 @@ class Translator(Layer):
         return [(KVCache(), KVCache()) for _ in self.decoder]
 
     def forward(self, source: Array, target: Array) -> Array:
-        """Score what comes next after each target token, for a known source.
+        """Score what comes next after each target token: (B, T_k), (B, T_q) -> (B, T_q, V).
 
         Parameters
         ----------
@@ -161,10 +161,6 @@ class Translator(Layer):
             Ids; 0 is padding.
         target : (B, T_q) int array
             Ids, the first 1 for the start.
-
-        Returns
-        -------
-        (B, T_q, V) array
         """
         target = self._check_target(target)  # before the source is read
         memory = self.encode(source)
