@@ -69,7 +69,7 @@ def test_a_sequence_whose_tokens_are_used_up_is_drawn_again():
     assert rng.times == 2
 
 
-SAMPLE = [*range(1100), *np.random.default_rng(0).integers(1_000_000, size=2000).tolist(), 999_999]
+SAMPLE = [*range(1100), *np.random.default_rng(0).integers(1_000_000, size=500).tolist(), 999_999]
 
 
 def test_number_words_by_hand():
