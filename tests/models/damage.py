@@ -4,6 +4,7 @@
 most that a case took; the tests run it, since its limit on memory is one of the whole process.
 """
 
+import copy
 import hashlib
 import json
 import sys
@@ -73,7 +74,7 @@ def damage_bytes(rng, whole):
 def damage_tree(rng, tree):
     """Change, add, remove, rename or swap entries of a JSON object, or of what it holds."""
     for _ in range(rng.integers(1, 3)):
-        values, value = tree, pick(rng, VALUES)
+        values, value = tree, copy.deepcopy(pick(rng, VALUES))
         if rng.random() < 0.5:
             values = pick(rng, list(places_in(tree)))
         if rng.random() < 0.02:  # nested, around the depth at which Python gives up

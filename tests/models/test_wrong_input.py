@@ -34,7 +34,7 @@ from mha_numpy.models.analysis import (
     weights_times_norm,
 )
 from mha_numpy.models.cost import ModelConfig, count_flops, find_configuration, kv_cache_bytes
-from mha_numpy.models.train.recipes import load_trained, train_recipe
+from mha_numpy.models.train import IGNORED, load_trained, share_right, train_recipe
 from mha_numpy.models.train.tasks import Induction, Numbers, Reverse, Text
 from mha_numpy.models.train.tasks.numbers import german
 
@@ -131,6 +131,8 @@ CASES = [
     (lambda: train_recipe("reverse", text="abc"), ConfigError,
      "text: expected none with 'reverse'; got 'abc'"),
     (lambda: train_recipe("reverse", steps=0), ConfigError, "steps: expected an integer >= 1; g"),
+    (lambda: share_right(np.ones((2, 3)), np.full(2, IGNORED)), ConfigError,
+     "targets: expected one that is not IGNORED; got none"),
     # patterns
     (lambda: mean_distance(WEIGHTS[:, :, 1:]), ShapeError,
      r"weights: expected \(B, H, T, T\), of self.*\(2, 3, 2"),

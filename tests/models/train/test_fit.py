@@ -278,6 +278,7 @@ IMPOSSIBLE = [
     (r"schedule\(1\): expected a number >= 0; got -1", {"schedule": lambda step: -1}),
     ("measure: expected a function of model and step", {"measure": lambda model: {}}),
     ("measure: expected a dict of numbers by their names; got 0.5", {"measure": lambda *_: 0.5}),
+    ("measure: expected names other than 'step'; got 'step'", {"measure": lambda *_: {"step": 1}}),
     ("batch: expected the inputs that TransformerLM takes; got 2", drawing((1, 2))),
     ("targets: expected .*; got -1; where nothing is asked, write -100, the ignore_index$",
      drawing((np.zeros((4, T), int),), np.full((4, T), -1))),
