@@ -55,11 +55,11 @@ def sentence_bert(rng):
 TRANSLATION = {"source": SOURCE, "target": TARGET}
 PASSES = {  # a model, and what it is differentiated for
     **{name: (lambda rng, name=name: language_model(name, rng), {}) for name in LANGUAGE_MODELS},
-    "dropout": (lambda rng: language_model("transformer", rng, dropout_p=0.2), {}),
-    "mask": (lambda rng: language_model("transformer", rng), {"mask": MASK}),
+    "transformer": (lambda rng: language_model("transformer", rng, dropout_p=0.2), {"mask": MASK}),
     "Bert": (bert, {"mask": MASK, "segments": SEGMENTS}),
     "Bert with dropout": (
-        lambda rng: bert(rng, dropout_p=0.2, activation="gelu_tanh"), {"mask": MASK},
+        lambda rng: bert(rng, dropout_p=0.2, activation="gelu_tanh"),
+        {"mask": MASK, "segments": SEGMENTS},
     ),
     "sentences": (sentence_bert, {"mask": MASK}),
     "translator": (translator, TRANSLATION),
