@@ -56,7 +56,8 @@ class TrainingError(MhaError, ArithmeticError):
 
 def one_line(value: object) -> str:
     """Return text, such as the error of another library, so that it fits into one of ours."""
-    return " ".join(str(value).split())[:200]
+    text = str(value).encode(errors="backslashreplace").decode()  # or it could not be printed
+    return " ".join(text.split())[:200]
 
 
 def describe(value: object) -> str:

@@ -5,10 +5,8 @@ from mha_numpy.models.attention_only import AttentionOnlyLM
 from mha_numpy.models.bert import Bert, SentenceBert
 from mha_numpy.models.by_hand import induction_by_hand
 from mha_numpy.models.generate import choose, generate, translate
-from mha_numpy.models.gpt2 import GPT2
-from mha_numpy.models.llama import Llama
 from mha_numpy.models.pretrained import from_pretrained, minilm_or_random
-from mha_numpy.models.transformer_lm import TransformerLM
+from mha_numpy.models.transformer_lm import GPT2, Llama, TransformerLM
 from mha_numpy.models.translator import Translator
 
 __all__ = [

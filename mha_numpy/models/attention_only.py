@@ -23,17 +23,10 @@ class AttentionOnlyLM(Layer):
 
     Parameters
     ----------
-    vocab_size : int
-        V.
-    max_tokens : int
-        The longest sequence.
-    embed_dim, num_heads, num_layers : int
-        D, H, L.
+    vocab_size, max_tokens, embed_dim, num_heads, num_layers, backend, rng
+        As for `TransformerLM`.
     is_causal : bool
         Whether a token sees only itself and what is before.
-    backend : {"numpy", "loops", "numba"}, optional
-    rng : int or numpy Generator, optional
-        Seeds the params: the same seed draws the same. Default: fresh randomness.
 
     Notes
     -----

@@ -12,7 +12,7 @@ from mha_numpy.layers import Dropout, Embedding, EncoderBlock, Layer, LearnedPos
 from mha_numpy.layers.layer import make_rng
 from mha_numpy.layers.transformer_blocks import make_norm
 from mha_numpy.models.inputs import as_cells, check_mask
-from mha_numpy.steps import is_watched, record_sum, step
+from mha_numpy.steps import record_sum, step
 
 
 class Bert(Layer):
@@ -20,23 +20,14 @@ class Bert(Layer):
 
     Parameters
     ----------
-    vocab_size : int
-        V.
-    max_tokens : int
-        The longest sequence.
-    embed_dim, num_heads, num_layers : int
-        D, H, L.
-    hidden_dim : int, optional
-        F; default 4 D.
+    vocab_size, max_tokens, embed_dim, num_heads, num_layers, hidden_dim, backend, rng
+        As for `TransformerLM`.
     num_segments : int
         How many kinds of text a sequence holds: 2, as for a question and its answer.
     eps : float
         Of the norms.
     dropout_p : float
         Share that is dropped while training.
-    backend : {"numpy", "loops", "numba"}, optional
-    rng : int or numpy Generator, optional
-        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
     **block_options
         More options of EncoderBlock, such as `activation`; all but `norm_first`.
 
@@ -165,11 +156,10 @@ class SentenceBert(Layer):
 
         Parameters
         ----------
-        ids : (B, T) int array
+        ids, segments
+            As for `Bert`.
         mask : (B, T) bool array, optional
             True = a token, False = padding. Each text has at least one token.
-        segments : (B, T) int array, optional
-            As for `Bert`.
         """
         shape = check_tokens("ids", ids, self.bert.max_tokens).shape
         counted = np.ones(shape, bool) if mask is None else check_mask(mask, shape)
@@ -180,20 +170,19 @@ class SentenceBert(Layer):
         hidden = self.bert(ids, mask=mask, segments=segments)  # (B, T, D)
         share = (counted / counted.sum(axis=1, keepdims=True)).astype(hidden.dtype)  # (B, T)
 
+        equation = f"np.full_like(bert.hidden[..., 0], 1 / {hidden.shape[1]})"
+        if mask is not None:
+            step("mask", mask, "B T")
+            equation = "mask / mask.sum(axis=1, keepdims=True)"
+        step("share", share, "B T", equation)
+
         # 1. the mean of the tokens
-        mean = (share[:, None] @ hidden)[:, 0]  # (B, D)
+        mean = (share[:, None] @ hidden)[:, 0]
+        step("mean", mean, "B D", "(share[:, None] @ bert.hidden)[:, 0]")
         # 2. length 1
-        length = np.sqrt((mean * mean).sum(axis=1, keepdims=True))  # (B, 1)
-        vectors = mean / length
-        if is_watched():
-            equation = f"np.full_like(bert.hidden[..., 0], 1 / {hidden.shape[1]})"
-            if mask is not None:
-                step("mask", mask, "B T")
-                equation = "mask / mask.sum(axis=1, keepdims=True)"
-            step("share", share, "B T", equation)
-            step("mean", mean, "B D", "(share[:, None] @ bert.hidden)[:, 0]")
-            step("length", length, "B 1", "np.sqrt((mean * mean).sum(axis=1, keepdims=True))")
-            step("vectors", vectors, "B D", "mean / length")
+        length = np.sqrt((mean * mean).sum(axis=1, keepdims=True))
+        step("length", length, "B 1", "np.sqrt((mean * mean).sum(axis=1, keepdims=True))")
+        vectors = step("vectors", mean / length, "B D", "mean / length")
         self._cache = share, length, vectors
         return vectors
 
@@ -201,13 +190,12 @@ class SentenceBert(Layer):
         """Add to the params' gradients; ids have none."""
         share, length, vectors = self.forward_cache
         # 2. vectors = mean / |mean|: what points along the vector changes only its length
-        along = (d_vectors * vectors).sum(axis=1, keepdims=True)  # (B, 1)
-        d_mean = (d_vectors - along * vectors) / length  # (B, D)
+        step("d_vectors", d_vectors, "B D")
+        along = (d_vectors * vectors).sum(axis=1, keepdims=True)
+        step("along", along, "B 1", "(d_vectors * vectors).sum(axis=1, keepdims=True)")
+        d_mean = (d_vectors - along * vectors) / length
+        step("d_mean", d_mean, "B D", "(d_vectors - along * vectors) / length")
         # 1. mean = share @ hidden
-        d_hidden = share[:, :, None] * d_mean[:, None]  # (B, T, D)
-        if is_watched():
-            step("d_vectors", d_vectors, "B D")
-            step("along", along, "B 1", "(d_vectors * vectors).sum(axis=1, keepdims=True)")
-            step("d_mean", d_mean, "B D", "(d_vectors - along * vectors) / length")
-            step("d_hidden", d_hidden, "B T D", "share[:, :, None] * d_mean[:, None]")
+        d_hidden = share[:, :, None] * d_mean[:, None]
+        step("d_hidden", d_hidden, "B T D", "share[:, :, None] * d_mean[:, None]")
         self.bert.backward(d_hidden)

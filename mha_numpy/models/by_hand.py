@@ -16,10 +16,8 @@ def induction_by_hand(vocab_size: int = 32, max_tokens: int = 48) -> AttentionOn
 
     Parameters
     ----------
-    vocab_size : int
-        V.
-    max_tokens : int
-        N, the longest sequence.
+    vocab_size, max_tokens : int
+        V, and N, the longest sequence.
 
     Returns
     -------

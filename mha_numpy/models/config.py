@@ -30,7 +30,7 @@ def read_fields(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[st
 
     Examples
     --------
-    >>> read_fields({"n_head": 2, "n_layer": 3}, (Field("n_head", "num_heads", count),))
+    >>> read_fields({"n_head": 2, "n_layer": 3}, (Field("n_head", "num_heads", check_count),))
     {'num_heads': 2}
     """
     options: dict[str, Any] = {}
@@ -62,11 +62,6 @@ def only(expected: bool) -> Callable[[str, Any], Any]:
             raise ConfigError(f"{name}: expected {expected}; got {value}")
 
     return read
-
-
-def count(name: str, value: Any) -> int:
-    """Read a size."""
-    return check_count(name, value)
 
 
 def count_or_null(name: str, value: Any) -> int | None:
@@ -111,12 +106,12 @@ ROPE = (
 SPECIAL = (Field("bos_token_id", "bos", token_ids, None),
            Field("eos_token_id", "eos", token_ids, None))  # fmt: skip
 SIZES = (  # of all but GPT-2
-    Field("vocab_size", "vocab_size", count),
-    Field("max_position_embeddings", "max_tokens", count),
-    Field("hidden_size", "embed_dim", count),
-    Field("num_attention_heads", "num_heads", count),
-    Field("num_hidden_layers", "num_layers", count),
-    Field("intermediate_size", "hidden_dim", count),
+    Field("vocab_size", "vocab_size", check_count),
+    Field("max_position_embeddings", "max_tokens", check_count),
+    Field("hidden_size", "embed_dim", check_count),
+    Field("num_attention_heads", "num_heads", check_count),
+    Field("num_hidden_layers", "num_layers", check_count),
+    Field("intermediate_size", "hidden_dim", check_count),
 )
 SHARED_BY_LLAMAS = (
     Field("head_dim", "head_dim", count_or_null, None),
@@ -128,22 +123,19 @@ SHARED_BY_LLAMAS = (
 FIELDS: dict[str, tuple[Field, ...]] = {  # by the model_type in config.json
     "bert": (
         *SIZES,
-        Field("type_vocab_size", "num_segments", count, 2),
+        Field("type_vocab_size", "num_segments", check_count, 2),
         Field("hidden_act", "activation", one_of(ACTIVATIONS), "gelu"),
         Field("layer_norm_eps", "eps", EPS, 1e-12),
         Field("position_embedding_type", "", one_of({"absolute": None}), "absolute"),
         Field("is_decoder", "", only(False), False),
     ),
     "gpt2": (
-        Field("vocab_size", "vocab_size", count),
-        Field("n_positions", "max_tokens", count),
-        Field("n_embd", "embed_dim", count),
-        Field("n_head", "num_heads", count),
-        Field("n_layer", "num_layers", count),
-        Field("max_position_embeddings", "max_tokens", count, SPARE),
-        Field("hidden_size", "embed_dim", count, SPARE),
-        Field("num_attention_heads", "num_heads", count, SPARE),
-        Field("num_hidden_layers", "num_layers", count, SPARE),
+        Field("vocab_size", "vocab_size", check_count),
+        Field("n_positions", "max_tokens", check_count),
+        Field("n_embd", "embed_dim", check_count),
+        Field("n_head", "num_heads", check_count),
+        Field("n_layer", "num_layers", check_count),
+        *(field._replace(default=SPARE) for field in SIZES[1:5]),
         Field("n_inner", "hidden_dim", count_or_null, None),
         Field("activation_function", "activation", one_of(ACTIVATIONS), "gelu_new"),
         Field("layer_norm_epsilon", "eps", EPS, 1e-5),

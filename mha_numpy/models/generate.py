@@ -60,12 +60,10 @@ def generate(
 
     Notes
     -----
-    The model writes in eval mode, without dropout; afterwards each layer is in the mode that it was
-    in. A KV cache holds what was computed for earlier tokens, so that a step costs one token. When
-    the model's positions are used up, it goes on from the last tokens of the text, half as many as
-    there are positions. Sources:
-    top-k: Fan et al. 2018; top-p: Holtzman et al. 2020, *The curious case of neural text
-    degeneration*, section 3.1.
+    The model writes without dropout. A KV cache holds what was computed for earlier tokens, so that
+    a step costs one token. When the model's positions are used up, it goes on from the last tokens
+    of the text, half as many as there are positions. Sources: top-k: Fan et al. 2018; top-p:
+    Holtzman et al. 2020, *The curious case of neural text degeneration*, section 3.1.
 
     Examples
     --------
@@ -119,7 +117,7 @@ def choose(
     top_p: float | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> Array:
-    """Choose a token for each row of logits, as `generate` explains.
+    """Choose a token for each row of logits: (B, V) -> (B,).
 
     Parameters
     ----------
@@ -127,10 +125,6 @@ def choose(
         A token whose logit is -inf is never chosen.
     temperature, top_k, top_p, rng
         As for `generate`.
-
-    Returns
-    -------
-    (B,) int array
 
     Examples
     --------
@@ -202,10 +196,9 @@ def translate(
 
     Notes
     -----
-    The model writes in eval mode, without dropout; afterwards each layer is in the mode that it was
-    in. The search compares sums of log-probabilities; a target that has ended takes no further part
-    in the search. A KV cache follows each beam, so that a step costs one token. Source: Sutskever
-    et al. 2014, *Sequence to sequence learning*, section 3.2.
+    The model writes without dropout. The search compares sums of log-probabilities; a target that
+    has ended takes no further part in it. A KV cache follows each beam, so that a step costs one
+    token. Source: Sutskever et al. 2014, *Sequence to sequence learning*, section 3.2.
 
     Examples
     --------

@@ -19,9 +19,8 @@ from mha_numpy.layers.layer import NoDraws
 from mha_numpy.layers.params_file import PathLike, as_path
 from mha_numpy.models.bert import Bert
 from mha_numpy.models.config import FIELDS, ModelConfig
-from mha_numpy.models.gpt2 import GPT2
-from mha_numpy.models.llama import Llama
-from mha_numpy.models.text import Tokenizer, Tokens
+from mha_numpy.models.text import Tokenizer, Tokens, as_tokens
+from mha_numpy.models.transformer_lm import GPT2, Llama
 from mha_numpy.models.weights import from_layout, read_safetensors
 from mha_numpy.models.weights.convert import check_layout
 from mha_numpy.models.weights.files import INSTALL, read_header
@@ -135,10 +134,8 @@ def cut_words(texts: str | Sequence[str]) -> Tokens:
     texts = [texts] if isinstance(texts, str) else texts
     words = [re.findall(r"\w+|[^\w\s]", text.lower()) for text in texts]
     names = [["[CLS]", *of_text, "[SEP]"] for of_text in words]
-    mask = np.arange(max(map(len, names), default=0)) < np.array([[len(each)] for each in names])
-    ids = np.zeros(mask.shape, np.int64)
-    ids[mask] = [crc32(name.encode()) % VOCABULARY for each in names for name in each]
-    return Tokens(ids, mask, names)
+    ids = [[crc32(name.encode()) % VOCABULARY for name in of_text] for of_text in names]
+    return as_tokens(ids, names)
 
 
 def _pip(package: str) -> str:

@@ -1,6 +1,7 @@
 """Texts as a pretrained model's tokens."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,15 @@ class Tokens(NamedTuple):
     names: list[list[str]]  # of each text's tokens, without padding
 
 
+def as_tokens(ids: list[list[int]], names: list[list[str]]) -> Tokens:
+    """Return tokens by their ids and names, padded at the right."""
+    lengths = np.array(list(map(len, ids)))
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]  # (B, T)
+    padded = np.zeros(mask.shape, np.int64)
+    padded[mask] = list(chain(*ids))
+    return Tokens(padded, mask, names)
+
+
 class Tokenizer:
     """Cuts text into the tokens of a tokenizer.json, by the package tokenizers."""
 
@@ -43,11 +53,7 @@ class Tokenizer:
     def __call__(self, texts: str | Sequence[str]) -> Tokens:
         """Cut a text, or several, into tokens."""
         found = self.rules.encode_batch([texts] if isinstance(texts, str) else list(texts))
-        lengths = np.array([len(each.ids) for each in found])
-        mask = np.arange(lengths.max(initial=0)) < lengths[:, None]  # (B, T)
-        ids = np.zeros(mask.shape, np.int64)
-        ids[mask] = [token for each in found for token in each.ids]
-        return Tokens(ids, mask, [each.tokens for each in found])
+        return as_tokens([each.ids for each in found], [each.tokens for each in found])
 
     def text(self, ids: Sequence[int] | Array) -> str:
         """Return the text of tokens."""

@@ -1,4 +1,4 @@
-"""A language model: a stack of decoder blocks, as in GPT-2 and Llama."""
+"""Language models, stacks of decoder blocks: GPT-2, Llama and Mistral are options of one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from mha_numpy.backends import check_backend
 from mha_numpy.checks import check_count, check_flag, check_tokens
-from mha_numpy.core import KVCache
+from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import DecoderBlock, Embedding, Layer, LearnedPositions, Linear, Unembedding
 from mha_numpy.layers.layer import make_rng
@@ -21,10 +21,8 @@ class TransformerLM(Layer):
 
     Parameters
     ----------
-    vocab_size : int
-        V.
-    max_tokens : int
-        The longest sequence.
+    vocab_size, max_tokens : int
+        V, and the longest sequence.
     embed_dim, num_heads, num_layers : int
         D, H, L.
     hidden_dim : int, optional
@@ -105,10 +103,6 @@ class TransformerLM(Layer):
         kv_caches : list of KVCache, optional
             One for each block, as `new_kv_caches` makes them: `ids` holds only new tokens, and T
             of `mask` counts all tokens so far. Without backward.
-
-        Returns
-        -------
-        (B, T, V) array
         """
         caches = check_kv_caches(kv_caches, len(self.blocks))
         past = caches[0].length if kv_caches else 0
@@ -134,3 +128,52 @@ class TransformerLM(Layer):
         if self.positions is not None:
             d_x = self.positions.backward(d_x)
         self.embedding.backward(d_x)
+
+
+class GPT2(TransformerLM):
+    """`TransformerLM` as GPT-2 has it: GELU in its tanh form, and one table for both ends.
+
+    All parameters are those of `TransformerLM`.
+
+    Notes
+    -----
+    Source: Radford et al. 2019, *Language models are unsupervised multitask learners*, section
+    2.3.
+
+    Examples
+    --------
+    >>> model = GPT2(vocab_size=50, max_tokens=16, embed_dim=8, num_heads=2, num_layers=1)
+    >>> model(np.array([[1, 2, 3]])).shape
+    (1, 3, 50)
+    """
+
+    def __init__(self, vocab_size: int, max_tokens: int, **options: Any) -> None:
+        own: dict[str, Any] = {"activation": "gelu_tanh", "tied": True}
+        super().__init__(vocab_size, max_tokens, **own | options)
+
+
+class Llama(TransformerLM):
+    """`TransformerLM` as Llama and Mistral have it.
+
+    Queries and keys are rotated by their positions, norms are RMS norms, the feed-forward network
+    is SwiGLU, and the linear maps have no biases. All parameters are those of `TransformerLM` and
+    of its blocks: `num_kv_heads` where several query heads share keys and values,
+    ``window=(W - 1, 0)`` where Mistral has a sliding window of W.
+
+    Notes
+    -----
+    Sources: Touvron et al. 2023, *LLaMA*, section 2.2; grouped heads: Touvron et al. 2023, *Llama
+    2*, section 2.2; window: Jiang et al. 2023, *Mistral 7B*, section 2.
+
+    Examples
+    --------
+    >>> model = Llama(50, 16, embed_dim=8, num_heads=4, num_kv_heads=2, num_layers=1)
+    >>> model(np.array([[1, 2, 3]])).shape
+    (1, 3, 50)
+    """
+
+    def __init__(self, vocab_size: int, max_tokens: int, **options: Any) -> None:
+        own: dict[str, Any] = {
+            "rope": RopeOptions(), "norm": "rms", "activation": "swiglu", "bias": False,
+        }  # fmt: skip
+        super().__init__(vocab_size, max_tokens, **own | options)

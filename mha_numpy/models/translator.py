@@ -36,13 +36,8 @@ class Translator(Layer):
         V of each language; ids 0, 1 and 2 are padding, start and end.
     max_tokens : int
         The longest sequence of either.
-    embed_dim, num_heads, num_layers : int
-        D, H, L.
-    hidden_dim : int, optional
-        F; default 4 D.
-    backend : {"numpy", "loops", "numba"}, optional
-    rng : int or numpy Generator, optional
-        Seeds params and dropout: the same seed draws the same. Default: fresh randomness.
+    embed_dim, num_heads, num_layers, hidden_dim, backend, rng
+        As for `TransformerLM`.
     **block_options
         More options of the blocks, such as `norm`, `activation`, `dropout_p`. With `rope` there
         are no learned positions: queries and keys of self-attention are rotated instead.
@@ -158,7 +153,7 @@ class Translator(Layer):
         return [(KVCache(), KVCache()) for _ in self.decoder]
 
     def forward(self, source: Array, target: Array) -> Array:
-        """Score what comes next after each target token, for a known source.
+        """Score what comes next after each target token: (B, T_k), (B, T_q) -> (B, T_q, V).
 
         Parameters
         ----------
@@ -166,10 +161,6 @@ class Translator(Layer):
             Ids; 0 is padding.
         target : (B, T_q) int array
             Ids, the first 1 for the start.
-
-        Returns
-        -------
-        (B, T_q, V) array
         """
         target = self._check_target(target)  # before the source is read
         memory = self.encode(source)

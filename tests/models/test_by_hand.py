@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError
 from mha_numpy.models import induction_by_hand
 from mha_numpy.models.analysis import cut_heads, head_patterns
 from mha_numpy.models.train.recipes import share_right
@@ -21,8 +20,3 @@ def test_it_copies_by_its_two_heads(sizes):
     for layer in (first, second):
         with cut_heads(layer, 0):
             assert share_right(model(ids), targets) < 0.2
-
-
-def test_impossible_sizes_are_named():
-    with pytest.raises(ConfigError, match="^vocab_size: expected an integer >= 1; got 0"):
-        induction_by_hand(0)

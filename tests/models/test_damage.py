@@ -1,5 +1,5 @@
-"""Whatever is in a model's files, it loads rightly or gives one error of ours, soon and in little
-memory."""
+"""Whatever is in a model's or a run's files, it loads rightly or gives one error of ours, soon and
+in little memory."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ pytest.importorskip("resource")
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc for the memory in use")
 @pytest.mark.parametrize("cases", [50, pytest.param(5000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("what", ["config", "tensors"])
+@pytest.mark.parametrize("what", ["config", "tensors", "checkpoint"])
 def test_damaged_files_load_rightly_or_give_one_error(what, cases):
     command = [sys.executable, "-m", "tests.models.damage", what, str(cases)]
     root = Path(__file__).parents[2]

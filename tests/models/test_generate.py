@@ -5,15 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.models import (
-    AttentionOnlyLM,
-    TransformerLM,
-    Translator,
-    choose,
-    generate,
-    translate,
-)
+from mha_numpy.errors import ConfigError
+from mha_numpy.models import AttentionOnlyLM, TransformerLM, Translator, choose, generate, translate
 from mha_numpy.models.translator import END, START
 from tests.compare import assert_close
 from tests.gradients import randomize
@@ -99,37 +92,6 @@ def test_each_row_is_drawn_by_itself():
     assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.03
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"temperature": -1}, "temperature: expected a number >= 0; got -1"),
-        ({"temperature": "hot"}, "temperature: expected a finite number"),
-        ({"top_k": 0}, "top_k: expected an integer >= 1"),
-        ({"top_p": 0}, "top_p: expected 0 < p <= 1; got 0"),
-        ({"top_p": 1.5}, "top_p: expected 0 < p <= 1; got 1.5"),
-        ({"stop": "."}, "stop: expected a token or a list of tokens; got '.'"),
-        ({"stop": [[1]]}, r"stop: expected a token or a list of tokens; got \[\[1\]\]"),
-    ],
-)
-def test_impossible_options_are_named(options, message):
-    with pytest.raises(ConfigError, match=f"^{message}"):
-        generate(language_model(), np.array([[1]]), 1, **options)
-
-
-@pytest.mark.parametrize("options", [{"temperature": 0}, {}, {"top_k": 2}, {"top_p": 0.9}])
-def test_logits_that_say_nothing_are_named(options):
-    inf, nan = np.inf, np.nan
-    for row, got in {
-        (0, nan, 1): "nan",
-        (0, inf, 1): "inf",
-        (-inf, -inf, -inf): "-inf for all",
-    }.items():
-        with pytest.raises(
-            ConfigError, match=f"^logits: expected finite .*; got {got}.* in row 1$"
-        ):
-            choose(np.array([[0.0, 1, 2], row]), **options)
-
-
 def test_nothing_is_dropped_while_writing_and_each_layer_keeps_its_mode():
     options = {"embed_dim": 8, "num_heads": 2, "num_layers": 2, "dropout_p": 0.5, "rng": 0}
     for model, write in {
@@ -197,33 +159,6 @@ def test_draws_are_fresh_unless_there_is_a_seed():
     assert len(texts) > 10
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: generate(Translator(V, V, N), np.array([[1]]), 1), ConfigError,
-         "model: .* kv_caches, .*; got one of Translator"),
-        (lambda: translator(0).encode(SOURCE[0]), ShapeError,
-         r"source: expected \(B, T\); got \(3,\); .* source\[None\]"),
-        (lambda: choose(np.ones((2, 0))), ShapeError,
-         r"logits: expected \(B, V\) with V >= 1; got \(2, 0\)"),
-        (lambda: generate(language_model(), np.array([1, 2]), 1), ShapeError,
-         r"ids: expected \(B, T\) with T >= 1"),
-        (lambda: generate(language_model(), np.zeros((2, 0), int), 1), ShapeError,
-         r"ids: expected \(B, T\) with T >= 1"),
-        (lambda: generate(language_model(), np.ones((1, 2)), 1), ConfigError,
-         "ids: expected an integer array"),
-        (lambda: choose(PROBS), ShapeError, r"logits: expected \(B, V\); got \(4,\)"),
-        (lambda: translate(translator(0), np.array([[3], [4]])), ShapeError,
-         r"source: expected \(1, T_k\), one sequence"),
-        (lambda: translate(translator(0), SOURCE, beams=0), ConfigError,
-         "beams: expected an integer >= 1"),
-    ],
-)  # fmt: skip
-def test_impossible_inputs_are_named(call, error, message):
-    with pytest.raises(error, match=f"^{message}"):
-        call()
-
-
 def translator(seed):
     model = Translator(6, TARGET_V, 4, embed_dim=8, num_heads=2, num_layers=1)
     randomize(model, np.random.default_rng(seed))
@@ -245,12 +180,14 @@ def log_prob(model, target):
 
 def test_one_beam_is_greedy():
     ends = set()
+    padded = np.pad(SOURCE, ((0, 0), (0, 1)))
     for seed in SEEDS:
         model, expected = translator(seed), [START]
         while len(expected) <= LONGEST and END not in expected:
             expected.append(int(model(SOURCE, np.array([expected]))[0, -1].argmax()))
         ends.add(expected[-1] == END)
         assert list(translate(model, SOURCE, max_tokens=LONGEST)) == expected[1:]
+        assert_close(translate(model, padded, beams=2), translate(model, SOURCE, beams=2))
     assert ends == {True, False}
 
 
@@ -264,10 +201,3 @@ def test_a_search_as_wide_as_all_finds_the_likeliest_target():
         best = max(whole, key=lambda target: log_prob(model, target))
         found = translate(model, SOURCE, max_tokens=LONGEST, beams=TARGET_V**LONGEST)
         assert tuple(found) == best
-
-
-def test_padding_of_the_source_changes_no_translation():
-    padded = np.pad(SOURCE, ((0, 0), (0, 1)))
-    for seed in SEEDS:
-        model = translator(seed)
-        assert_close(translate(model, padded, beams=2), translate(model, SOURCE, beams=2))

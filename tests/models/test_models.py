@@ -5,47 +5,78 @@ import pytest
 
 from mha_numpy.core import KVCache, RopeOptions
 from mha_numpy.errors import ConfigError, MaskError, ShapeError
-from mha_numpy.models import GPT2, AttentionOnlyLM, Llama, TransformerLM, Translator
+from mha_numpy.models import (
+    GPT2,
+    AttentionOnlyLM,
+    Bert,
+    Llama,
+    SentenceBert,
+    TransformerLM,
+    Translator,
+)
 from tests.compare import assert_close
 from tests.gradients import assert_layer_gradients, randomize
 
 V, TARGET_V, N = 7, 9, 6
+SIZES = {"embed_dim": 8, "num_heads": 2, "num_layers": 2}
 IDS = np.array([[1, 4, 4, 0, 6], [2, 0, 1, 5, 1]])
+MASK = np.arange(5) < [[3], [5]]  # the first has padding
+SEGMENTS = np.array([[0, 0, 1, 1, 2], [0, 1, 1, 0, 0]])
 SOURCE = np.array([[3, 4, 5, 0], [3, 3, 4, 6]])  # one with padding
 TARGET = np.array([[1, 8, 2, 8, 3], [1, 5, 0, 7, 4]])
+STRETCHES = ((0, 3), (3, 4), (4, 5))  # that are decoded one after the other
 
 LANGUAGE_MODELS = {
     "attention alone": (AttentionOnlyLM, {}),
     "transformer": (TransformerLM, {}),
-    "GPT-2": (GPT2, {"num_layers": 2}),
+    "GPT-2": (GPT2, {}),
     "Llama": (Llama, {"num_kv_heads": 1, "head_dim": 6, "window": (2, 0), "eps": 0.1}),
-    "transformer with dropout": (TransformerLM, {"dropout_p": 0.2}),
 }
+WITH_MASK = [name for name in LANGUAGE_MODELS if name != "attention alone"]
 
 
-def language_model(name, rng):
+def language_model(name, rng, **more):
     kind, options = LANGUAGE_MODELS[name]
-    return randomize(kind(V, N, embed_dim=8, num_heads=2, rng=0, **options), rng)
+    return randomize(kind(V, N, rng=0, **SIZES, **options, **more), rng)
 
 
 def translator(rng, **options):
-    return randomize(
-        Translator(V, TARGET_V, N, embed_dim=8, num_heads=2, num_layers=2, rng=0, **options), rng
-    )
+    return randomize(Translator(V, TARGET_V, N, rng=0, **SIZES, **options), rng)
+
+
+def bert(rng, **options):
+    return randomize(Bert(V, N, rng=0, num_segments=3, **SIZES, **options), rng)
+
+
+def sentence_bert(rng):
+    return SentenceBert(bert(rng))
+
+
+TRANSLATION = {"source": SOURCE, "target": TARGET}
+PASSES = {  # a model, and what it is differentiated for
+    **{name: (lambda rng, name=name: language_model(name, rng), {}) for name in LANGUAGE_MODELS},
+    "transformer": (lambda rng: language_model("transformer", rng, dropout_p=0.2), {"mask": MASK}),
+    "Bert": (bert, {"mask": MASK, "segments": SEGMENTS}),
+    "Bert with dropout": (
+        lambda rng: bert(rng, dropout_p=0.2, activation="gelu_tanh"),
+        {"mask": MASK, "segments": SEGMENTS},
+    ),
+    "sentences": (sentence_bert, {"mask": MASK}),
+    "translator": (translator, TRANSLATION),
+    "translator of another kind": (
+        lambda rng: translator(rng, norm_first=False, dropout_p=0.2), TRANSLATION,
+    ),
+}  # fmt: skip
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in PASSES if "translator" in name]
+
+
+@pytest.mark.parametrize("name", [*(name for name in PASSES if "translator" not in name), *SLOW])
+def test_gradients(name, rng):
+    make, inputs = PASSES[name]
+    assert_layer_gradients(make(rng), inputs if "source" in inputs else {"ids": IDS, **inputs})
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
-def test_gradients_of_a_language_model(name, rng):
-    assert_layer_gradients(language_model(name, rng), {"ids": IDS})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"norm_first": False, "dropout_p": 0.2}])
-def test_gradients_of_a_translator(options, rng):
-    assert_layer_gradients(translator(rng, **options), {"source": SOURCE, "target": TARGET})
-
-
-@pytest.mark.parametrize("name", [name for name in LANGUAGE_MODELS if "dropout" not in name])
 def test_what_comes_later_changes_nothing(name, rng):
     model, other = language_model(name, rng), IDS.copy()
     other[:, 3] = (other[:, 3] + 1) % V
@@ -59,14 +90,21 @@ def test_a_translation_depends_on_the_source_and_on_what_is_written(rng):
     model = translator(rng)
     source, target = SOURCE.copy(), TARGET.copy()
     source[:, 2], target[:, 3] = 6, 6
-    logits, by_source, by_target = (
-        model(SOURCE, TARGET),
-        model(source, TARGET),
-        model(SOURCE, target),
-    )
-    assert (by_source != logits).any(axis=-1).all()
+    logits, by_target = model(SOURCE, TARGET), model(SOURCE, target)
+    assert (model(source, TARGET) != logits).any(axis=-1).all()
     assert_close(by_target[:, :3], logits[:, :3])
     assert (by_target[:, 3:] != logits[:, 3:]).any(axis=-1).all()
+
+
+def test_bert_sees_what_is_before_and_after_and_which_text_it_is_of(rng):
+    model = bert(rng)
+    hidden = model(IDS[:1])
+    for at in (0, 4):
+        other = IDS[:1].copy()
+        other[0, at] = 2
+        assert (model(other) != hidden).any(axis=-1).all()
+    assert_close(model(IDS[:1], segments=np.zeros((1, 5), int)), hidden)
+    assert (model(IDS[:1], segments=SEGMENTS[:1]) != hidden).any(axis=-1).all()
 
 
 def test_padding_of_the_source_changes_nothing(rng):
@@ -74,19 +112,40 @@ def test_padding_of_the_source_changes_nothing(rng):
     logits = model(SOURCE[:1, :3], TARGET[:1])
     model.backward(d_logits)
     grads = dict(model.named_grads())
-    model.zero_grads()
     for padded in (SOURCE[:1], np.pad(SOURCE[:1], ((0, 0), (0, 2)))):
+        model.zero_grads()
         assert_close(model(padded, TARGET[:1]), logits)
         model.backward(d_logits)
         for name, gradient in model.named_grads():
             assert_close(gradient, grads[name], name=name)
-        model.zero_grads()
 
 
-STRETCHES = ((0, 3), (3, 4), (4, 5))
+@pytest.mark.parametrize("name", [*WITH_MASK, "Bert"])
+def test_padding_changes_nothing(name, rng):
+    model = bert(rng) if name == "Bert" else language_model(name, rng)
+    out = model(IDS, mask=MASK)
+    assert_close(out[0, :3], model(IDS[:1, :3])[0])
+    assert_close(out[1], model(IDS[1:])[0])
+    if name == "Bert":
+        vectors = SentenceBert(model)(IDS, mask=MASK)
+        assert_close(vectors[:1], SentenceBert(model)(IDS[:1, :3]))
+        assert_close((vectors**2).sum(axis=1), np.ones(2))
+        return
+    model(IDS, mask=MASK[:, ::-1])  # padding first: a row that sees nothing
+    kv_caches = model.new_kv_caches()
+    parts = [model(IDS[:, a:b], mask=MASK[:, :b], kv_caches=kv_caches) for a, b in STRETCHES]
+    assert_close(np.concatenate(parts, axis=1), out)
 
 
-@pytest.mark.parametrize("name", ["transformer", "Llama", "attention alone"])
+def test_documents_in_one_sequence_see_only_themselves(rng):
+    model, of_document = language_model("Llama", rng), np.array([[0, 0, 1, 1, 1], [0, 1, 1, 2, 2]])
+    same = of_document[:, None, :, None] == of_document[:, None, None, :]
+    logits = model(IDS, mask=same)  # positions are relative
+    assert_close(logits[:1, 2:], model(IDS[:1, 2:]))
+    assert_close(logits[1:, 1:3], model(IDS[1:, 1:3]))
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_decoding_equals_the_full_forward(name, rng):
     model = language_model(name, rng)
     kv_caches = model.new_kv_caches()
@@ -95,6 +154,17 @@ def test_decoding_equals_the_full_forward(name, rng):
             model(IDS, kv_caches=wrong)
     parts = [model(IDS[:, a:b], kv_caches=kv_caches) for a, b in STRETCHES]
     assert_close(np.concatenate(parts, axis=1), model(IDS))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"norm_first": False, "num_kv_heads": 1}, {"rope": RopeOptions()}]
+)
+def test_a_translator_computes_the_memory_once(options, rng):
+    model = translator(rng, **options)
+    memory, mask, kv_caches = model.encode(SOURCE), SOURCE[:, None, None] > 0, model.new_kv_caches()
+    parts = [model.decode(memory, mask, TARGET[:, a:b], kv_caches=kv_caches) for a, b in STRETCHES]
+    assert_close(np.concatenate(parts, axis=1), model(SOURCE, TARGET))
+    assert {cache.length for pair in kv_caches for cache in pair} == {TARGET.shape[1], 4}
 
 
 def filled(*shapes):
@@ -115,75 +185,63 @@ def filled(*shapes):
         ([(KVCache(), KVCache()), (KVCache(), KVCache())], ".KVCache.empty., KVCache.empty.."),
     ],
 )
-def test_kv_caches_that_do_not_belong_together(kv_caches, got, rng):
-    model, ids = TransformerLM(V, N, embed_dim=8, num_heads=2, num_layers=2), IDS[:, :1]
+def test_kv_caches_that_do_not_belong_together(kv_caches, got):
     with pytest.raises(ConfigError, match=f"^kv_caches: expected .*; got {got}"):
-        model(ids, kv_caches=kv_caches)
+        TransformerLM(V, N, **SIZES)(IDS[:, :1], kv_caches=kv_caches)
+
+
+@pytest.mark.parametrize("kv_caches", [[KVCache(), KVCache()], [(KVCache(), KVCache())] * 2])
+def test_kv_caches_of_a_translator_are_pairs(kv_caches, rng):
     model = translator(rng)
     memory, mask = model.encode(SOURCE), SOURCE[:, None, None] > 0
     with pytest.raises(ConfigError, match="^kv_caches: expected .*; got "):
-        model.decode(memory, mask, TARGET[:, :1], kv_caches=[KVCache() for _ in model.decoder])
-    shared = model.new_kv_caches()[:1] * len(model.decoder)
-    with pytest.raises(ConfigError, match="^kv_caches: expected .*; got "):
-        model.decode(memory, mask, TARGET[:, :1], kv_caches=shared)
+        model.decode(memory, mask, TARGET[:, :1], kv_caches=kv_caches)
 
 
 def test_kv_caches_of_a_wider_model_are_refused_and_stay_as_they_were():
-    model = TransformerLM(V, N, embed_dim=8, num_heads=2, num_layers=2)
     kv_caches = filled((2, 2, 1, 5), (2, 2, 1, 5))
     with pytest.raises(ShapeError, match="^k: expected .* to match the KV cache"):
-        model(IDS[:, :1], kv_caches=kv_caches)
+        TransformerLM(V, N, **SIZES)(IDS[:, :1], kv_caches=kv_caches)
     assert {kv_cache.length for kv_cache in kv_caches} == {1}
 
 
+OF_TOKENS = r"mask: expected bool \(B, T\) = \(2, 5\), True = a token"
+WRONG = [  # a model, its ids and mask, and what is said
+    (bert, IDS, 1 * MASK, MaskError, OF_TOKENS + r", or .*; got an array \(2, 5\) of int64"),
+    (bert, IDS, MASK[:1], MaskError, OF_TOKENS + r", or .*; got an array \(1, 5\) of bool"),
+    *[(lambda rng: language_model("transformer", rng), IDS, np.ones(shape, bool), MaskError,
+       OF_TOKENS) for shape in ((2, 4), (2, 5, 5))],
+    (sentence_bert, IDS, MASK[:, None, None], MaskError, OF_TOKENS),
+    (sentence_bert, IDS, 1 * MASK, MaskError, OF_TOKENS + ".* of int64"),
+    (sentence_bert, IDS, MASK & [[True], [False]], MaskError,
+     "mask: expected a token .*; got none in text 1"),
+    (sentence_bert, IDS[:, :0], None, ShapeError, "ids: expected a token in each text; got none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "ids", "mask", "error", "message"), WRONG)
+def test_what_is_no_mask_of_tokens(make, ids, mask, error, message, rng):
+    with pytest.raises(error, match=f"^{message}"):
+        make(rng)(ids, mask=mask)
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"norm_first": False, "num_kv_heads": 1}, {"rope": RopeOptions()}]
+    ("segments", "error", "message"),
+    [
+        (SEGMENTS[0], ShapeError, r"expected \(2, 5\), as ids; got \(5,\)"),
+        (SEGMENTS[:1], ShapeError, r"expected \(2, 5\), as ids; got \(1, 5\)"),
+        (SEGMENTS[:, :1], ShapeError, r"expected \(2, 5\), as ids; got \(2, 1\)"),
+        (SEGMENTS + 1, ConfigError, "expected 0 <= id < V=3; got 3"),
+        (MASK, ConfigError, "expected an integer array"),
+    ],
 )
-def test_a_translator_computes_the_memory_once(options, rng):
-    model, kv_caches = translator(rng, **options), None
-    memory, mask, kv_caches = model.encode(SOURCE), SOURCE[:, None, None] > 0, model.new_kv_caches()
-    parts = [model.decode(memory, mask, TARGET[:, a:b], kv_caches=kv_caches) for a, b in STRETCHES]
-    assert_close(np.concatenate(parts, axis=1), model(SOURCE, TARGET))
-    assert {cache.length for pair in kv_caches for cache in pair} == {TARGET.shape[1], 4}
-
-
-LENGTHS = np.array([[3], [5]])  # of IDS, if the first has padding
-
-
-@pytest.mark.parametrize("name", ["transformer", "Llama", "GPT-2"])
-def test_padding_changes_nothing(name, rng):
-    model, is_token = language_model(name, rng), np.arange(5) < LENGTHS
-    left = np.array([IDS[0, [3, 4, 0, 1, 2]], IDS[1]])  # padding first: a row that sees nothing
-    logits = model(IDS, mask=is_token)
-    assert_close(logits[0, :3], model(IDS[:1, :3])[0])
-    assert_close(logits[1], model(IDS[1:])[0])
-    model(left, mask=np.arange(5) >= 5 - LENGTHS)
-    kv_caches = model.new_kv_caches()
-    parts = [model(IDS[:, a:b], mask=is_token[:, :b], kv_caches=kv_caches) for a, b in STRETCHES]
-    assert_close(np.concatenate(parts, axis=1), logits)
-
-
-def test_documents_in_one_sequence_see_only_themselves(rng):
-    model, of_document = language_model("Llama", rng), np.array([[0, 0, 1, 1, 1], [0, 1, 1, 2, 2]])
-    same = of_document[:, None, :, None] == of_document[:, None, None, :]
-    logits = model(IDS, mask=same)  # positions are relative
-    assert_close(logits[:1, 2:], model(IDS[:1, 2:]))
-    assert_close(logits[1:, 1:3], model(IDS[1:, 1:3]))
-
-
-def test_gradients_with_a_mask(rng):
-    model = language_model("transformer", rng)
-    assert_layer_gradients(model, {"ids": IDS}, mask=np.arange(5) < LENGTHS)
-
-
-@pytest.mark.parametrize("mask", [np.ones((2, 4), bool), np.ones((2, 5)), np.ones((2, 5, 5), bool)])
-def test_what_is_no_mask_of_tokens(mask, rng):
-    with pytest.raises(MaskError, match=r"mask: expected bool \(B, T\) = \(2, 5\), True = a token"):
-        language_model("transformer", rng)(IDS, mask=mask)
+def test_what_are_no_segments(segments, error, message, rng):
+    with pytest.raises(error, match=f"^segments: {message}"):
+        bert(rng)(IDS, segments=segments)
 
 
 def test_float32_stays(rng):
-    for model, ids in ((language_model("transformer with dropout", rng), (IDS,)),
+    for model, ids in ((language_model("transformer", rng, dropout_p=0.2), (IDS,)),
                        (translator(rng), (SOURCE, TARGET))):  # fmt: skip
         logits = model.astype(np.float32)(*ids)
         model.backward(logits)

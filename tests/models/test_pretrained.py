@@ -7,9 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError, FileError, MhaError
 from mha_numpy.models import GPT2, Bert, Llama, from_pretrained, pretrained
-from mha_numpy.models.config import FIELDS, count
+from mha_numpy.models.config import FIELDS
 from mha_numpy.models.pretrained import find_model
 from mha_numpy.models.weights import to_layout, write_safetensors
 from tests.gradients import randomize
@@ -91,13 +92,8 @@ def test_a_tied_table_that_stands_there_twice_is_read_once(tmp_path):
     assert from_pretrained(tmp_path).num_parameters == model.num_parameters
 
 
-def test_several_special_tokens_are_read(tmp_path):
-    make_folder(tmp_path, words=WORDS, eos_token_id=[2, 3])
-    assert from_pretrained(tmp_path).tokenizer is not None
-
-
 def test_texts_become_padded_tokens_and_text_again(tmp_path):
-    make_folder(tmp_path, words=WORDS)
+    make_folder(tmp_path, words=WORDS, eos_token_id=[2, 3])  # of which there may be several
     tokenizer = from_pretrained(tmp_path).tokenizer
     tokens = tokenizer(["the cat sat", "dog unheard of ."])
     np.testing.assert_array_equal(tokens.ids, [[1, 2, 3, 0], [8, 0, 0, 6]])
@@ -107,79 +103,46 @@ def test_texts_become_padded_tokens_and_text_again(tmp_path):
     assert tokenizer.text(tokens.ids[0, :3]) == "the cat sat"
 
 
-WRONG = {  # what make_folder is called with, and what is said
-    "an unknown model": (
-        {"model_type": "t5"},
-        r"config.json: model_type: expected one of \('bert', .*, 'mistral'\); got 't5'$",
-    ),
-    "no size": ({"n_embd": "absent"}, "config.json: n_embd: expected a value; got none$"),
-    "sizes that do not fit": ({"n_head": 3}, "config.json: num_heads: expected a divisor of embed"),
-    "a size that is none": ({"n_layer": "two"}, "json: n_layer: expected an integer; got 'two'"),
-    "other sizes": (
-        {"n_positions": 9},
-        r"arrays: expected 28 .* got wpe.weight \(8, 8\) of float64 for \(9, 8\) of float64$",
-    ),
-    "fewer layers": ({"n_layer": 1}, r"got extra h.1.\S+, h.1.\S+, h.1.\S+ and 9 more$"),
-    "an activation": (
-        {"activation_function": "silu"},
-        r"activation_function: expected one of \('gelu', 'gelu_new', .*\); got 'silu'$",
-    ),
-    "other attention": (
-        {"scale_attn_by_inverse_layer_idx": True},
-        "scale_attn_by_inverse_layer_idx: expected False; got True$",
-    ),
-    "other positions": (
-        {"kind": "bert", "position_embedding_type": "relative_key"},
-        r"position_embedding_type: expected one of \('absolute',\); got 'relative_key'$",
-    ),
-    "scaled rotation": (
-        {"kind": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
-        r"rope_type: expected one of \('default',\); got 'llama3'$",
-    ),
-    "biases in one half": (
-        {"kind": "llama", "attention_bias": True, "mlp_bias": False},
-        "mlp_bias: expected True, as attention_bias has; got False$",
-    ),
-    "two numbers of heads": (
-        {"num_attention_heads": 1},
-        "config.json: num_attention_heads: expected 2, as n_head has; got 1$",
-    ),
-    "a window that is none": (
-        {"kind": "mistral", "sliding_window": 0},
-        "config.json: sliding_window: expected an integer >= 1; got 0$",
-    ),
-    "another table for the scores": (
-        {"arrays": {"lm_head.weight": np.zeros((V, 8))}},
-        "lm_head.weight: expected the numbers of transformer.wte.weight, as tie_word_emb.*; got ",
-    ),
-    "a number that float32 does not hold": (
-        {"arrays": {"transformer.ln_f.bias": np.full(8, 1e300)}},
-        r"expected one that holds the numbers of norm.bias, up to 1.0e\+300; got float32$",
-    ),
-    "NaN": (
-        {"arrays": {"transformer.ln_f.bias": np.full(8, np.nan)}},
-        "arrays: expected finite numbers; got NaN or inf in ln_f.bias$",
-    ),
-    "a larger tokenizer": (
-        {"words": [*WORDS, "owl"]},
-        "tokenizer.json: expected the tokens of this model, 10 of them; got 11: it is another",
-    ),
-    "a smaller tokenizer": ({"words": WORDS[:8]}, "got 8: it is another model's$"),
-    "special tokens that cannot be": (
-        {"words": WORDS, "eos_token_id": ["a"]}, "json: eos_token_id: expected an integer; got 'a'",
-    ),
-    "a special token below 0": (
-        {"words": WORDS, "bos_token_id": -1}, "got 10, without number -1: it is another model's$",
-    ),
-    "special tokens that are not there": (
-        {"words": WORDS[:9], "eos_token_id": 9}, "got 9, without number 9: it is another model's$",
-    ),
-}  # fmt: skip
+ONE_OF = "expected one of "
+WRONG = [  # what make_folder is called with, and what is said
+    ({"model_type": "t5"}, rf"json: model_type: {ONE_OF}\('bert', .*, 'mistral'\); got 't5'$"),
+    ({"n_embd": "absent"}, "config.json: n_embd: expected a value; got none$"),
+    ({"n_head": 3}, "config.json: num_heads: expected a divisor of embed"),
+    ({"n_layer": "two"}, "json: n_layer: expected an integer; got 'two'"),
+    ({"n_positions": 9},
+     r"arrays: expected 28 .* got wpe.weight \(8, 8\) of float64 for \(9, 8\) of float64$"),
+    ({"n_layer": 1}, r"got extra h.1.\S+, h.1.\S+, h.1.\S+ and 9 more$"),
+    ({"activation_function": "silu"},
+     rf"activation_function: {ONE_OF}\('gelu', 'gelu_new', .*\); got 'silu'$"),
+    ({"scale_attn_by_inverse_layer_idx": True},
+     "scale_attn_by_inverse_layer_idx: expected False; got True$"),
+    ({"kind": "bert", "position_embedding_type": "relative_key"},
+     rf"position_embedding_type: {ONE_OF}\('absolute',\); got 'relative_key'$"),
+    ({"kind": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+     rf"rope_type: {ONE_OF}\('default',\); got 'llama3'$"),
+    ({"kind": "llama", "attention_bias": True, "mlp_bias": False},
+     "mlp_bias: expected True, as attention_bias has; got False$"),
+    ({"num_attention_heads": 1},
+     "config.json: num_attention_heads: expected 2, as n_head has; got 1$"),
+    ({"kind": "mistral", "sliding_window": 0},
+     "config.json: sliding_window: expected an integer >= 1; got 0$"),
+    ({"arrays": {"lm_head.weight": np.zeros((V, 8))}},
+     "lm_head.weight: expected the numbers of transformer.wte.weight, as tie_word_emb.*; got "),
+    ({"arrays": {"transformer.ln_f.bias": np.full(8, 1e300)}},
+     r"expected one that holds the numbers of norm.bias, up to 1.0e\+300; got float32$"),
+    ({"arrays": {"transformer.ln_f.bias": np.full(8, np.nan)}},
+     "arrays: expected finite numbers; got NaN or inf in ln_f.bias$"),
+    ({"words": [*WORDS, "owl"]},
+     "tokenizer.json: expected the tokens of this model, 10 of them; got 11: it is another"),
+    ({"words": WORDS[:8]}, "got 8: it is another model's$"),
+    ({"words": WORDS, "eos_token_id": ["a"]}, "json: eos_token_id: expected an integer; got 'a'"),
+    ({"words": WORDS, "bos_token_id": -1}, "got 10, without number -1: it is another model's$"),
+    ({"words": WORDS[:9], "eos_token_id": 9}, "got 9, without number 9: it is another model's$"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_one_error(name, tmp_path):
-    changes, message = WRONG[name]
+@pytest.mark.parametrize(("changes", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_what_does_not_fit_is_one_error(changes, message, tmp_path):
     make_folder(tmp_path, **changes)
     with pytest.raises(FileError, match=message):
         from_pretrained(tmp_path)
@@ -213,7 +176,7 @@ def test_every_field_of_a_config_is_checked(kind, tmp_path):
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_sizes_beyond_the_file_take_no_memory(kind, size, tmp_path):
     for name, option, read, _ in FIELDS[kind]:
-        if read is not count or (option == "max_tokens" and kind in ("llama", "mistral")):
+        if read is not check_count or (option == "max_tokens" and kind in ("llama", "mistral")):
             continue  # a rotation has no table of positions
         make_folder(tmp_path, kind, **{name: size})
         tracemalloc.start()
@@ -224,29 +187,21 @@ def test_sizes_beyond_the_file_take_no_memory(kind, size, tmp_path):
         assert peak < 5e6, name
 
 
-@pytest.mark.parametrize("source", [None, 5, b"x", [], "a\0b", "\ud800"])
-def test_what_is_no_source_is_refused(source):
-    with pytest.raises(ConfigError, match="^source: expected a path; got "):
-        from_pretrained(source)
-
-
-def test_a_file_and_what_no_hub_has_are_no_folder(tmp_path):
+def test_what_is_no_source_or_backend_is_refused(tmp_path):
     make_folder(tmp_path)
+    for source in (None, 5, b"x", [], "a\0b", "\ud800"):
+        with pytest.raises(ConfigError, match="^source: expected a path; got "):
+            from_pretrained(source)
+    with pytest.raises(ConfigError, match=r"^backend: expected one of "):  # no fault of the files
+        from_pretrained(tmp_path, backend=[])
     names = ["./missing", "/no/such", "a/b/c", "my model", "a..b", "C:\\model", "/" + "x" * 300]
     for source, got in [
         *((name, "none of these") for name in names),
         (tmp_path / "model.safetensors", "a file; write its folder"),
     ]:
-        with pytest.raises(
-            FileError, match=f": expected a folder with config.json, .*; got {got}$"
-        ):
+        expected = f": expected a folder with config.json, .*; got {got}$"
+        with pytest.raises(FileError, match=expected):
             from_pretrained(source)
-
-
-def test_an_unknown_backend_is_no_fault_of_the_files(tmp_path):
-    make_folder(tmp_path)
-    with pytest.raises(ConfigError, match=r"^backend: expected one of "):
-        from_pretrained(tmp_path, backend=[])
 
 
 def test_missing_and_damaged_files_are_named(tmp_path):
@@ -278,6 +233,11 @@ def test_a_model_that_is_not_here_says_how_to_get_it(tmp_path, monkeypatch):
             ConfigError, match=expected + ".*; for the hub, pip install huggingface"
         ):
             from_pretrained("no/such")
+    make_folder(tmp_path, words=WORDS)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "tokenizers", None)
+        with pytest.raises(MhaError, match=r"tokenizers: expected it to be installed; pip install"):
+            from_pretrained(tmp_path)
     hub = pytest.importorskip("huggingface_hub")
 
     def refuse(name, allow_patterns):
@@ -288,20 +248,8 @@ def test_a_model_that_is_not_here_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", refuse)
     with pytest.raises(FileError, match=expected + ".*; got no network$"):
         from_pretrained("no/such")
-
-
-def test_a_model_of_the_hub_is_read_from_where_it_was_put(tmp_path, monkeypatch):
-    hub = pytest.importorskip("huggingface_hub")
-    make_folder(tmp_path)
     monkeypatch.setattr(hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
     assert isinstance(from_pretrained("somebody/tiny"), GPT2)
-
-
-def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
-    make_folder(tmp_path, words=WORDS)
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MhaError, match=r"tokenizers: expected it to be installed; pip install"):
-        from_pretrained(tmp_path)
 
 
 def test_without_the_model_a_random_one_says_so(monkeypatch):

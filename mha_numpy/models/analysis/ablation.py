@@ -48,6 +48,9 @@ def ablation_scores(
 ) -> dict[str, Array]:
     """Return the score of a model without each of its heads, one at a time.
 
+    What is lost is a lower bound, roughly, of what the head does, for others may take over its
+    work.
+
     Parameters
     ----------
     model : Layer
@@ -62,9 +65,7 @@ def ablation_scores(
 
     Notes
     -----
-    The score is computed once for each head. What is lost is a lower bound, roughly, of what the
-    head does, for others may take over its work. Source: Michel et al. 2019, *Are sixteen heads
-    really better than one?*, section 3.2.
+    Source: Michel et al. 2019, *Are sixteen heads really better than one?*, section 3.2.
 
     Examples
     --------
@@ -86,10 +87,7 @@ def ablation_scores(
 def least_important_first(importance: Mapping[str, Array]) -> list[Head]:
     """Return all heads of all layers in one order, for `pruning_curve`.
 
-    Parameters
-    ----------
-    importance : dict from names of layers to (H,) arrays
-        From `head_importance`, or what was lost by `ablation_scores`.
+    `importance` is what `head_importance` returns, or what was lost by `ablation_scores`.
 
     Examples
     --------
@@ -123,11 +121,6 @@ def pruning_curve(
         How many heads are cut; default all of `order`, or all of the model.
     means : optional
         As for `ablation_scores`.
-
-    Returns
-    -------
-    PruningCurve
-        ``heads`` in the order of the cuts, and the ``scores`` after 0, 1, 2, ... of them.
 
     Notes
     -----

@@ -32,10 +32,9 @@ def cut_heads(
 
     Notes
     -----
-    The mean of head h, times its rows of w_o, is added to b_o. Other heads may take over the work
-    of one that is cut, so that the loss of the model is a lower bound, roughly, of what the head
-    does. Sources: cut by 0: Michel et al. 2019, *Are sixteen heads really better than one?*,
-    section 3; by the mean: Wang et al. 2022, *Interpretability in the wild*, section 2.
+    The mean of head h, times its rows of w_o, is added to b_o. Sources: cut by 0: Michel et al.
+    2019, *Are sixteen heads really better than one?*, section 3; by the mean: Wang et al. 2022,
+    *Interpretability in the wild*, section 2.
 
     Examples
     --------
@@ -117,8 +116,7 @@ def mean_heads(layer: MultiHeadAttention, counted: Array | None = None) -> Array
 
     Returns
     -------
-    (H, d_v) array
-        Before the gate and w_o.
+    (H, d_v) array, before the gate and w_o
 
     Examples
     --------

@@ -90,8 +90,7 @@ def head_importance(
 
     Notes
     -----
-    One backward gives the importance of all heads. It holds to first order, for small changes, and
-    cutting a head is not a small change: compare with `ablation_scores`. Source: Michel et al.
+    Cutting a head is not a small change: compare with `ablation_scores`. Source: Michel et al.
     2019, *Are sixteen heads really better than one?*, eq. 2; `normalize`: section 4.1.
 
     Examples

@@ -46,7 +46,7 @@ def pattern_score(weights: Array, where: Array, counted: Array | None = None) ->
     where = np.broadcast_to(where, (B, T_q, T_k))
     on_pattern = (weights * where[:, None]).sum(axis=3)  # (B, H, T_q)
     has_place = where.any(axis=2)  # (B, T_q)
-    return _mean_over(on_pattern, has_place & _check_counted(counted, weights))
+    return _mean_over(on_pattern, weights, counted, has_place)
 
 
 def token_patterns(
@@ -71,7 +71,8 @@ def token_patterns(
         "first"
             The first token that counts, for all behind it.
         "duplicate"
-            All copies of a token, for the second one and those behind it.
+            All copies of a token, for the second one and those behind it; a causal head at the
+            first one cannot see the others.
         "induction"
             What came right after an earlier copy: it is likely to follow again.
         "delimiter"
@@ -79,7 +80,6 @@ def token_patterns(
 
     Notes
     -----
-    The first copy has no place in "duplicate", for a causal head cannot see the later ones.
     Sources: neighbours and delimiters: Clark et al. 2019, *What does BERT look at?*, sections 3.1
     and 3.2; "first": Xiao et al. 2023, *Efficient streaming language models with attention sinks*;
     "duplicate": Wang et al. 2022, *Interpretability in the wild*, section 3; "induction": Olsson et
@@ -153,7 +153,7 @@ def head_patterns(
     [1.] [0.]
     [0.37] [1.]
     """
-    weights = _check_self(weights)
+    weights = _check_weights(weights, is_self=True)
     B, _, T, _ = weights.shape
     ids = as_integer_array("ids", ids, "an integer array")
     check_shape("ids", ids, "B T", {"B": B, "T": T}, to_match=f"weights {weights.shape}")
@@ -162,20 +162,14 @@ def head_patterns(
 
 
 def mean_distance(weights: Array, counted: Array | None = None) -> Array:
-    """Return how far away each head looks, in tokens.
+    """Return how far away each head looks, in tokens: (B, H, T, T) -> (H,).
 
     ``mean_bi sum_j weights_bhij |i - j|``: small for a local head, large for one of long range.
 
     Parameters
     ----------
-    weights : (B, H, T, T) float array
-        Of self-attention.
-    counted : optional
-        As for `pattern_score`.
-
-    Returns
-    -------
-    (H,) array
+    weights, counted
+        As for `pattern_score`; of self-attention.
 
     Notes
     -----
@@ -187,27 +181,22 @@ def mean_distance(weights: Array, counted: Array | None = None) -> Array:
     >>> mean_distance(np.eye(4)[None, None, ::-1])  # backwards: 3, 1, 1 and 3 tokens away
     array([2.])
     """
-    weights = _check_self(weights)
+    weights = _check_weights(weights, is_self=True)
     i, j = np.ogrid[: weights.shape[2], : weights.shape[3]]
     distances = (weights * abs(i - j)).sum(axis=3)  # (B, H, T)
-    return _mean_over(distances, _check_counted(counted, weights))
+    return _mean_over(distances, weights, counted)
 
 
 def mean_entropy(weights: Array, counted: Array | None = None) -> Array:
-    """Return how widely each head spreads its weight, in nats.
+    """Return how widely each head spreads its weight, in nats: (B, H, T_q, T_k) -> (H,).
 
     ``mean_bi -sum_j weights_bhij log weights_bhij``: 0 where one key has it all, log n where n keys
-    share it equally.
+    share it equally. Divide by log(2) for bits.
 
     Parameters
     ----------
     weights, counted
         As for `pattern_score`.
-
-    Returns
-    -------
-    (H,) array
-        Divide by log(2) for bits.
 
     Notes
     -----
@@ -222,29 +211,21 @@ def mean_entropy(weights: Array, counted: Array | None = None) -> Array:
     weights = _check_weights(weights)
     logs = np.log(np.where(weights > 0, weights, 1))  # 0 log 0 is 0
     entropies = -(weights * logs).sum(axis=3)  # (B, H, T_q)
-    return _mean_over(entropies, _check_counted(counted, weights))
+    return _mean_over(entropies, weights, counted)
 
 
-def _mean_over(numbers: Array, counted: Array) -> Array:
-    """Return the mean of (B, H, T_q) over the counted (B, T_q); NaN over none."""
+def _mean_over(numbers: Array, weights: Array, counted: Array | None, among: Any = True) -> Array:
+    """Return the mean of (B, H, T_q) over those `among` the queries that count; NaN over none."""
+    B, _, T_q, _ = weights.shape
+    sizes = {"B": B, "T_q": T_q}
+    counted = among & check_counted(counted, "B T_q", sizes, f"weights {weights.shape}")
     rows = numbers.swapaxes(1, 2)[counted]  # (queries, H)
     return rows.mean(axis=0) if len(rows) else np.full(numbers.shape[1], np.nan)
 
 
-def _check_counted(counted: Array | None, weights: Array) -> Array:
-    """Return which queries count as (B, T_q) bools."""
-    B, _, T_q, _ = weights.shape
-    return check_counted(counted, "B T_q", {"B": B, "T_q": T_q}, f"weights {weights.shape}")
-
-
-def _check_weights(weights: Any) -> Array:
+def _check_weights(weights: Any, *, is_self: bool = False) -> Array:
     weights = as_float_array("weights", weights)
     check_shape("weights", weights, "B H T_q T_k", {})
-    return weights
-
-
-def _check_self(weights: Any) -> Array:
-    weights = _check_weights(weights)
-    if weights.shape[2] != weights.shape[3]:
+    if is_self and weights.shape[2] != weights.shape[3]:
         raise ShapeError(f"weights: expected (B, H, T, T), of self-attention; got {weights.shape}")
     return weights

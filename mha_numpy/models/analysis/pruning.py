@@ -26,8 +26,7 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
 
     Returns
     -------
-    MultiHeadAttention
-        With copies of the params that stay, and without gradients.
+    MultiHeadAttention, with copies of the params that stay, and without gradients
 
     Notes
     -----
@@ -83,7 +82,7 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
 
 
 def prune_model(model: Layer, heads: Mapping[str, int | Sequence[int]]) -> None:
-    """Prune layers of a model in place: afterwards it has fewer params.
+    """Prune layers of a model in place, all of them or none: afterwards it has fewer params.
 
     Parameters
     ----------
@@ -93,11 +92,6 @@ def prune_model(model: Layer, heads: Mapping[str, int | Sequence[int]]) -> None:
     heads : dict from names of layers to numbers of heads
         Names as of `attention_layers`; what is cut, as `prune_heads` explains it. `pruning_curve`
         gives it as ``curve.first(n)``.
-
-    Raises
-    ------
-    ConfigError
-        There is no such layer or head, or a layer cannot be pruned so; then all stay as they were.
 
     Examples
     --------

@@ -12,31 +12,6 @@ from mha_numpy.errors import ConfigError, describe
 class ModelConfig:
     """A transformer's sizes: a stack of equal layers between two embeddings.
 
-    Parameters
-    ----------
-    name : str
-    embed_dim, num_layers, num_heads, num_kv_heads, head_dim : int
-        D, L, H, H_kv (which divides H), d_k = d_v.
-    feed_forward, vocabulary, context : int
-        F, V, and the tokens that the model was made for.
-    feed_forward_maps : int
-        2, or 3 where one map gates another (SwiGLU).
-    biases : bool
-        Whether linear maps have biases.
-    norms, norm_params : int
-        Norms of a layer, and params of each for a feature: 2 with a bias, else 1.
-    final_norm : bool
-        Whether one more norm follows the last layer.
-    learned_positions : bool
-        Whether each of the `context` positions has a vector of its own.
-    tied : bool
-        Whether the output is multiplied by the embedding once more, instead of by a map of its own.
-    others : int
-        Params that no other field counts.
-    published : float
-        All params, as the source has them.
-    source : str
-
     Examples
     --------
     >>> CONFIGURATIONS["llama-3-70b"].variant, CONFIGURATIONS["gpt-2"].variant
@@ -44,23 +19,23 @@ class ModelConfig:
     """
 
     name: str
-    embed_dim: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    feed_forward: int
-    vocabulary: int
-    context: int
-    feed_forward_maps: int = 2
-    biases: bool = False
-    norms: int = 2
-    norm_params: int = 1
-    final_norm: bool = True
-    learned_positions: bool = False
-    tied: bool = True
-    others: int = 0
-    published: float = 0
+    embed_dim: int  # D
+    num_layers: int  # L
+    num_heads: int  # H
+    num_kv_heads: int  # H_kv, which divides H
+    head_dim: int  # d_k = d_v
+    feed_forward: int  # F
+    vocabulary: int  # V
+    context: int  # the tokens that the model was made for
+    feed_forward_maps: int = 2  # or 3 where one map gates another (SwiGLU)
+    biases: bool = False  # of linear maps
+    norms: int = 2  # of a layer
+    norm_params: int = 1  # of each norm for a feature: 2 with a bias
+    final_norm: bool = True  # one more norm follows the last layer
+    learned_positions: bool = False  # each of the `context` positions has a vector
+    tied: bool = True  # the output is multiplied by the embedding, and by no other map
+    others: int = 0  # params that no other field counts
+    published: float = 0  # all params, as the source has them
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -83,56 +58,42 @@ class ModelConfig:
         return "multi-query" if self.num_kv_heads == 1 else "grouped-query"
 
 
-def _bert(name: str, D: int, L: int, H: int, published: float) -> ModelConfig:
-    """Return a BERT: post-norm, an embedding norm, two segment vectors, and a pooler on top."""
-    return ModelConfig(
-        name, D, L, H, H, 64, 4 * D, 30522, 512, biases=True, norm_params=2, final_norm=False,
-        learned_positions=True, others=2 * D + 2 * D + D * D + D, published=published,
-        source="Devlin et al. 2018, BERT, section 3; the published checkpoint, uncased",
-    )  # fmt: skip
-
-
-def _gpt(
-    name: str, D: int, L: int, H: int, context: int, published: float, source: str
-) -> ModelConfig:
-    """Return a GPT: pre-norm, learned positions."""
-    return ModelConfig(
-        name, D, L, H, H, D // H, 4 * D, 50257, context, biases=True, norm_params=2,
-        learned_positions=True, published=published, source=source,
-    )  # fmt: skip
-
-
-def _llama(
-    name: str, sizes: tuple[int, ...], vocabulary: int, context: int, published: float, source: str
-) -> ModelConfig:
-    """Return one of Llama's kind: RMS norms, gated feed-forward, rotated positions, no biases."""
-    D, L, H, H_kv, F = sizes
-    return ModelConfig(
-        name, D, L, H, H_kv, 128, F, vocabulary, context, feed_forward_maps=3, tied=False,
-        published=published, source=source,
-    )  # fmt: skip
-
-
+GPT: dict[str, Any] = {"biases": True, "norm_params": 2, "learned_positions": True}
+BERT: dict[str, Any] = {  # post-norm; others: an embedding norm, two segment vectors, a pooler
+    **GPT, "final_norm": False,
+    "source": "Devlin et al. 2018, BERT, section 3; the published checkpoint, uncased",
+}  # fmt: skip
+LLAMA: dict[str, Any] = {"feed_forward_maps": 3, "tied": False}
 LLAMA_2 = "Touvron et al. 2023, Llama 2, table 1 and section 2.2; the published checkpoint"
 LLAMA_3 = "Grattafiori et al. 2024, The Llama 3 Herd of Models, table 3; the published checkpoint"
 FALCON = "Almazrouei et al. 2023, The Falcon Series of Open Language Models; the checkpoint"
-MISTRAL = "Jiang et al. 2023, Mistral 7B, table 1; the published checkpoint"
 
-# a nominal size, such as 175e9, is what the paper rounds to; others are the checkpoint's own count
+# D, L, H, H_kv, d_k, F, V and context come first; a nominal size, such as 175e9, is what the paper
+# rounds to, others are the checkpoint's own count
 CONFIGURATIONS = {
     config.name: config
     for config in (
-        _bert("bert-base", 768, 12, 12, 109_482_240),
-        _bert("bert-large", 1024, 24, 16, 335_141_888),
-        _gpt("gpt-2", 768, 12, 12, 1024, 124_439_808,
-             "Radford et al. 2019, GPT-2, table 2; the published checkpoint"),
-        _gpt("gpt-3", 12288, 96, 96, 2048, 175.0e9, "Brown et al. 2020, GPT-3, table 2.1"),
-        _llama("llama-2-7b", (4096, 32, 32, 32, 11008), 32000, 4096, 6_738_415_616, LLAMA_2),
-        _llama("llama-2-13b", (5120, 40, 40, 40, 13824), 32000, 4096, 13_015_864_320, LLAMA_2),
-        _llama("llama-2-70b", (8192, 80, 64, 8, 28672), 32000, 4096, 68_976_648_192, LLAMA_2),
-        _llama("llama-3-8b", (4096, 32, 32, 8, 14336), 128256, 8192, 8_030_261_248, LLAMA_3),
-        _llama("llama-3-70b", (8192, 80, 64, 8, 28672), 128256, 8192, 70_553_706_496, LLAMA_3),
-        _llama("mistral-7b", (4096, 32, 32, 8, 14336), 32000, 8192, 7_241_732_096, MISTRAL),
+        ModelConfig("bert-base", 768, 12, 12, 12, 64, 3072, 30522, 512, **BERT,
+                    others=2 * 768 + 2 * 768 + 768 * 768 + 768, published=109_482_240),
+        ModelConfig("bert-large", 1024, 24, 16, 16, 64, 4096, 30522, 512, **BERT,
+                    others=2 * 1024 + 2 * 1024 + 1024 * 1024 + 1024, published=335_141_888),
+        ModelConfig("gpt-2", 768, 12, 12, 12, 64, 3072, 50257, 1024, **GPT, published=124_439_808,
+                    source="Radford et al. 2019, GPT-2, table 2; the published checkpoint"),
+        ModelConfig("gpt-3", 12288, 96, 96, 96, 128, 49152, 50257, 2048, **GPT, published=175.0e9,
+                    source="Brown et al. 2020, GPT-3, table 2.1"),
+        ModelConfig("llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 4096, **LLAMA,
+                    published=6_738_415_616, source=LLAMA_2),
+        ModelConfig("llama-2-13b", 5120, 40, 40, 40, 128, 13824, 32000, 4096, **LLAMA,
+                    published=13_015_864_320, source=LLAMA_2),
+        ModelConfig("llama-2-70b", 8192, 80, 64, 8, 128, 28672, 32000, 4096, **LLAMA,
+                    published=68_976_648_192, source=LLAMA_2),
+        ModelConfig("llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 8192, **LLAMA,
+                    published=8_030_261_248, source=LLAMA_3),
+        ModelConfig("llama-3-70b", 8192, 80, 64, 8, 128, 28672, 128256, 8192, **LLAMA,
+                    published=70_553_706_496, source=LLAMA_3),
+        ModelConfig("mistral-7b", 4096, 32, 32, 8, 128, 14336, 32000, 8192, **LLAMA,
+                    published=7_241_732_096,
+                    source="Jiang et al. 2023, Mistral 7B, table 1; the published checkpoint"),
         ModelConfig("falcon-7b", 4544, 32, 71, 1, 64, 18176, 65024, 2048, norms=1, norm_params=2,
                     published=6_921_720_704, source=FALCON),
         ModelConfig("falcon-40b", 8192, 60, 128, 8, 64, 32768, 65024, 2048, norm_params=2,

@@ -84,18 +84,12 @@ def count_flops(
     Parameters
     ----------
     config : ModelConfig
-    tokens : int
-        T, new tokens of each sequence.
+    tokens, batch : int
+        T new tokens of each of B sequences.
     past : int
         Tokens before them, whose keys and values a KV cache holds.
-    batch : int
-        B, sequences.
     backward : bool
         Count backward instead of forward: two products for each of forward's.
-
-    Returns
-    -------
-    Flops
 
     Notes
     -----
@@ -131,23 +125,19 @@ def count_flops(
 def kv_cache_bytes(config: ModelConfig, tokens: int, *, batch: int = 1, itemsize: int = 2) -> int:
     """Count the bytes of the keys and values of all layers: ``2 L B H_kv T d_k`` numbers.
 
+    Grouping divides it by G = H / H_kv.
+
     Parameters
     ----------
     config : ModelConfig
-    tokens : int
-        T of each sequence.
-    batch : int
-        B, sequences.
+    tokens, batch : int
+        T of each of B sequences.
     itemsize : int
         Bytes of a number: 2 for float16, 4 for float32.
 
-    Returns
-    -------
-    int
-
     Notes
     -----
-    Grouping divides it by G = H / H_kv. Sources: Shazeer 2019; Ainslie et al. 2023.
+    Sources: Shazeer 2019; Ainslie et al. 2023.
 
     Examples
     --------

@@ -62,13 +62,12 @@ def sections(config: ModelConfig, context: int, batch: int) -> Iterator[Table | 
     )
 
 
-def short(number: float) -> str:
+def short(number: float, units: tuple[tuple[float, str], ...] = UNITS, rest: str = "") -> str:
     """Return a number in three digits and a unit: 124439808 is 124 M."""
-    found = (f"{number / size:.3g} {unit}" for size, unit in UNITS if number >= size)
-    return next(found, f"{number:.3g}")
+    found = (f"{number / size:.3g} {unit}" for size, unit in units if number >= size)
+    return next(found, f"{number:.3g}{rest}")
 
 
 def in_bytes(number: float) -> str:
     """Return a number of bytes in three digits and a unit: 2684354560 are 2.5 GiB."""
-    found = (f"{number / size:.3g} {unit}" for size, unit in BYTES if number >= size)
-    return next(found, f"{number:.3g} B")
+    return short(number, BYTES, rest=" B")

@@ -114,6 +114,8 @@ def load_checkpoint(
     """
     check_type("optimizer", optimizer, Optimizer, "mha_numpy.models.train")
     check_type("rng", rng, np.random.Generator, "np.random.default_rng")
+    if steps is not None:
+        check_count("steps", steps, least=0)
     model = optimizer.layer
     found = read_arrays(path, _arrays_of(optimizer), more=LONGEST_HISTORY)
     generators = generators_of(model, rng)
@@ -126,8 +128,10 @@ def load_checkpoint(
         if steps is not None and len(state["history"]["losses"]) > steps:
             taken = len(state["history"]["losses"])
             raise ConfigError(f"steps: expected at least the {taken} of the file; got {steps}")
-    except (ConfigError, RecursionError) as reason:  # JSON may be nested deeper than Python goes
+    except ConfigError as reason:
         raise FileError(f"{path}: {reason}") from reason
+    except RecursionError as reason:
+        raise FileError(f"{path}: expected JSON; got brackets nested too deep") from reason
     check_arrays(path, found, _arrays_of(optimizer), same_dtype=True)
     if ruined := [name for name, array in found.items() if not is_finite(array)]:
         raise FileError(f"{path}: expected finite numbers; got nan or inf in {ruined[0]}")

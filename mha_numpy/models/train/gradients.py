@@ -93,17 +93,14 @@ def _sum_of_squares(x: Array, backend: str | None) -> float:
 def clip_gradients(layer: Layer, max_norm: float) -> float:
     """Shorten all gradients by one factor, so that together they are no longer than `max_norm`.
 
+    Return the length before, as `gradient_norm` does.
+
     Parameters
     ----------
     layer : Layer
         With gradients; here and below.
     max_norm : float
         The greatest length that is left as it is.
-
-    Returns
-    -------
-    float
-        The length before, as `gradient_norm` gives it.
 
     Notes
     -----

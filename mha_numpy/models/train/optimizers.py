@@ -218,6 +218,7 @@ class Optimizer(metaclass=Explained):
     """
 
     learning_rate: float
+    remembers = 0  # how many arrays like each param
 
     def __init__(
         self,
@@ -267,8 +268,8 @@ class Optimizer(metaclass=Explained):
         return {**shared, **options_by_name(self.groups, self._params, shared).get(name, {})}
 
     def start(self, param: Array) -> tuple[Array, ...]:
-        """Return what is remembered of a param before the first step."""
-        raise NotImplementedError
+        """Return what is remembered of a param before the first step: zeros."""
+        return tuple(np.zeros_like(param) for _ in range(self.remembers))
 
     def remembered(self, name: str, param: Array) -> tuple[Array, ...]:
         """Return what is remembered of a param."""
@@ -344,6 +345,8 @@ class SGD(Optimizer):
     array([0.9, 1.1])
     """
 
+    remembers = 1  # the velocity
+
     def __init__(
         self,
         layer: Layer,
@@ -356,10 +359,6 @@ class SGD(Optimizer):
         super().__init__(
             layer, learning_rate, momentum=momentum, nesterov=nesterov, groups=groups
         )  # fmt: skip
-
-    def start(self, param: Array) -> tuple[Array, ...]:
-        """Return a velocity of 0."""
-        return (np.zeros_like(param),)
 
     def rule(
         self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any
@@ -389,6 +388,8 @@ class Adam(Optimizer):
     array([0.9, 1.1])
     """
 
+    remembers = 2  # mean and square
+
     def __init__(
         self,
         layer: Layer,
@@ -400,10 +401,6 @@ class Adam(Optimizer):
         groups: Sequence[ParamGroup] = (),
     ) -> None:
         super().__init__(layer, learning_rate, betas=betas, eps=eps, backend=backend, groups=groups)
-
-    def start(self, param: Array) -> tuple[Array, ...]:
-        """Return a mean and a square of 0."""
-        return np.zeros_like(param), np.zeros_like(param)
 
     def rule(
         self, param: Array, gradient: Array, memory: tuple[Array, ...], **options: Any

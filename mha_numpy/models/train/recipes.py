@@ -168,11 +168,8 @@ def train_recipe(
     steps : int, optional
         Default: the number of the recipe.
     backend : {"numpy", "loops", "numba"}
-    measure_every : int
-        Steps between two measures.
-    checkpoint : path, optional
+    measure_every, checkpoint, progress
         As for `fit`.
-    progress : bool
 
     Returns
     -------
@@ -252,18 +249,13 @@ def params_file(name: str) -> Any:
 
 
 def share_right(logits: Array, targets: Array) -> float:
-    """Return the share of asked tokens whose likeliest answer is right.
+    """Return the share of asked tokens, from 0 to 1, whose likeliest answer is right.
 
     Parameters
     ----------
     logits : (..., V) float array
     targets : (...,) int array
         IGNORED where nothing is asked.
-
-    Returns
-    -------
-    float
-        Between 0 and 1.
 
     Examples
     --------

@@ -21,7 +21,7 @@ def constant(step: int) -> float:
 
 
 def warm_up_cosine(steps: int, warm_up: int = 0, *, last: float = 0.0) -> Schedule:
-    """Rise in a line from 0 to 1, then fall as a cosine does, to `last` in the last step.
+    """Return a schedule that rises in a line from 0 to 1, then falls as a cosine does, to `last`.
 
     ``t / warm_up`` at first; then ``last + (1 - last) (1 + cos(pi r)) / 2``, where r goes from 0
     after the warm-up to 1 in step `steps`, and stays there.
@@ -35,11 +35,6 @@ def warm_up_cosine(steps: int, warm_up: int = 0, *, last: float = 0.0) -> Schedu
         schedule.
     last : float
         Factor of the last step, at least 0.
-
-    Returns
-    -------
-    function of the step's number, from 1
-        It returns the factor.
 
     Notes
     -----

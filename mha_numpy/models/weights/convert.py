@@ -16,8 +16,9 @@ from mha_numpy.models.weights.layout import (
     Layout,
     left_out,
     names_in,
-    outlines,
+    outline,
     plain_names,
+    side_by_side,
     to_ours,
     to_theirs,
 )
@@ -28,7 +29,7 @@ AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 @explained
 def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> AnyLayer:
-    """Give a layer the params of another library's, all of them or none.
+    """Give a layer the params of another library's, all of them or, where one is wrong, none.
 
     Parameters
     ----------
@@ -45,12 +46,6 @@ def from_layout(layer: AnyLayer, arrays: Mapping[str, Array], layout: str) -> An
     Returns
     -------
     the layer itself
-
-    Raises
-    ------
-    ConfigError
-        A name is missing or extra, a shape is wrong, a number is not finite or too large for the
-        layer's dtype, or the layout is not this layer's. The layer stays as it was.
 
     Notes
     -----
@@ -96,7 +91,7 @@ def check_layout(layer: Layer, arrays: Mapping[str, Array], layout: str) -> dict
     """
     table = _layout_of(layer, layout)
     params = dict(layer.named_params())
-    expected = plain_names(outlines(params, table, _sizes(layer)), table)
+    expected = plain_names(to_theirs(params, table, _sizes(layer), outline), table)
     if not isinstance(arrays, Mapping):
         raise ConfigError(f"arrays: expected a dict from names to arrays; got {describe(arrays)}")
     named = {
@@ -155,7 +150,7 @@ def to_layout(layer: Layer, layout: str, *, gradients: bool = False) -> dict[str
     """
     table = _layout_of(layer, layout)
     named = layer.named_grads() if gradients else layer.named_params()
-    theirs = to_theirs(dict(named), table, _sizes(layer))
+    theirs = to_theirs(dict(named), table, _sizes(layer), side_by_side)
     return {name: np.array(array, order="C") for name, array in theirs.items()}
 
 

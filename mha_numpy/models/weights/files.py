@@ -41,15 +41,7 @@ def read_safetensors(path: PathLike) -> dict[str, Array]:
 def read_header(path: PathLike) -> dict[str, Array]:
     """Read the names, shapes and dtypes of what `read_safetensors` returns, without the numbers.
 
-    Parameters
-    ----------
-    path : str or path
-        As for `read_safetensors`; it raises the same errors.
-
-    Returns
-    -------
-    dict from names to arrays
-        Each is a read-only view of a single zero and takes no memory.
+    Each array is a read-only view of a single zero and takes no memory.
     """
     return _read(as_path("path", path), _outline)
 

@@ -1,7 +1,7 @@
 """How another library stores what are params here: rows of a table, read both ways."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatch
 from itertools import count
 from typing import NamedTuple
@@ -41,26 +41,27 @@ def under(theirs: str, ours: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
 
 
 def to_theirs(
-    params: Mapping[str, Array], layout: Layout, sizes: Mapping[str, int]
+    params: Mapping[str, Array],
+    layout: Layout,
+    sizes: Mapping[str, int],
+    join: Callable[[list[Array]], Array],
 ) -> dict[str, Array]:
     """Return params as the other library stores them."""
     return {
-        row.theirs: _store(_side_by_side(row, params), row.stored, sizes)
+        row.theirs: _store(join([params[name] for name in row.ours.split()]), row.stored, sizes)
         for row in _rows_of(params, layout)
     }
 
 
-def outlines(
-    params: Mapping[str, Array], layout: Layout, sizes: Mapping[str, int]
-) -> dict[str, Array]:
-    """Return what `to_theirs` does, with a single zero behind each shape: it takes no memory."""
-    found = {}
-    for row in _rows_of(params, layout):
-        arrays = [params[name] for name in row.ours.split()]
-        shape = (*arrays[0].shape[:-1], sum(array.shape[-1] for array in arrays))
-        zero = np.zeros((), arrays[0].dtype)
-        found[row.theirs] = _store(np.broadcast_to(zero, shape), row.stored, sizes)
-    return found
+def side_by_side(arrays: list[Array]) -> Array:
+    """Return arrays beside each other; one alone as it is."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
+
+
+def outline(arrays: list[Array]) -> Array:
+    """Return a single zero in the shape of `side_by_side`: it takes no memory."""
+    shape = (*arrays[0].shape[:-1], sum(array.shape[-1] for array in arrays))
+    return np.broadcast_to(np.zeros((), arrays[0].dtype), shape)
 
 
 def to_ours(
@@ -111,11 +112,6 @@ def _rows_of(params: Mapping[str, Array], layout: Layout) -> Iterator[Row]:
             if not all(name in params for name in ours.split()):
                 break
             yield Row(theirs, ours, row.stored)
-
-
-def _side_by_side(row: Row, params: Mapping[str, Array]) -> Array:
-    arrays = [params[name] for name in row.ours.split()]
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
 
 
 def _store(array: Array, stored: str, sizes: Mapping[str, int]) -> Array:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, MhaError, ShapeError
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.models import TransformerLM
 from mha_numpy.models.analysis import attention_layers, cut_heads, cut_model, mean_heads
@@ -81,16 +80,6 @@ def test_a_model_is_cut_in_each_of_its_layers(rng):
             expected = model(ids)
         with cut_model(model, {first: 1, second: [0, 1]}, means=given):
             assert_close(model(ids), expected, "exact")
-    for heads, given, message in (
-        ({first: 1, second: 2}, None, "^heads: expected numbers from 0 to 1; got 2"),
-        ({first: 1, "blocks.1.atention": 0}, None, "^heads: expected names.*mean 'blocks.1.att"),
-        ({first: 1, second: 1}, {first: means[first]}, "^means: expected one for each.*blocks.1"),
-    ):
-        with (
-            pytest.raises(ConfigError, match=message),
-            cut_model(model, heads, means=given),
-        ):
-            pass
     assert_close(model(ids), whole, "exact")
 
 
@@ -107,22 +96,3 @@ def test_float32_stays(layer, x):
     layer(x.astype(np.float32))
     with cut_heads(layer, 1, means=mean_heads(layer).astype(np.float64)):
         assert layer(x.astype(np.float32)).dtype == np.float32
-
-
-def test_impossible_arguments_are_named(layer, x):
-    for heads in (4, [0, -1]):
-        with (
-            pytest.raises(ConfigError, match="^heads: expected numbers from 0 to 3; got"),
-            cut_heads(layer, heads),
-        ):
-            pass
-    with (
-        pytest.raises(ShapeError, match=r"^means: expected \(H=4, d_v=5\) to match the layer"),
-        cut_heads(layer, 0, means=np.zeros(d_v)),
-    ):
-        pass
-    with pytest.raises(MhaError, match="expected a forward before"):
-        mean_heads(layer)
-    layer(x)
-    with pytest.raises(ShapeError, match=r"^counted: expected \(B=3, T_q=6\)"):
-        mean_heads(layer, np.ones((3, 5), bool))

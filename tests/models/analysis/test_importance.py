@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, MhaError
 from mha_numpy.layers import MultiHeadAttention, cross_entropy_forward
 from mha_numpy.models import Translator
 from mha_numpy.models.analysis import (
@@ -98,8 +97,6 @@ def test_a_gate_that_is_there_stays(model):
 
 
 def test_an_error_leaves_the_model_as_it_was(model):
-    with pytest.raises(ConfigError, match="^run: expected .* no backward of its layer 'encoder.0"):
-        head_importance(model, lambda: model(SOURCE, TARGET))
     with pytest.raises(ZeroDivisionError):
         head_importance(model, lambda: differentiate(model) / 0)
     assert model.training
@@ -111,8 +108,6 @@ def test_an_error_leaves_the_model_as_it_was(model):
 
 def test_weights_times_norm(rng):
     layer = randomize(MultiHeadAttention(12, 4, num_kv_heads=2, value_dim=5), rng)
-    with pytest.raises(MhaError, match="expected a forward before"):
-        weights_times_norm(layer)
     x = rng.normal(size=(3, 6, 12))
     layer(x, is_causal=True)
     values = x @ layer.params["w_v"] + layer.params["b_v"]

@@ -23,10 +23,9 @@ def bytes_of(model):
     return {name: param.tobytes() for name, param in model.named_params()}
 
 
-def train(model, draw_batch=count_up, *, steps=12, optimizer=None, progress=False, **options):
+def train(model, draw_batch=count_up, *, steps=12, optimizer=None, **options):
     """Train as a real run does, with all that has a state."""
-    return fit(
-        model, draw_batch, steps=steps, optimizer=optimizer or AdamW(model, 1e-2),
-        schedule=warm_up_cosine(max(steps, 5), warm_up=4), max_norm=1.0, rng=3,
-        progress=progress, **options,
-    )  # fmt: skip
+    options = {"schedule": warm_up_cosine(max(steps, 5), warm_up=4), "max_norm": 1.0, **options}
+    optimizer = optimizer or AdamW(model, 1e-2)
+    options = {"rng": 3, "progress": False, **options}
+    return fit(model, draw_batch, steps=steps, optimizer=optimizer, **options)

@@ -20,10 +20,18 @@ from mha_numpy.models.train.finite import is_finite
 from mha_numpy.models.train.options import ATTRIBUTES
 
 
-@pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])
-def test_params_move_in_their_own_arrays_and_dtype(optimizer):
+@pytest.fixture
+def norm():
+    """A layer with params gain and bias, whose gradients are ones."""
+    layer = LayerNorm(2)
+    layer.grads = {"gain": np.ones(2), "bias": np.ones(2)}
+    return layer
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_params_move_in_their_own_arrays_and_dtype(kind):
     layer = LayerNorm(2).astype(np.float32)
-    gain, optimizer = layer.params["gain"], optimizer(layer, 0.1)
+    gain, optimizer = layer.params["gain"], kind(layer, 0.1)
     layer.grads["gain"] = np.array([1, -1], np.float32)
     optimizer.step(scale=0.5)
     assert layer.params["gain"] is gain
@@ -32,24 +40,25 @@ def test_params_move_in_their_own_arrays_and_dtype(optimizer):
     assert {gain.dtype, *remembered} == {np.dtype(np.float32)}
 
 
-@pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])
-def test_all_params_move_or_none(optimizer):
-    layer = LayerNorm(2)
-    optimizer = optimizer(layer, 0.1)
-    layer.grads = {"gain": np.ones(2), "bias": np.ones(2)}
-    optimizer.step()
-    before = {name: (param.copy(), optimizer.memory[name]) for name, param in layer.params.items()}
-    for bad, error, expected in (
-        (np.array([np.nan, 1]), TrainingError, "finite numbers in the gradient, before the step;"),
-        (np.array([1e308, 1]), TrainingError, "finite numbers after the step; got nan or inf in "),
+@pytest.mark.parametrize(
+    ("bad", "error", "expected"),
+    [
+        ([np.nan, 1.0], TrainingError, "finite numbers in the gradient, before the step;"),
+        ([1e308, 1.0], TrainingError, "finite numbers after the step; got nan or inf in "),
         (np.ones(3), ShapeError, r"a gradient \(2,\) like the param; got \(3,\)"),
-    ):
-        layer.grads = {"gain": np.ones(2), "bias": bad}
-        with pytest.raises(error, match=f"^bias: expected {expected}"):
-            optimizer.step(scale=100.0)
+    ],
+)
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_all_params_move_or_none(kind, bad, error, expected, norm):
+    optimizer = kind(norm, 0.1)
+    optimizer.step()
+    before = {name: (param.copy(), optimizer.memory[name]) for name, param in norm.params.items()}
+    norm.grads["bias"] = np.array(bad)
+    with pytest.raises(error, match=f"^bias: expected {expected}"):
+        optimizer.step(scale=100.0)
     assert optimizer.t == 1
     for name, (param, memory) in before.items():
-        np.testing.assert_array_equal(layer.params[name], param)
+        np.testing.assert_array_equal(norm.params[name], param)
         assert optimizer.memory[name] is memory
 
 
@@ -67,19 +76,16 @@ def test_a_param_has_the_options_of_the_first_group_that_matches():
         "backend=None, groups=[ParamGroup('b_* w_o*', weight_decay=0.0), "
         "ParamGroup('*_in', learning_rate=0.5)])"
     )
-    assert repr(SGD(layer, 1)) == (
-        "SGD(FeedForward, learning_rate=1.0, momentum=0.0, nesterov=False)"
-    )  # fmt: skip
+    expected = "SGD(FeedForward, learning_rate=1.0, momentum=0.0, nesterov=False)"
+    assert repr(SGD(layer, 1)) == expected
 
 
-def test_options_and_groups_can_be_set():
-    layer = LayerNorm(2)
-    optimizer = SGD(layer, 0.1)
+def test_options_and_groups_can_be_set(norm):
+    optimizer = SGD(norm, 0.1)
     optimizer.learning_rate, optimizer.groups = 0.5, [ParamGroup("bias", learning_rate=2.0)]
-    layer.grads = {"gain": np.ones(2), "bias": np.ones(2)}
     optimizer.step()
-    np.testing.assert_array_equal(layer.params["gain"], [0.5, 0.5])
-    np.testing.assert_array_equal(layer.params["bias"], [-2.0, -2.0])
+    np.testing.assert_array_equal(norm.params["gain"], [0.5, 0.5])
+    np.testing.assert_array_equal(norm.params["bias"], [-2.0, -2.0])
     optimizer.groups = [ParamGroup("gian", learning_rate=2.0)]
     with pytest.raises(ConfigError, match="^groups: expected 'gian' to match"):
         optimizer.step()
@@ -98,14 +104,12 @@ def test_a_layer_that_was_replaced_is_named(part, steps):
     assert optimizer.t == steps
 
 
-def test_a_param_that_was_replaced_is_checked():
-    layer = LayerNorm(2)
-    optimizer = SGD(layer, 0.1)
-    layer.params["gain"] = np.array([2.0, 2.0])
-    layer.grads = {"gain": np.ones(2), "bias": np.ones(2)}
+def test_a_param_that_was_replaced_is_checked(norm):
+    optimizer = SGD(norm, 0.1)
+    norm.params["gain"] = np.array([2.0, 2.0])
     optimizer.step()
-    np.testing.assert_array_equal(layer.params["gain"], [1.9, 1.9])
-    layer.params["gain"] = np.array([2, 2])
+    np.testing.assert_array_equal(norm.params["gain"], [1.9, 1.9])
+    norm.params["gain"] = np.array([2, 2])
     with pytest.raises(ConfigError, match="^gain: expected a float32 or float64 array"):
         optimizer.step()
 
@@ -117,23 +121,19 @@ def test_a_rise_and_half_a_cosine():
     assert warm_up_cosine(steps=4)(2) == pytest.approx(0.5)
 
 
-def test_clipping_shortens_all_gradients_by_one_factor():
-    layer = LayerNorm(2)
-    layer.grads = {"gain": np.array([2.0, -4.0]), "bias": np.array([4.0, 0.0])}
-    assert clip_gradients(layer, 7.0) == 6
-    assert clip_gradients(layer, 3.0) == 6
-    np.testing.assert_array_equal(layer.grads["gain"], [1, -2])
-    np.testing.assert_array_equal(layer.grads["bias"], [2, 0])
+def test_clipping_shortens_all_gradients_by_one_factor(norm):
+    norm.grads = {"gain": np.array([2.0, -4.0]), "bias": np.array([4.0, 0.0])}
+    assert clip_gradients(norm, 7.0) == 6
+    assert clip_gradients(norm, 3.0) == 6
+    np.testing.assert_array_equal(norm.grads["gain"], [1, -2])
+    np.testing.assert_array_equal(norm.grads["bias"], [2, 0])
     for large in (np.float32(1e30), 1e200):  # whose squares are too large
-        layer.grads = {"gain": np.array([3, 4], np.asarray(large).dtype) * large}
-        assert clip_gradients(layer, 1.0) == pytest.approx(5 * large)
-        np.testing.assert_allclose(layer.grads["gain"], [0.6, 0.8], rtol=1e-6)
-    layer.grads = {"gain": np.ones(3)}
-    with pytest.raises(ShapeError, match=r"^gain: expected a gradient \(2,\) like the param; got"):
-        clip_gradients(layer, 1.0)
-    layer.grads = {"gain": [1.0, "a"]}
+        norm.grads = {"gain": np.array([3, 4], np.asarray(large).dtype) * large}
+        assert clip_gradients(norm, 1.0) == pytest.approx(5 * large)
+        np.testing.assert_allclose(norm.grads["gain"], [0.6, 0.8], rtol=1e-6)
+    norm.grads = {"gain": [1.0, "a"]}
     with pytest.raises(DTypeError, match="^gain: expected a float array"):
-        clip_gradients(layer, 1.0)
+        clip_gradients(norm, 1.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
@@ -145,18 +145,16 @@ def test_numbers_whose_squares_overflow_are_finite(dtype):
         assert not is_finite([np.ones(2), (large,)])
 
 
-NO_SUCH = "there is no such argument here"  # each line of the table has it as %
+NORM, NO_SUCH = LayerNorm(2), "there is no such argument here"  # each line has it as %
 CALLS = [
-    (lambda: Adam(LayerNorm(2), lr=1e-3), "lr: %; write learning_rate="),
-    (lambda: SGD(LayerNorm(2), lr=1e-3), "lr: %; write learning_rate="),
-    (lambda: Adam(params=LayerNorm(2)), "params: %; write layer="),
-    (lambda: Adam(LayerNorm(2), beta_1=0.9), "beta_1: %; write betas="),
-    (lambda: Adam(LayerNorm(2), weight_decay=0.1),
-     "weight_decay: %; write AdamW(...), which has it"),
-    (lambda: SGD(LayerNorm(2), 0.1, momentun=0.9), "momentun: %; did you mean 'momentum'?"),
-    (lambda: SGD(LayerNorm(2)),
+    (lambda: Adam(NORM, lr=1e-3), "lr: %; write learning_rate="),
+    (lambda: Adam(params=NORM), "params: %; write layer="),
+    (lambda: Adam(NORM, beta_1=0.9), "beta_1: %; write betas="),
+    (lambda: Adam(NORM, weight_decay=0.1), "weight_decay: %; write AdamW(...), which has it"),
+    (lambda: SGD(NORM, 0.1, momentun=0.9), "momentun: %; did you mean 'momentum'?"),
+    (lambda: SGD(NORM),
      "learning_rate: expected a value; got none; write SGD(layer, learning_rate)"),
-    (lambda: SGD(LayerNorm(2), 0.1, 0.9), "SGD: expected at most 2 arguments without a name "
+    (lambda: SGD(NORM, 0.1, 0.9), "SGD: expected at most 2 arguments without a name "
      "(layer, learning_rate); got 3; write momentum=, nesterov=, groups="),
     (lambda: ParamGroup("*", lr=0.0), "lr: %; write learning_rate="),
     (lambda: ParamGroup("*", weight_deca=0.0), "weight_deca: %; did you mean 'weight_decay'?"),
@@ -185,31 +183,37 @@ def test_an_attribute_that_other_libraries_have(name):
     assert copy.deepcopy(optimizer).t == 0
 
 
+def in_group(names="*", kind=SGD, **options):
+    return kind(LayerNorm(2), 0.1, groups=[ParamGroup(names, **options)])
+
+
 IMPOSSIBLE = {
-    "learning_rate": lambda: SGD(LayerNorm(2), 0.0),
-    "momentum": lambda: SGD(LayerNorm(2), 0.1, momentum=1.0),
-    "betas": lambda: Adam(LayerNorm(2), betas=(0.9, 1.0)),
-    "weight_decay": lambda: AdamW(LayerNorm(2), weight_decay=-0.1),
+    "learning_rate": lambda: SGD(NORM, 0.0),
+    "momentum": lambda: SGD(NORM, 0.1, momentum=1.0),
+    "betas": lambda: Adam(NORM, betas=(0.9, 1.0)),
+    "weight_decay": lambda: AdamW(NORM, weight_decay=-0.1),
     "warm_up": lambda: warm_up_cosine(10, warm_up=10),
-    "max_norm": lambda: clip_gradients(LayerNorm(2), 0.0),
+    "max_norm": lambda: clip_gradients(NORM, 0.0),
     "layer": lambda: SGD([np.ones(2)], 0.1),
-    "betas: expected two numbers, such as": lambda: Adam(LayerNorm(2), betas=0.9),
-    "nesterov: expected momentum > 0": lambda: SGD(LayerNorm(2), 0.1, nesterov=True),
-    "groups: expected a list of ParamGroup": lambda: SGD(LayerNorm(2), 0.1, groups="gain"),
-    "groups: expected 'gian' to match .* names like it: gain, bias": lambda: SGD(
-        LayerNorm(2), 0.1, groups=[ParamGroup("bias gian", learning_rate=1)]
-    ),
+    "scale": lambda: SGD(NORM, 0.1).step(np.nan),
+    "betas: expected two numbers, such as": lambda: Adam(NORM, betas=0.9),
+    "nesterov: expected momentum > 0": lambda: SGD(NORM, 0.1, nesterov=True),
+    "groups: expected a list of ParamGroup": lambda: SGD(NORM, 0.1, groups="gain"),
+    "groups: expected 'gian' to match .* names like it: gain, bias": lambda: in_group("bias gian"),
     "groups: expected 'gain' to match a param that no earlier": lambda: SGD(
-        LayerNorm(2), 0.1, groups=[ParamGroup("*"), ParamGroup("gain")]
+        NORM, 0.1, groups=[ParamGroup("*"), ParamGroup("gain")]
     ),
-    "groups: expected options of the optimizer, learning_rate, .* got 'weight_decay'": lambda: SGD(
-        LayerNorm(2), 0.1, groups=[ParamGroup("*", weight_decay=0.1)]
+    "groups: expected options of the optimizer, learning_rate, .* got 'weight_decay'": lambda: (
+        in_group(weight_decay=0.1)
     ),
-    "weight_decay: expected a number >= 0": lambda: AdamW(
-        LayerNorm(2), groups=[ParamGroup("*", weight_decay=-1)]
-    ),
-    "scale": lambda: SGD(LayerNorm(2), 0.1).step(np.nan),
+    "weight_decay: expected a number >= 0": lambda: in_group(kind=AdamW, weight_decay=-1),
 }
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_an_impossible_value_is_named(name):
+    with pytest.raises(ConfigError, match=f"^{name}{'' if ':' in name else ': expected'}"):
+        IMPOSSIBLE[name]()
 
 
 class Own(Layer):
@@ -227,38 +231,32 @@ def tied_by_hand(flip=False):
 
 
 BUFFER = np.zeros((4, 6))
+FLOATS = "expected a float32 or float64 array, which can move in small steps; got "
 UNFIT = [
-    (lambda: Own({"n": np.arange(3)}), "n: expected a float32 or float64 array, which can move in "
-     "small steps; got an array (3,) of int64; write params['n'].astype(float)"),
-    (lambda: Own({}, Own({"w": [1.0, 2.0]})), "parts.0.w: expected a float32 or float64 array, "
-     "which can move in small steps; got [1.0, 2.0]; write np.array(params['w'], float)"),
-    (lambda: LayerNorm(2).astype(np.float16), "gain: expected a float32 or float64 array, which "
-     "can move in small steps; got an array (2,) of float16; write layer.astype(np.float32)"),
-    (lambda: Dropout(0.1), "layer: expected one with params; got a Dropout without any"),
-    (tied_by_hand, "parts.1.w: expected memory of its own; got some of parts.0.table; write "
+    (Own({"n": np.arange(3)}),
+     f"n: {FLOATS}an array (3,) of int64; write params['n'].astype(float)"),
+    (Own({}, Own({"w": [1.0, 2.0]})),
+     f"parts.0.w: {FLOATS}[1.0, 2.0]; write np.array(params['w'], float)"),
+    (LayerNorm(2).astype(np.float16),
+     f"gain: {FLOATS}an array (2,) of float16; write layer.astype(np.float32)"),
+    (Dropout(0.1), "layer: expected one with params; got a Dropout without any"),
+    (tied_by_hand(), "parts.1.w: expected memory of its own; got some of parts.0.table; write "
      "Unembedding(embedding) for a table that two layers use, and .copy() otherwise"),
-    (lambda: tied_by_hand(flip=True), "parts.1.w: expected memory of its own; got some of "),
-    (lambda: Own({"a": BUFFER[:3], "b": BUFFER[3:], "c": BUFFER[2:]}), "c: expected memory of its"),
-    (lambda: Own({"a": BUFFER[:3, :2], "b": BUFFER[:3, 2:], "c": BUFFER[3:]}), None),
-    (lambda: Own({"a": np.zeros(0), "b": np.zeros(0), "c": np.zeros(())}), None),
-    (lambda: Own({}, *[Embedding(5, 3)] * 2), None),
+    (tied_by_hand(flip=True), "parts.1.w: expected memory of its own; got some of "),
+    (Own({"a": BUFFER[:3], "b": BUFFER[3:], "c": BUFFER[2:]}), "c: expected memory of its"),
+    (Own({"a": BUFFER[:3, :2], "b": BUFFER[:3, 2:], "c": BUFFER[3:]}), None),
+    (Own({"a": np.zeros(0), "b": np.zeros(0), "c": np.zeros(())}), None),
+    (Own({}, *[Embedding(5, 3)] * 2), None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "message"), UNFIT)
-def test_params_that_cannot_move(make, message):
-    layer = make()
+@pytest.mark.parametrize(("layer", "message"), UNFIT)
+def test_params_that_cannot_move(layer, message):
     if message is None:
         SGD(layer, 0.1).step()
         return
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
         Adam(layer)
-
-
-@pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_an_impossible_value_is_named(name):
-    with pytest.raises(ConfigError, match=f"^{name}{'' if ':' in name else ': expected'}"):
-        IMPOSSIBLE[name]()
 
 
 def test_an_option_of_numpy_leaves_the_dtype():

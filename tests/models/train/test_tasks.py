@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError
 from mha_numpy.models.train import IGNORED
 from mha_numpy.models.train.tasks import Induction, Numbers, Reverse, Text
 from mha_numpy.models.train.tasks.numbers import END, GERMAN, PADDING, START, english, german
@@ -14,11 +13,9 @@ def test_reverse():
     assert np.array_equal(targets[:, ::-1], ids)
     assert ids.shape == (300, 5)
     assert set(ids.flat) == set(range(10))
-    with pytest.raises(ConfigError, match="^num_tokens: expected an integer >= 1; got 0"):
-        Reverse(0)
 
 
-@pytest.mark.parametrize(("V", "T"), [(32, 48), (8, 12)])
+@pytest.mark.parametrize(("V", "T"), [(32, 48), (8, 12)])  # of 8 tokens a sequence often runs out
 def test_every_asked_token_is_known_and_no_other(V, T):
     (ids,), targets = Induction(V, T).draw_batch(np.random.default_rng(0), 300)
     assert ids.shape == targets.shape == (300, T)
@@ -49,36 +46,7 @@ def test_segments_come_back_at_other_distances():
     assert np.bincount(distances).max() < 0.3 * len(distances)
 
 
-def test_tokens_of_an_induction_must_suffice():
-    expected = "^num_tokens: expected at most 48, 1.5 times vocab_size=32, .*; got 49$"
-    with pytest.raises(ConfigError, match=expected):
-        Induction(32, 49)
-
-
-class SmallestDraws:
-    """A generator whose segments use their tokens up soonest, the first time."""
-
-    def __init__(self):
-        self.rng, self.times = np.random.default_rng(0), 0
-
-    def permutation(self, n):
-        self.times += 1
-        return np.arange(n)
-
-    def integers(self, low, high=None):
-        if self.times > 1:
-            return self.rng.integers(low, high)
-        return low if high is not None else 2  # segments of 4, twice, and 2 tokens between
-
-
-def test_a_sequence_whose_tokens_are_used_up_is_drawn_again():
-    rng = SmallestDraws()
-    (ids,), _ = Induction(32, 48).draw_batch(rng, 1)
-    assert ids.shape == (1, 48)
-    assert rng.times == 2
-
-
-SAMPLE = [*range(1100), *np.random.default_rng(0).integers(1_000_000, size=2000).tolist(), 999_999]
+SAMPLE = [*range(1100), *np.random.default_rng(0).integers(1_000_000, size=500).tolist(), 999_999]
 
 
 def test_number_words_by_hand():
@@ -97,9 +65,6 @@ def test_number_words_by_hand():
     for n, (in_english, in_german) in expected.items():
         assert english(n) == in_english.split()
         assert german(n) == in_german.split()
-    for n in (-1, 1_000_000):
-        with pytest.raises(ConfigError, match=f"^n: expected 0 to 999,999; got {n}"):
-            german(n)
 
 
 def test_number_words_are_those_of_num2words():
@@ -151,10 +116,6 @@ def test_numbers_are_read():
     task = Numbers()
     text = "  Two hundred AND forty-five thousand, one "
     assert task.words(task.read(text)[0]) == english(245_001)
-    for text, got in {"three dozen": "'dozen'", "<end>": "'<end>'", " ": "'0 words'",
-                      "one " * 13: "'13 words'"}.items():  # fmt: skip
-        with pytest.raises(ConfigError, match=f"^text: expected an English number .* got {got}$"):
-            task.read(text)
 
 
 def test_crossing_counts_numbers_with_units_and_tens():
@@ -177,7 +138,3 @@ def test_text():
         assert np.array_equal(ids[:, 1:], targets[:, :-1])
         assert set(task.decode(ids.flat)) == set(task.decode(targets[:, -1])) == set(expected)
     assert task.decode(task.encode("cabby")) == "cabby"
-    with pytest.raises(ConfigError, match="^text: expected characters of the text .* got 'z'$"):
-        task.encode("cabz")
-    with pytest.raises(ConfigError, match="more than 210 characters, .* must have 21; got 200$"):
-        Text("a" * 200, num_tokens=20)

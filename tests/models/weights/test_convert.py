@@ -45,18 +45,33 @@ def bytes_of(layer):
     return {name: param.tobytes() for name, param in layer.named_params()}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_there_and_back_is_exact(layout):
-    layer, other = make(layout, 1), make(layout, 2)
-    arrays = to_layout(layer, layout)
+OPTIONS = {  # options of a layer, and why the usual arrays do not fit it
+    "bias=False": ({"bias": False}, "got .*extra "),
+    "a learned key": ({"add_bias_kv": True}, "missing bias_k, .*with add_bias_kv=False$"),
+}
+LAYOUTS_AND_OPTIONS = [
+    *[(layout, "") for layout in LAYOUTS],
+    *[(layout, "bias=False") for layout in LAYOUTS if layout not in ("llama", "torch-layer")],
+    *[(layout, "a learned key") for layout in ("torch", "torch-separate")],
+]
+
+
+@pytest.mark.parametrize(("layout", "name"), LAYOUTS_AND_OPTIONS)
+def test_there_and_back_is_exact(layout, name):
+    options, message = OPTIONS.get(name, ({}, ""))
+    layer, other = make(layout, 1, **options), make(layout, 2, **options)
+    arrays, before = to_layout(layer, layout), bytes_of(other)
     assert from_layout(other, arrays, layout) is other
-    assert bytes_of(other) == bytes_of(layer) != bytes_of(make(layout, 2))
+    assert bytes_of(other) == bytes_of(layer) != before
     again = to_layout(other, layout)
-    assert {name: a.tobytes() for name, a in again.items()} == {
-        name: a.tobytes() for name, a in arrays.items()
-    }
+    assert {n: a.tobytes() for n, a in again.items()} == {n: a.tobytes() for n, a in arrays.items()}
     assert all(array.flags.c_contiguous for array in arrays.values())
     assert not any(np.shares_memory(a, p) for a in arrays.values() for _, p in layer.named_params())
+    if name == "bias=False":
+        assert not any("bias" in theirs for theirs in arrays)
+    if name:
+        with pytest.raises(ConfigError, match=message):
+            from_layout(other, to_layout(make(layout), layout), layout)
 
 
 @pytest.mark.parametrize(
@@ -86,35 +101,18 @@ def test_scores_by_the_embedding_may_be_there_again(layout):
     again = {**arrays, "lm_head.weight": table}
     assert bytes_of(from_layout(other, again, layout)) == bytes_of(layer)
     again["lm_head.weight"] = table + 1
-    with pytest.raises(
-        ConfigError, match="^lm_head.weight: expected the numbers of .*; got others"
-    ):
+    expected = "^lm_head.weight: expected the numbers of .*; got others"
+    with pytest.raises(ConfigError, match=expected):
         from_layout(other, again, layout)
 
 
-@pytest.mark.parametrize("layout", ["torch", "torch-separate"])
-def test_a_learned_key(layout):
-    layer, other = (make(layout, rng, add_bias_kv=True) for rng in (1, 2))
-    arrays = to_layout(layer, layout)
+def test_a_learned_key_has_two_rows():
+    layer = make("torch", 1, add_bias_kv=True)
+    arrays = to_layout(layer, "torch")
     assert arrays["bias_k"].shape == arrays["bias_v"].shape == (1, 1, 12)
     assert (arrays["bias_v"][0] == layer.params["extra_v"]).all()
-    assert bytes_of(from_layout(other, arrays, layout)) == bytes_of(layer)
-    with pytest.raises(ConfigError, match="missing bias_k, .*with add_bias_kv=False$"):
-        from_layout(other, to_layout(make(layout), layout), layout)
     with pytest.raises(ConfigError, match="has no place for extra_k, extra_v; write 'torch'$"):
         to_layout(layer, "keras")
-
-
-@pytest.mark.parametrize("layout", ["torch", "torch-separate", "torch-encoder-layer",
-                                    "torch-decoder-layer", "keras", "flax", "gpt2-attention",
-                                    "bert", "gpt2"])  # fmt: skip
-def test_a_layer_without_biases_has_none_there(layout):
-    layer, other = make(layout, 1, bias=False), make(layout, 2, bias=False)
-    arrays = to_layout(layer, layout)
-    assert not any("bias" in name for name in arrays)
-    assert bytes_of(from_layout(other, arrays, layout)) == bytes_of(layer)
-    with pytest.raises(ConfigError, match="extra "):
-        from_layout(other, to_layout(make(layout), layout), layout)
 
 
 def test_heads_are_cut_as_in_keras():
@@ -172,42 +170,31 @@ def changed(layout, **changes):
     return {name: array for name, array in arrays.items() if array is not None}
 
 
-WRONG = {
-    "missing": (
-        "gpt2", changed("gpt2", transformer__h__1__mlp__c_fc__weight=None),
-        r"arrays: expected 28 with the names and shapes of layout 'gpt2'; "
-        r"got missing h.1.mlp.c_fc.weight$",
-    ),
-    "extra": ("torch", changed("torch", what=np.zeros(3)), "got extra what$"),
-    "another shape": (
-        "torch", changed("torch", in_proj_bias=np.zeros(35)),
-        r"got in_proj_bias \(35,\) of float64 for \(36,\) of float64$",
-    ),
-    "not floats": ("torch", changed("torch", in_proj_bias=np.zeros(36, int)), "of int64 for"),
-    "NaN": (
-        "torch", changed("torch", in_proj_bias=np.full(36, np.nan)),
-        "arrays: expected finite numbers; got NaN or inf in in_proj_bias$",
-    ),
-    "ragged": ("torch", changed("torch", in_proj_bias=[[1.0], 2.0]), "^arrays.'in_proj_bias'.: "),
-    "no dict": ("torch", None, "^arrays: expected a dict from names to arrays; got None$"),
-    "a learned key": (
-        "torch", changed("torch", bias_k=np.zeros((1, 1, 12)), bias_v=np.zeros((1, 1, 12))),
-        "got extra bias_k, bias_v; make the layer with add_bias_kv=True$",
-    ),
-    "another layout of PyTorch": (
-        "torch-separate", changed("torch"), "; these are the names of layout 'torch'$",
-    ),
-    "another layout": (
-        "torch", to_layout(make("gpt2-attention"), "gpt2-attention"),
-        "got missing in_proj_weight, .*; these are the names of layout 'gpt2-attention'$",
-    ),
-    "no such layout": ("jax", {}, r"^layout: expected one of \('torch', 'torch-separate',"),
-}  # fmt: skip
+WRONG = [  # a layout, arrays, and what is said
+    ("gpt2", changed("gpt2", transformer__h__1__mlp__c_fc__weight=None),
+     r"arrays: expected 28 with the names and shapes of layout 'gpt2'; "
+     r"got missing h.1.mlp.c_fc.weight$"),
+    ("torch", changed("torch", what=np.zeros(3)), "got extra what$"),
+    ("torch", changed("torch", in_proj_bias=np.zeros(35)),
+     r"got in_proj_bias \(35,\) of float64 for \(36,\) of float64$"),
+    ("torch", changed("torch", in_proj_bias=np.zeros(36, int)), "of int64 for"),
+    ("torch", changed("torch", in_proj_bias=np.full(36, np.nan)),
+     "arrays: expected finite numbers; got NaN or inf in in_proj_bias$"),
+    ("torch", changed("torch", in_proj_bias=[[1.0], 2.0]), "^arrays.'in_proj_bias'.: "),
+    ("torch", None, "^arrays: expected a dict from names to arrays; got None$"),
+    ("torch", changed("torch", bias_k=np.zeros((1, 1, 12)), bias_v=np.zeros((1, 1, 12))),
+     "got extra bias_k, bias_v; make the layer with add_bias_kv=True$"),
+    ("torch-separate", changed("torch"), "; these are the names of layout 'torch'$"),
+    ("torch", to_layout(make("gpt2-attention"), "gpt2-attention"),
+     "got missing in_proj_weight, .*; these are the names of layout 'gpt2-attention'$"),
+    ("jax", {}, r"^layout: expected one of \('torch', 'torch-separate',"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_named_and_changes_nothing(name):
-    layout, arrays, message = WRONG[name]
+@pytest.mark.parametrize(
+    ("layout", "arrays", "message"), WRONG, ids=[message for *_, message in WRONG]
+)
+def test_what_does_not_fit_is_named_and_changes_nothing(layout, arrays, message):
     layer = make(layout if layout in LAYOUTS else "torch", 5)
     before = bytes_of(layer)
     with pytest.raises(ConfigError, match=message):

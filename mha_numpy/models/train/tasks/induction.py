@@ -18,10 +18,8 @@ class Induction:
 
     Parameters
     ----------
-    vocab_size : int
-        V.
-    num_tokens : int
-        T, at most 1.5 V: the tokens of longer sequences would run out.
+    vocab_size, num_tokens : int
+        V, and T, at most 1.5 V: the tokens of longer sequences would run out.
 
     Examples
     --------
