@@ -2,18 +2,12 @@
 
 from collections.abc import Sequence
 
-from mha_numpy.checking.tracing import Step, Trace
+from mha_numpy.checking.tracing import Trace
 from mha_numpy.checks import check_flag
-from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
 from mha_numpy.show.pictures.layout import start_page
 from mha_numpy.show.pictures.panels import Panel, arrange, legend_entries, paint, prepare
-from mha_numpy.show.pictures.recorded import (
-    axis_labels,
-    check_number_of_steps,
-    check_sequence,
-    check_trace,
-)
+from mha_numpy.show.pictures.recorded import axis_labels, check_sequence, check_steps
 from mha_numpy.show.pictures.save import Picture
 
 
@@ -77,7 +71,7 @@ def shape_film(
     >>> [panel.get_title(loc="left") for panel in film.axes]
     ['1 q', '2 k', '3 v', '4 scores', '5 weights', '6 heads']
     """
-    steps = _chosen(trace, backward=check_flag("backward", backward))
+    steps = check_steps(trace, "film", backward=check_flag("backward", backward))
     batch = check_sequence(steps, sequence)
     labels = axis_labels(steps, tokens, source_tokens)
     panels = prepare(steps, trace.steps, sequence, labels)
@@ -92,18 +86,6 @@ def shape_film(
         ax.set_label(f"step {panel.step.number}")
         paint(ax, panel, header)
     return film
-
-
-def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
-    steps = [step for step in check_trace(trace) if step.is_backward == backward]
-    if not steps:
-        wanted, other = ("backward", "forward") if backward else ("forward", "backward")
-        raise ConfigError(
-            f"trace: expected at least one {wanted} step; got {len(trace)} {other} steps: "
-            f"call {wanted} inside `with trace() as t:`"
-        )
-    check_number_of_steps(steps, "film")
-    return steps
 
 
 def _reading(panels: list[Panel]) -> str:

@@ -125,18 +125,16 @@ def contrast(one, other):
 
 
 def hatched(panel, label="hidden"):
-    return [c for c in panel.collections if c.get_hatch() and c.get_label() == label]
+    """Return the corners of every hatched strip: (strips, 4, 2)."""
+    paths = [patch.get_path() for patch in panel.patches if patch.get_label() == label]
+    return np.array([path.vertices for path in paths]).reshape(-1, 5, 2)[:, :4]
 
 
 def hatched_cells(panel, shape, label="hidden"):
-    """Return which cells the hatched strips cover, drawn one by one or as one shape."""
+    """Return which cells the hatched strips cover."""
     covered = np.zeros(shape, bool)
-    paths = [path for strips in hatched(panel, label) for path in strips.get_paths()]
-    paths += [patch.get_path() for patch in panel.patches if patch.get_label() == label]
-    for path in paths:
-        for corners in path.vertices.reshape(-1, 5, 2):
-            (x0, y0), (x1, y1) = corners[:4].min(axis=0), corners[:4].max(axis=0)
-            covered[round(y0) : round(y1), round(x0) : round(x1)] = True
+    for (x0, y0), _, (x1, y1), _ in hatched(panel, label).round().astype(int):
+        covered[y0:y1, x0:x1] = True
     return covered
 
 
