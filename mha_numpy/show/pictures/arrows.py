@@ -61,26 +61,22 @@ def arrows(
     >>> arrows({"pair 0": quarter_turns}, title="Turned by position").get_label()
     'Turned by position. pair 0: 0 at 0°, 1 at 90°, 2 at 180°.'
     """
-    given = named_arrays("panels", panels, "iuf")
-    rows = {name: _check_rows(name, array) for name, array in given.items()}
+    rows = named_arrays("panels", panels, "iuf")
+    for name, array in rows.items():
+        if array.ndim != 2 or array.shape[1] != 2 or not len(array):
+            raise ShapeError(f"panels[{name!r}]: expected (n, 2) with n >= 1; got {array.shape}")
+        if not np.isfinite(array).all():
+            raise ConfigError(f"panels[{name!r}]: expected finite numbers; got NaN or inf")
     names = _check_names(rows, labels)
     radius = max(float(np.hypot(*array.T).max()) for array in rows.values()) or 1.0
     room = max(ROOM, widest(names, NOTE_SIZE))
     box = Box(SIDE, SIDE, left=room, top=HEAD, right=room)
     title, note = check_text("title", title), check_text("note", note)
-    picture, axes = start_page(flow([box] * len(rows)), title, [note] if note else [])
+    alt = f"{title}. {'; '.join(_in_words(n, a, names) for n, a in rows.items())}."
+    picture, axes = start_page(flow([box] * len(rows)), title, [note], alt=alt)
     for ax, (name, array) in zip(axes, rows.items(), strict=True):
         _paint(ax, name, array / radius, names)
-    picture.set_label(f"{title}. {'; '.join(_in_words(n, a, names) for n, a in rows.items())}.")
     return picture
-
-
-def _check_rows(name: str, array: Array) -> Array:
-    if array.ndim != 2 or array.shape[1] != 2 or not len(array):
-        raise ShapeError(f"panels[{name!r}]: expected (n, 2) with n >= 1; got {array.shape}")
-    if not np.isfinite(array).all():
-        raise ConfigError(f"panels[{name!r}]: expected finite numbers; got NaN or inf")
-    return array
 
 
 def _check_names(rows: Mapping[str, Array], labels: Sequence[str] | None) -> list[str]:

@@ -80,8 +80,8 @@ def shape_film(
     title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
     title += f"{len(panels)} step{'s' * (len(panels) > 1)}{of_batch(sequence, batch)}"
     notes = [check_text("note", note), _reading(panels)]
-    film, axes = start_page(rows, title, notes, legend=legend_entries(panels))
-    film.set_label(_alt_text(title, notes[0], panels))
+    alt = _alt_text(title, notes[0], panels)
+    film, axes = start_page(rows, title, notes, alt=alt, legend=legend_entries(panels))
     for ax, panel, header in zip(axes, panels, headers, strict=True):
         ax.set_label(f"step {panel.step.number}")
         paint(ax, panel, header)

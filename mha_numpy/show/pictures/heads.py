@@ -124,8 +124,8 @@ def weights_by_head(
     is_masked = seen is not None and not seen.all()
     hidden = {"hidden: may not attend": patch(facecolor="none", hatch=HIDDEN)}
     legend = hidden if is_masked else {}
-    picture, axes = start_page([*flow([box] * H), [scale]], title, notes, legend=legend)
-    picture.set_label(_alt_text(title, notes[0], weights, keys, names))
+    alt = _alt_text(title, notes[0], weights, keys, names)
+    picture, axes = start_page([*flow([box] * H), [scale]], title, notes, alt=alt, legend=legend)
     for head, ax in enumerate(axes[:H]):
         write_title(ax, names[head], TITLE_SIZE, 5)
         _paint(ax, weights[head], None if seen is None else seen[head], head, cell)

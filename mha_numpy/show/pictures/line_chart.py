@@ -100,8 +100,8 @@ def line_chart(
     entries = [] if is_direct else names
     legend = {name: Line2D([], [], **_look(i)) for i, name in enumerate(entries)}
     box = Box(WIDTH - right, PLOT, top=ABOVE, right=right, below=BELOW)
-    picture, (ax,) = start_page([[box]], title, notes, legend=legend)
-    picture.set_label(_lines_in_words(title, x_label, y_label, across, values))
+    alt = _lines_in_words(title, x_label, y_label, across, values)
+    picture, (ax,) = start_page([[box]], title, notes, alt=alt, legend=legend)
     ax.clear()  # it has units of its own
     for i, (name, line) in enumerate(zip(names, values.values(), strict=True)):
         ax.plot(across, line, **_look(i), label=name, clip_on=False, markevery=_marked(line))

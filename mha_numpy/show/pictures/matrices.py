@@ -146,16 +146,16 @@ def matrices(
     if is_shared:
         largest = dict.fromkeys(largest, max(largest.values()))
     panels = []
-    for (name, array), given in zip(values.items(), arrays.values(), strict=True):
-        facts = [str(np.shape(given))] + ["no cells"] * (array.size == 0)
+    for name, array in values.items():
+        facts = [str(array.shape)] + ["no cells"] * (array.size == 0)
         if not is_shared and array.dtype != bool:
             facts.append(f"largest |x| {short_number(largest[name])}")
-        panels.append(_prepare(name, array, largest[name], labels, facts))
+        panels.append(_prepare(name, np.atleast_2d(array), largest[name], labels, facts))
     rows, scale = flow([panel.box for panel in panels]), _scale_texts(values, largest, is_shared)
     picture, axes = start_page(
-        rows + [[SCALE]] * bool(scale), title, _notes(panels, labels), legend=_legend(values, words)
-    )
-    picture.set_label(_alt_text(title, arrays, values, words[0]))
+        rows + [[SCALE]] * bool(scale), title, _notes(panels, labels),
+        alt=_alt_text(title, values, words[0]), legend=_legend(values, words),
+    )  # fmt: skip
     for ax, panel in zip(axes, panels, strict=False):
         _paint(ax, panel)
     if scale:
@@ -177,7 +177,7 @@ def _check_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
                 f"arrays[{name!r}]: expected at most {MAX_SIDE} rows and columns; "
                 f"got {array.shape}; draw a part"
             )
-    return {name: np.atleast_2d(array) for name, array in values.items()}
+    return values
 
 
 def _prepare(
@@ -288,11 +288,9 @@ def _notes(panels: list[_Panel], labels: list[list[str] | None]) -> list[str]:
     return notes
 
 
-def _alt_text(
-    title: str, arrays: Mapping[str, Array], values: dict[str, Array], meaning: str
-) -> str:
+def _alt_text(title: str, values: dict[str, Array], meaning: str) -> str:
     told = []
-    for (name, array), given in zip(values.items(), arrays.values(), strict=True):
+    for name, array in values.items():
         known = array[np.isfinite(array)]
         if array.size == 0:
             words = "no cells"
@@ -305,7 +303,7 @@ def _alt_text(
         if array.dtype != bool:
             for cells, kind in ((is_hidden(array), "hidden"), (is_broken(array), "NaN or +inf")):
                 words += f", {cells.sum()} {kind}" * bool(cells.any())
-        told.append(f"{name} {np.shape(given)}, {words}")
+        told.append(f"{name} {array.shape}, {words}")
     heading = f"{title}. " if title else ""
     return f"{heading}{len(told)} array{'s' * (len(told) > 1)}: {'; '.join(told)}."
 

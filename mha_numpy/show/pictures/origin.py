@@ -145,9 +145,10 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
     ]
     title = f"Where every cell came from: {', '.join(parts)}"
     rows = flow([Box(panel.width, panel.height) for panel in panels], GUTTER)
-    film, axes = start_page(rows, title, [_notes(ramp)], legend=_legend(ramp), gutter=GUTTER)
     told = "; ".join(f"{panel.name} {panel.shape}: {panel.sentence}" for panel in panels)
-    film.set_label(f"{title}. {told}.")
+    film, axes = start_page(
+        rows, title, [_notes(ramp)], alt=f"{title}. {told}.", legend=_legend(ramp), gutter=GUTTER
+    )
     for ax, panel in zip(axes, panels, strict=True):
         ax.set_label(panel.name)
         _paint(ax, panel, ramp)

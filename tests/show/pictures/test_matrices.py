@@ -9,7 +9,7 @@ from mha_numpy.palette import PALETTE
 from mha_numpy.show.pictures import matrices
 from mha_numpy.show.pictures.labels import MINUS
 from mha_numpy.show.pictures.matrices import MAY_ATTEND
-from tests.show.pictures.helpers import assert_nothing_overlaps, cells_of, hatched_cells, words_of
+from tests.show.pictures.helpers import cells_of, hatched_cells, words_of
 
 BLUE, ORANGE = (np.array(to_rgba(PALETTE[i])) for i in (0, 1))
 WORDS = ["The", "animal", "didn't", "cross", "the", "street"]
@@ -35,21 +35,6 @@ def facts_of(ax):
 def scale_of(picture):
     (scale,) = (ax for ax in picture.axes if ax.get_label() == "scale")
     return [label.get_text().replace(MINUS, "-") for label in scale.get_xticklabels()]
-
-
-def assert_fits(picture):
-    """Check that numbers stay in their cells, and that nothing else overlaps or is cut."""
-    picture.canvas.draw()
-    for ax in panels_of(picture).values():
-        (x0, x1), (y1, y0) = ax.get_xlim(), ax.get_ylim()
-        wide, high = ax.bbox.width / (x1 - x0), ax.bbox.height / (y1 - y0)
-        for text in ax.texts:
-            if text.get_ha() == "center":
-                box = text.get_window_extent()
-                assert box.width < wide, f"{text.get_text()!r} is wider than its cell"
-                assert box.height < high
-                text.set_visible(False)
-    assert_nothing_overlaps(picture)
 
 
 # numbers
@@ -167,7 +152,6 @@ def test_hidden_and_broken_numbers_are_hatched_and_set_no_scale():
     assert scale_of(picture) == ["-3", "0", "3"]
     assert {"False or -inf: hidden", "NaN or +inf"} <= set(words_of(picture))
     assert hatched_cells(panels_of(picture)["nan"], (1, 2), "broken").all()
-    assert_fits(picture)
 
 
 # labels
@@ -180,7 +164,6 @@ def test_labels_stand_at_rows_and_columns():
         assert [label.get_text() for label in ax.get_xticklabels()] == WORDS
         rows = [label.get_text() for label in ax.get_yticklabels()]
         assert rows == (WORDS if name == "causal" else [])
-    assert_fits(picture)
 
 
 def test_where_not_all_labels_fit_the_picture_says_so():
@@ -189,47 +172,12 @@ def test_where_not_all_labels_fit_the_picture_says_so():
     ax = panels_of(picture)["x"]
     assert [label.get_text() for label in ax.get_yticklabels()] == labels[::2]
     assert "Labels: one row of every 2." in words_of(picture)
-    assert_fits(picture)
 
 
 def test_short_column_labels_lie_and_long_ones_stand():
     for labels, rotation in ((["a", "b"], 0), (["a long one", "b"], 90)):
         ax = panels_of(matrices({"x": np.eye(2)}, column_labels=labels))["x"]
         assert {label.get_rotation() for label in ax.get_xticklabels()} == {rotation}
-
-
-SIGNED = np.random.default_rng(2).normal(size=(12, 12))
-PICTURES = {
-    "2 x 2": {"a": SIGNED[:2, :2], "b": SIGNED[:2, :2] * 1e-15},
-    "12 rows": {"a": SIGNED[:, :4] * 1e-15, "mask": causal_mask(12)},
-    "64 x 64": {name: np.ones((64, 64)) for name in ("expected", "actual", "difference")},
-    "512 x 512": {"a": np.ones((512, 512)), "mask": causal_mask(512)},
-    "thin": {"row": np.ones(300), "column": np.ones((300, 1)), "angles": np.ones((64, 4))},
-    "empty": {"a": np.ones((0, 3)), "b": np.ones((3, 0)), "c": np.ones(0), "d": np.ones((0, 0))},
-    "single": {"a": np.array([[5.0]]), "b": np.array([[True]])},
-    "zeros": {"a": np.zeros((2, 3)), "b": np.zeros(2, int)},
-    "broken": {"a": np.full((2, 3), NAN), "b": np.full((2, 3), INF), "c": np.full(3, -INF)},
-    "huge": {"a": np.array([[1.7e308, -1.7e308], [1, 5e-324]]), "b": np.array([5e-324])},
-    "many": {f"array number {i}": SIGNED[:3, :5] * 10**i for i in range(9)},
-    "long": {"a_name_that_is_longer_than_its_array_and_cut": np.eye(2), "$b$": np.eye(1)},
-}
-
-
-LONG = "A title that is longer than most pictures are wide " * 2
-
-
-FAST = {"2 x 2", "12 rows", "empty", "huge", "long"}
-NAMES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PICTURES]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    ("title", "shared"), [(LONG, False), pytest.param("", True, marks=pytest.mark.slow)]
-)
-def test_no_text_overlaps_or_is_cut(name, title, shared):
-    picture = matrices(PICTURES[name], title=title, shared=shared)
-    assert picture.get_figwidth() < 10.7
-    assert_fits(picture)
 
 
 def test_an_empty_array_says_so():
@@ -239,7 +187,8 @@ def test_an_empty_array_says_so():
 
 
 def test_arrays_that_do_not_fit_into_a_line_wrap():
-    axes = panels_of(matrices(PICTURES["many"])).values()
+    arrays = {f"array number {i}": np.ones((3, 5)) for i in range(9)}
+    axes = panels_of(matrices(arrays)).values()
     corners = [(-round(ax.get_position().y1, 4), ax.get_position().x0) for ax in axes]
     assert corners == sorted(corners)
     assert len({y for y, _ in corners}) > 1
@@ -248,13 +197,11 @@ def test_arrays_that_do_not_fit_into_a_line_wrap():
 def test_a_title_of_several_lines_becomes_one():
     picture = matrices({"a": np.eye(2)}, title="one\n\ttwo ", meaning=("a\nb", "c"))
     assert picture.get_label().startswith("one two. 1 array")
-    assert_fits(picture)
 
 
 def test_bools_that_are_no_mask_say_what_they_mean():
     arrays = {"reacts": np.eye(3, dtype=bool), "x": np.array([[1.0, -INF]])}
     picture = matrices(arrays, meaning=("reacts", "stays"))
-    assert_fits(picture)
     assert words_of(picture)[-3:] == ["True: reacts", "False: stays", "-inf: hidden"]
     assert "reacts (3, 3), 3 of 9 cells: reacts" in picture.get_label()
     assert "False or -inf: hidden" in words_of(matrices(arrays))
