@@ -288,18 +288,17 @@ def _paint_block(ax: Axes, panel: _Panel, i: int, ramp: Ramp, left: float, top: 
     style: dict[str, Any] = {"align": "right center_baseline", "color": MUTED, **MONO}
     for row, mark in enumerate(panel.marks[i] if panel.marks else []):
         write(ax, x - 0.05, y + (row + 0.5) * cell, mark, MARK, label="mark", **style)
-    origins, shades = ramp.heads(numbers).ravel(), _shade(ramp, ramp.tokens(numbers).ravel())
-    faces = [fade(head_color(h))(s) for h, s in zip(origins.tolist(), shades, strict=True)]
+    _, tokens, heads = ramp.came_from(numbers.ravel())
+    colors = [head_color(h) for h in heads.tolist()]
+    faces = [fade(c)(shade) for c, shade in zip(colors, _shade(ramp, tokens), strict=True)]
     squares = PolyCollection(
         cell_corners(numbers.shape, (x, y), cell, inset=0.04), facecolors=faces,
-        edgecolors=[head_color(h) for h in origins.tolist()], linewidths=0.4, clip_on=False,
-        label="cells",
+        edgecolors=colors, linewidths=0.4, clip_on=False, label="cells",
     )  # fmt: skip
     ax.add_collection(squares, autolim=False)
     if cell < NUMBER * MONO_WIDTH * len(str(ramp.size - 1)) + 0.03:
         return
-    for (row, column), number in np.ndenumerate(numbers):
+    style = {"align": "center center_baseline", "label": "number"}
+    for ((row, column), number), face in zip(np.ndenumerate(numbers), faces, strict=True):
         middle = (x + (column + 0.5) * cell, y + (row + 0.5) * cell)
-        ink = text_on(faces[row * numbers.shape[1] + column])
-        align = "center center_baseline"
-        write(ax, *middle, str(number), NUMBER, align, color=ink, label="number")
+        write(ax, *middle, str(number), NUMBER, color=text_on(face), **style)
