@@ -94,6 +94,18 @@ def texts_of(artist):
     return [text for text in found if text.get_visible() and text.get_text()]
 
 
+def all_words(artist):
+    return [text.get_text() for text in texts_of(artist)]
+
+
+def words_across(ax):
+    return [label.get_text() for label in ax.get_xticklabels()]
+
+
+def words_down(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
 def ticks_of(axis):
     """Return the labels of the ticks within the limits of the axes."""
     low, high = sorted(axis.get_view_interval())

@@ -9,7 +9,7 @@ from mha_numpy.palette import PALETTE
 from mha_numpy.show.pictures import matrices
 from mha_numpy.show.pictures.labels import MINUS
 from mha_numpy.show.pictures.matrices import MAY_ATTEND
-from tests.show.pictures.helpers import cells_of, hatched_cells, words_of
+from tests.show.pictures.helpers import cells_of, hatched_cells, words_across, words_down, words_of
 
 BLUE, ORANGE = (np.array(to_rgba(PALETTE[i])) for i in (0, 1))
 WORDS = ["The", "animal", "didn't", "cross", "the", "street"]
@@ -110,13 +110,13 @@ def test_minus_is_a_minus_that_can_be_seen():
 def test_up_to_twelve_have_numbers(n, has_numbers):
     ax = panels_of(matrices({"x": np.ones((n, 2))}))["x"]
     assert bool(numbers_of(ax)) == has_numbers
-    places = [label.get_text() for label in ax.get_yticklabels()]
+    places = words_down(ax)
     assert places == ([] if has_numbers else ["0", "2", "4", "6", "8", "10", "12"])
 
 
 def test_long_axes_are_counted():
     ax = panels_of(matrices({"x": np.ones((512, 64))}))["x"]
-    assert [label.get_text() for label in ax.get_yticklabels()] == [str(64 * i) for i in range(8)]
+    assert words_down(ax) == [str(64 * i) for i in range(8)]
     np.testing.assert_array_equal(ax.get_xticks(), 8 * np.arange(8) + 0.5)
     assert cells_of(ax).shape == (512, 64, 4)
 
@@ -161,8 +161,8 @@ def test_labels_stand_at_rows_and_columns():
     arrays = {"causal": causal_mask(6), "padding": np.ones((1, 6), bool), "one": np.ones(6)}
     picture = matrices(arrays, row_labels=WORDS, column_labels=WORDS)
     for name, ax in panels_of(picture).items():
-        assert [label.get_text() for label in ax.get_xticklabels()] == WORDS
-        rows = [label.get_text() for label in ax.get_yticklabels()]
+        assert words_across(ax) == WORDS
+        rows = words_down(ax)
         assert rows == (WORDS if name == "causal" else [])
 
 
@@ -170,7 +170,7 @@ def test_where_not_all_labels_fit_the_picture_says_so():
     labels = [f"token {i}" for i in range(40)]
     picture = matrices({"x": np.eye(40)}, row_labels=labels)
     ax = panels_of(picture)["x"]
-    assert [label.get_text() for label in ax.get_yticklabels()] == labels[::2]
+    assert words_down(ax) == labels[::2]
     assert "Labels: one row of every 2." in words_of(picture)
 
 

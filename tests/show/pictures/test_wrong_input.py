@@ -256,3 +256,8 @@ def test_what_is_no_number_is_not_drawn(odd):
         shape_film(one("odd", odd))
     with pytest.raises(ConfigError, match="expected arrays of numbers; got odd of "):
         backward_film(steps_of(("odd", odd, "D"), ("d_odd", np.ones(odd.shape), "D")))
+
+
+def test_as_many_as_are_named_fit():
+    assert stepper(of_size(32, 32)).steps == 6
+    assert stepper(one("w", np.ones((500, 500)), "D F")).steps == 1
