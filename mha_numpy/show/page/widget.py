@@ -42,7 +42,7 @@ LEARNING_FALLBACK = (
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 2_000_000  # in all arrays: the page computes them anew after every edit
-ADVICE = "or draw it with draw.shape_film"
+ADVICE = "or draw it with shape_film"
 
 
 @dataclass(frozen=True)

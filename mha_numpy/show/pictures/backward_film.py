@@ -26,6 +26,7 @@ from mha_numpy.show.pictures.panels import (
     legend_entries,
     paint,
     prepare,
+    reading,
     write_header,
 )
 from mha_numpy.show.pictures.recorded import check_sequence, check_steps
@@ -161,15 +162,10 @@ def _pairs(
 
 
 def _reading(panels: list[Panel], found: Comparison) -> str:
-    text = (
-        "Left the array, right its gradient; from pair to pair as backward goes. One cell is one "
-        "number: white is 0, full colour the panel's largest |value|, and a minus marks a negative "
-        "one."
+    text = "Left the array, right its gradient; from pair to pair as backward goes. "
+    text += reading(
+        panels, "A key/value head has the colour of its first query head, the numbers of all."
     )
-    if any(panel.blocks.labels for panel in panels):
-        text += " The number at a block is its head's."
-    if any(panel.blocks.is_shared for panel in panels):
-        text += " ◆ A key/value head has the colour of its first query head, the numbers of all."
     if any(panel.mark for panel in panels):
         text += " = agrees with the reference, ≠ differs."
     if found.first is not None:

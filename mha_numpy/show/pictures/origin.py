@@ -216,12 +216,12 @@ def _prepare(ramp: Ramp, arrays: dict[str, Array]) -> list[_Panel]:
     """Cut the arrays into blocks, with cells of one size that holds the numbers if it can."""
     widest = max(array.shape[-1] for array in arrays.values())
     cell = max(SMALLEST, min(CELL, (MAX_WIDTH - 1.0) / widest))
+    is_marked = cell >= MARK * 1.25 / 72
     panels = []
     for name, array in arrays.items():
         rows, columns = (1, *array.shape)[-2:]
         blocks, leading = array.reshape(-1, rows, columns), array.shape[:-2]
         labels = [str(list(index)) for index in np.ndindex(*leading)] if leading else []
-        is_marked = cell >= MARK * 1.25 / 72
         marks = [[mark_of(ramp, row) for row in block] for block in blocks] if is_marked else []
         sentence = sentence_of(ramp, array.shape, blocks, labels)
         panel = _Panel(name, array.shape, blocks, labels, marks, 1, cell, sentence)
@@ -241,13 +241,12 @@ def _across(n: int, block_width: float) -> int:
 
 def _notes(ramp: Ramp) -> str:
     """Say how to read the film."""
-    text = (
+    letters = ["b sequence"] * (ramp.B > 1) + ["t token"] + ["h head"] * (ramp.H > 1)
+    return (
         f"A number is a cell of {ramp.name} and goes with it wherever it is moved: its colour is "
         "the head that its column belongs to, its shade the token, from pale (first) to strong "
-        "(last)."
+        f"(last). At each row: where its cells came from ({', '.join(letters)})."
     )
-    letters = ["b sequence"] * (ramp.B > 1) + ["t token"] + ["h head"] * (ramp.H > 1)
-    return f"{text} At each row: where its cells came from ({', '.join(letters)})."
 
 
 def _legend(ramp: Ramp) -> dict[str, Rectangle]:

@@ -249,6 +249,16 @@ def paint(ax: Axes, panel: Panel, header: list[str]) -> None:
             write(ax, x + width + 0.04, y + height / 2, blocks.labels[i], **style)
 
 
+def reading(panels: list[Panel], shared: str) -> str:
+    """Say how cells, blocks and, in a sentence of the caller, shared heads are read."""
+    text = (
+        "One cell is one number: white is 0, full colour the panel's largest |value|, and a minus "
+        "marks a negative one."
+    )
+    text += " The number at a block is its head's." * any(p.blocks.labels for p in panels)
+    return text + f" ◆ {shared}" * any(panel.blocks.is_shared for panel in panels)
+
+
 def write_header(ax: Axes, title: str, header: list[str]) -> None:
     """Write a panel's title, and the lines below it."""
     ax.set_axis_off()

@@ -176,7 +176,7 @@ CASES = {
         (lambda: stepper(""), "trace: expected the Trace of `with trace"),
         (lambda: stepper(Trace()), "trace: expected at least one step; got none"),
         (lambda: stepper(of_size(33, 4)),
-         "expected T_q <= 32; got T_q=33 (q): record a shorter sequence, or draw it with draw"),
+         "expected T_q <= 32; got T_q=33 (q): record a shorter sequence, or draw it with shape"),
         (lambda: stepper(of_size(4, 33)), "expected T_k <= 32; got T_k=33"),
         (lambda: stepper(one("w", np.ones((1500, 1500)), "D F")),
          "at most 2,000,000 numbers for one page; got 2,250,000: record a smaller layer"),
