@@ -89,8 +89,8 @@ def _gradients(last: Mapping[str, Step]) -> dict[str, str]:
 
 
 def _options(last: Mapping[str, Step]) -> dict[str, Any]:
-    masks = [name for name in ("mask", "visible")
-             if name in last and last[name].axes.split()[-2:] == ["T_q", "T_k"]]  # fmt: skip
+    of_cells = [name for name, step in last.items() if step.axes.split()[-2:] == ["T_q", "T_k"]]
+    masks = [name for name in ("mask", "visible") if name in of_cells]
     names = {"scale": "scale", "heads": "head_gate"}
     found: dict[str, Any] = {"causal": {"mask": masks[0]}} if masks else {}
     return found | {option: name for option, name in names.items() if name in last}

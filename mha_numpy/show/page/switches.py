@@ -28,14 +28,16 @@ def switches_of(trace: Trace, last: Mapping[str, Step], ids: Mapping[int, int]) 
     def change(name: str, equation: str) -> dict[str, Any]:
         tree = parse(equation)
         tree = None if tree is None else with_sizes(tree, sizes)
-        return {"array": ids[id(last[name])], "equation": equation,
-                "tree": equation_tree(tree, last, ids)}  # fmt: skip
+        place = ids[id(last[name])]
+        return {"array": place, "equation": equation, "tree": equation_tree(tree, last, ids)}
 
-    return [
-        {"id": name, "label": label, "question": question, "says": says,
-         "changes": [change(*each) for each in equations.items()]}
-        for name, label, question, says, equations in _all_switches(last, sizes) if equations
-    ]  # fmt: skip
+    found = []
+    for *told, equations in _all_switches(last, sizes):
+        changes = [change(*each) for each in equations.items()]
+        if changes:
+            words = zip(("id", "label", "question", "says"), told, strict=True)
+            found.append({**dict(words), "changes": changes})
+    return found
 
 
 def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Switch]:

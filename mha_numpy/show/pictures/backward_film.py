@@ -104,10 +104,8 @@ def backward_film(
     title = f"Backward film: {len(gradients)} gradient{'s' * (len(gradients) > 1)}"
     title += of_batch(sequence, batch)
     notes = [check_text("note", note), _reading(panels, found)]
-    film, axes = start_page(
-        rows, title, notes, alt=_alt_text(title, found.verdict, notes[0], panels),
-        verdict=found.verdict, legend=legend_entries(panels),
-    )  # fmt: skip
+    alt, legend = _alt_text(title, found.verdict, notes[0], panels), legend_entries(panels)
+    film, axes = start_page(rows, title, notes, alt=alt, verdict=found.verdict, legend=legend)
     for i, (ax, panel, header) in enumerate(zip(axes, panels, headers, strict=True)):
         ax.set_label(f"{'gradient' if i % 2 else 'array'} {panel.step.name}")
         is_first = gradients[i // 2] is found.first

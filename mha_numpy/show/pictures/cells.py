@@ -76,11 +76,9 @@ def hatch_cells(
         y = at[1] + cell * (pitch * rows[:, None] + np.array([0, 0, 1, 1]))
         corners: Any = np.stack([x, y], axis=-1)
         if len(rows):
-            strips = PolyCollection(corners).get_paths()
-            ax.add_patch(PathPatch(
-                Path.make_compound_path(*strips), hatch=hatch, facecolor="none", edgecolor=GREY,
-                linewidth=0, clip_on=False, label=label,
-            ))  # fmt: skip
+            strips = Path.make_compound_path(*PolyCollection(corners).get_paths())
+            style: dict[str, Any] = {"edgecolor": GREY, "linewidth": 0, "clip_on": False}
+            ax.add_patch(PathPatch(strips, hatch=hatch, facecolor="none", label=label, **style))
 
 
 def paint_cells(

@@ -147,10 +147,9 @@ def matrices(
             facts.append(f"largest |x| {short_number(largest[name])}")
         panels.append(_prepare(name, np.atleast_2d(array), largest[name], labels, facts))
     rows, scale = flow([panel.box for panel in panels]), _scale_texts(values, largest, is_shared)
-    picture, axes = start_page(
-        rows + [[SCALE]] * bool(scale), title, _notes(panels, labels),
-        alt=_alt_text(title, values, words[0]), legend=_legend(values, words),
-    )  # fmt: skip
+    rows += [[SCALE]] * bool(scale)
+    alt, legend = _alt_text(title, values, words[0]), _legend(values, words)
+    picture, axes = start_page(rows, title, _notes(panels, labels), alt=alt, legend=legend)
     for ax, panel in zip(axes, panels, strict=False):
         _paint(ax, panel)
     if scale:

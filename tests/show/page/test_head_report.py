@@ -212,17 +212,26 @@ def tokens_of(*lengths):
     [
         (random_bert(), "A cat sat.", "model: expected one with a tokenizer"),
         (Linear(3, 3), TOKENS, "model: expected a Bert, or a causal .* got Linear"),
-        (AttentionOnlyLM(10, 8, is_causal=False), TOKENS,
-         "model: expected a Bert.*got AttentionOnlyLM"),
-        (induction_by_hand(vocab_size=10, max_tokens=8), tokens_of(1),
-         ".*2 to 8 tokens in each; got 1 in text 0.*longer"),
+        (
+            AttentionOnlyLM(10, 8, is_causal=False),
+            TOKENS,
+            "model: expected a Bert.*got AttentionOnlyLM",
+        ),
+        (
+            induction_by_hand(vocab_size=10, max_tokens=8),
+            tokens_of(1),
+            ".*2 to 8 tokens in each; got 1 in text 0.*longer",
+        ),
         (random_bert(), tokens_of(17), ".*2 to 16 tokens in each; got 17 in text 0.*shorter"),
-        (random_bert(), TOKENS._replace(names=[list("abcdef"), list("abc")]),
-         ".*a name for each of the 4 tokens of text 1; got 3"),
+        (
+            random_bert(),
+            TOKENS._replace(names=[list("abcdef"), list("abc")]),
+            ".*a name for each of the 4 tokens of text 1; got 3",
+        ),
         (random_bert(), tokens_of(), "texts: expected at least one; got none"),
         (random_bert(), TOKENS, ".*at most 311 weights for one page; got 312"),
     ],
-)  # fmt: skip
+)
 def test_it_refuses_what_it_cannot_show(monkeypatch, model, texts, message):
     monkeypatch.setattr(report, "MAX_WEIGHTS", 311)
     with pytest.raises(ConfigError, match=f"^{message}"):

@@ -47,8 +47,8 @@ def both_films(**options):
 
 def beside_reference(**options):
     right, _ = recorded(**options)
-    wrong = steps_of(*((s.name, s.array * (1 + (s.name == "d_heads")), s.axes)
-                       for s in right if s.is_backward))  # fmt: skip
+    gradients = [step for step in right if step.is_backward]
+    wrong = steps_of(*((s.name, s.array * (1 + (s.name == "d_heads")), s.axes) for s in gradients))
     return [backward_film(right), backward_film(wrong, reference=right)]
 
 
@@ -58,8 +58,9 @@ def heatmaps(H, T, **options):
 
 
 def bars(numbers):
-    return [bar_chart(numbers, title="a title", unit="$", against=against, against_label="vs")
-            for against in (None, dict.fromkeys(numbers, 7e6))]  # fmt: skip
+    labels = {"title": "a title", "unit": "$", "against_label": "vs"}
+    against = dict.fromkeys(numbers, 7e6)
+    return [bar_chart(numbers, **labels), bar_chart(numbers, against=against, **labels)]
 
 
 def panels(arrays):
@@ -99,7 +100,9 @@ FAST = {
     ),
     "labels": lambda: matrices(
         {"causal": causal_mask(6), "padding": np.ones((1, 6), bool), "one": np.ones(6)},
-        row_labels=SENTENCE[:6], column_labels=SENTENCE[:6], meaning=("reacts\nb", "stays"),
+        row_labels=SENTENCE[:6],
+        column_labels=SENTENCE[:6],
+        meaning=("reacts\nb", "stays"),
     ),
     "some of the labels": lambda: matrices(
         {"x": np.eye(40)}, row_labels=[f"token {i}" for i in range(40)]
@@ -128,9 +131,11 @@ FAST = {
     "splits": lambda: origin_film(two_splits(), 2),
     "one token": lambda: origin_film({"x": ramp(1, 3), "a": np.array([2])}, 1),
     "two sequences": lambda: origin_film(two_splits(2), 2),
-    **{f"sharing {sizes}": lambda sizes=sizes: sharing_map(*sizes)
-       for sizes in [(8, 8), (8, 2), (12, 4), (8, 1), (1, 1), (64, 8), (71, 1)]},
-}  # fmt: skip
+    **{
+        f"sharing {sizes}": lambda sizes=sizes: sharing_map(*sizes)
+        for sizes in [(8, 8), (8, 2), (12, 4), (8, 1), (1, 1), (64, 8), (71, 1)]
+    },
+}
 
 SLOW = {
     "causal films": lambda: both_films(T=12, D=16, H=4, is_causal=True),
@@ -165,13 +170,18 @@ SLOW = {
     "broken": lambda: panels(
         {"a": np.full((2, 3), NAN), "b": np.full((2, 3), INF), "c": np.full(3, -INF)}
     ),
-    "many arrays": lambda: panels(
-        {f"array number {i}": SIGNED[:3, :5] * 10**i for i in range(9)}
-    ),
-    **{f"bars of {numbers}": lambda numbers=numbers: bars(numbers) for numbers in [
-        {"a": 0}, {"a": 1e300, "b": 5e-324}, {"a": 5e-324}, {LONG: 1, "b": 2},
-        {f"bar {i}": 1e3**i for i in range(12)}, {"$x$": 3, "\n": 1},
-    ]},
+    "many arrays": lambda: panels({f"array number {i}": SIGNED[:3, :5] * 10**i for i in range(9)}),
+    **{
+        f"bars of {numbers}": lambda numbers=numbers: bars(numbers)
+        for numbers in [
+            {"a": 0},
+            {"a": 1e300, "b": 5e-324},
+            {"a": 5e-324},
+            {LONG: 1, "b": 2},
+            {f"bar {i}": 1e3**i for i in range(12)},
+            {"$x$": 3, "\n": 1},
+        ]
+    },
     "seven stages": lambda: origin_film(stages_of_splitting(1, 4, 8, 2), 2),
     "eight heads": lambda: origin_film(stages_of_splitting(1, 4, 32, 8), 8),
     "seventeen heads": lambda: origin_film(two_splits(1, 3, 34, 17), 17),
@@ -180,7 +190,7 @@ SLOW = {
     "tall splits": lambda: origin_film(two_splits(1, 64, 8, 4), 4),
     "a long name": lambda: origin_film({"$x$": ramp(2, 4), VERY_LONG_CALL: np.array([3, 1])}, 2),
     "large numbers": lambda: origin_film({"x": ramp(2, 15, 32)}, 4),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
