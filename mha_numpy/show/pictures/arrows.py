@@ -67,7 +67,10 @@ def arrows(
             raise ShapeError(f"panels[{name!r}]: expected (n, 2) with n >= 1; got {array.shape}")
         if not np.isfinite(array).all():
             raise ConfigError(f"panels[{name!r}]: expected finite numbers; got NaN or inf")
-    names = _check_names(rows, labels)
+    most = max(map(len, rows.values()))
+    names = check_labels("labels", range(most) if labels is None else labels)
+    if len(names) != most:
+        raise ConfigError(f"labels: expected {most}, one for each arrow; got {len(names)}")
     radius = max(float(np.hypot(*array.T).max()) for array in rows.values()) or 1.0
     room = max(ROOM, widest(names, NOTE_SIZE))
     box = Box(SIDE, SIDE, left=room, top=HEAD, right=room)
@@ -77,17 +80,6 @@ def arrows(
     for ax, (name, array) in zip(axes, rows.items(), strict=True):
         _paint(ax, name, array / radius, names)
     return picture
-
-
-def _check_names(rows: Mapping[str, Array], labels: Sequence[str] | None) -> list[str]:
-    """Return a name for each arrow of the longest panel."""
-    most = max(map(len, rows.values()))
-    if labels is None:
-        return [str(i) for i in range(most)]
-    names = check_labels("labels", labels)
-    if len(names) != most:
-        raise ConfigError(f"labels: expected {most}, one for each arrow; got {len(names)}")
-    return names
 
 
 def _paint(ax: Axes, name: str, array: Array, names: Sequence[str]) -> None:
