@@ -75,10 +75,13 @@ def visit(browser):
 
 
 @pytest.fixture
-def open_file(visit):
-    """Return a function that opens a file's page, which asks for itself alone."""
+def show(visit, tmp_path):
+    """Return a function that opens a Page of ours as a file, which asks for itself alone."""
 
-    def opened(path, name="", **options):
-        return visit(f"{path.as_uri()}#{name}", path.as_uri(), **options)
+    def opened(page, name="", *, width=1280, height=900, **options):
+        path = tmp_path / "page.html"
+        page.to_html(path)
+        size = {"width": width, "height": height}
+        return visit(f"{path.as_uri()}#{name}", path.as_uri(), viewport=size, **options)
 
     return opened

@@ -28,15 +28,9 @@ def drawn():
 
 
 @pytest.fixture
-def open_page(open_file, tmp_path, drawn):
+def open_page(show, drawn):
     """Return a function that opens a report."""
-
-    def opened(report=drawn, name="", *, width=1280, height=900, **options):
-        path = tmp_path / "heads.html"
-        report.to_html(path)
-        return open_file(path, name, viewport={"width": width, "height": height}, **options)
-
-    return opened
+    return lambda name="", report=drawn, **options: show(report, name, **options)
 
 
 def cells(page):
@@ -147,7 +141,7 @@ def test_importance_is_told_and_leads_to_the_head(open_page):
 def test_what_a_causal_head_may_not_see_is_hatched(open_page):
     ids = np.array([[7, 1, 4, 7, 1]])
     model = induction_by_hand(vocab_size=10, max_tokens=8)
-    page = open_page(head_report(model, Tokens(ids, ids > 0, [list("71471")])), "l1h0")
+    page = open_page("l1h0", head_report(model, Tokens(ids, ids > 0, [list("71471")])))
     assert page.locator("#matrix td.hatched").count() == 10
     assert page.locator("#texts").is_hidden()
     page.locator("#matrix tbody td").nth(1).hover()

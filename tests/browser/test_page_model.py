@@ -1,6 +1,7 @@
 """What the page computes with, in a real browser: its arrays, stories, slopes and edits."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,27 +19,28 @@ from mha_numpy.core import (
 from mha_numpy.show.page.data import describe_trace, items_of
 from mha_numpy.show.page.document import read
 from tests.compare import Tolerance, assert_close
+from tests.core.configurations import attention_configuration
 
 pytestmark = pytest.mark.slow
 
 CLOSE = Tolerance(1e-9, 1e-12)
 RNG = np.random.default_rng(11)
+SEEDS = range(8)
 
 
-class Problem:
+class Problem(NamedTuple):
     """Inputs and params of an attention, to be run with other numbers, too."""
 
-    def __init__(self, inputs, **options):
-        self.inputs, self.options = inputs, options
+    inputs: dict
+    options: dict
 
-    def run(self, inputs):
+    def run(self, **changed):
         """Return everything in the page's order, forward and backward of these numbers."""
-        given = dict(inputs)
+        given = self.inputs | changed
         d_out = given.pop("d_out")
         with trace() as t:
             if "w_q" in given:
-                names = MultiHeadParams._fields
-                params = MultiHeadParams(*(given.pop(name, None) for name in names))
+                params = MultiHeadParams(*(given.pop(name, None) for name in NAMES))
                 _, cache = multi_head_attention_forward(**given, params=params, **self.options)
                 multi_head_attention_backward(d_out, cache)
             else:
@@ -47,84 +49,64 @@ class Problem:
         return t
 
 
-def layer(D=8, H=4, H_kv=None, d=2, B=1, T=5, T_k=None, is_biased=True, *, more=None, **options):
-    """Return a problem of a layer; `more` are inputs that are made of the shape (H, T_q, T_k)."""
-    H_kv, D_out = H_kv or H, D
-    widths = {"q": (D, H * d), "k": (D, H_kv * d), "v": (D, H_kv * d), "o": (H * d, D_out)}
-    inputs = {"x_q": RNG.normal(size=(B, T, D))}
-    if T_k is not None:
-        inputs["x_k"] = RNG.normal(size=(B, T_k, D))
-    for letter, shape in widths.items():
-        inputs[f"w_{letter}"] = RNG.normal(size=shape)
-        if is_biased:
-            inputs[f"b_{letter}"] = RNG.normal(size=shape[1])
-    inputs |= {name: make(H, T, T_k or T) for name, make in (more or {}).items()}
-    inputs["d_out"] = RNG.normal(size=(B, T, D_out))
-    return Problem(inputs, num_heads=H, num_kv_heads=H_kv, **options)
+NAMES = MultiHeadParams._fields
 
 
-def alone(*leading, H_kv=None, T_q=4, T_k=5, d_k=3, d_v=2, more=None, **options):
-    """Return a problem of attention without projections."""
-    kv = leading if H_kv is None else (*leading[:-1], H_kv)
-    inputs = {
-        "q": RNG.normal(size=(*leading, T_q, d_k)),
-        "k": RNG.normal(size=(*kv, T_k, d_k)),
-        "v": RNG.normal(size=(*kv, T_k, d_v)),
-    }
-    inputs |= {name: make(4, T_q, T_k) for name, make in (more or {}).items()}
-    inputs["d_out"] = RNG.normal(size=(*leading, T_q, d_v))
-    return Problem(inputs, **options)
+def layer(D=8, H=4, H_kv=None, d=2, B=1, T_k=None, *, biases=True, more=None, **options):
+    """Return a problem of a layer, with more inputs if wanted."""
+    H_kv = H_kv or H
+    inputs = {"x_q": normal(B, T, D)} | ({} if T_k is None else {"x_k": normal(B, T_k, D)})
+    for letter, n in zip("qkvo", (H, H_kv, H_kv, H), strict=True):
+        w = normal(D, n * d)
+        inputs[f"w_{letter}"] = w.T if letter == "o" else w
+    if biases:
+        inputs |= {f"b_{letter}": normal(inputs[f"w_{letter}"].shape[1]) for letter in "qkvo"}
+    inputs |= {**(more or {}), "d_out": normal(B, T, D)}
+    return Problem(inputs, {"num_heads": H, "num_kv_heads": H_kv, **options})
 
 
-def some(H, T_q, T_k):
-    """Return a mask with a row that sees nothing."""
-    mask = RNG.random((T_q, T_k)) < 0.7
-    mask[1] = False
-    return mask
-
-
-def hiding(H, T_q, T_k):
-    """Return a bias with -inf in it."""
-    return np.where(RNG.random((T_q, T_k)) < 0.3, -np.inf, RNG.normal(size=(T_q, T_k)))
+def alone(seed):
+    """Return a random problem of attention without projections."""
+    inputs, options = attention_configuration(seed)
+    if "mask" in options:
+        inputs["mask"] = options.pop("mask")
+    shape = (*inputs["q"].shape[:-1], inputs["v"].shape[-1])
+    return Problem(inputs | {"d_out": normal(*shape)}, options)
 
 
 def normal(*shape):
     return RNG.normal(size=shape)
 
 
-def gates(H, *_):
-    return RNG.normal(size=H)
-
-
+T = 5
+MASK = RNG.random((T, T)) < 0.7
+MASK[1] = False  # sees nothing
+HIDING = np.where(RNG.random((T, T)) < 0.3, -np.inf, normal(T, T))
 ROPE = RopeOptions()
-PARTIAL = RopeOptions(rotary_dim=2)
 PROBLEMS = {
     "self": layer(),
-    "no biases": layer(is_biased=False),
+    "no biases": layer(biases=False),
     "cross": layer(T_k=3),
     "causal": layer(is_causal=True),
-    "window": layer(T=6, window=(2, 1)),
+    "window": layer(window=(2, 1)),
     "grouped": layer(H_kv=2),
-    "multi-query, cross": layer(H_kv=1, T_k=7, more={"mask": some}),
-    "softcap and bias": layer(softcap=2.0, more={"bias": normal}),
-    "bias of a head": layer(H_kv=2, more={"bias": lambda H, *_: normal(H, 1, 1)}),
-    "hiding bias": layer(more={"bias": hiding}),
-    "gates": layer(more={"head_gate": gates}),
-    "gates of each sequence": layer(B=2, more={"head_gate": lambda H, *_: normal(2, H)}),
-    "the walk's": layer(more={"mask": lambda H, T, _: causal_mask(T), "head_gate": gates}),
-    "mask and causal": layer(is_causal=True, more={"mask": some}),
+    "multi-query, cross": layer(H_kv=1, T_k=7, more={"mask": np.tile(MASK, 2)[:, :7]}),
+    "softcap and bias": layer(softcap=2.0, more={"bias": normal(4, T, T)}),
+    "bias of a head": layer(H_kv=2, more={"bias": normal(4, 1, 1)}),
+    "hiding bias": layer(more={"bias": HIDING}),
+    "gates": layer(more={"head_gate": normal(4)}),
+    "gates of each sequence": layer(B=2, more={"head_gate": normal(2, 4)}),
+    "the walk's": layer(more={"mask": causal_mask(T), "head_gate": normal(4)}),
+    "mask and causal": layer(is_causal=True, more={"mask": MASK}),
     "rope": layer(rope=ROPE, is_causal=True),
-    "part of rope": layer(H=2, d=6, rope=PARTIAL),
-    "interleaved": layer(H=2, d=4, rope=RopeOptions(interleaved=True)),
+    "part of rope": layer(H=2, d=6, rope=ROPE._replace(rotary_dim=2)),
+    "interleaved": layer(H=2, d=4, rope=ROPE._replace(interleaved=True)),
     "part of rope, interleaved, grouped": layer(
-        H_kv=2, d=4, B=2, rope=PARTIAL._replace(interleaved=True)
+        H_kv=2, d=4, B=2, rope=RopeOptions(rotary_dim=2, interleaved=True)
     ),
     "batch": layer(B=2, H_kv=2, is_causal=True, q_offset=np.array([0, 1])),
     "large scores": layer(scale=60.0),
-    "rank 2": alone(more={"bias": hiding}, softcap=1.5),
-    "rank 3": alone(2, is_causal=True, q_offset=1),
-    "rank 4": alone(2, 4, H_kv=2, more={"head_gate": gates, "mask": some}),
-    "dropout": alone(2, dropout_mask=np.where(RNG.random((2, 4, 5)) < 0.3, 0, 1 / 0.7)),
+    **{f"attention alone {seed}": alone(seed) for seed in SEEDS},  # ranks 4, 3, 2, and options
 }
 
 
@@ -169,7 +151,7 @@ def assert_equal_to(t, arrays):
 
 
 def test_every_array_and_every_story_is_the_core_s(page, problem):
-    t = problem.run(problem.inputs)
+    t = problem.run()
     computed, (error, name), is_live = page.evaluate(
         """(given) => {
           const t = openTrace(given);
@@ -184,7 +166,7 @@ def test_every_array_and_every_story_is_the_core_s(page, problem):
 
 def test_after_edits_it_equals_the_core_on_the_edited_numbers(page, problem):
     rng = np.random.default_rng(3)
-    t = problem.run(problem.inputs)
+    t = problem.run()
     edited, edits = {name: np.array(x) for name, x in problem.inputs.items()}, []
     for name in rng.choice([name for name in edited if name != "d_out"], 6):
         array = edited[name]
@@ -203,7 +185,7 @@ def test_after_edits_it_equals_the_core_on_the_edited_numbers(page, problem):
         }""",
         [describe_trace(t), edits],
     )
-    assert_equal_to(problem.run(edited), changed)
+    assert_equal_to(problem.run(**edited), changed)
     assert error < 1e-9, name
     for before, after in zip(start, back, strict=True):
         assert_close(after, before, "exact")
@@ -211,7 +193,7 @@ def test_after_edits_it_equals_the_core_on_the_edited_numbers(page, problem):
 
 def test_a_gradient_is_the_slope_of_the_loss(page, problem):
     """Of inputs, params and everything computed between them and the loss."""
-    t = problem.run(problem.inputs)
+    t = problem.run()
     slopes, is_same = page.evaluate(
         """(given) => {
           const t = openTrace(given), before = t.arrays.map(({ data }) => data.slice());
@@ -234,9 +216,7 @@ def test_a_gradient_is_the_slope_of_the_loss(page, problem):
     assert is_same
     names, measured, told = zip(*slopes, strict=True)
     has_layer = "w_q" in problem.inputs
-    assert set(names) >= (
-        {"x_q", "w_v", "scores", "merged"} if has_layer else {"q", "v", "weights"}
-    )
+    assert set(names) >= ({"x_q", "w_v", "scores", "merged"} if has_layer else {"q", "v"})
     size = max(1, *map(abs, told))
     for name, slope, gradient in zip(names, measured, told, strict=True):
         assert abs(slope - gradient) < 1e-5 * size, name
@@ -263,7 +243,7 @@ def test_an_edit_of_a_computed_number_is_added(page):
           found.mask = [...mask.data.slice(0, 4)];
           return found;
         }""",
-        describe_trace(problem.run(problem.inputs)),
+        describe_trace(problem.run()),
     )
     assert abs(seen.pop("moved")) < 1e-12
     assert abs(seen.pop("set") - 7) < 1e-12
@@ -282,17 +262,17 @@ def test_a_row_that_comes_to_see_nothing(page):
           t.set(t.byName.get("mask"), 0, 0);  // the first token saw itself alone
           return [numbersOfAll(t), worstStory(t)];
         }""",
-        describe_trace(problem.run(problem.inputs)),
+        describe_trace(problem.run()),
     )
     mask = problem.inputs["mask"].copy()
     mask[0, 0] = False
-    assert_equal_to(problem.run(problem.inputs | {"mask": mask}), computed)
+    assert_equal_to(problem.run(mask=mask), computed)
     assert error < 1e-9, name
 
 
 def test_what_can_be_edited(page):
     problem = PROBLEMS["part of rope"]
-    t = PROBLEMS["causal"].run(PROBLEMS["causal"].inputs)
+    t = PROBLEMS["causal"].run()
     seen = page.evaluate(
         """([causal, rope]) => {
           const editable = (t) => t.arrays.filter((a) => t.isEditable(a)).map(({ name }) => name);
@@ -303,7 +283,7 @@ def test_what_can_be_edited(page):
           });
           return [editable(one), editable(other), hidden];
         }""",
-        [describe_trace(t), describe_trace(problem.run(problem.inputs))],
+        [describe_trace(t), describe_trace(problem.run())],
     )
     names, of_rope, hidden = seen
     assert set(names) == {item.name for item in items_of(t)[0] if not item.is_backward}
@@ -313,7 +293,7 @@ def test_what_can_be_edited(page):
 
 
 def test_what_the_page_cannot_compute_is_shown_and_not_edited(page):
-    t = PROBLEMS["self"].run(PROBLEMS["self"].inputs)
+    t = PROBLEMS["self"].run()
     steps = {step.name: place for place, step in enumerate(t.steps)}
     scores = t.steps[steps["scores"]]
     t.steps[steps["scores"]] = replace(scores, equation="np.einsum('bhqd,bhkd->bhqk', q, k)")
@@ -358,7 +338,7 @@ class TestSwitches:
     @pytest.fixture
     def switched(self, page, layer):
         """A function that returns the arrays under a switch, and checks what holds for all."""
-        t = layer.run(layer.inputs)
+        t = layer.run()
         data = describe_trace(t)
 
         def switch(name):
@@ -379,19 +359,19 @@ class TestSwitches:
             )
             for x in "qkv"
         }
-        assert_equal_to(layer.run(layer.inputs | edited), switched("cut-first"))
+        assert_equal_to(layer.run(**edited), switched("cut-first"))
 
     @pytest.mark.parametrize("name", ["no-scale", "by-sqrt-D"])
     def test_scales(self, layer, switched, name):
         scale = 1 if name == "no-scale" else layer.inputs["x_q"].shape[-1] ** -0.5
-        other = Problem(layer.inputs, **{**layer.options, "scale": scale})
-        assert_equal_to(other.run(layer.inputs), switched(name))
+        other = layer._replace(options={**layer.options, "scale": scale})
+        assert_equal_to(other.run(), switched(name))
 
     def test_head_by_head(self, layer, switched):
-        assert_equal_to(layer.run(layer.inputs), switched("head-by-head"))
+        assert_equal_to(layer.run(), switched("head-by-head"))
 
     def test_without_the_transpose(self, layer, switched):
-        t = layer.run(layer.inputs)
+        t = layer.run()
         arrays = dict(zip([s.name for s in items_of(t)[0]], switched("no-transpose"), strict=True))
         for letter in "qkv":
             name = f"{letter}_unrotated" if f"{letter}_unrotated" in arrays else letter
@@ -401,7 +381,7 @@ class TestSwitches:
 
 
 def test_what_a_switch_passes_by_is_not_edited(page):
-    t = PROBLEMS["self"].run(PROBLEMS["self"].inputs)
+    t = PROBLEMS["self"].run()
     editable = page.evaluate(
         """(given) => {
           const t = openTrace(given), names = ["q_projected", "q_by_token", "q"];
@@ -415,8 +395,8 @@ def test_what_a_switch_passes_by_is_not_edited(page):
 
 def test_where_x_has_no_part_for_each_head_it_cannot_be_cut_first():
     odd, cross = layer(D=9), layer(D=8, T_k=3)
-    ids = [[switch["id"] for switch in describe_trace(p.run(p.inputs))["switches"]]
-           for p in (odd, cross, PROBLEMS["rank 4"])]  # fmt: skip
+    ids = [[switch["id"] for switch in describe_trace(p.run())["switches"]]
+           for p in (odd, cross, PROBLEMS["attention alone 0"])]  # fmt: skip
     assert ids == [
         ["no-transpose", "head-by-head", "by-sqrt-D", "no-scale"],
         ["cut-first", "no-transpose", "head-by-head", "by-sqrt-D", "no-scale"],

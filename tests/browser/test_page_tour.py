@@ -16,18 +16,7 @@ from mha_numpy.show.walk.page import page_of
 pytestmark = pytest.mark.slow
 
 CARDS = 12
-DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 380, "height": 780}
-
-
-@pytest.fixture
-def show(open_file, tmp_path):
-    """Return a function that opens a Stepper as a file."""
-
-    def opened(made, viewport=DESKTOP):
-        made.to_html(tmp_path / "page.html")
-        return open_file(tmp_path / "page.html", viewport=viewport, reduced_motion="reduce")
-
-    return opened
+PHONE = {"width": 380, "height": 780}
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +102,14 @@ def assert_leaves_free(page, title):
     assert seen > 120 or title == "How params are learned", (title, seen)
 
 
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_every_card_notices_what_it_asked_for(show, example, viewport):
-    page = show(example, viewport)
+@pytest.fixture
+def page(show, example):
+    return show(example, height=800, reduced_motion="reduce")
+
+
+@pytest.mark.parametrize("size", [{"height": 800}, PHONE], ids=["desktop", "phone"])
+def test_every_card_notices_what_it_asked_for(show, example, size):
+    page = show(example, **size, reduced_motion="reduce")
     before = page.locator("#loss").inner_text()
     page.get_by_role("button", name="Take the tour").click()
     for number, (title, act) in enumerate(ACTIONS.items(), start=1):
@@ -123,20 +117,19 @@ def test_every_card_notices_what_it_asked_for(show, example, viewport):
         assert page.locator(".tour-count").inner_text() == f"{number} of {CARDS}"
         assert not is_done(page)
         assert page.locator("#loss").inner_text() == before  # the last card's changes are gone
-        if viewport is PHONE:
+        if size is PHONE:
             assert_leaves_free(page, title)
         act(page)
         page.locator(".tour-card.done").wait_for(timeout=60_000)
-        if viewport is PHONE and title in CONTROLS:
+        if size is PHONE and title in CONTROLS:
             assert is_free(page, CONTROLS[title])
         assert page.locator(".tour-seen").inner_text()
         page.locator(".tour-next").click()
     assert page.locator(".tour-card").is_hidden()
-    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= size.get("width", 1280)
 
 
-def test_what_was_not_asked_for_does_not_count(show, example):
-    page = show(example)
+def test_what_was_not_asked_for_does_not_count(page):
     page.get_by_role("button", name="Take the tour").click()
     page.keyboard.press("n")
     assert title_of(page) == "Three roles"
@@ -149,8 +142,7 @@ def test_what_was_not_asked_for_does_not_count(show, example):
     assert not is_done(page)
 
 
-def test_it_is_left_and_taken_up_again(show, example):
-    page = show(example)
+def test_it_is_left_and_taken_up_again(page):
     page.get_by_role("button", name="Take the tour").click()
     keys("n", "n", "n", "p")(page)
     assert title_of(page) == "One query meets all keys"
@@ -162,8 +154,7 @@ def test_it_is_left_and_taken_up_again(show, example):
     assert title_of(page) == "One query meets all keys"
 
 
-def test_what_the_reader_changed_before_a_card_stays(show, example):
-    page = show(example)
+def test_what_the_reader_changed_before_a_card_stays(page):
     page.locator("#controls .slider input").fill("1")
     before = page.locator("#loss").inner_text()
     page.get_by_role("button", name="Take the tour").click()
@@ -171,8 +162,7 @@ def test_what_the_reader_changed_before_a_card_stays(show, example):
     assert page.locator("#loss").inner_text() == before
 
 
-def test_without_a_tour_the_cards_are_a_text(show, example):
-    page = show(example)
+def test_without_a_tour_the_cards_are_a_text(page):
     cards = page.locator(".tour-list li")
     assert cards.count() == CARDS
     cards.nth(8).get_by_role("button").click()
@@ -180,25 +170,16 @@ def test_without_a_tour_the_cards_are_a_text(show, example):
     assert page.locator("#name").inner_text() == "d_scores"
 
 
-def forward_alone():
-    with trace() as t:
-        MultiHeadAttention(8, 2)(np.ones((1, 3, 8)))
-    return t
-
-
-def attention_alone():
-    with trace() as t:
-        attention_forward(np.eye(3), np.eye(3), np.eye(3))
-    return t
-
-
 def test_other_traces_have_the_cards_that_fit_them(show):
     titles = list(ACTIONS)
-    for recorded, left_out in [
-        (forward_alone, {"A mix of values", "Merged by w_o", *titles[7:10]}),  # no mask, no gates
-        (attention_alone, {*titles[:2], *titles[4:11]}),
+    no_mask_no_gates = {"A mix of values", "Merged by w_o", *titles[7:10]}
+    for forward, left_out in [
+        (lambda: MultiHeadAttention(8, 2)(np.ones((1, 3, 8))), no_mask_no_gates),
+        (lambda: attention_forward(np.eye(3), np.eye(3), np.eye(3)), {*titles[:2], *titles[4:11]}),
     ]:
-        page = show(stepper(recorded()))
+        with trace() as t:
+            forward()
+        page = show(stepper(t))
         shown = page.locator(".tour-list button").all_inner_texts()
         assert shown == [title for title in titles[:-1] if title not in left_out]
 

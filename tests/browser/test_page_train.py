@@ -1,7 +1,6 @@
 """A head learns in the page: its gradients and its optimizer are the library's, and it learns."""
 
 import json
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -9,21 +8,22 @@ import pytest
 from mha_numpy.layers import LearnedPositions, cross_entropy_backward, cross_entropy_forward
 from mha_numpy.models.train.optimizers import adam_step
 from mha_numpy.show.page import training_page
+from mha_numpy.show.page.document import read
 from mha_numpy.show.page.training import describe_training, training_step
 from mha_numpy.show.page.widget import LEARNING_SCRIPTS as SCRIPTS
 from tests.compare import assert_close
 
 pytestmark = pytest.mark.slow
 
+START = "() => { window.training = startTraining(document.querySelector('#train'), data); }"
+
 
 @pytest.fixture
 def page(browser):
     """Open an empty page with the scripts of the training; what they define is within reach."""
     page = browser.new_page()
-    folder = files("mha_numpy.show.page")
-    code = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page.set_content('<section id="train"></section>')
-    page.add_script_tag(content=code)
+    page.add_script_tag(content="\n".join(map(read, SCRIPTS)))
     page.add_script_tag(content=f"const data = {json.dumps(describe_training())};")
     yield page
     page.close()
@@ -103,9 +103,7 @@ def test_every_seed_learns(page):
 
 
 def test_the_reader_trains_and_forgets(page):
-    page.evaluate(
-        "() => { window.training = startTraining(document.querySelector('#train'), data); }"
-    )
+    page.evaluate(START)
     told = page.locator(".train-told")
     assert "random" in told.inner_text()
     assert len(set(digits_said(page))) < 8
@@ -133,9 +131,7 @@ def digits_said(page):
 
 
 def test_a_rate_that_is_too_high_never_learns(page):
-    page.evaluate(
-        "() => { window.training = startTraining(document.querySelector('#train'), data); }"
-    )
+    page.evaluate(START)
     page.locator(".train-rate").fill("-0.5")
     page.get_by_role("button", name="Start").click()
     page.wait_for_function("training.steps() > 60", timeout=60_000)
@@ -145,10 +141,8 @@ def test_a_rate_that_is_too_high_never_learns(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_its_pictures_have_the_colours_of_the_page(browser, scheme, tmp_path):
-    training_page().to_html(tmp_path / "page.html")
-    page = browser.new_page(color_scheme=scheme)
-    page.goto((tmp_path / "page.html").as_uri())
+def test_its_pictures_have_the_colours_of_the_page(show, scheme):
+    page = show(training_page(), color_scheme=scheme)
     red, green, blue = page.evaluate(
         """() => {  // a cell of the weights, which are all about 1/8: a little gold on paper
             const canvas = document.querySelector(".train-weights");
@@ -156,6 +150,5 @@ def test_its_pictures_have_the_colours_of_the_page(browser, scheme, tmp_path):
             return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3);
         }"""
     )
-    page.close()
     assert red > blue  # gold
     assert green > 200 if scheme == "light" else green < 80

@@ -35,11 +35,6 @@ def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
     Copies
         ``written`` and ``kept``, in the order of the notebooks.
 
-    Raises
-    ------
-    ConfigError
-        The folder cannot be made or written to.
-
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
@@ -68,14 +63,6 @@ def copy_notebooks(folder: Path | str, *, force: bool = False) -> Copies:
 def notebook_name(number: str) -> str:
     """Return the file name of a notebook by its number, such as "5" or "05".
 
-    Parameters
-    ----------
-    number : str
-
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> notebook_name("5")
@@ -102,15 +89,6 @@ def open_lab(notebook: Path | str, options: Sequence[str] = ()) -> int:
         Its folder is what JupyterLab shows.
     options : strings
         Handed to JupyterLab, such as ``--no-browser``.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ConfigError
-        JupyterLab is not installed in this environment, or there is no such notebook.
 
     Examples
     --------

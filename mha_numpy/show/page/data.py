@@ -23,11 +23,10 @@ def describe_trace(trace: Trace, sequence: int = 0) -> dict[str, Any]:
     compute.
     """
     items, ids = items_of(trace)
-    arrays = [_describe(step, trace, ids) for step in items]
     last = {step.name: step for step in items}
     gradients = _gradients(last)
     return {
-        "arrays": arrays,
+        "arrays": [_describe(step, trace, ids) for step in items],
         "gradients": gradients,
         "options": _options(last),
         "switches": switches_of(trace, last, ids),
@@ -90,12 +89,10 @@ def _gradients(last: Mapping[str, Step]) -> dict[str, str]:
 
 
 def _options(last: Mapping[str, Step]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name in ("mask", "visible"):
-        if name in last and last[name].axes.split()[-2:] == ["T_q", "T_k"]:
-            found["causal"] = {"mask": name}
-            break
+    of_cells = [name for name, step in last.items() if step.axes.split()[-2:] == ["T_q", "T_k"]]
+    masks = [name for name in ("mask", "visible") if name in of_cells]
     names = {"scale": "scale", "heads": "head_gate"}
+    found: dict[str, Any] = {"causal": {"mask": masks[0]}} if masks else {}
     return found | {option: name for option, name in names.items() if name in last}
 
 

@@ -33,19 +33,11 @@ def equation_tree(
     ids: Mapping[int, int],
     result: Array | None = None,
 ) -> list[Any] | None:
-    """Return an equation as a tree for the page, None where the page cannot compute it.
+    """Return an equation as a tree for the page, None where there is none or it cannot compute it.
 
-    Parameters
-    ----------
-    tree : syntax tree
-        With sizes in the place of axes; None where there is no equation.
-    recorded : mapping of names to Steps
-        What the equation may name.
-    ids : mapping of ints to ints
-        The number of each step in the page, by its ``id``.
-    result : array, optional
-        What the equation gave. Where its rows are shares, a quotient of powers is a softmax,
-        which the page computes without overflow and explains as such.
+    The syntax tree has sizes in the place of axes, and names what was recorded; `ids` has the
+    number of each step in the page, by its ``id``. Where the rows of the result are shares, a
+    quotient of powers is a softmax, which the page computes without overflow and explains as such.
     """
     if tree is None:
         return None
@@ -63,58 +55,44 @@ class _Translator:
     ) -> None:
         self.recorded, self.ids, self.has_shares = recorded, ids, has_shares
 
-    def tree(self, node: ast.expr) -> list[Any]:
+    def tree(self, node: Any) -> list[Any]:
         """Return the tree of an expression."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return ["number", node.value]
-        if isinstance(node, ast.Name):
-            if node.id not in self.recorded:
-                raise _NotComputedError(node.id)
-            return ["array", self.ids[id(self.recorded[node.id])]]
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and self.has_shares:
-            match node.left:
-                case ast.Call(args=[scores]) as powers if function_of(powers) == "exp":
-                    return ["softmax", self.tree(scores)]
-        if isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare):
-            return self._operator(node)
-        if isinstance(node, ast.Attribute):
-            return self._attribute(node)
-        if isinstance(node, ast.Subscript):
-            return self._subscript(node)
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return ["number", number]
+            case ast.Name(id=name) if name in self.recorded:
+                return ["array", self.ids[id(self.recorded[name])]]
+            case ast.BinOp(op=ast.Div(), left=ast.Call(args=[scores]) as powers) if (
+                self.has_shares and function_of(powers) == "exp"
+            ):
+                return ["softmax", self.tree(scores)]
+            case ast.BinOp(op=op, left=left, right=right) if type(op) in OPERATORS:
+                return [OPERATORS[type(op)], self.tree(left), self.tree(right)]
+            case ast.Compare(ops=[op], left=left, comparators=[right]) if type(op) in OPERATORS:
+                return [OPERATORS[type(op)], self.tree(left), self.tree(right)]
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATORS:
+                return [OPERATORS[type(op)], self.tree(operand)]
+            case ast.Attribute(value=value, attr="T"):
+                return ["swapaxes", self.tree(value), -1, -2]
+            case ast.Attribute() if ast.unparse(node) == "np.inf":
+                return ["number", "Infinity"]
+            case ast.Subscript():
+                return self._subscript(node)
         if function_of(node) == "arange":
-            return ["arange", self._number(node.args[0])]  # type: ignore[attr-defined]
+            return ["arange", self._number(node.args[0])]
         if function_of(node) in FUNCTIONS:
-            return [function_of(node), *map(self.tree, node.args)]  # type: ignore[attr-defined]
+            return [function_of(node), *map(self.tree, node.args)]
         if method_of(node) in METHODS:
             return self._method(node)
-        raise _NotComputedError(ast.unparse(node))
-
-    def _operator(self, node: ast.BinOp | ast.UnaryOp | ast.Compare) -> list[Any]:
-        operator: ast.AST
-        if isinstance(node, ast.BinOp):
-            operator, parts = node.op, [node.left, node.right]
-        elif isinstance(node, ast.UnaryOp):
-            operator, parts = node.op, [node.operand]
-        else:
-            operator, parts = node.ops[0], [node.left, *node.comparators]
-        if type(operator) not in OPERATORS or len(parts) > 2:
-            raise _NotComputedError(ast.unparse(node))
-        return [OPERATORS[type(operator)], *map(self.tree, parts)]
-
-    def _attribute(self, node: ast.Attribute) -> list[Any]:
-        if node.attr == "T":
-            return ["swapaxes", self.tree(node.value), -1, -2]
-        if ast.unparse(node) == "np.inf":
-            return ["number", "Infinity"]
         raise _NotComputedError(ast.unparse(node))
 
     def _subscript(self, node: ast.Subscript) -> list[Any]:
         """x[..., None], x[:, None], x[..., pairs]."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        names = {"...": "...", ":": ":", "None": None}
         written = [ast.unparse(part) for part in parts]
-        if all(part in names for part in written):
-            return ["newaxes", self.tree(node.value), [names[part] for part in written]]
+        if {*written} <= {"...", ":", "None"}:
+            axes = [None if part == "None" else part for part in written]
+            return ["newaxes", self.tree(node.value), axes]
         if len(parts) == 2 and written[0] == "...":
             return ["take", self.tree(node.value), self.tree(parts[1])]
         raise _NotComputedError(ast.unparse(node))

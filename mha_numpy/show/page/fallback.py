@@ -8,6 +8,7 @@ from matplotlib.colors import to_rgb
 from mha_numpy.checking.tracing import Step
 from mha_numpy.show.pictures.blocks import Blocks, cut_step
 from mha_numpy.show.pictures.colors import text_on
+from mha_numpy.show.pictures.panels import named_sizes
 from mha_numpy.tables import CELL
 
 COLUMNS = ("#", "step", "heads", "axes", "shape", "strides", "equation")
@@ -31,12 +32,11 @@ def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iter
     yield "</tr>"
     for number, (step, blocks) in enumerate(zip(steps, cut, strict=True)):
         squares = zip(blocks.labels, blocks.colors, strict=False) if is_drawn else ()
-        sizes = zip(step.axes.split(), step.array.shape, strict=True)
         cells = [
             str(step.number),
             escape(step.name),
             "".join(_square(*head) for head in squares),
-            escape(" ".join(axis if axis == str(n) else f"{axis}={n}" for axis, n in sizes)),
+            escape(" ".join(named_sizes(step))),
             _unbroken(str(step.array.shape)),
             _unbroken(str(step.array.strides)),
             escape(step.equation or step.memory),

@@ -4,54 +4,54 @@ A switch is an edit of equations. What no equation computes, a param, gets other
 equation, from those on record.
 """
 
-import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checking.tracing.equations import parse, resolved
 from mha_numpy.show.page.equation import equation_tree
 
+Switch: TypeAlias = tuple[str, str, str, str, dict[str, str]]  # see switches_of
+PROJECTIONS = [  # letter, width of x, tokens, heads, width of a head
+    ("q", "D", "T_q", "H", "d_k"), ("k", "kdim", "T_k", "H_kv", "d_k"),
+    ("v", "vdim", "T_k", "H_kv", "d_v"),
+]  # fmt: skip
 NEEDED = {f"{kind}_{letter}" for kind in "xw" for letter in "qkv"} | {"w_o", "scale", "weights"}
-
-
-@dataclass(frozen=True)
-class Switch:
-    """Other equations, and why somebody would want them."""
-
-    id: str
-    label: str
-    question: str
-    says: str  # what to look at
-    equations: dict[str, str]  # by the name of the array
 
 
 def switches_of(trace: Trace, last: Mapping[str, Step], ids: Mapping[int, int]) -> list[Any]:
     """Return the switches that fit a trace, ready for JSON."""
+    if not last.keys() >= NEEDED or len({step.name for step in trace}) < len(trace):
+        return []  # not one layer
     sizes = trace.sizes_before(trace.steps[-1])
-    is_one_layer = last.keys() >= NEEDED and len({step.name for step in trace}) == len(trace)
+
+    def change(name: str, equation: str) -> dict[str, Any]:
+        tree = parse(equation)
+        tree = None if tree is None else resolved(tree, sizes)
+        place = ids[id(last[name])]
+        return {"array": place, "equation": equation, "tree": equation_tree(tree, last, ids)}
+
     found = []
-    for switch in _all_switches(last, sizes) if is_one_layer else []:
-        changes = [
-            {"array": ids[id(last[name])], "equation": equation,
-             "tree": equation_tree(_with_sizes(equation, sizes), last, ids)}
-            for name, equation in switch.equations.items()
-        ]  # fmt: skip
-        told = {name: getattr(switch, name) for name in ("id", "label", "question", "says")}
-        found.append({**told, "changes": changes})
+    for *told, equations in _all_switches(last, sizes):
+        changes = [change(*each) for each in equations.items()]
+        if changes:
+            words = zip(("id", "label", "question", "says"), told, strict=True)
+            found.append({**dict(words), "changes": changes})
     return found
 
 
-def _with_sizes(equation: str, sizes: Mapping[str, int]) -> ast.expr | None:
-    tree = parse(equation)
-    return None if tree is None else resolved(tree, sizes)
-
-
 def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Switch]:
-    D, H, d_k = sizes["D"], sizes["H"], sizes["d_k"]
-    found = [
-        Switch(
+    D, d_k = sizes["D"], sizes["d_k"]
+    return [
+        (
+            "cut-first",
+            "cut x before the projection",
+            "Why are heads cut after the projection, and not x before it?",
+            "Look at w_q: a head that sees only its own part of x has no use for the other rows of "
+            "its columns, so that they are 0; then look at what became of its weights.",
+            _cut_first(sizes),
+        ),
+        (
             "no-transpose",
             "cut into heads without the transpose",
             "Why is it not enough to reshape [B, T, D] to [B, H, T, d_h]?",
@@ -59,7 +59,7 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
             "features of all tokens.",
             _without_transpose(last),
         ),
-        Switch(
+        (
             "head-by-head",
             "compute each head on its own",
             "Is one wide w_q the same as a list of small ones, one for each head?",
@@ -67,7 +67,7 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
             "number is the same as before.",
             _head_by_head(last),
         ),
-        Switch(
+        (
             "by-sqrt-D",
             "divide by sqrt(D)",
             "Why are scores divided by sqrt(d_k) and not by sqrt(D)?",
@@ -75,7 +75,7 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
             "small, and each row comes closer to equal shares.",
             {"scale": f"1 / np.sqrt({D})"},
         ),
-        Switch(
+        (
             "no-scale",
             "divide by nothing",
             "Why are scores divided at all?",
@@ -84,26 +84,14 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
             {"scale": "1"},
         ),
     ]
-    cut = _cut_first(last, sizes)
-    if cut and H > 1:
-        found.insert(0, Switch(
-            "cut-first",
-            "cut x before the projection",
-            "Why are heads cut after the projection, and not x before it?",
-            "Look at w_q: a head that sees only its own part of x has no use for the other rows of "
-            "its columns, so that they are 0; then look at what became of its weights.",
-            cut,
-        ))  # fmt: skip
-    return found
 
 
-def _cut_first(last: Mapping[str, Step], sizes: Mapping[str, int]) -> dict[str, str]:
+def _cut_first(sizes: Mapping[str, int]) -> dict[str, str]:
     """Keep of each param the blocks where a head meets its own part of x; {} if x has no parts."""
+    if sizes["H"] == 1 or any(sizes[D] % sizes[H] for _, D, _, H, _ in PROJECTIONS):
+        return {}
     equations = {}
-    for letter, D, H, d in (("q", "D", "H", "d_k"), ("k", "kdim", "H_kv", "d_k"),
-                            ("v", "vdim", "H_kv", "d_v")):  # fmt: skip
-        if sizes[D] % sizes[H]:
-            return {}
+    for letter, D, _, H, d in PROJECTIONS:
         blocks = f"w_{letter}.reshape({H}, {D} // {H}, {H}, {d})"
         is_own = f"np.arange({H})[:, None, None, None] == np.arange({H})[:, None]"
         equations[f"w_{letter}"] = f"({blocks} * ({is_own})).reshape({D}, {H} * {d})"
@@ -113,7 +101,7 @@ def _cut_first(last: Mapping[str, Step], sizes: Mapping[str, int]) -> dict[str, 
 def _without_transpose(last: Mapping[str, Step]) -> dict[str, str]:
     """Reshape where the head axis should move, forward and backward."""
     equations = {}
-    for letter, T, H, d in _projections():
+    for letter, _, T, H, d in PROJECTIONS:
         heads = _heads_name(letter, last)
         equations[heads] = f"{letter}_by_token.reshape(B, {H}, {T}, {d})"
         if f"d_{heads}" in last:
@@ -124,18 +112,13 @@ def _without_transpose(last: Mapping[str, Step]) -> dict[str, str]:
 def _head_by_head(last: Mapping[str, Step]) -> dict[str, str]:
     """Multiply by each head's own columns."""
     equations = {}
-    for (letter, _, H, d), D in zip(_projections(), ("D", "kdim", "vdim"), strict=True):
+    for letter, D, _, H, d in PROJECTIONS:
         columns = f"w_{letter}.reshape({D}, {H}, {d}).transpose(1, 0, 2)"
         product = f"x_{letter}[:, None] @ {columns}"
         if f"b_{letter}" in last:
             product += f" + b_{letter}.reshape({H}, 1, {d})"
         equations[_heads_name(letter, last)] = product
     return equations
-
-
-def _projections() -> list[tuple[str, str, str, str]]:
-    """Return letter, tokens, heads and width of each."""
-    return [("q", "T_q", "H", "d_k"), ("k", "T_k", "H_kv", "d_k"), ("v", "T_k", "H_kv", "d_v")]
 
 
 def _heads_name(letter: str, last: Mapping[str, Step]) -> str:

@@ -34,12 +34,8 @@ def training_step(rng: np.random.Generator | int = 0) -> TrainingStep:
 
     A digit is a row with one 1. Queries and keys also get the row of their place, values do not:
     what is looked for may be a place, what is passed on is a digit. The head's output has a
-    number for each digit, so that it is the answer already: nothing else is in this model.
-
-    Parameters
-    ----------
-    rng : numpy Generator or int
-        Draws the params and the batch.
+    number for each digit, so that it is the answer already: nothing else is in this model. `rng`
+    draws the params and the batch.
     """
     rng = np.random.default_rng(rng)
     task = Reverse(NUM_TOKENS)

@@ -13,10 +13,9 @@ from mha_numpy.show.page.fallback import table_of
 from mha_numpy.show.page.training import describe_training
 from mha_numpy.show.pictures.recorded import (
     axis_labels,
-    check_number_of_steps,
     check_numbers,
     check_sequence,
-    check_trace,
+    check_steps,
 )
 
 SCRIPTS = (  # in this order: one scope holds them all
@@ -43,7 +42,7 @@ LEARNING_FALLBACK = (
 
 MAX_TOKENS = 32  # T_q or T_k
 MAX_NUMBERS = 2_000_000  # in all arrays: the page computes them anew after every edit
-ADVICE = "or draw it with draw.shape_film"
+ADVICE = "or draw it with shape_film"
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,8 @@ def stepper(
     >>> stepper(t, tokens=["the", "cat", "sat"])
     Stepper(steps=6)
     """
-    steps = check_trace(trace).steps
-    _check_steps(steps, trace.constants)
+    steps = check_steps(trace, "stepper")
+    _check_sizes(steps, trace.constants)
     check_sequence(steps, sequence)
     names = axis_labels(steps, tokens, source_tokens, features)
     axes = {"tokens": "T_q", "sourceTokens": "T_k", "features": "D"}
@@ -164,12 +163,7 @@ def _page(title: str, data: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
-def _check_steps(steps: Sequence[Step], constants: Sequence[Step]) -> None:
-    if not steps:
-        raise ConfigError(
-            "trace: expected at least one step; got none: call forward inside `with trace() as t:`"
-        )
-    check_number_of_steps(steps, "stepper")
+def _check_sizes(steps: Sequence[Step], constants: Sequence[Step]) -> None:
     check_numbers(steps, "biuf")
     for step in steps:
         for axis, size in zip(step.axes.split(), step.array.shape, strict=False):

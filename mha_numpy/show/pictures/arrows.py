@@ -61,37 +61,25 @@ def arrows(
     >>> arrows({"pair 0": quarter_turns}, title="Turned by position").get_label()
     'Turned by position. pair 0: 0 at 0°, 1 at 90°, 2 at 180°.'
     """
-    given = named_arrays("panels", panels, "iuf")
-    rows = {name: _check_rows(name, array) for name, array in given.items()}
-    names = _check_names(rows, labels)
+    rows = named_arrays("panels", panels, "iuf")
+    for name, array in rows.items():
+        if array.ndim != 2 or array.shape[1] != 2 or not len(array):
+            raise ShapeError(f"panels[{name!r}]: expected (n, 2) with n >= 1; got {array.shape}")
+        if not np.isfinite(array).all():
+            raise ConfigError(f"panels[{name!r}]: expected finite numbers; got NaN or inf")
+    most = max(map(len, rows.values()))
+    names = check_labels("labels", range(most) if labels is None else labels)
+    if len(names) != most:
+        raise ConfigError(f"labels: expected {most}, one for each arrow; got {len(names)}")
     radius = max(float(np.hypot(*array.T).max()) for array in rows.values()) or 1.0
     room = max(ROOM, widest(names, NOTE_SIZE))
     box = Box(SIDE, SIDE, left=room, top=HEAD, right=room)
     title, note = check_text("title", title), check_text("note", note)
-    picture, axes = start_page(flow([box] * len(rows)), title, [note] if note else [])
+    alt = f"{title}. {'; '.join(_in_words(n, a, names) for n, a in rows.items())}."
+    picture, axes = start_page(flow([box] * len(rows)), title, [note], alt=alt)
     for ax, (name, array) in zip(axes, rows.items(), strict=True):
         _paint(ax, name, array / radius, names)
-    picture.set_label(f"{title}. {'; '.join(_in_words(n, a, names) for n, a in rows.items())}.")
     return picture
-
-
-def _check_rows(name: str, array: Array) -> Array:
-    if array.ndim != 2 or array.shape[1] != 2 or not len(array):
-        raise ShapeError(f"panels[{name!r}]: expected (n, 2) with n >= 1; got {array.shape}")
-    if not np.isfinite(array).all():
-        raise ConfigError(f"panels[{name!r}]: expected finite numbers; got NaN or inf")
-    return array
-
-
-def _check_names(rows: Mapping[str, Array], labels: Sequence[str] | None) -> list[str]:
-    """Return a name for each arrow of the longest panel."""
-    most = max(map(len, rows.values()))
-    if labels is None:
-        return [str(i) for i in range(most)]
-    names = check_labels("labels", labels)
-    if len(names) != most:
-        raise ConfigError(f"labels: expected {most}, one for each arrow; got {len(names)}")
-    return names
 
 
 def _paint(ax: Axes, name: str, array: Array, names: Sequence[str]) -> None:

@@ -9,17 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from mha_numpy.checking.tracing import Step, Trace
-from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures.blocks import cut_step
 from mha_numpy.show.pictures.colors import GREY, INK
 from mha_numpy.show.pictures.difference import (
-    ComparedGradient,
-    Difference,
+    Comparison,
     Reference,
     compare_gradients,
-    first_difference,
     is_drawn,
-    verdict_of,
 )
 from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
 from mha_numpy.show.pictures.layout import GUTTER, Box, start_page
@@ -30,13 +26,10 @@ from mha_numpy.show.pictures.panels import (
     legend_entries,
     paint,
     prepare,
+    reading,
     write_header,
 )
-from mha_numpy.show.pictures.recorded import (
-    check_number_of_steps,
-    check_sequence,
-    check_trace,
-)
+from mha_numpy.show.pictures.recorded import check_sequence, check_steps
 from mha_numpy.show.pictures.save import Picture
 
 FAR = 1_000_000  # from this trace's steps to the reference's, when sizes are looked up
@@ -95,46 +88,36 @@ def backward_film(
     >>> print(backward_film(mine, reference=right).get_label().split(". ")[1])
     First difference: d_v[0, 0] = 1, expected 0.04539; 6 of 6 cells differ
     """
-    gradients = _gradients(trace)
+    wanted = "gradient, a step named d_..."
+    gradients = check_steps(trace, "film", backward=True, wanted=wanted)
     borrowed = reference.steps if isinstance(reference, Trace) else []
     recorded = [*trace.steps, *(replace(s, number=s.number + FAR) for s in borrowed)]
     arrays = [_array_of(gradient, recorded) for gradient in gradients]
     batch = check_sequence([*gradients, *(a for a in arrays if a is not None)], sequence)
-    compared = [] if reference is None else compare_gradients(gradients, reference)
-    first = first_difference(compared, sequence)
+    found = Comparison()
+    if reference is not None:
+        found = compare_gradients(gradients, reference, sequence)
 
-    panels = _pairs(gradients, arrays, recorded, sequence, compared)
+    panels = _pairs(gradients, arrays, recorded, sequence, found)
     rows, headers = arrange(panels, None, choices=(6, 4, 2))
     boxes = [box for row in rows for box in row]
     title = f"Backward film: {len(gradients)} gradient{'s' * (len(gradients) > 1)}"
     title += of_batch(sequence, batch)
-    verdict = "" if reference is None else verdict_of(compared, first, len(gradients), sequence)
-    notes = [check_text("note", note), _reading(panels, first)]
-    film, axes = start_page(rows, title, notes, verdict=verdict, legend=legend_entries(panels))
-    film.set_label(_alt_text(title, verdict, notes[0], panels))
+    notes = [check_text("note", note), _reading(panels, found)]
+    alt, legend = _alt_text(title, found.verdict, notes[0], panels), legend_entries(panels)
+    film, axes = start_page(rows, title, notes, alt=alt, verdict=found.verdict, legend=legend)
     for i, (ax, panel, header) in enumerate(zip(axes, panels, headers, strict=True)):
         ax.set_label(f"{'gradient' if i % 2 else 'array'} {panel.step.name}")
-        is_first = first is not None and gradients[i // 2] is first.compared.step
+        is_first = gradients[i // 2] is found.first
         if i % 2 == 0:
             ax.add_patch(_frame(boxes[i], boxes[i + 1], is_first=is_first))
         if i % 2 or arrays[i // 2] is not None:
             paint(ax, panel, header)
         else:
             _paint_missing(ax, panel, header)
-        if first is not None and is_first and i % 2:
-            _light_up(ax, panel, header, first.cell, recorded, sequence)
+        if is_first and i % 2:
+            _light_up(ax, panel, header, found.cell, recorded, sequence)
     return film
-
-
-def _gradients(trace: Trace) -> list[Step]:
-    gradients = [step for step in check_trace(trace) if step.is_backward]
-    if not gradients:
-        raise ConfigError(
-            f"trace: expected at least one gradient, a step named d_...; got {len(trace)} forward "
-            "steps: call backward inside `with trace() as t:`"
-        )
-    check_number_of_steps(gradients, "film")
-    return gradients
 
 
 def _array_of(gradient: Step, recorded: list[Step]) -> Step | None:
@@ -154,17 +137,16 @@ def _pairs(
     arrays: list[Step | None],
     recorded: list[Step],
     sequence: int,
-    compared: list[ComparedGradient],
+    found: Comparison,
 ) -> list[Panel]:
     """Lay out array, gradient, array, gradient, ...; a missing array has its gradient's places."""
-    marks = {id(each.step): each.mark for each in compared}
     both = zip(arrays, gradients, strict=True)
     steps = [step for array, gradient in both for step in (array or gradient, gradient)]
     panels = []
     for i, panel in enumerate(prepare(steps, recorded, sequence)):
         step, facts = panel.step, panel.facts
         if i % 2:
-            panel = panel._replace(mark=marks.get(id(step), ""))
+            panel = panel._replace(mark=found.marks.get(id(step), ""))
         elif arrays[i // 2] is None:
             name = step.name.removeprefix("d_")
             is_param = name.startswith(("w_", "b_"))
@@ -177,19 +159,14 @@ def _pairs(
     return panels
 
 
-def _reading(panels: list[Panel], first: Difference | None) -> str:
-    text = (
-        "Left the array, right its gradient; from pair to pair as backward goes. One cell is one "
-        "number: white is 0, full colour the panel's largest |value|, and a minus marks a negative "
-        "one."
+def _reading(panels: list[Panel], found: Comparison) -> str:
+    text = "Left the array, right its gradient; from pair to pair as backward goes. "
+    text += reading(
+        panels, "A key/value head has the colour of its first query head, the numbers of all."
     )
-    if any(panel.blocks.labels for panel in panels):
-        text += " The number at a block is its head's."
-    if any(panel.blocks.is_shared for panel in panels):
-        text += " ◆ A key/value head has the colour of its first query head, the numbers of all."
     if any(panel.mark for panel in panels):
         text += " = agrees with the reference, ≠ differs."
-    if first is not None:
+    if found.first is not None:
         text += " Start at the strong frame: what comes after it is computed from it."
     return text
 

@@ -63,15 +63,18 @@ def bar_chart(
     names = [printable(name, LONGEST_NAME) for name in values]
     texts = {name: short_number(value) for name, value in values.items()}
     for name, other in others.items():
-        texts[name] += f" ({_compared(values[name], other)})"
+        texts[name] += f" (vs {short_number(other)}{_ratio(values[name], other)})"
     left, number = widest(names, SIZE) + 0.12, widest(list(texts.values()), SIZE) + 0.1
     length = max(WIDTH - left - number, 2.0)  # of the longest bar
-    notes, legend = [f"in {unit}"] if unit else [], {}
+    in_unit, legend, alt = f"in {unit}" if unit else "", {}, title
+    if unit:
+        alt += f", {in_unit}"
     if others and against_label:
+        alt += f", vs {against_label}"
         legend[against_label] = patch(facecolor=PALE, linewidth=0.8)
+    alt += f". {'; '.join(f'{name}: {text}' for name, text in texts.items())}."
     box = Box(length, PITCH * len(values), left=left, right=number)
-    picture, (ax,) = start_page([[box]], title, notes, legend=legend)
-    picture.set_label(_bars_in_words(title, unit, texts, against_label if others else ""))
+    picture, (ax,) = start_page([[box]], title, [in_unit], alt=alt, legend=legend)
     ax.set_label("bars")
     largest = max([*values.values(), *others.values()]) or 1.0
     rows = range(len(values))
@@ -101,21 +104,14 @@ def _check_bars(name: str, bars: Mapping[str, float]) -> dict[str, float]:
     return values
 
 
-def _compared(value: float, other: float) -> str:
-    """Return what a number is measured against, and the ratio in words."""
-    text = f"vs {short_number(other)}"
+def _ratio(value: float, other: float) -> str:
+    """Return a ratio in words, after a colon; nothing where one number is 0."""
     if value == other:
-        return f"{text}: equal"
+        return ": equal"
     if not value or not other:
-        return text
+        return ""
     factor = max(value / other, other / value)
     ratio = short_number(factor) if math.isfinite(factor) else f"over {LARGEST:g}"
     if ratio == "1":
-        return f"{text}: about equal"
-    return f"{text}: {ratio}x {'less' if value < other else 'more'}"
-
-
-def _bars_in_words(title: str, unit: str, texts: dict[str, str], against_label: str) -> str:
-    measure = f", in {unit}" if unit else ""
-    versus = f", vs {against_label}" if against_label else ""
-    return f"{title}{measure}{versus}. {'; '.join(f'{n}: {text}' for n, text in texts.items())}."
+        return ": about equal"
+    return f": {ratio}x {'less' if value < other else 'more'}"

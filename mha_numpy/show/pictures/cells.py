@@ -1,7 +1,7 @@
 """Painting cells in rows and columns: colours, hatches, numbers, labels; and a scale of colours."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,8 +14,9 @@ from mha_numpy.show.pictures.colors import BROKEN, GREY, HIDDEN, INK, text_on
 from mha_numpy.show.pictures.labels import MINUS, write
 from mha_numpy.show.pictures.layout import Box
 
+Point: TypeAlias = tuple[float, float]  # to the right and downward
+
 MAX_NUMBERS = 12  # rows or columns with a number in each cell
-MAX_STRIPS = 1000  # hatched one by one
 NUMBER_SIZE = 6.5  # in points
 LINE = "#E2E2E2"
 
@@ -47,12 +48,7 @@ def fit_labels(labels: list[str], cell: float) -> Labels:
 
 
 def cell_corners(
-    shape: tuple[int, ...],
-    at: tuple[float, float],
-    cell: float,
-    *,
-    inset: float,
-    pitch: float = 1.0,
+    shape: tuple[int, ...], at: Point, cell: float, *, inset: float, pitch: float = 1.0
 ) -> Any:
     """Return the corners of (rows, columns) cells whose block begins `at` (x, y): (cells, 4, 2).
 
@@ -65,36 +61,24 @@ def cell_corners(
 
 
 def hatch_cells(
-    ax: Axes,
-    cells: Array,
-    hatch: str,
-    *,
-    at: tuple[float, float] = (0.0, 0.0),
-    cell: float = 1.0,
-    pitch: float = 1.0,
+    ax: Axes, hidden: Array, broken: Array, at: Point = (0, 0), cell: float = 1, pitch: float = 1
 ) -> None:
-    """Hatch the True cells of a (rows, columns) array whose upper left corner lies `at` (x, y).
+    """Hatch the True cells of two (rows, columns) arrays that begin `at` (x, y).
 
-    Neighbours in a row become one strip, so that a causal mask of a thousand rows is a thousand
-    shapes and not half a million. Rows follow each other by `pitch` cells.
+    Neighbours in a row become one strip, and all strips one shape, which is drawn fast. Rows follow
+    each other by `pitch` cells.
     """
-    edges = np.diff(np.pad(cells.astype(np.int8), ((0, 0), (1, 1))), axis=1)
-    rows, first = np.nonzero(edges == 1)
-    _, past = np.nonzero(edges == -1)
-    if not len(rows):
-        return
-    x = at[0] + cell * np.stack([first, past, past, first], axis=1)
-    y = at[1] + cell * (pitch * rows[:, None] + np.array([0, 0, 1, 1]))
-    corners: Any = np.stack([x, y], axis=-1)
-    style: dict[str, Any] = {
-        "hatch": hatch, "facecolor": "none", "edgecolor": GREY, "linewidth": 0, "clip_on": False,
-        "label": "hidden" if hatch == HIDDEN else "broken",
-    }  # fmt: skip
-    strips = PolyCollection(corners, **style)
-    if len(rows) > MAX_STRIPS:  # as one shape, which is drawn faster
-        ax.add_patch(PathPatch(Path.make_compound_path(*strips.get_paths()), **style))
-    else:
-        ax.add_collection(strips, autolim=False)
+    for cells, hatch, label in ((hidden, HIDDEN, "hidden"), (broken, BROKEN, "broken")):
+        edges = np.diff(np.pad(cells.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+        rows, first = np.nonzero(edges == 1)
+        _, past = np.nonzero(edges == -1)
+        x = at[0] + cell * np.stack([first, past, past, first], axis=1)
+        y = at[1] + cell * (pitch * rows[:, None] + np.array([0, 0, 1, 1]))
+        corners: Any = np.stack([x, y], axis=-1)
+        if len(rows):
+            strips = Path.make_compound_path(*PolyCollection(corners).get_paths())
+            style: dict[str, Any] = {"edgecolor": GREY, "linewidth": 0, "clip_on": False}
+            ax.add_patch(PathPatch(strips, hatch=hatch, facecolor="none", label=label, **style))
 
 
 def paint_cells(
@@ -102,8 +86,7 @@ def paint_cells(
 ) -> None:
     """Draw (rows, columns, 4) colours with lines between, numbers row by row, and hatches."""
     rows, columns, _ = colors.shape
-    for cells, hatch in ((hidden, HIDDEN), (broken, BROKEN)):
-        hatch_cells(ax, cells, hatch)
+    hatch_cells(ax, hidden, broken)
     extent = (0, columns, rows, 0)
     ax.imshow(colors, extent=extent, aspect="auto", interpolation="nearest", zorder=0)
     if cell >= SMALLEST_SQUARE:

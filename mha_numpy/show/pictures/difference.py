@@ -1,7 +1,7 @@
 """Gradients beside those of a reference: which differ, where first, and in words."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,113 +13,82 @@ from mha_numpy.errors import ConfigError, describe
 Reference = Trace | Mapping[str, Array]
 
 
-class ComparedGradient(NamedTuple):
-    """One gradient beside the one of the reference."""
+class Comparison(NamedTuple):
+    """What was found out about the gradients; nothing without a reference."""
 
-    step: Step
-    expected: Array
-    differs: Array  # of the gradient's shape
-
-    @property
-    def has_other_shape(self) -> bool:
-        """Whether the cells cannot be compared."""
-        return self.step.array.shape != self.expected.shape
-
-    @property
-    def mark(self) -> str:
-        """What stands behind the title."""
-        return "≠" if self.differs.any() or self.has_other_shape else "="
+    marks: Mapping[int, str] = {}  # by the id of a step: = or ≠
+    first: Step | None = None  # that leaves the reference
+    cell: tuple[int, ...] | None = None  # to light up; None where the shapes differ
+    verdict: str = ""
 
 
-class Difference(NamedTuple):
-    """The first gradient that leaves the reference, and the cell to light up."""
+def compare_gradients(gradients: list[Step], reference: Reference, sequence: int) -> Comparison:
+    """Compare every gradient that both have, in backward's order; of one name first with first.
 
-    compared: ComparedGradient
-    cell: tuple[int, ...] | None  # None where the shapes differ
+    The cell to light up is one of the drawn sequence if there is such.
+    """
+    pairs = _pairs(gradients, reference)
+    n, largest = len(pairs), max(largest_of(expected) for _, expected in pairs)
+    marks, wrong = {}, []
+    for step, expected in pairs:
+        has_shape = step.array.shape == expected.shape
+        differs = differing(step.array, expected, largest) if has_shape else None
+        marks[id(step)] = "="
+        if differs is None or differs.any():
+            marks[id(step)] = "≠"
+            wrong.append((step, expected, differs))
+    if not wrong:
+        of = f"all {n}" if n == len(gradients) else f"the {n} of {len(gradients)}"
+        both = "" if n == len(gradients) else " that both have"
+        return Comparison(marks, verdict=f"Agrees with the reference in {of} gradients{both}")
+    step, expected, differs = wrong[0]
+    text, cell = f"First difference: {step.name}", None
+    if differs is None:
+        text += f" has the shape {step.array.shape}, expected {expected.shape}"
+    else:
+        cells = [tuple(map(int, each)) for each in np.argwhere(differs)]
+        cell = next((each for each in cells if is_drawn(step, each, sequence)), cells[0])
+        got, wanted = two_numbers(step.array[cell], expected[cell])
+        text += f"[{', '.join(map(str, cell))}]" if cell else ""
+        text += f" = {got}, expected {wanted}; {len(cells)} of {differs.size} cells differ"
+        if not is_drawn(step, cell, sequence):
+            other = cell[step.axes.split().index("B")]
+            text += f", none of them in sequence {sequence}: draw it with sequence={other}"
+    verdict = f"{text}. In all, {len(wrong)} of {n} gradients differ"
+    return Comparison(marks, step, cell, verdict)
 
 
-def compare_gradients(gradients: list[Step], reference: Reference) -> list[ComparedGradient]:
-    """Compare every gradient that both have, in backward's order; of one name first with first."""
-    if not isinstance(reference, (Trace, Mapping)):
+def _pairs(gradients: list[Step], reference: Reference) -> list[tuple[Step, Array]]:
+    """Return each gradient that the reference has, with what it should be."""
+    if isinstance(reference, Trace):
+        known = [(other.name, other.array) for other in reference]
+    elif isinstance(reference, Mapping):
+        known = list(reference.items())
+    else:
         raise ConfigError(
             "reference: expected a Trace or a mapping of names to arrays; "
             f"got {describe(reference)}"
         )
     pairs: list[tuple[Step, Array]] = []
     for i, step in enumerate(gradients):
-        if isinstance(reference, Trace):
-            known = [other.array for other in reference if other.name == step.name]
-        else:
-            known = [reference[step.name]] if step.name in reference else []
         turn = sum(other.name == step.name for other in gradients[:i])
-        if turn < len(known):
-            pairs.append((step, _check_numbers(step.name, known[turn])))
+        for given in [array for name, array in known if name == step.name][turn : turn + 1]:
+            expected = np.asarray(given)
+            if expected.dtype.kind not in "iufc":
+                raise ConfigError(
+                    f"reference: expected {step.name} as an array of numbers; got {describe(given)}"
+                )
+            pairs.append((step, expected))
     if not pairs:
-        names = [s.name for s in reference] if isinstance(reference, Trace) else list(reference)
         raise ConfigError(
             "reference: expected a gradient of the same name as one of the trace's "
-            f"({', '.join(step.name for step in gradients[:5])}, ...); got {names[:5]}"
+            f"({', '.join(step.name for step in gradients[:5])}, ...); "
+            f"got {[name for name, _ in known[:5]]}"
         )
-    largest = max(largest_of(expected) for _, expected in pairs)
-    return [
-        ComparedGradient(step, array, _differs(step.array, array, largest)) for step, array in pairs
-    ]
-
-
-def _check_numbers(name: str, array: Array) -> Array:
-    expected = np.asarray(array)
-    if expected.dtype.kind not in "iufc":
-        raise ConfigError(
-            f"reference: expected {name} as an array of numbers; got {describe(array)}"
-        )
-    return expected
-
-
-def _differs(array: Array, expected: Array, largest: np.floating[Any]) -> Array:
-    """Return which cells differ, by the rule of `check.compare`; none where the shapes do."""
-    if array.shape != expected.shape:
-        return np.zeros(array.shape, bool)
-    return differing(array, expected, largest)
-
-
-def first_difference(compared: list[ComparedGradient], sequence: int) -> Difference | None:
-    """Return the first gradient that leaves the reference; its cell of the drawn sequence first."""
-    for each in compared:
-        if each.has_other_shape:
-            return Difference(each, None)
-        if each.differs.any():
-            cells = [tuple(map(int, cell)) for cell in np.argwhere(each.differs)]
-            drawn = (cell for cell in cells if is_drawn(each.step, cell, sequence))
-            return Difference(each, next(drawn, cells[0]))
-    return None
+    return pairs
 
 
 def is_drawn(step: Step, cell: tuple[int, ...], sequence: int) -> bool:
     """Return whether a cell belongs to the drawn sequence, or to all."""
     names = step.axes.split()
     return "B" not in names or cell[names.index("B")] == sequence
-
-
-def verdict_of(
-    compared: list[ComparedGradient], first: Difference | None, gradients: int, sequence: int
-) -> str:
-    """Say where the gradients leave the reference, or that they do not."""
-    n = len(compared)
-    if first is None:
-        if n == gradients:
-            return f"Agrees with the reference in all {n} gradients"
-        return f"Agrees with the reference in the {n} of {gradients} gradients that both have"
-    step, expected, differs = first.compared
-    if first.cell is None:
-        text = f"First difference: {step.name} has the shape {step.array.shape}, "
-        text += f"expected {expected.shape}"
-    else:
-        at = f"[{', '.join(map(str, first.cell))}]" if first.cell else ""
-        got, wanted = two_numbers(step.array[first.cell], expected[first.cell])
-        text = f"First difference: {step.name}{at} = {got}, expected {wanted}; "
-        text += f"{differs.sum()} of {differs.size} cells differ"
-        if not is_drawn(step, first.cell, sequence):
-            other = first.cell[step.axes.split().index("B")]
-            text += f", none of them in sequence {sequence}: draw it with sequence={other}"
-    others = sum(c.mark == "≠" for c in compared)
-    return f"{text}. In all, {others} of {n} gradients differ"

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 
-from mha_numpy.checking.tracing import Step, Trace
+from mha_numpy.checking.tracing import Trace
 from mha_numpy.checks import check_flag
-from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
 from mha_numpy.show.pictures.layout import start_page
-from mha_numpy.show.pictures.panels import Panel, arrange, legend_entries, paint, prepare
-from mha_numpy.show.pictures.recorded import (
-    axis_labels,
-    check_number_of_steps,
-    check_sequence,
-    check_trace,
-)
+from mha_numpy.show.pictures.panels import Panel, arrange, legend_entries, paint, prepare, reading
+from mha_numpy.show.pictures.recorded import axis_labels, check_sequence, check_steps
 from mha_numpy.show.pictures.save import Picture
+
+SHARED = (
+    "A key/value head that serves several query heads has the colour of the first and the numbers "
+    "of all."
+)
 
 
 def shape_film(
@@ -77,7 +76,7 @@ def shape_film(
     >>> [panel.get_title(loc="left") for panel in film.axes]
     ['1 q', '2 k', '3 v', '4 scores', '5 weights', '6 heads']
     """
-    steps = _chosen(trace, backward=check_flag("backward", backward))
+    steps = check_steps(trace, "film", backward=check_flag("backward", backward))
     batch = check_sequence(steps, sequence)
     labels = axis_labels(steps, tokens, source_tokens)
     panels = prepare(steps, trace.steps, sequence, labels)
@@ -85,40 +84,13 @@ def shape_film(
 
     title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
     title += f"{len(panels)} step{'s' * (len(panels) > 1)}{of_batch(sequence, batch)}"
-    notes = [check_text("note", note), _reading(panels)]
-    film, axes = start_page(rows, title, notes, legend=legend_entries(panels))
-    film.set_label(_alt_text(title, notes[0], panels))
+    notes = [check_text("note", note), reading(panels, SHARED)]
+    alt = _alt_text(title, notes[0], panels)
+    film, axes = start_page(rows, title, notes, alt=alt, legend=legend_entries(panels))
     for ax, panel, header in zip(axes, panels, headers, strict=True):
         ax.set_label(f"step {panel.step.number}")
         paint(ax, panel, header)
     return film
-
-
-def _chosen(trace: Trace, *, backward: bool) -> list[Step]:
-    steps = [step for step in check_trace(trace) if step.is_backward == backward]
-    if not steps:
-        wanted, other = ("backward", "forward") if backward else ("forward", "backward")
-        raise ConfigError(
-            f"trace: expected at least one {wanted} step; got {len(trace)} {other} steps: "
-            f"call {wanted} inside `with trace() as t:`"
-        )
-    check_number_of_steps(steps, "film")
-    return steps
-
-
-def _reading(panels: list[Panel]) -> str:
-    text = (
-        "One cell is one number: white is 0, full colour the panel's largest |value|, and a minus "
-        "marks a negative one."
-    )
-    if any(panel.blocks.labels for panel in panels):
-        text += " The number at a block is its head's."
-    if any(panel.blocks.is_shared for panel in panels):
-        text += (
-            " ◆ A key/value head that serves several query heads has the colour of the first "
-            "and the numbers of all."
-        )
-    return text
 
 
 def _alt_text(title: str, note: str, panels: list[Panel]) -> str:

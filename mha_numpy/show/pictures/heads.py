@@ -95,9 +95,14 @@ def weights_by_head(
     """
     weights, seen, batch = _check_weights(weights, visible, sequence)
     H, T_q, T_k = weights.shape
-    rows, keys = _check_labels(query_labels, key_labels, T_q, T_k)
-    query_name = check_text("query_name", query_name)
-    key_name = check_text("key_name", key_name)
+    rows = check_labels("query_labels", query_labels, T_q=T_q)
+    if key_labels is None and T_k != T_q:
+        raise ConfigError(
+            f"key_labels: expected T_k={T_k} of them; got none, and the {T_q} query_labels "
+            "do not fit"
+        )
+    keys = rows if key_labels is None else check_labels("key_labels", key_labels, T_k=T_k)
+    query_name, key_name = check_text("query_name", query_name), check_text("key_name", key_name)
     names = [f"head {h}" for h in range(H)] if head_names is None else list(map(str, head_names))
     if len(names) != H:
         raise ConfigError(f"head_names: expected H={H} of them; got {len(names)}")
@@ -121,11 +126,11 @@ def weights_by_head(
     every = max(row_labels.every, column_labels.every)
     if every > 1:
         notes.append(f"Labels: one token of every {every}.")
-    is_masked = seen is not None and not seen.all()
-    hidden = {"hidden: may not attend": patch(facecolor="none", hatch=HIDDEN)}
-    legend = hidden if is_masked else {}
-    picture, axes = start_page([*flow([box] * H), [scale]], title, notes, legend=legend)
-    picture.set_label(_alt_text(title, notes[0], weights, keys, names))
+    legend = {}
+    if seen is not None and not seen.all():
+        legend["hidden: may not attend"] = patch(facecolor="none", hatch=HIDDEN)
+    alt = _alt_text(title, notes[0], weights, keys, names)
+    picture, axes = start_page([*flow([box] * H), [scale]], title, notes, alt=alt, legend=legend)
     for head, ax in enumerate(axes[:H]):
         write_title(ax, names[head], TITLE_SIZE, 5)
         _paint(ax, weights[head], None if seen is None else seen[head], head, cell)
@@ -169,19 +174,6 @@ def _check_weights(
     return weights.astype(np.float64), visible, batch
 
 
-def _check_labels(
-    query_labels: Sequence[str], key_labels: Sequence[str] | None, T_q: int, T_k: int
-) -> tuple[list[str], list[str]]:
-    """Return printable labels of the rows and of the columns."""
-    rows = check_labels("query_labels", query_labels, T_q=T_q)
-    if key_labels is None and T_k != T_q:
-        raise ConfigError(
-            f"key_labels: expected T_k={T_k} of them; got none, and the {T_q} query_labels "
-            "do not fit"
-        )
-    return rows, rows if key_labels is None else check_labels("key_labels", key_labels, T_k=T_k)
-
-
 def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: list[str]) -> str:
     told = []
     for name, share in zip(names, np.nan_to_num(weights).mean(axis=1), strict=True):
@@ -195,13 +187,9 @@ def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float)
     broken = np.isnan(weights)
     blind = np.asarray((weights == 0).all(axis=1) if seen is None else ~seen.any(axis=1))
     hidden = np.broadcast_to(blind[:, None], weights.shape) if seen is None else np.invert(seen)
-    numbers = []
-    if max(T_q, T_k) <= MAX_NUMBERS:
-        empty = broken | (hidden & (weights == 0))
-        numbers = [
-            "" if nothing else decimal(weight)
-            for weight, nothing in zip(weights.flat, empty.flat, strict=True)
-        ]
+    empty = broken | (hidden & (weights == 0))
+    cells = zip(weights.flat, empty.flat, strict=True) if max(T_q, T_k) <= MAX_NUMBERS else ()
+    numbers = ["" if nothing else decimal(weight) for weight, nothing in cells]
     colors = fade(head_color(head))(np.nan_to_num(weights))
     paint_cells(ax, colors, numbers, hidden, broken, cell)
     _mark_blind(ax, blind, T_k, cell)

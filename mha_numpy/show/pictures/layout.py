@@ -92,8 +92,9 @@ def _fill(boxes: Sequence[Box], gutter: float, width: float) -> list[list[Box]]:
 def start_page(
     rows: Sequence[Sequence[Box]],
     title: str,
-    notes: Sequence[str] = (),
+    notes: Sequence[str],
     *,
+    alt: str,
     verdict: str = "",
     legend: Mapping[str, Artist] | None = None,
     gutter: float = GUTTER,
@@ -114,7 +115,7 @@ def start_page(
     width = pixels(max(content, longest, columns * entry - COLUMN) + 2 * MARGIN)
     height = top + sum(heights) - gutter + MARGIN
 
-    picture = Picture(figsize=(width, height), facecolor="white")
+    picture = Picture(figsize=(width, height), facecolor="white", label=alt)
     inches = Affine2D().scale(1, -1).translate(0, height) + picture.dpi_scale_trans
     for y, text, style in texts:
         picture.text(MARGIN, y, text, transform=inches, va="top", parse_math=False, **style)

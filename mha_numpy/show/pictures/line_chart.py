@@ -100,8 +100,8 @@ def line_chart(
     entries = [] if is_direct else names
     legend = {name: Line2D([], [], **_look(i)) for i, name in enumerate(entries)}
     box = Box(WIDTH - right, PLOT, top=ABOVE, right=right, below=BELOW)
-    picture, (ax,) = start_page([[box]], title, notes, legend=legend)
-    picture.set_label(_lines_in_words(title, x_label, y_label, across, values))
+    alt = _lines_in_words(title, x_label, y_label, across, values)
+    picture, (ax,) = start_page([[box]], title, notes, alt=alt, legend=legend)
     ax.clear()  # it has units of its own
     for i, (name, line) in enumerate(zip(names, values.values(), strict=True)):
         ax.plot(across, line, **_look(i), label=name, clip_on=False, markevery=_marked(line))
@@ -133,10 +133,9 @@ def _check_lines(
             raise ShapeError(
                 f"lines[{name!r}]: expected (N={across.size},) to match x; got {line.shape}"
             )
-    checked = {"x": (across, "log_x", is_log_x)} | {
-        f"lines[{name!r}]": (line, "log_y", is_log_y) for name, line in values.items()
-    }
-    for name, (numbers, option, is_log) in checked.items():
+    checked = [("x", across, "log_x", is_log_x)]
+    checked += [(f"lines[{name!r}]", line, "log_y", is_log_y) for name, line in values.items()]
+    for name, numbers, option, is_log in checked:
         if np.isinf(numbers).any() or (np.abs(numbers) > LARGEST).any():
             raise ConfigError(
                 f"{name}: expected numbers up to {LARGEST:g}, NaN for a gap; "
@@ -205,22 +204,21 @@ def _marked(line: Array) -> list[int]:
 
 def _name_ends(ax: Axes) -> None:
     """Write each line's name at the height of its last value, moved apart where they meet."""
-    ends = {}
-    for line in ax.lines:
+    ends = []  # (height in inches, number of the line, last point)
+    for i, line in enumerate(ax.lines):
         points = np.asarray(line.get_xydata())
         known = points[~np.isnan(points[:, 1])]
-        if known.size:
-            ends[line] = known[-1]
-    heights = {
-        line: (ax.transData - ax.transAxes).transform(end)[1] * PLOT for line, end in ends.items()
-    }
-    order = sorted(ends, key=heights.__getitem__)
+        if len(known):
+            height = (ax.transData - ax.transAxes).transform(known[-1])[1] * PLOT
+            ends.append((height, i, known[-1]))
+    ends.sort(key=lambda end: end[0])
     beside = 1 + (BESIDE - 0.06) * ax.figure.dpi / ax.bbox.width
-    places = _apart([heights[line] for line in order], PITCH, 0.0, PLOT)
-    for line, y in zip(order, places, strict=True):
+    places = _apart([height for height, _, _ in ends], PITCH, 0.0, PLOT)
+    for (_, i, end), y in zip(ends, places, strict=True):
+        line = ax.lines[i]
         ax.annotate(
-            str(line.get_label()), ends[line], (beside, y / PLOT), textcoords=ax.transAxes,
-            va="center", fontsize=SIZE, color=head_color(ax.lines.index(line) + len(PALETTE)),
+            str(line.get_label()), end, (beside, y / PLOT), textcoords=ax.transAxes,
+            va="center", fontsize=SIZE, color=head_color(i + len(PALETTE)),
             parse_math=False, annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.8,
                         "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 0},

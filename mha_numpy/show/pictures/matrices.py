@@ -69,11 +69,6 @@ class _Panel(NamedTuple):
     below: float  # room for column labels
 
     @property
-    def is_mask(self) -> bool:
-        """Whether the cells are bools."""
-        return self.values.dtype == bool
-
-    @property
     def box(self) -> Box:
         """The cells, and room for name, labels and facts."""
         (rows, columns), (wide, high) = self.values.shape, self.cell
@@ -82,8 +77,8 @@ class _Panel(NamedTuple):
             widest(self.facts, NUMBER_SIZE, "monospace"),
         )
         width, height = max(1, columns) * wide, max(1, rows) * high
-        right, below = max(0.0, words - width), self.below + FACT * len(self.facts)
-        return Box(width, height, self.left, NAME, pixels(right), below)
+        right, below = pixels(max(0.0, words - width)), self.below + FACT * len(self.facts)
+        return Box(width, height, self.left, NAME, right, below)
 
 
 def matrices(
@@ -146,16 +141,15 @@ def matrices(
     if is_shared:
         largest = dict.fromkeys(largest, max(largest.values()))
     panels = []
-    for (name, array), given in zip(values.items(), arrays.values(), strict=True):
-        facts = [str(np.shape(given))] + ["no cells"] * (array.size == 0)
+    for name, array in values.items():
+        facts = [str(array.shape)] + ["no cells"] * (array.size == 0)
         if not is_shared and array.dtype != bool:
             facts.append(f"largest |x| {short_number(largest[name])}")
-        panels.append(_prepare(name, array, largest[name], labels, facts))
+        panels.append(_prepare(name, np.atleast_2d(array), largest[name], labels, facts))
     rows, scale = flow([panel.box for panel in panels]), _scale_texts(values, largest, is_shared)
-    picture, axes = start_page(
-        rows + [[SCALE]] * bool(scale), title, _notes(panels, labels), legend=_legend(values, words)
-    )
-    picture.set_label(_alt_text(title, arrays, values, words[0]))
+    rows += [[SCALE]] * bool(scale)
+    alt, legend = _alt_text(title, values, words[0]), _legend(values, words)
+    picture, axes = start_page(rows, title, _notes(panels, labels), alt=alt, legend=legend)
     for ax, panel in zip(axes, panels, strict=False):
         _paint(ax, panel)
     if scale:
@@ -177,7 +171,7 @@ def _check_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
                 f"arrays[{name!r}]: expected at most {MAX_SIDE} rows and columns; "
                 f"got {array.shape}; draw a part"
             )
-    return {name: np.atleast_2d(array) for name, array in values.items()}
+    return values
 
 
 def _prepare(
@@ -223,25 +217,22 @@ def _choose_labels(
 
 def _cell_texts(values: Array) -> list[str]:
     """Return what stands in the cells: few characters, with one number of places for all."""
-    known = values[np.isfinite(values)]
-    largest = float(np.abs(known).max(initial=0.0))
+    known, largest = values[np.isfinite(values)], _largest(values)
     is_whole = bool((known == np.round(known)).all())
     limits = [np.inf, 99.5, 9.95, 0.5]  # numbers below have more than 0, 1, 2 places
     places = 0 if is_whole else sum(largest < limit for limit in limits) - 1
     while places > 1 and np.allclose(known, np.round(known, places - 1), 0, 1e-6 * largest):
         places -= 1  # .25, not .250
-    if 0.0095 <= largest < 9999.5 or (is_whole and largest < 1e6):
-        return [decimal(value, places) if np.isfinite(value) else "" for value in values.flat]
-    return [_scientific(value) if np.isfinite(value) else "" for value in values.flat]
-
-
-def _scientific(value: float) -> str:
-    """Return a number as 1.2e-9, and 0 as 0."""
-    if value == 0:
-        return "0"
-    mantissa, exponent = f"{abs(value):.1e}".split("e")
-    power = f"e{int(exponent)}" if int(exponent) else ""
-    return decimal(math.copysign(float(mantissa), value), 1) + power
+    is_scientific = not (0.0095 <= largest < 9999.5 or (is_whole and largest < 1e6))
+    texts = []
+    for value in values.flat:
+        power = 0
+        if is_scientific and value and np.isfinite(value):  # 1.2e-9
+            mantissa, exponent = f"{value:.1e}".split("e")
+            value, places, power = float(mantissa), 1, int(exponent)
+        text = decimal(value, places) + (f"e{power}" if power else "")
+        texts.append(text if np.isfinite(value) else "")
+    return texts
 
 
 def _largest(values: Array) -> float:
@@ -264,12 +255,11 @@ def _legend(values: dict[str, Array], meaning: list[str]) -> dict[str, Rectangle
     """Return patches for the cells that are no numbers."""
     masks = [array for array in values.values() if array.dtype == bool]
     numbers = [array for array in values.values() if array.dtype != bool]
-    has_hidden = any(is_hidden(array).any() for array in numbers)
-    has_false = any(not array.all() for array in masks)
     legend = {}
     if any(array.any() for array in masks):
         legend[f"True: {meaning[0]}"] = patch(facecolor=MAY_ATTEND, linewidth=0.5)
-    names = [f"False: {meaning[1]}"] * has_false + ["-inf: hidden"] * has_hidden
+    names = [f"False: {meaning[1]}"] * any(not array.all() for array in masks)
+    names += ["-inf: hidden"] * any(is_hidden(array).any() for array in numbers)
     if names == ["False: hidden", "-inf: hidden"]:
         names = ["False or -inf: hidden"]
     legend |= {name: patch(facecolor="none", hatch=HIDDEN) for name in names}
@@ -288,11 +278,9 @@ def _notes(panels: list[_Panel], labels: list[list[str] | None]) -> list[str]:
     return notes
 
 
-def _alt_text(
-    title: str, arrays: Mapping[str, Array], values: dict[str, Array], meaning: str
-) -> str:
+def _alt_text(title: str, values: dict[str, Array], meaning: str) -> str:
     told = []
-    for (name, array), given in zip(values.items(), arrays.values(), strict=True):
+    for name, array in values.items():
         known = array[np.isfinite(array)]
         if array.size == 0:
             words = "no cells"
@@ -305,14 +293,13 @@ def _alt_text(
         if array.dtype != bool:
             for cells, kind in ((is_hidden(array), "hidden"), (is_broken(array), "NaN or +inf")):
                 words += f", {cells.sum()} {kind}" * bool(cells.any())
-        told.append(f"{name} {np.shape(given)}, {words}")
+        told.append(f"{name} {array.shape}, {words}")
     heading = f"{title}. " if title else ""
     return f"{heading}{len(told)} array{'s' * (len(told) > 1)}: {'; '.join(told)}."
 
 
 def _paint(ax: Axes, panel: _Panel) -> None:
-    values = panel.values
-    rows, columns = values.shape
+    values, (rows, columns) = panel.values, panel.values.shape
     ax.set_label(f"matrix {panel.name}")
     write_title(ax, panel.name, NAME_SIZE, 5, **MONO)
     ax.spines[:].set(edgecolor=GREY, linewidth=0.8)
@@ -321,14 +308,14 @@ def _paint(ax: Axes, panel: _Panel) -> None:
         textcoords="offset points", va="top", fontsize=NUMBER_SIZE, color=MUTED, parse_math=False,
         **MONO,
     )  # fmt: skip
+    if values.dtype == bool:
+        colors = np.where(values[..., None], MAY_ATTEND, 1.0)
+        hidden, broken = ~values, np.zeros_like(values)
+    else:
+        known = np.where(np.isfinite(values), values, 0.0)
+        colors = SIGNED(0.5 + 0.5 * known / (panel.full or 1.0))
+        hidden, broken = is_hidden(values), is_broken(values)
     if values.size:
-        is_shown = values if panel.is_mask else np.isfinite(values)
-        if panel.is_mask:
-            colors = np.where(values[..., None], MAY_ATTEND, 1.0)
-        else:
-            colors = SIGNED(0.5 + 0.5 * np.where(is_shown, values, 0.0) / (panel.full or 1.0))
-        hidden = ~values if panel.is_mask else is_hidden(values)
-        broken = ~is_shown & ~hidden
         paint_cells(ax, colors, panel.numbers, hidden, broken, min(panel.cell))
     ax.set(xlim=(0, max(1, columns)), ylim=(max(1, rows), 0))
     label_cells(ax, panel.rows, panel.columns, is_turned=panel.is_turned)

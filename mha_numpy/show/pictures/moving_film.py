@@ -17,12 +17,7 @@ from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures.blocks import Blocks, cut_step
 from mha_numpy.show.pictures.labels import check_text
-from mha_numpy.show.pictures.recorded import (
-    axis_labels,
-    check_number_of_steps,
-    check_sequence,
-    check_trace,
-)
+from mha_numpy.show.pictures.recorded import axis_labels, check_sequence, check_steps
 
 WIDTH, HEIGHT, DPI = 7.2, 3.4, 100  # inches, and dots for each
 HOLD, TICK, FRAMES = 1500, 80, 9  # milliseconds of rest and of one frame of motion; frames
@@ -87,23 +82,17 @@ def animate(
     path = Path(path)
     if path.suffix != ".png":
         raise ConfigError(f"path: expected a file that ends in .png; got {str(path)!r}")
-    steps = check_trace(trace).steps
-    check_number_of_steps(steps, "film")
+    steps = check_steps(trace, "film")
     check_sequence(steps, sequence)
-    if not steps:
-        raise ConfigError("trace: expected at least one step; got none")
-    stage = _Stage(check_text("note", note))
-    names = axis_labels(steps, tokens, None).get("T_q", [])
+    names = axis_labels(steps, tokens).get("T_q", [])
     scenes = [_scene(step, sequence, steps, names) for step in _way(trace)]
-    cell = min(stage.cell_that_fits(scene) for scene in scenes)
+    stage = _Stage(check_text("note", note), scenes)
     frames: list[Image.Image] = []
     durations: list[int] = []
     for before, scene in zip([None, *scenes], scenes, strict=False):
-        for image in stage.motion(before, scene, trace, cell) if before else ():
-            frames.append(image)
-            durations.append(TICK)
-        frames.append(stage.draw(scene, scene.places, scene.colors, cell))
-        durations.append(HOLD)
+        moving = list(stage.motion(before, scene, trace)) if before else []
+        frames += [*moving, stage.draw(scene, scene.places, scene.colors)]
+        durations += [TICK] * len(moving) + [HOLD]
     frames[0].save(
         path, save_all=True, append_images=frames[1:], duration=durations, loop=0, disposal=1,
     )  # fmt: skip
@@ -114,17 +103,14 @@ def _way(trace: Trace) -> list[Step]:
     """Return the steps from x to out, and from d_out to d_x: each the first source of the next."""
     found: list[Step] = []
     for backward in (False, True):
-        way = [step for step in trace.steps if step.is_backward == backward][-1:]
-        while way and (before := _source(trace, way[0])):
-            way.insert(0, before)
+        before = [step for step in trace.steps if step.is_backward == backward][-1:]
+        way: list[Step] = []
+        while before:
+            way.insert(0, before[0])
+            sources = [source.step for source in trace.origin_of(way[0]).sources]
+            before = [s for s in sources if not s.is_constant and s.is_backward == backward]
         found += way
     return found
-
-
-def _source(trace: Trace, step: Step) -> Step | None:
-    """Return the first array of the same pass that a step was computed from."""
-    sources = [source.step for source in trace.origin_of(step).sources if not source.is_constant]
-    return next((s for s in sources if s.is_backward == step.is_backward), None)
 
 
 def _scene(step: Step, sequence: int, recorded: Sequence[Step], tokens: Sequence[str]) -> Scene:
@@ -165,7 +151,7 @@ def _places(blocks: Blocks) -> Array:
 class _Stage:
     """A transparent picture whose cells and words change from frame to frame."""
 
-    def __init__(self, note: str) -> None:
+    def __init__(self, note: str, scenes: Sequence[Scene]) -> None:
         figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
         figure.patch.set_alpha(0)
         self.canvas: Any = FigureCanvasAgg(figure)
@@ -178,18 +164,17 @@ class _Stage:
         self.equation = figure.text(0.03, 0.83, "", fontsize=10, va="center", **mono)
         figure.text(0.97, 0.03, note, fontsize=8, color=TEXT, ha="right")
         box = self.axes.get_window_extent()
-        self.room = np.array([box.width, box.height])
-        self.cells: Any = self.axes.scatter([], [], marker="s", linewidths=0, clip_on=False)
+        room = np.array([box.width, box.height])
+        extents = [np.ptp(scene.places, axis=0) + 1 for scene in scenes]
+        cell = min(float(min(room / extent)) for extent in extents)  # all arrays fit, in dots
+        self.scale = cell * 2 / room
+        sizes = [(0.86 * cell * 72 / DPI) ** 2]
+        self.cells: Any = self.axes.scatter([], [], sizes, marker="s", linewidths=0, clip_on=False)
         self.labels: list[Text] = []
 
-    def cell_that_fits(self, scene: Scene) -> float:
-        """Return the largest cell, in dots, with which an array fits on the stage."""
-        extent = scene.places.max(axis=0) - scene.places.min(axis=0) + 1
-        return float(min(self.room / extent))
-
-    def draw(self, scene: Scene, places: Array, colors: Array, cell: float) -> Image.Image:
+    def draw(self, scene: Scene, places: Array, colors: Array) -> Image.Image:
         """Draw one frame."""
-        step, scale = scene.step, cell * 2 / self.room
+        step, scale = scene.step, self.scale
         sizes = zip(step.axes.split(), step.array.shape, strict=True)
         self.name.set_text(step.name)
         self.shape.set_text("  ".join(f"{axis}={n}" for axis, n in sizes if axis != "B"))
@@ -204,14 +189,11 @@ class _Stage:
             )
             for y, token in scene.rows
         ]
-        self.cells.set_sizes([(0.86 * cell * 72 / DPI) ** 2])
         self.cells.set_facecolor(colors)
         self.canvas.draw()
         return Image.fromarray(np.array(self.canvas.buffer_rgba()))
 
-    def motion(
-        self, before: Scene, after: Scene, trace: Trace, cell: float
-    ) -> Iterator[Image.Image]:
+    def motion(self, before: Scene, after: Scene, trace: Trace) -> Iterator[Image.Image]:
         """Yield the frames between two arrays: cells that move, or cells that take their place."""
         came = _came_from(before, after, trace)
         for frame in range(1, FRAMES):
@@ -225,7 +207,7 @@ class _Stage:
             else:
                 places = (1 - share) * before.places[came] + share * after.places
                 colors = (1 - share) * before.colors[came] + share * after.colors
-            yield self.draw(after._replace(rows=()), places, colors, cell)
+            yield self.draw(after._replace(rows=()), places, colors)
 
 
 def _came_from(before: Scene, after: Scene, trace: Trace) -> Array | None:

@@ -145,9 +145,10 @@ def origin_film(arrays: Mapping[str, Array], num_heads: int) -> Picture:
     ]
     title = f"Where every cell came from: {', '.join(parts)}"
     rows = flow([Box(panel.width, panel.height) for panel in panels], GUTTER)
-    film, axes = start_page(rows, title, [_notes(ramp)], legend=_legend(ramp), gutter=GUTTER)
     told = "; ".join(f"{panel.name} {panel.shape}: {panel.sentence}" for panel in panels)
-    film.set_label(f"{title}. {told}.")
+    film, axes = start_page(
+        rows, title, [_notes(ramp)], alt=f"{title}. {told}.", legend=_legend(ramp), gutter=GUTTER
+    )
     for ax, panel in zip(axes, panels, strict=True):
         ax.set_label(panel.name)
         _paint(ax, panel, ramp)
@@ -215,12 +216,12 @@ def _prepare(ramp: Ramp, arrays: dict[str, Array]) -> list[_Panel]:
     """Cut the arrays into blocks, with cells of one size that holds the numbers if it can."""
     widest = max(array.shape[-1] for array in arrays.values())
     cell = max(SMALLEST, min(CELL, (MAX_WIDTH - 1.0) / widest))
+    is_marked = cell >= MARK * 1.25 / 72
     panels = []
     for name, array in arrays.items():
         rows, columns = (1, *array.shape)[-2:]
         blocks, leading = array.reshape(-1, rows, columns), array.shape[:-2]
         labels = [str(list(index)) for index in np.ndindex(*leading)] if leading else []
-        is_marked = cell >= MARK * 1.25 / 72
         marks = [[mark_of(ramp, row) for row in block] for block in blocks] if is_marked else []
         sentence = sentence_of(ramp, array.shape, blocks, labels)
         panel = _Panel(name, array.shape, blocks, labels, marks, 1, cell, sentence)
@@ -240,13 +241,12 @@ def _across(n: int, block_width: float) -> int:
 
 def _notes(ramp: Ramp) -> str:
     """Say how to read the film."""
-    text = (
+    letters = ["b sequence"] * (ramp.B > 1) + ["t token"] + ["h head"] * (ramp.H > 1)
+    return (
         f"A number is a cell of {ramp.name} and goes with it wherever it is moved: its colour is "
         "the head that its column belongs to, its shade the token, from pale (first) to strong "
-        "(last)."
+        f"(last). At each row: where its cells came from ({', '.join(letters)})."
     )
-    letters = ["b sequence"] * (ramp.B > 1) + ["t token"] + ["h head"] * (ramp.H > 1)
-    return f"{text} At each row: where its cells came from ({', '.join(letters)})."
 
 
 def _legend(ramp: Ramp) -> dict[str, Rectangle]:
@@ -287,18 +287,17 @@ def _paint_block(ax: Axes, panel: _Panel, i: int, ramp: Ramp, left: float, top: 
     style: dict[str, Any] = {"align": "right center_baseline", "color": MUTED, **MONO}
     for row, mark in enumerate(panel.marks[i] if panel.marks else []):
         write(ax, x - 0.05, y + (row + 0.5) * cell, mark, MARK, label="mark", **style)
-    origins, shades = ramp.heads(numbers).ravel(), _shade(ramp, ramp.tokens(numbers).ravel())
-    faces = [fade(head_color(h))(s) for h, s in zip(origins.tolist(), shades, strict=True)]
+    _, tokens, heads = ramp.came_from(numbers.ravel())
+    colors = [head_color(h) for h in heads.tolist()]
+    faces = [fade(c)(shade) for c, shade in zip(colors, _shade(ramp, tokens), strict=True)]
     squares = PolyCollection(
         cell_corners(numbers.shape, (x, y), cell, inset=0.04), facecolors=faces,
-        edgecolors=[head_color(h) for h in origins.tolist()], linewidths=0.4, clip_on=False,
-        label="cells",
+        edgecolors=colors, linewidths=0.4, clip_on=False, label="cells",
     )  # fmt: skip
     ax.add_collection(squares, autolim=False)
     if cell < NUMBER * MONO_WIDTH * len(str(ramp.size - 1)) + 0.03:
         return
-    for (row, column), number in np.ndenumerate(numbers):
+    style = {"align": "center center_baseline", "label": "number"}
+    for ((row, column), number), face in zip(np.ndenumerate(numbers), faces, strict=True):
         middle = (x + (column + 0.5) * cell, y + (row + 0.5) * cell)
-        ink = text_on(faces[row * numbers.shape[1] + column])
-        align = "center center_baseline"
-        write(ax, *middle, str(number), NUMBER, align, color=ink, label="number")
+        write(ax, *middle, str(number), NUMBER, color=text_on(face), **style)

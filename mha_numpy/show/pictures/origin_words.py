@@ -27,26 +27,18 @@ class Ramp(NamedTuple):
         """The columns of a head."""
         return self.D // self.H
 
-    def sequences(self, cells: Array) -> Array:
-        """Return the sequence that each number came from."""
-        return cells // (self.T * self.D)
+    def came_from(self, cells: Array) -> tuple[Array, Array, Array]:
+        """Return the sequence, the token and the head that each number came from."""
+        return cells // (self.T * self.D), cells // self.D % self.T, cells % self.D // self.d
 
     def tokens(self, cells: Array) -> Array:
         """Return the token that each number came from."""
-        return cells // self.D % self.T
-
-    def heads(self, cells: Array) -> Array:
-        """Return the head that each number came from."""
-        return cells % self.D // self.d
+        return self.came_from(cells)[1]
 
 
 def mark_of(ramp: Ramp, row: Array) -> str:
     """Return what a row holds: "t0-1 h0" is tokens 0 and 1 of head 0."""
-    parts = [
-        ("b", ramp.sequences(row), ramp.B > 1),
-        ("t", ramp.tokens(row), True),
-        ("h", ramp.heads(row), ramp.H > 1),
-    ]
+    parts = zip("bth", ramp.came_from(row), (ramp.B > 1, True, ramp.H > 1), strict=True)
     return " ".join(letter + _ranges(np.unique(found)) for letter, found, told in parts if told)
 
 
@@ -70,8 +62,7 @@ def sentence_of(ramp: Ramp, shape: tuple[int, ...], blocks: Array, labels: list[
     for lines, word in ((rows, "row"), (columns, "column")):
         if all(_is_whole_token(ramp, line) for line in lines):
             return f"each {word}: one token, {_all(ramp.H, 'head')}"
-    held = [[np.unique(part(b)) for part in (ramp.sequences, ramp.tokens, ramp.heads)]
-            for b in blocks]  # fmt: skip
+    held = [tuple(map(np.unique, ramp.came_from(block))) for block in blocks]
     mixing = next((i for i, (sequences, _, _) in enumerate(held) if len(sequences) > 1), None)
     if mixing is not None:
         return _mix("sequences", ramp, blocks, labels, mixing)
@@ -118,12 +109,12 @@ def _direction(ramp: Ramp, blocks: Array) -> str:
 
 def _holding(ramp: Ramp, cells: Array) -> str:
     """Return "tokens 0 and 1 of both heads"."""
-    tokens = _named(np.unique(ramp.tokens(cells)), ramp.T, "token")
-    text = tokens
+    sequences, tokens, heads = map(np.unique, ramp.came_from(cells))
+    text = _named(tokens, ramp.T, "token")
     if ramp.H > 1:
-        text += f" of {_named(np.unique(ramp.heads(cells)), ramp.H, 'head')}"
+        text += f" of {_named(heads, ramp.H, 'head')}"
     if ramp.B > 1:
-        text += f" of {_named(np.unique(ramp.sequences(cells)), ramp.B, 'sequence')}"
+        text += f" of {_named(sequences, ramp.B, 'sequence')}"
     return text
 
 

@@ -14,26 +14,10 @@ from mha_numpy.checking.tracing import Step
 from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
 from mha_numpy.show.pictures.blocks import Blocks, cut_step, is_broken, is_hidden
-from mha_numpy.show.pictures.cells import cell_corners, hatch_cells
-from mha_numpy.show.pictures.colors import (
-    BROKEN,
-    HIDDEN,
-    INK,
-    MUTED,
-    NO_HEAD,
-    fade,
-    text_on,
-)
+from mha_numpy.show.pictures.cells import Point, cell_corners, hatch_cells
+from mha_numpy.show.pictures.colors import BROKEN, HIDDEN, INK, MUTED, NO_HEAD, fade, text_on
 from mha_numpy.show.pictures.labels import MONO, MONO_WIDTH, printable, write, write_title
-from mha_numpy.show.pictures.layout import (
-    GUTTER,
-    MAX_WIDTH,
-    PIXEL,
-    Box,
-    head_legend,
-    patch,
-    pixels,
-)
+from mha_numpy.show.pictures.layout import GUTTER, MAX_WIDTH, PIXEL, Box, head_legend, patch, pixels
 from mha_numpy.show.pictures.recorded import check_numbers
 
 MAX_SIDE = 64  # rows or columns of a block drawn as squares; beyond it is an image
@@ -118,11 +102,8 @@ def prepare(
     panels = []
     for step, blocks in zip(steps, cut, strict=True):
         layout = _fit(blocks, limit, cell)
-        sizes = zip(step.axes.split(), step.array.shape, strict=True)
-        parts = [axis if axis == str(size) else f"{axis}={size}" for axis, size in sizes]
-        axes = f"[{', '.join(parts)}]"
         memory = step.memory + ", drawn smaller" * (layout.cell < cell)
-        facts = [axes, memory]
+        facts = [f"[{', '.join(named_sizes(step))}]", memory]
         if layout.cell < SMALLEST_SIGN and (blocks.values.real < 0).any():
             facts.append("cells too small for a minus")
         names = (labels or {}).get(blocks.row_axis, ())
@@ -132,6 +113,12 @@ def prepare(
     return panels
 
 
+def named_sizes(step: Step) -> list[str]:
+    """Return the axes with their sizes: "T_q=5", and "1" for a stretched one."""
+    sizes = zip(step.axes.split(), step.array.shape, strict=True)
+    return [axis if axis == str(size) else f"{axis}={size}" for axis, size in sizes]
+
+
 def _lay_out(blocks: Blocks, cell: float) -> Layout:
     """Place the blocks, given the size of a cell."""
     n, rows, columns = blocks.values.shape
@@ -139,9 +126,8 @@ def _lay_out(blocks: Blocks, cell: float) -> Layout:
     is_striped = blocks.spread == "in row" and not as_image
     pitch = round(1.5 * cell / PIXEL) * PIXEL / cell if is_striped else 1.0
     width, height = columns * cell, max(0.0, (rows - 1) * pitch + 1) * cell
-    share, least = {"touching": (0.0, 0.0), "in row": (0.6, 0.04), "apart": (0.8, 0.07)}[
-        blocks.spread
-    ]
+    gaps = {"touching": (0.0, 0.0), "in row": (0.6, 0.04), "apart": (0.8, 0.07)}
+    share, least = gaps[blocks.spread]
     most = 0.9 / max(blocks.across, n / blocks.across)  # a hundred heads leave room for cells
     gap = min(pixels(max(share * cell, least)), most)
     label, label_at = 6 * MONO_WIDTH * max(map(len, blocks.labels), default=0), ""
@@ -225,11 +211,10 @@ def legend_entries(panels: list[Panel]) -> dict[str, Rectangle]:
     entries = head_legend(H)
     if any(not panel.blocks.labels for panel in panels):
         entries["no head"] = patch(facecolor=NO_HEAD)
-    for text, hatch, is_such in (
-        ("-inf: hidden", HIDDEN, is_hidden), ("NaN or +inf", BROKEN, is_broken),
-    ):  # fmt: skip
-        if any(is_such(panel.blocks.values).any() for panel in panels):
-            entries[text] = patch(facecolor="none", hatch=hatch)
+    if any(is_hidden(panel.blocks.values).any() for panel in panels):
+        entries["-inf: hidden"] = patch(facecolor="none", hatch=HIDDEN)
+    if any(is_broken(panel.blocks.values).any() for panel in panels):
+        entries["NaN or +inf"] = patch(facecolor="none", hatch=BROKEN)
     return entries
 
 
@@ -246,24 +231,32 @@ def paint(ax: Axes, panel: Panel, header: list[str]) -> None:
     shown = np.ma.array(np.abs(blocks.values), mask=hidden | broken)
     largest = float(shown.max()) if shown.count() else 0.0
     shade = (shown > 0) * (0.1 + 0.9 * shown / (largest or 1.0))
+    negative = (blocks.values.real < 0) & ~hidden
+    width, height = panel.block_size
     for i, (x, y) in enumerate(block_places(panel, header)):
         draw = _draw_image if layout.as_image else _draw_squares
         draw(ax, shade[i], blocks.colors[i], (x, y), layout)
-        if layout.cell >= SMALLEST_SIGN:
-            negative = np.asarray(blocks.values[i].real < 0) & ~hidden[i]
-            _mark_negative(ax, negative, shade[i], blocks.colors[i], (x, y), layout)
+        if layout.cell >= SMALLEST_SIGN and negative[i].any():
+            _mark_negative(ax, negative[i], shade[i], blocks.colors[i], (x, y), layout)
         for row, name in enumerate(panel.row_names if layout.lefts[i] == 0 else ()):
             middle = y + layout.cell * (row * layout.pitch + 0.5)
             write(ax, panel.left - 0.04, middle, name, align="right center_baseline", **SMALL)
-        for cells, hatch in ((hidden[i], HIDDEN), (broken[i], BROKEN)):
-            hatch_cells(ax, cells, hatch, at=(x, y), cell=layout.cell, pitch=layout.pitch)
-        width, height = panel.block_size
+        hatch_cells(ax, hidden[i], broken[i], (x, y), layout.cell, layout.pitch)
         if layout.label_at == "above":
-            where = (x + width / 2, y - 0.02)
-            write(ax, *where, blocks.labels[i], align="center bottom", **SMALL)
+            write(ax, x + width / 2, y - 0.02, blocks.labels[i], align="center bottom", **SMALL)
         elif layout.label_at == "right":
-            where = (x + width + 0.04, y + height / 2)
-            write(ax, *where, blocks.labels[i], align="left center_baseline", **SMALL)
+            style = {"align": "left center_baseline", **SMALL}
+            write(ax, x + width + 0.04, y + height / 2, blocks.labels[i], **style)
+
+
+def reading(panels: list[Panel], shared: str) -> str:
+    """Say how cells, blocks and, in a sentence of the caller, shared heads are read."""
+    text = (
+        "One cell is one number: white is 0, full colour the panel's largest |value|, and a minus "
+        "marks a negative one."
+    )
+    text += " The number at a block is its head's." * any(p.blocks.labels for p in panels)
+    return text + f" ◆ {shared}" * any(panel.blocks.is_shared for panel in panels)
 
 
 def write_header(ax: Axes, title: str, header: list[str]) -> None:
@@ -274,7 +267,7 @@ def write_header(ax: Axes, title: str, header: list[str]) -> None:
         write(ax, 0, LINE * i, line, 7, color=MUTED if i else INK, **MONO)
 
 
-def block_places(panel: Panel, header: list[str]) -> list[tuple[float, float]]:
+def block_places(panel: Panel, header: list[str]) -> list[Point]:
     """Return where each block's upper left corner lies in its panel."""
     lefts, tops = panel.layout.lefts + panel.left, panel.layout.tops + LINE * len(header)
     return list(zip(lefts.tolist(), tops.tolist(), strict=True))
@@ -295,9 +288,7 @@ def _name_axes(ax: Axes, panel: Panel, left: float, top: float) -> None:
         write(ax, middle, below, blocks.column_axis, align="center top", **style)
 
 
-def _draw_squares(
-    ax: Axes, shade: Array, color: str, at: tuple[float, float], layout: Layout
-) -> None:
+def _draw_squares(ax: Axes, shade: Array, color: str, at: Point, layout: Layout) -> None:
     """Draw a block cell by cell, with gaps."""
     colormap = fade(color)
     squares = PolyCollection(
@@ -309,9 +300,7 @@ def _draw_squares(
     ax.add_collection(squares, autolim=False)
 
 
-def _draw_image(
-    ax: Axes, shade: Array, color: str, at: tuple[float, float], layout: Layout
-) -> None:
+def _draw_image(ax: Axes, shade: Array, color: str, at: Point, layout: Layout) -> None:
     width, height = shade.shape[1] * layout.cell, shade.shape[0] * layout.cell
     ax.imshow(
         shade, cmap=fade(color), norm=Normalize(0, 1), aspect="auto",
@@ -322,17 +311,10 @@ def _draw_image(
 
 
 def _mark_negative(
-    ax: Axes,
-    negative: Array,
-    shade: Array,
-    color: str,
-    at: tuple[float, float],
-    layout: Layout,
+    ax: Axes, negative: Array, shade: Array, color: str, at: Point, layout: Layout
 ) -> None:
     """Draw a minus into the negative cells of a block: the colour tells the size alone."""
     rows, columns = np.nonzero(negative)
-    if not len(rows):
-        return
     x = at[0] + layout.cell * (columns[:, None] + np.array([0.27, 0.73]))
     y = at[1] + layout.cell * (layout.pitch * rows[:, None] + np.array([0.5, 0.5]))
     lines: Any = np.stack([x, y], axis=-1)

@@ -9,22 +9,29 @@ from mha_numpy.errors import ConfigError, ShapeError, describe
 MAX_STEPS = 300  # in one picture
 
 
-def check_trace(trace: Trace) -> Trace:
-    """Return a Trace, or raise a ConfigError."""
+def check_steps(
+    trace: Trace, picture: str, *, backward: bool | None = None, wanted: str = ""
+) -> list[Step]:
+    """Return the steps of a trace, or of one pass, if there are some and not too many."""
     if not isinstance(trace, Trace):
         raise ConfigError(
             f"trace: expected the Trace of `with trace() as t:`; got {type(trace).__name__}"
         )
-    return trace
-
-
-def check_number_of_steps(steps: Sequence[Step], picture: str) -> None:
-    """Raise a ConfigError if there are more steps than a picture holds."""
+    steps = [step for step in trace if backward in (None, step.is_backward)]
+    if not steps:
+        call, other = ("backward", "forward") if backward else ("forward", "backward")
+        wanted = wanted or ("step" if backward is None else f"{call} step")
+        found = "none" if backward is None else f"{len(trace)} {other} steps"
+        raise ConfigError(
+            f"trace: expected at least one {wanted}; got {found}: "
+            f"call {call} inside `with trace() as t:`"
+        )
     if len(steps) > MAX_STEPS:
         raise ConfigError(
             f"trace: expected at most {MAX_STEPS} steps for one {picture}; got {len(steps)}: "
             "record fewer calls"
         )
+    return steps
 
 
 def check_numbers(steps: Sequence[Step], kinds: str = "biufc") -> None:
@@ -61,23 +68,21 @@ def check_sequence(steps: Sequence[Step], sequence: int) -> int | None:
 def axis_labels(
     steps: Sequence[Step],
     tokens: Sequence[str] | None,
-    source_tokens: Sequence[str] | None,
+    source_tokens: Sequence[str] | None = None,
     features: Sequence[str] | None = None,
 ) -> dict[str, list[str]]:
     """Return the labels of each axis that has some, or raise a ConfigError that names them.
 
     Without source tokens, the keys have those of the queries if they are as many.
     """
-    sizes = {
-        axis: size
-        for step in steps
-        for axis, size in zip(step.axes.split(), step.array.shape, strict=True)
-    }
+    sizes: dict[str, int] = {}
+    for step in steps:
+        sizes |= zip(step.axes.split(), step.array.shape, strict=True)
     if source_tokens is None and sizes.get("T_k") == sizes.get("T_q"):
         source_tokens = tokens
-    given = {"tokens": (tokens, "T_q"), "source_tokens": (source_tokens, "T_k")}
+    given = {"tokens": tokens, "source_tokens": source_tokens, "features": features}
     found: dict[str, list[str]] = {}
-    for name, (labels, axis) in {**given, "features": (features, "D")}.items():
+    for (name, labels), axis in zip(given.items(), ("T_q", "T_k", "D"), strict=True):
         if labels is None:
             continue
         size = sizes.get(axis)

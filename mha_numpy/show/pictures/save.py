@@ -79,13 +79,7 @@ def save_figure(fig: Figure, stem: Path | str) -> list[Path]:
 def save_all(
     folder: Path, figures: Mapping[str, Figure], texts: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """Write figures by their stems, and texts by their names, for a command's ``--save``.
-
-    Raises
-    ------
-    ConfigError
-        The folder cannot be made or written to.
-    """
+    """Write figures by their stems, and texts by their names, for a command's ``--save``."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         paths = [path for stem, fig in figures.items() for path in save_figure(fig, folder / stem)]

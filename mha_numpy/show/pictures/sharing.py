@@ -50,8 +50,8 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
         [[Box(H * cell, bottom + below, left=SIDE)]],
         f"{name}: H = {H}, H_kv = {H_kv}",
         [f"G = H / H_kv = {G}: query head h reads key/value head h // {G}"],
+        alt=_alt_text(H, H_kv),
     )
-    picture.set_label(_alt_text(H, H_kv))
     ax.set_axis_off()
     for text, y in (("query heads", cell / 2), ("key/value heads", bottom + below / 2)):
         write(ax, -0.12, y, text, 10, "right center")

@@ -71,8 +71,6 @@ def example_setting(seed: int = 0) -> Setting:
         source_tokens=TOKENS,
         features=FEATURES,
         d_out=d_out,
-        is_cross=False,
-        is_causal=False,
         seed=seed,
         about=(
             "All numbers are set by hand, and nothing is trained. Head 0 looks by meaning: a verb "

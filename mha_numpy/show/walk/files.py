@@ -20,11 +20,6 @@ def read_input(path: Path, dim: int | None) -> Array:
     """Read a (T, D) or (B, T, D) array of numbers as (B, T, D) float64.
 
     An .npz file must hold one array, or one named x.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be read, or holds something else.
     """
     try:
         with path.open("rb") as stream:

@@ -29,21 +29,13 @@ MARK = b'<meta name="generator" content="mha-numpy">'  # of every page of ours
 def page_of(seen: Walk) -> "Stepper":
     """Return the page of a walk.
 
-    Parameters
-    ----------
-    seen : Walk
-
     Examples
     --------
     >>> from mha_numpy.show.walk import walk
     >>> page_of(walk("to be or not to be", heads=2, dim=4))
     Stepper(steps=53)
     """
-    from mha_numpy.show.page.widget import (  # matplotlib takes a second
-        MAX_NUMBERS,
-        MAX_TOKENS,
-        stepper,
-    )
+    from mha_numpy.show.page.widget import MAX_NUMBERS, MAX_TOKENS, stepper  # takes a second
 
     longest = max(len(seen.tokens), len(seen.source_tokens))
     if longest > MAX_TOKENS:

@@ -28,27 +28,8 @@ def pretrained_setting(
 ) -> Setting:
     """Let a model from a folder or a Python package read a text, and return one of its layers.
 
-    Parameters
-    ----------
-    source : str or path
-        As `from_pretrained` explains.
-    text : str
-        What the model's own tokenizer cuts into tokens.
-    layer : int, optional
-        From 0 on; default the last.
-    seed : int
-        Seeds the upstream gradient.
-
-    Returns
-    -------
-    Setting
-        Params and inputs are float64; the model read the text in float32.
-
-    Raises
-    ------
-    ConfigError, FileError
-        There is no such model or layer, the model has no tokenizer, or the text is empty or too
-        long.
+    Params and inputs are float64; the model reads the text in float32. The last layer is the
+    default, and the seed draws the upstream gradient.
 
     Examples
     --------
@@ -77,7 +58,6 @@ def pretrained_setting(
         inputs={"x_q": x.astype(np.float64)},
         tokens=tokens,
         source_tokens=tokens,
-        is_cross=False,
         is_causal=block.is_causal,
         window=block.window,
         seed=seed,

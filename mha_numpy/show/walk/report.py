@@ -41,14 +41,11 @@ def sections(seen: Walk, *, memory: bool = False) -> Iterator[Table | str]:
 def attention_table(seen: Walk) -> Table:
     """Return, for each query and head, the key that it attends to most; of the first sequence."""
     H = seen.weights.shape[1]
-    rows = []
-    for i, token in enumerate(seen.tokens):
-        cells = []
-        for h in range(H):
-            row = seen.weights[0, h, i]
-            j = int(row.argmax())
-            cells.append(f"{seen.source_tokens[j]} {row[j]:.2f}" if row[j] > 0 else "nothing")
-        rows.append([str(i), token, *cells])
+    rows = [[str(i), token] for i, token in enumerate(seen.tokens)]
+    for i, row in enumerate(rows):
+        for weights in seen.weights[0, :, i]:
+            key, most = seen.source_tokens[weights.argmax()], weights.max()
+            row.append(f"{key} {most:.2f}" if most > 0 else "nothing")
     B, K = seen.weights.shape[0], len(seen.source_tokens)
     title = f"WHO ATTENDS TO WHOM MOST, of {K} keys (weight 0 to 1)"
     if B > 1:

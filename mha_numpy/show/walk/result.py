@@ -19,8 +19,8 @@ class Setting:
     inputs: dict[str, Array]  # x_q; x_k and x_v where they are not those before them
     tokens: list[str]  # T_q: what each query stands for
     source_tokens: list[str]  # T_k: what each key stands for; often the same list
-    is_cross: bool  # whether keys and values come from another sequence
-    is_causal: bool
+    is_cross: bool = False  # whether keys and values come from another sequence
+    is_causal: bool = False
     window: Window | None = None  # how far a token sees
     seed: int  # of everything that is random
     model: str | None = None  # the trained model that the layer is of; None: random params

@@ -94,11 +94,10 @@ def walk(
         "cross": cross,
     }  # fmt: skip
     if example:
-        others: dict[str, Any] = {
-            "text": text, "model": model, "params": params, "layer": layer, **random,
-        }  # fmt: skip
-        if given := _given(others):
-            raise ConfigError(f"{given[0]}: expected none, as the example has its own; got it")
+        _expect_none(
+            ", as the example has its own; got it", text=text, model=model, params=params,
+            layer=layer, **random,
+        )  # fmt: skip
         return _go(example_setting(seed), dtype)
     if model is None:
         if params is not None:
@@ -108,26 +107,24 @@ def walk(
         if (text is None) == (file is None):
             raise ConfigError("text: expected a sentence, or else --input FILE; one of the two")
         return _go(random_setting(text, seed=seed, **random), dtype)
-    name = str(model)
-    if given := _given(random):
-        raise ConfigError(
-            f"{given[0]}: expected none with model={name!r}, which has its own layer and inputs"
-        )
     from mha_numpy.models.train.recipes import RECIPES, load_trained
     from mha_numpy.show.walk.pretrained import pretrained_setting
     from mha_numpy.show.walk.trained import trained_setting
 
+    name = str(model)
+    _expect_none(f" with model={name!r}, which has its own layer and inputs", **random)
     if name not in RECIPES:
-        if params is not None:
-            raise ConfigError(f"params: expected none with model={name!r}, which has its own")
+        _expect_none(f" with model={name!r}, which has its own", params=params)
         return _go(pretrained_setting(model, text, layer=layer, seed=seed), dtype)
-    if layer is not None:
-        raise ConfigError(f"layer: expected none with model={name!r}, which shows one layer")
+    _expect_none(f" with model={name!r}, which shows one layer", layer=layer)
     return _go(trained_setting(load_trained(name, params=params), text, seed=seed), dtype)
 
 
-def _given(options: dict[str, Any]) -> list[str]:
-    return [name for name, value in options.items() if value is not None and value is not False]
+def _expect_none(why: str, **options: Any) -> None:
+    """Raise a ConfigError that names the first option that is given."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise ConfigError(f"{name}: expected none{why}")
 
 
 def _go(setting: Setting, dtype: str) -> Walk:

@@ -1,7 +1,7 @@
 """One attention layer of a trained model, with what flows into it when the model reads a text."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,20 +19,16 @@ from mha_numpy.tables import Table
 LIKELIEST = 3  # words that are told with their probabilities
 WRITTEN = 80  # characters
 TEMPERATURE = 0.8  # of what is written
+DIGITS = "such as '3 1 4 1 5 9 2 6 5 3 5 8'"
 SHOWN = str.maketrans({" ": "\u2423", "\n": "\u21b5"})  # blanks that can be seen
+
+Read: TypeAlias = tuple[MultiHeadAttention, str, dict[str, Any]]  # a layer, its place, what is told
 
 
 def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Setting:
     """Let a trained model read a text, and return the layer that tells most about it.
 
-    Parameters
-    ----------
-    trained : Trained
-    text : str
-        Induction: words, each different one a token. Numbers: an English number in words.
-        Reverse: digits. Text: the beginning of a text.
-    seed : int
-        Draws what is written after a text.
+    What the text may be depends on the model; the seed draws what is written after a text.
 
     Examples
     --------
@@ -41,9 +37,10 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
     >>> print(setting.said[0])
     the model says: d comes next
     """
+    reader, expected = READERS[trained.name]
     if text is None or not text.strip():
-        raise ConfigError(f"text: expected {EXPECTED[trained.name]}; got {describe(text)}")
-    layer, place, told = READERS[trained.name](trained, text, seed)
+        raise ConfigError(f"text: expected {expected}; got {describe(text)}")
+    layer, place, told = reader(trained, text, seed)
     cache = layer.forward_cache
     inputs = {"x_q": cache.project_q.x}  # (B, T_q, D)
     if cache.inputs.is_given[0]:
@@ -64,9 +61,7 @@ def trained_setting(trained: Trained, text: str | None, *, seed: int = 0) -> Set
     )
 
 
-def _read_induction(
-    trained: Trained, text: str, seed: int
-) -> tuple[MultiHeadAttention, str, dict[str, Any]]:
+def _read_induction(trained: Trained, text: str, seed: int) -> Read:
     words = tokenize(text)
     known = list(dict.fromkeys(words))
     V, T = trained.task.vocab_size, trained.task.num_tokens
@@ -77,12 +72,13 @@ def _read_induction(
         )
     ids = np.array([[known.index(word) for word in words]])
     probs, _ = softmax_forward(trained.model(ids)[0, -1])
-    told = dict(zip(known, probs, strict=False))
+    likely = dict(zip(known, probs, strict=False))
     if len(known) < V:
-        told["another word"] = probs[len(known) :].sum()
-    said = what_comes_next(told, "word")
+        likely["another word"] = probs[len(known) :].sum()
+    said = what_comes_next(likely, "word")
     place = "attentions.1, the second of its two attention layers, where the heads copy"
-    return trained.model.attentions[1], place, _alike(words, said, is_causal=True)
+    told = {"tokens": words, "source_tokens": words, "is_causal": True, "said": said}
+    return trained.model.attentions[1], place, told
 
 
 def what_comes_next(probabilities: Mapping[str, float], kind: str) -> tuple[str, Table]:
@@ -95,9 +91,7 @@ def what_comes_next(probabilities: Mapping[str, float], kind: str) -> tuple[str,
     )
 
 
-def _read_numbers(
-    trained: Trained, text: str, seed: int
-) -> tuple[MultiHeadAttention, str, dict[str, Any]]:
+def _read_numbers(trained: Trained, text: str, seed: int) -> Read:
     """Read an English number, write it in German, and look back at what was read in each step."""
     task, model = trained.task, trained.model
     source = task.read(text)
@@ -106,7 +100,7 @@ def _read_numbers(
     german = task.words(written, GERMAN)
     told = {
         "tokens": german, "source_tokens": task.words(source[0]),
-        "is_cross": True, "is_causal": False,
+        "is_cross": True,
         "query_name": "the word that this step writes", "key_name": "the words that are read",
         "said": (f"the model says: {' '.join(word for word in german if word != '<end>')}",),
     }  # fmt: skip
@@ -114,25 +108,20 @@ def _read_numbers(
     return model.decoder[0].cross_attention.layer, place, told
 
 
-def _read_reverse(
-    trained: Trained, text: str, seed: int
-) -> tuple[MultiHeadAttention, str, dict[str, Any]]:
+def _read_reverse(trained: Trained, text: str, seed: int) -> Read:
     digits, T = list("".join(text.split())), trained.task.num_tokens
     if len(digits) != T or not set(digits) <= set("0123456789"):
-        raise ConfigError(f"text: expected {T} digits, {EXPECTED['reverse']}; got {describe(text)}")
+        raise ConfigError(f"text: expected {T} digits, {DIGITS}; got {describe(text)}")
     said = trained.model(np.array([digits], int)).argmax(axis=-1)[0]
     told = {
         "tokens": [str(digit) for digit in said], "source_tokens": digits,
-        "is_cross": False, "is_causal": False,
         "query_name": "the digit that is said here", "key_name": "the digits that are read",
         "said": (f"the model says: {' '.join(map(str, said))}",),
     }  # fmt: skip
     return trained.model.attentions[0], "attentions.0, its only attention layer", told
 
 
-def _read_text(
-    trained: Trained, text: str, seed: int
-) -> tuple[MultiHeadAttention, str, dict[str, Any]]:
+def _read_text(trained: Trained, text: str, seed: int) -> Read:
     task, model = trained.task, trained.model
     ids = task.encode(text)[None]
     if ids.shape[1] > model.max_tokens:
@@ -147,25 +136,13 @@ def _read_text(
     )
     place = f"blocks.{len(model.blocks) - 1}.attention, in the last of its blocks"
     shown = [character.translate(SHOWN) for character in text]
-    return model.blocks[-1].attention.layer, place, _alike(shown, said, is_causal=True)
-
-
-def _alike(tokens: list[str], said: tuple[str | Table, ...], *, is_causal: bool) -> dict[str, Any]:
-    """Return what is told of self-attention: queries and keys are the same tokens."""
-    return {
-        "tokens": tokens, "source_tokens": tokens, "is_cross": False, "is_causal": is_causal,
-        "said": said,
-    }  # fmt: skip
+    told = {"tokens": shown, "source_tokens": shown, "is_causal": True, "said": said}
+    return model.blocks[-1].attention.layer, place, told
 
 
 READERS = {
-    "reverse": _read_reverse, "induction": _read_induction, "numbers": _read_numbers,
-    "text": _read_text,
-}  # fmt: skip
-
-EXPECTED = {
-    "reverse": "such as '3 1 4 1 5 9 2 6 5 3 5 8'",
-    "induction": "words, such as 'a b c d a b c'",
-    "numbers": "an English number in words, such as 'three hundred forty-two'",
-    "text": "the beginning of a text, such as 'The whale '",
+    "reverse": (_read_reverse, DIGITS),
+    "induction": (_read_induction, "words, such as 'a b c d a b c'"),
+    "numbers": (_read_numbers, "an English number in words, such as 'three hundred forty-two'"),
+    "text": (_read_text, "the beginning of a text, such as 'The whale '"),
 }

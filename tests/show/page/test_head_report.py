@@ -202,23 +202,37 @@ def test_tokens_have_the_names_that_readers_know(bert):
     assert drawn["texts"][1]["labels"] == ["[CLS]", "c", "d", "x"]
 
 
-def test_it_refuses_what_it_cannot_show(bert, monkeypatch):
-    lm = induction_by_hand(vocab_size=10, max_tokens=8)
-    long = np.ones((1, 17), int)
-    with pytest.raises(ConfigError, match="^model: expected one with a tokenizer"):
-        head_report(bert, "A cat sat.")
-    with pytest.raises(ConfigError, match="^model: expected a Bert, or a causal .* got Linear"):
-        head_report(Linear(3, 3), TOKENS)
-    with pytest.raises(ConfigError, match="^model: expected a Bert.*got AttentionOnlyLM"):
-        head_report(AttentionOnlyLM(10, 8, is_causal=False), TOKENS)
-    with pytest.raises(ConfigError, match="2 to 8 tokens in each; got 1 in text 0.*longer"):
-        head_report(lm, Tokens(IDS[:1, :1], IDS[:1, :1] > 0, [["a"]]))
-    with pytest.raises(ConfigError, match="2 to 16 tokens in each; got 17 in text 0.*shorter"):
-        head_report(bert, Tokens(long, long > 0, [["a"] * 17]))
-    with pytest.raises(ConfigError, match="a name for each of the 4 tokens of text 1; got 3"):
-        head_report(bert, TOKENS._replace(names=[list("abcdef"), list("abc")]))
-    with pytest.raises(ConfigError, match="^texts: expected at least one; got none"):
-        head_report(bert, Tokens(IDS[:0], IDS[:0] > 0, []))
+def tokens_of(*lengths):
+    ids = np.ones((len(lengths), max(lengths, default=0)), int)
+    return Tokens(ids, ids > 0, [["a"] * length for length in lengths])
+
+
+@pytest.mark.parametrize(
+    ("model", "texts", "message"),
+    [
+        (random_bert(), "A cat sat.", "model: expected one with a tokenizer"),
+        (Linear(3, 3), TOKENS, "model: expected a Bert, or a causal .* got Linear"),
+        (
+            AttentionOnlyLM(10, 8, is_causal=False),
+            TOKENS,
+            "model: expected a Bert.*got AttentionOnlyLM",
+        ),
+        (
+            induction_by_hand(vocab_size=10, max_tokens=8),
+            tokens_of(1),
+            ".*2 to 8 tokens in each; got 1 in text 0.*longer",
+        ),
+        (random_bert(), tokens_of(17), ".*2 to 16 tokens in each; got 17 in text 0.*shorter"),
+        (
+            random_bert(),
+            TOKENS._replace(names=[list("abcdef"), list("abc")]),
+            ".*a name for each of the 4 tokens of text 1; got 3",
+        ),
+        (random_bert(), tokens_of(), "texts: expected at least one; got none"),
+        (random_bert(), TOKENS, ".*at most 311 weights for one page; got 312"),
+    ],
+)
+def test_it_refuses_what_it_cannot_show(monkeypatch, model, texts, message):
     monkeypatch.setattr(report, "MAX_WEIGHTS", 311)
-    with pytest.raises(ConfigError, match="at most 311 weights for one page; got 312"):
-        head_report(bert, TOKENS)
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        head_report(model, texts)

@@ -264,15 +264,3 @@ class TestInANotebook:
             for _ in range(20):
                 attention_forward(q, q.copy(), q.copy())
         assert "<span" not in stepper(t).fallback
-
-
-def of_size(T_q, T_k):
-    q, k = np.zeros((T_q, 2)), np.zeros((T_k, 2))
-    with trace() as t:
-        attention_forward(q, k, k.copy())
-    return t
-
-
-def test_32_tokens_and_nearly_all_numbers_fit():
-    assert stepper(of_size(32, 32)).steps == 6
-    assert stepper(steps_of(("w", np.ones((500, 500)), "D F"))).steps == 1

@@ -1,4 +1,4 @@
-"""Reading pictures back from their artists: colours, cells, texts, and whether any overlap."""
+"""What is drawn, and how it is read back: colours, cells, texts, and whether any overlap."""
 
 import json
 import re
@@ -11,9 +11,14 @@ from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from mha_numpy.checking.tracing import trace
-from mha_numpy.core import attention_backward, attention_forward
+from mha_numpy.core import attention_backward, attention_forward, rope_forward
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.steps import step
+
+SENTENCE = [
+    "The", "animal", "didn't", "cross", "the", "street", "because",
+    "it", "was", "too", "tired", ".",
+]  # fmt: skip
 
 
 def recorded(B=1, T=5, D=8, H=2, H_kv=None, *, rope=None, **options):
@@ -38,11 +43,39 @@ def recorded_rank_2():
 
 
 def steps_of(*steps):
-    """Trace arrays under names and axes of one's own."""
+    """Trace arrays under names and axes of one's own, some with an equation."""
     with trace() as t:
-        for name, array, axes in steps:
-            step(name, np.asarray(array), axes)
+        for name, array, *axes_and_equation in steps:
+            step(name, np.asarray(array), *axes_and_equation)
     return t
+
+
+def turned(positions):
+    """Return a vector of four pairs, turned by RoPE: one (n, 2) array for each pair."""
+    x = np.tile([1.0, 0], (positions, 4))
+    out, _ = rope_forward(x, positions=np.arange(positions), interleaved=True)
+    return {f"pair {i}": out[:, 2 * i : 2 * i + 2] for i in range(4)}
+
+
+def ramp(*shape):
+    return np.arange(np.prod(shape)).reshape(shape)
+
+
+def two_splits(B=1, T=4, D=8, H=2):
+    x = ramp(B, T, D)
+    right = x.reshape(B, T, H, D // H).transpose(0, 2, 1, 3)
+    return {"x": x, "right": right, "wrong": x.reshape(B, H, T, D // H)}
+
+
+def stages_of_splitting(B, T, D, H):
+    x = ramp(B, T, D).astype(float)
+    by_token = x.reshape(B, T, H, D // H)
+    q = by_token.transpose(0, 2, 1, 3)
+    heads = np.eye(T) @ q
+    merged = heads.swapaxes(1, 2).reshape(B, T, D)
+    return {"x": x, "q_projected": x, "q_by_token = q_projected.reshape(B, T, H, d)": by_token,
+            "q = q_by_token.transpose(0, 2, 1, 3)": q, "heads": heads,
+            "heads_by_token": heads.swapaxes(1, 2), "merged": merged}  # fmt: skip
 
 
 def panel_of(film, name):
@@ -59,6 +92,18 @@ def texts_of(artist):
         elif child.axes.axison:
             found += [child.label, child.get_offset_text(), *ticks_of(child)]
     return [text for text in found if text.get_visible() and text.get_text()]
+
+
+def all_words(artist):
+    return [text.get_text() for text in texts_of(artist)]
+
+
+def words_across(ax):
+    return [label.get_text() for label in ax.get_xticklabels()]
+
+
+def words_down(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
 
 
 def ticks_of(axis):
@@ -125,18 +170,16 @@ def contrast(one, other):
 
 
 def hatched(panel, label="hidden"):
-    return [c for c in panel.collections if c.get_hatch() and c.get_label() == label]
+    """Return the corners of every hatched strip: (strips, 4, 2)."""
+    paths = [patch.get_path() for patch in panel.patches if patch.get_label() == label]
+    return np.array([path.vertices for path in paths]).reshape(-1, 5, 2)[:, :4]
 
 
 def hatched_cells(panel, shape, label="hidden"):
-    """Return which cells the hatched strips cover, drawn one by one or as one shape."""
+    """Return which cells the hatched strips cover."""
     covered = np.zeros(shape, bool)
-    paths = [path for strips in hatched(panel, label) for path in strips.get_paths()]
-    paths += [patch.get_path() for patch in panel.patches if patch.get_label() == label]
-    for path in paths:
-        for corners in path.vertices.reshape(-1, 5, 2):
-            (x0, y0), (x1, y1) = corners[:4].min(axis=0), corners[:4].max(axis=0)
-            covered[round(y0) : round(y1), round(x0) : round(x1)] = True
+    for (x0, y0), _, (x1, y1), _ in hatched(panel, label).round().astype(int):
+        covered[y0:y1, x0:x1] = True
     return covered
 
 
@@ -153,19 +196,30 @@ def assert_needs_no_network(page):
     assert not re.findall(r"""https?:|src=|href=(?!.{1,2}#)|url\(|@import|import\(|fetch\(""", html)
 
 
+def size_of_cells(ax):
+    """Return width and height of a cell in pixels."""
+    if ax.images:
+        return ax.bbox.width / np.ptp(ax.get_xlim()), ax.bbox.height / np.ptp(ax.get_ylim())
+    return np.ptp(ax.transData.transform(ax.collections[0].get_paths()[0].vertices), axis=0)
+
+
 def assert_nothing_overlaps(figure):
     """Check the boxes of all texts against each other, the drawn cells and the figure's edge."""
     FigureCanvasAgg(figure)
-    inside_cells = [
-        text for ax in figure.axes for text in ax.texts
-        if ax.get_label().startswith("head") or text.get_label() == "number"
-    ]  # fmt: skip
-    for text in inside_cells:
-        text.set_visible(False)
     figure.draw_without_rendering()  # places are needed, not pixels
-    boxes = [(text.get_text(), extent_of(text)) for text in texts_of(figure)]
-    for text in inside_cells:
-        text.set_visible(True)
+    for ax in figure.axes:
+        is_head = ax.get_label().startswith("head")
+        inside_cells = [text for text in ax.texts if is_head or text.get_label() == "number"]
+        longest = max(inside_cells, key=lambda text: len(text.get_text()), default=None)
+        if longest is not None and longest.get_label() == "number":
+            cell, words = size_of_cells(ax), extent_of(longest)
+            assert words.width < cell[0], f"{longest.get_text()!r} is wider than its cell"
+            assert words.height < cell[1]
+        for text in inside_cells:
+            text.set_visible(False)
+    texts = texts_of(figure)
+    assert not any(text.get_parse_math() for text in texts if "$" in text.get_text())
+    boxes = [(text.get_text(), extent_of(text)) for text in texts]
     for ax in figure.axes:
         for artist in [*ax.collections, *ax.images]:
             if isinstance(artist, AxesImage):

@@ -25,30 +25,11 @@ from tests.show.pictures.helpers import (
 )
 
 
-@pytest.fixture
-def without_row_sums(monkeypatch):
-    """Make backward forget the row sums in the gradient of softmax."""
-    monkeypatch.setattr(
-        core_attention, "softmax_steps_backward",
-        lambda d_weights, weights, mask: weights * d_weights,
-    )  # fmt: skip
-
-
 @cache
 def whole_pass():
     """Draw a layer's whole backward pass once, for all tests that read it."""
     t, _ = recorded(B=2, D=12, H=6, H_kv=2, rope=RopeOptions(), is_causal=True)
     return t, backward_film(t)
-
-
-def one_attention():
-    """Trace forward and backward of attention alone."""
-    rng = np.random.default_rng(5)
-    q, k, v = (rng.normal(size=(1, 2, *shape)) for shape in ((5, 4), (7, 4), (7, 3)))
-    with trace() as t:
-        out, cache = attention_forward(q, k, v)
-        attention_backward(rng.normal(size=out.shape), cache)
-    return t
 
 
 def title_of(panel):
@@ -87,16 +68,10 @@ def negative_cells(panel):
     return found
 
 
-def changed(right, name, change, among=None):
-    """Return the gradients of a trace, or a few, one of them changed, as steps of one's own."""
-    arrays = [(s.name, s.array.copy(), s.axes) for s in right
-              if s.is_backward and (among is None or s.name in among)]  # fmt: skip
-    return steps_of(*((n, change(a) if n == name else a, axes) for n, a, axes in arrays))
-
-
-def subset(right, *names):
-    """Return some of the gradients of a trace as steps of one's own."""
-    return steps_of(*((s.name, s.array, s.axes) for s in right if s.name in names))
+def subset(right, *names, **changes):
+    """Return some of the gradients of a trace, some of them changed, as steps of one's own."""
+    found = [(s.name, s.array.copy(), s.axes) for s in right if s.name in names]
+    return steps_of(*((n, changes.get(n, np.array)(array), axes) for n, array, axes in found))
 
 
 # who stands beside whom
@@ -200,10 +175,18 @@ def test_a_trace_agrees_with_itself():
     assert [title_of(ax) for ax in film.axes[1::2]] == ["1 d_q =", "2 d_k =", "3 d_own"]
 
 
-def test_the_first_difference_of_a_forgotten_row_sum_is_in_d_scores(without_row_sums, monkeypatch):
-    wrong = one_attention()
-    monkeypatch.undo()
-    right = one_attention()
+def test_the_first_difference_of_a_forgotten_row_sum_is_in_d_scores(monkeypatch):
+    def run():
+        rng = np.random.default_rng(5)
+        q, k, v = (rng.normal(size=(1, 2, *shape)) for shape in ((5, 4), (7, 4), (7, 3)))
+        with trace() as t:
+            out, cache = attention_forward(q, k, v)
+            attention_backward(rng.normal(size=out.shape), cache)
+        return t
+
+    right = run()
+    monkeypatch.setattr(core_attention, "softmax_steps_backward", lambda d, weights, _: weights * d)
+    wrong = run()
     film = backward_film(wrong, reference=right)
     got, expected = wrong["d_scores"][0, 0, 0, 0], right["d_scores"][0, 0, 0, 0]
     assert verdict_of(film) == (
@@ -214,8 +197,7 @@ def test_the_first_difference_of_a_forgotten_row_sum_is_in_d_scores(without_row_
     assert_nothing_overlaps(film)
     after = {title_of(ax).split()[1] for ax in film.axes[1::2] if title_of(ax).endswith("≠")}
     assert after == {"d_scores", "d_q", "d_k"}
-    frames = [p.get_label() for p in film.findobj(lambda a: a.get_label() == "start here")]
-    assert len(frames) == 1
+    assert len(film.findobj(lambda artist: artist.get_label() == "start here")) == 1
     assert "d_v [B=1, H_kv=2, T_k=7, d_v=3], agrees;" in film.get_label()
     assert "d_q [B=1, H=2, T_q=5, d_k=4], differs;" in film.get_label()
 
@@ -239,9 +221,8 @@ def test_the_first_diverging_cell_is_framed_and_pointed_at(name, cell, place):
         array[tuple(n - 1 for n in array.shape)] += 2  # the last one too
         return array
 
-    among = {"d_out", name}
-    film = backward_film(changed(right, name, change, among), reference=right)
-    assert len(film.axes) == 2 * len(among)
+    film = backward_film(subset(right, "d_out", name, **{name: change}), reference=right)
+    assert len(film.axes) == 4
     panel = gradient_panel(film, name)
     _, _, xs, ys = grid_of(panel)
     corner, size = lit_cell(panel)
@@ -266,7 +247,7 @@ def test_the_cell_of_the_drawn_sequence_comes_first():
         array[2, 1, 0, 0] += 1
         return array
 
-    wrong = changed(right, "d_scores", change, {"d_weights", "d_scores", "d_q"})
+    wrong = subset(right, "d_weights", "d_scores", "d_q", d_scores=change)
     film = backward_film(wrong, reference=right, sequence=2)
     assert "d_scores[2, 1, 0, 0] =" in verdict_of(film)
     lit_cell(gradient_panel(film, "d_scores"))
@@ -282,9 +263,8 @@ def test_another_shape_diverges():
     wrong = steps_of(("d_scores", right["d_scores"], "B H T_q T_k"),
                      ("d_k", right["d_k"].swapaxes(2, 3), "B H_kv d_k T_k"))  # fmt: skip
     film = backward_film(wrong, reference=right)
-    assert "First difference: d_k has the shape (1, 2, 4, 5), expected (1, 2, 5, 4)" in verdict_of(
-        film
-    )
+    expected = "First difference: d_k has the shape (1, 2, 4, 5), expected (1, 2, 5, 4)"
+    assert expected in verdict_of(film)
     corner, size = lit_cell(gradient_panel(film, "d_k"))
     squares = squares_of(gradient_panel(film, "d_k"))
     for i in (0, 1):
@@ -294,7 +274,7 @@ def test_another_shape_diverges():
 
 def test_steps_of_one_s_own_borrow_arrays_and_heads_from_the_reference():
     right, _ = recorded()
-    own = steps_of(("d_q_projected", right["d_q_projected"], "B T_q H*d_k"))
+    own = subset(right, "d_q_projected")
     array, gradient = backward_film(own, reference=right).axes
     number = next(s.number for s in right if s.name == "q_projected")
     assert title_of(array) == f"{number} q_projected"
@@ -304,59 +284,24 @@ def test_steps_of_one_s_own_borrow_arrays_and_heads_from_the_reference():
     assert "not recorded" in lines_of(array)
 
 
-def test_rounding_is_no_difference_but_little_more_is():
-    right, _ = recorded()
-    own = subset(right, "d_b_k", "d_q", "d_w_o")
-    arrays = {s.name: s.array for s in own}
-    noise = {"d_b_k": right["d_b_k"] + 3e-16}  # this gradient is 0 but for rounding
-    assert np.abs(right["d_b_k"]).max() < 1e-14
-    reference = {**{name: a * (1 + 1e-14) for name, a in arrays.items()}, **noise}
-    assert "Agrees with the reference in all" in verdict_of(backward_film(own, reference=reference))
-    largest = np.abs(right["d_q"]).max()
-    own = steps_of(("d_q", right["d_q"], "B H T_q d_k"))
-    for off, is_seen in ((2e-13, False), (2.5e-13, True)):
-        film = backward_film(own, reference={"d_q": right["d_q"] + off * largest})
-        assert verdict_of(film).startswith("First difference: d_q[0, 0, 0, 0]") == is_seen
-    assert "expected" in verdict_of(film)
+ODD = np.array([1.0, np.nan, np.inf, 2.0])
 
 
-def test_float32_is_compared_by_its_own_rounding():
-    right, _ = recorded()
-    own = subset(right, "d_b_k", "d_q", "d_w_o")
-    reference = {s.name: s.array.astype(np.float32) for s in own}
-    assert "Agrees" in verdict_of(backward_film(own, reference=reference))
-
-
-def test_nan_is_a_difference_unless_expected():
-    right = {"d_x": np.array([1.0, np.nan, np.inf, 2.0])}
-    own = steps_of(("d_x", right["d_x"], "D"))
-    assert "Agrees" in verdict_of(backward_film(own, reference=right))
-    own = steps_of(("d_x", np.array([1.0, np.nan, np.inf, np.nan]), "D"))
-    assert "d_x[3] = nan, expected 2; 1 of 4 cells" in verdict_of(
-        backward_film(own, reference=right)
-    )
-
-
-def test_numbers_are_written_with_digits_that_tell_them_apart():
-    film = backward_film(steps_of(("d_x", np.ones(3), "D")), reference={"d_x": np.ones(3) + 1e-5})
-    assert "d_x[0] = 1, expected 1.00001;" in verdict_of(film)
-
-
-# nothing overlaps
-
-
-def test_no_text_overlaps_or_is_cut():
-    _, film = whole_pass()
-    assert_nothing_overlaps(film)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"T": 9, "D": 32, "H": 8}])
-def test_no_text_of_other_sizes_overlaps_or_is_cut(options):
-    right, _ = recorded(**options)
-    assert_nothing_overlaps(backward_film(right))
-    wrong = changed(right, "d_heads", lambda array: 2 * array)
-    assert_nothing_overlaps(backward_film(wrong, reference=right))
+@pytest.mark.parametrize(
+    ("mine", "expected", "verdict"),
+    [
+        (np.ones(2), np.array([1, 1 + 2e-13]), "Agrees"),  # a thousand roundings of the largest
+        (np.ones(2), np.array([1, 1 + 2.5e-13]), "First difference: d_x[1] ="),
+        (np.array([1, 1e-16]), np.array([1, -3e-16]), "Agrees"),  # 0 but for rounding
+        (np.array([0.1, 0.7]), np.float32([0.1, 0.7]), "Agrees"),  # by its own rounding
+        (ODD, ODD, "Agrees"),
+        (ODD * [1, 1, 1, np.nan], ODD, "d_x[3] = nan, expected 2; 1 of 4 cells"),
+        (np.ones(3), np.ones(3) + 1e-5, "d_x[0] = 1, expected 1.00001;"),  # digits that differ
+    ],
+)
+def test_which_numbers_differ(mine, expected, verdict):
+    film = backward_film(steps_of(("d_x", mine, "D")), reference={"d_x": expected})
+    assert verdict in verdict_of(film)
 
 
 def test_traces_without_heads_are_drawn():
@@ -369,7 +314,6 @@ def test_traces_without_heads_are_drawn():
         for name in ("heads", "weights", "v", "biased", "capped", "bias", "scores", "q", "k")
     ]
     assert "no head" in words_of(film)
-    assert_nothing_overlaps(film)
 
 
 def test_one_number_and_no_number_are_drawn():
@@ -378,7 +322,6 @@ def test_one_number_and_no_number_are_drawn():
     assert "First difference: d_loss = 2, expected 1; 1 of 1 cells differ" in film.get_label()
     lit_cell(gradient_panel(film, "d_loss"))
     assert "no cells" in lines_of(gradient_panel(film, "d_x"))
-    assert_nothing_overlaps(film)
 
 
 def test_a_film_of_own_steps_needs_no_forward():

@@ -7,7 +7,6 @@ from matplotlib.colors import to_hex, to_rgb
 from mha_numpy.palette import PALETTE
 from mha_numpy.show.pictures import bar_chart, line_chart
 from mha_numpy.show.pictures.labels import MINUS, short_number, widest
-from mha_numpy.show.pictures.layout import MARGIN
 from mha_numpy.show.pictures.line_chart import _apart
 from tests.show.pictures.helpers import (
     assert_nothing_overlaps,
@@ -33,6 +32,8 @@ def tick_texts(axis):
 
 
 def text_of(picture, text):
+    """Return a text, in its place."""
+    picture.draw_without_rendering()
     (found,) = (artist for artist in texts_of(picture) if artist.get_text() == text)
     return found
 
@@ -57,7 +58,6 @@ def test_every_line_has_its_values_and_a_look_of_its_own():
 def test_names_stand_at_the_ends_in_dark_colours_in_the_order_of_the_ends():
     lines = lines_of(8)
     picture = line_chart(POWERS, lines, **AXES)
-    assert_nothing_overlaps(picture)
     names = [text_of(picture, name) for name in lines]
     assert all(contrast(to_rgb(text.get_color()), (1, 1, 1)) > 4.5 for text in names)
     assert len({text.get_color() for text in names}) == 8
@@ -68,13 +68,10 @@ def test_names_stand_at_the_ends_in_dark_colours_in_the_order_of_the_ends():
 
 def test_names_of_lines_that_meet_are_moved_apart():
     picture = line_chart([0, 1], {f"n{i}": np.array([i, 3.5]) for i in range(8)}, **AXES)
-    assert_nothing_overlaps(picture)
     names = [extent_of(text_of(picture, f"n{i}")) for i in range(8)]
     middle = np.mean([(box.y0 + box.y1) / 2 for box in names])
     ax = picture.axes[0]
     assert middle == pytest.approx(ax.transData.transform((1, 3.5))[1], abs=2)
-    lowest = line_chart([0, 1], {f"n{i}": np.zeros(2) for i in range(7)} | {"up": [9, 9]}, **AXES)
-    assert_nothing_overlaps(lowest)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +91,6 @@ def test_places_stay_near_the_wanted_ones(wanted, expected):
 def test_a_line_that_ends_early_is_named_at_its_last_value():
     lines = {"early": np.array([1, 2, np.nan]), "late": np.array([1, 1, 1.0])}
     picture = line_chart([1, 2, 3], lines, **AXES)
-    picture.draw_without_rendering()
     ax, box = picture.axes[0], extent_of(text_of(picture, "early"))
     assert (box.y0 + box.y1) / 2 == pytest.approx(ax.transData.transform((2, 2))[1], abs=2)
     np.testing.assert_array_equal([name.xy for name in ax.texts], [(3, 1), (2, 2)])
@@ -102,7 +98,6 @@ def test_a_line_that_ends_early_is_named_at_its_last_value():
 
 def test_long_names_stand_in_a_legend():
     picture = line_chart(POWERS, {LONG: POWERS, "b": POWERS / 2}, **AXES)
-    assert_nothing_overlaps(picture)
     assert text_of(picture, LONG).get_window_extent().y0 > picture.axes[0].bbox.y1
     assert picture.axes[0].bbox.x1 > 0.92 * picture.bbox.x1  # the plot is as wide as it can be
     handles = picture.legends[0].get_lines()
@@ -123,7 +118,6 @@ def test_a_line_without_values_says_so():
     picture = line_chart([1, 2], {"a": np.ones(2), "none": np.full(2, np.nan)}, **AXES)
     assert "No values: none." in words_of(picture)
     assert "none has no values" in picture.get_label()
-    assert_nothing_overlaps(line_chart([1, 2], {"none": np.full(2, np.nan)}, **AXES, log_y=True))
 
 
 @pytest.mark.parametrize(
@@ -148,46 +142,27 @@ def test_ticks_are_short_and_tell_values_apart(x, is_log, expected):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("x", "values"),
+    ("x", "values", "is_log"),
     [
-        ([3], [5e6]),
-        ([1, 2], [0, 0]),
-        ([1, 2], [-2, -2]),
-        ([1, 2], [1e-320, 3e-320]),
-        ([1, 2], [-1e300, 1e300]),
-        ([1e9, 1e9 + 1], [1e9, 1e9 + 1]),
-        ([1e9, 1e9 + 11], [0, 1]),
-        ([-1e-9, 1e-9], [-3, 5]),
-        (np.arange(500), np.linspace(-1, 1, 500)),
+        ([3], [5e6], False),
+        ([1, 2], [0, 0], False),
+        ([1, 2], [-2, -2], False),
+        ([1, 2], [1e-320, 3e-320], False),
+        ([1, 2], [-1e300, 1e300], False),
+        ([1e9, 1e9 + 1], [1e9, 1e9 + 1], False),
+        ([1e9, 1e9 + 11], [0, 1], False),
+        ([-1e-9, 1e-9], [-3, 5], False),
+        (np.arange(500), np.linspace(-1, 1, 500), False),
+        *[(ends, ends, True) for ends in ([1e-280, 1e-240], [1e-9, 3e-9], [1, 64], [65536])],
+        ([1e250, 1.01e250], [1e250, 1.01e250], True),
     ],
 )
-def test_any_values_are_drawn_and_nothing_overlaps(x, values):
-    picture = line_chart(x, {"a": np.array(values)}, **AXES)
+def test_any_range_has_ticks_that_differ(x, values, is_log):
+    picture = line_chart(x, {"a": np.array(values)}, **AXES, log_x=is_log, log_y=is_log)
     assert_nothing_overlaps(picture)
-    texts = tick_texts(picture.axes[0].xaxis)
-    assert len(texts) == len(set(texts)) >= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("low", "factor"),
-    [(1e-280, 1e40), (1e-9, 3), (1, 64), (65536, 1), (1e250, 1.01)],
-)  # fmt: skip
-def test_any_range_has_ticks_on_logarithmic_axes(low, factor):
-    ends = np.array([low, factor * low]) if factor > 1 else np.array([low])
-    picture = line_chart(ends, {"a": ends}, **AXES, log_x=True, log_y=True)
-    assert_nothing_overlaps(picture)
-    for axis in (picture.axes[0].xaxis, picture.axes[0].yaxis):
+    for axis in (picture.axes[0].xaxis, picture.axes[0].yaxis)[: 1 + is_log]:
         texts = tick_texts(axis)
-        assert 1 <= len(texts) <= 12
-        assert len(set(texts)) == len(texts)
-
-
-def test_titles_wrap_and_no_word_is_a_formula():
-    labels = {"title": "a $long$ title " * 10, "x_label": "$x_1$", "y_label": "$y$ (nats)"}
-    picture = line_chart([1, 2], {"$a$": np.ones(2)}, **labels)
-    assert_nothing_overlaps(picture)
-    assert not any(text.get_parse_math() for text in texts_of(picture) if "$" in text.get_text())
+        assert 1 <= len(texts) == len(set(texts)) <= 12
 
 
 def test_a_line_chart_in_words():
@@ -206,7 +181,8 @@ MULTI_HEAD = {"Llama 2 70B": 20, "Mistral 7B": 1.24, "GPT-3": 1234, "none": 3}
 
 
 def bars_of(picture, label):
-    """Return the bars of a kind, from top to bottom."""
+    """Return the bars of a kind, from top to bottom, in their places."""
+    picture.draw_without_rendering()
     (bars,) = (bars for bars in picture.axes[0].containers if bars.get_label() == label)
     return bars.patches
 
@@ -228,7 +204,6 @@ def test_bars_have_names_numbers_and_ratios():
     numbers = ["2.5 (vs 20: 8x less)", "0.31 (vs 1.24: 4x less)", "0.0312",
                "1,234 (vs 1,234: equal)", "0 (vs 3)"]  # fmt: skip
     assert [text.get_text() for text in picture.axes[0].texts] == numbers
-    assert_nothing_overlaps(picture)
     heights = [-text_of(picture, name).get_window_extent().y0 for name in KV]
     assert heights == sorted(heights)
 
@@ -236,7 +211,6 @@ def test_bars_have_names_numbers_and_ratios():
 def test_a_number_stands_behind_both_of_its_bars():
     values, against = {"a": 19, "b": 25, "c": 2, "d": 1.0}, {"a": 20, "b": 20, "c": 20, "d": 1.001}
     picture = bar_chart(values, title="t", against=against)
-    assert_nothing_overlaps(picture)
     kinds = (picture.axes[0].texts, bars_of(picture, "bars"), bars_of(picture, "against"))
     for text, *bars in zip(*kinds, strict=True):
         end = max(bar.get_window_extent().x1 for bar in bars)
@@ -255,26 +229,6 @@ def test_a_pale_bar_is_outlined_and_lies_behind():
     assert pale.get_linewidth() > 0
     assert pale.get_height() > bar.get_height()
     assert to_hex(bar.get_facecolor()) == PALETTE[0].lower()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "bars",
-    [
-        {"a": 0},
-        {"a": 1e300, "b": 5e-324},
-        {"a": 5e-324},
-        {LONG: 1, "b": 2},
-        {f"bar {i}": 1e3**i for i in range(12)},
-        {"$x$": 3, "\n": 1},
-    ],
-)
-def test_any_bars_fit(bars):
-    for against in (None, dict.fromkeys(bars, 7e6)):
-        picture = bar_chart(bars, title="a title", unit="$", against=against, against_label="vs")
-        assert_nothing_overlaps(picture)
-        room = (picture.get_figwidth() - 2 * MARGIN) * picture.dpi
-        assert max(bar.get_window_extent().width for bar in bars_of(picture, "bars")) < room
 
 
 def test_bars_in_words():

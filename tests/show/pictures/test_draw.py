@@ -1,4 +1,4 @@
-"""Pictures, read back from their artists: colours, cells, labels, and that nothing overlaps."""
+"""Pictures, read back from their artists: colours, cells, labels."""
 
 import subprocess
 import sys
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from mha_numpy.checking.tracing import trace
 from mha_numpy.core import RopeOptions, causal_mask
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures import (
@@ -24,9 +23,9 @@ from mha_numpy.show.pictures import (
     weights_by_head,
 )
 from mha_numpy.show.pictures.colors import NO_HEAD, text_on
-from mha_numpy.steps import step
 from tests.show.pictures.helpers import (
-    assert_nothing_overlaps,
+    SENTENCE,
+    all_words,
     cells_of,
     colors_of,
     contrast,
@@ -35,17 +34,13 @@ from tests.show.pictures.helpers import (
     hatched_cells,
     panel_of,
     recorded,
-    recorded_rank_2,
     squares_of,
     steps_of,
-    texts_of,
+    words_across,
+    words_down,
     words_of,
 )
 
-SENTENCE = [
-    "The", "animal", "didn't", "cross", "the", "street", "because",
-    "it", "was", "too", "tired", ".",
-]  # fmt: skip
 LABELS = {"title": "t", "x_label": "x", "y_label": "y"}
 
 
@@ -64,13 +59,6 @@ def test_heads_have_colours_of_their_own():
     assert NO_HEAD.lower() not in {head_color(h) for h in range(16)}
     assert head_color(16) == head_color(0)
     assert [group_color(g, 3) for g in range(2)] == [head_color(0), head_color(3)]
-
-
-def test_fade_leads_from_white_to_the_colour():
-    colormap = fade("#0072b2")
-    assert (to_hex(colormap(0.0)), to_hex(colormap(1.0))) == ("#ffffff", "#0072b2")
-    lightness = [sum(colormap(x)[:3]) for x in np.linspace(0, 1, 9)]
-    assert lightness == sorted(lightness, reverse=True)
 
 
 def test_text_is_legible_on_every_shade():
@@ -103,7 +91,7 @@ def test_a_shared_head_has_the_colour_of_its_first_query_head_and_a_mark():
             assert ("◆" in title) == is_shared, title
             if is_shared:
                 assert colors_of(ax) == [head_color(0), head_color(3)], title
-                assert {"0-2", "3-5"} <= {text.get_text() for text in texts_of(ax)}, title
+                assert {"0-2", "3-5"} <= set(all_words(ax)), title
 
 
 # the film: what is where
@@ -114,16 +102,13 @@ def test_tokens_stand_beside_the_rows_of_their_axis():
     arrays = [("q", np.ones((2, 3, 4)), "H T_q d_k"), ("k", np.ones((2, 4, 4)), "H T_k d_k"),
               ("w_q", np.ones((4, 8)), "D H*d_k")]  # fmt: skip
     film = shape_film(steps_of(*arrays), tokens=queries, source_tokens=keys)
-    assert_nothing_overlaps(film)
-    shown = {
-        name: [text.get_text() for text in texts_of(panel_of(film, name))] for name, *_ in arrays
-    }
+    shown = {name: all_words(panel_of(film, name)) for name, *_ in arrays}
     assert ["one" in texts for texts in shown.values()] == [True, False, False]
     assert ["an extra…" in texts for texts in shown.values()] == [False, True, False]
     with pytest.raises(ConfigError, match="tokens: expected one label for each of T_q"):
         shape_film(steps_of(*arrays), tokens=keys)
     tiny = shape_film(steps_of(("q", np.ones((60, 300)), "T_q d_k")), tokens=["one"] * 60)
-    assert "one" not in [text.get_text() for text in texts_of(panel_of(tiny, "q"))]
+    assert "one" not in all_words(panel_of(tiny, "q"))
 
 
 def test_one_panel_for_each_step_in_order():
@@ -138,8 +123,7 @@ def test_one_panel_for_each_step_in_order():
 
 def test_a_panel_tells_axes_sizes_memory_and_equation():
     t, film, _ = grouped_pass()
-    lines = {s.name: [text.get_text() for text in texts_of(panel_of(film, s.name))] for s in t
-             if not s.is_backward}  # fmt: skip
+    lines = {s.name: all_words(panel_of(film, s.name)) for s in t if not s.is_backward}
     assert {"[B=2, T_k=5, H_kv=2, d_k=2]", "view of k_projected"} <= set(lines["k_by_token"])
     assert {"[B=2, T_q=5, H*d_v=12]", "copy of heads_by_token"} <= set(lines["merged"])
     assert {"new", "T_q", "T_k"} <= set(lines["scores"])
@@ -201,6 +185,7 @@ def test_every_number_lies_where_its_axes_say(axes, shape, order):
         ("H*d_k", (6,), 3),
         ("", (), 1),
         ("V", (200,), 1),
+        ("T H_kv*d", (2, 7), 1),  # a product of an unknown number of heads is grey
     ],
 )
 def test_any_axes_are_drawn_completely(axes, shape, colors):
@@ -208,16 +193,16 @@ def test_any_axes_are_drawn_completely(axes, shape, colors):
     film = shape_film(t)
     panel = panel_of(film, "a")
     assert len(colors_of(panel)) == colors
+    assert colors > 1 or colors_of(panel) == [NO_HEAD.lower()]
     cells = sum(np.size(a.get_array()) for a in [*panel.collections, *panel.images])
     assert cells == np.prod(shape)
-    assert_nothing_overlaps(film)
 
 
 def test_a_stretched_axis_is_no_axis():
     panel = panel_of(shape_film(steps_of(("bias", np.ones((3, 1, 4)), "H 1 T_k"))), "bias")
     colors, _, _, ys = grid_of(panel)
     assert colors.shape == (3, 4)
-    assert {"H", "T_k", "[H=3, 1, T_k=4]"} <= {text.get_text() for text in texts_of(panel)}
+    assert {"H", "T_k", "[H=3, 1, T_k=4]"} <= set(all_words(panel))
     np.testing.assert_allclose(np.diff(ys), ys[1] - ys[0], rtol=1e-4)
 
 
@@ -230,11 +215,6 @@ def test_heads_that_stand_apart_make_a_square(shape, across):
     H, rows, columns = shape
     panel = panel_of(shape_film(steps_of(("q", np.ones(shape), "H T_q d_k"))), "q")
     assert grid_of(panel)[0].shape == (rows * -(-H // across), columns * across)
-
-
-def test_a_product_of_unknown_heads_is_grey():
-    film = shape_film(steps_of(("a", np.ones((2, 6)), "T H*d")))
-    assert colors_of(panel_of(film, "a")) == [NO_HEAD.lower()]
 
 
 def test_sizes_come_from_the_nearest_step():
@@ -252,11 +232,10 @@ def test_hidden_cells_are_hatched_and_exact_zeros_are_white():
     masked, weights = panel_of(film, "masked"), panel_of(film, "weights")
     squares = squares_of(masked)
     assert sum(np.isnan(shade) for *_, shade in squares) == 6 * 10
-    strips = [path for c in hatched(masked) for path in c.get_paths()]
     cell = squares[1][1] - squares[0][1]
-    widths = sorted(np.ptp(path.vertices[:, 0]) / cell for path in strips)
-    np.testing.assert_allclose(widths, np.repeat([1, 2, 3, 4], 6))
-    assert not hatched(weights)
+    widths = np.ptp(hatched(masked)[:, :, 0], axis=1) / cell
+    np.testing.assert_allclose(np.sort(widths), np.repeat([1, 2, 3, 4], 6))
+    assert len(hatched(weights)) == 0
     assert sum(shade == 0 for *_, shade in squares_of(weights)) == 6 * 10
     assert "-inf: hidden" in words_of(film)
     assert "NaN or +inf" not in words_of(film)
@@ -265,16 +244,22 @@ def test_hidden_cells_are_hatched_and_exact_zeros_are_white():
 def test_nan_and_inf_are_marked_and_do_not_set_the_scale():
     film = shape_film(steps_of(("x", [[np.nan, 1.0, np.inf], [-np.inf, -2.0, 0.0]], "T D")))
     panel = panel_of(film, "x")
-    assert len(hatched(panel, "broken")[0].get_paths()) == 2
-    assert len(hatched(panel)[0].get_paths()) == 1
+    assert [len(hatched(panel, label)) for label in ("broken", "hidden")] == [2, 1]
     _, shades, _, _ = grid_of(panel)
     np.testing.assert_allclose(shades, [[np.nan, 0.55, np.nan], [np.nan, 1.0, 0.0]])
     assert "NaN or +inf" in words_of(film)
 
 
-def test_an_array_without_cells_says_so():
-    film = shape_film(steps_of(("x", np.ones((2, 0, 3)), "H T d")))
-    assert "no cells" in [text.get_text() for text in texts_of(panel_of(film, "x"))]
+def test_a_panel_says_what_is_odd():
+    film = shape_film(
+        steps_of(
+            ("none", np.ones((2, 0, 3)), "H T d"),
+            ("tall", np.ones((900, 4)), "V D"),
+            ("small", np.ones((3, 4)), "T D"),
+        )
+    )
+    for name, words in (("none", "no cells"), ("tall", "input, drawn smaller"), ("small", "input")):
+        assert words in all_words(panel_of(film, name))
 
 
 def test_a_large_block_is_an_image():
@@ -285,75 +270,11 @@ def test_a_large_block_is_an_image():
     assert not panel_of(film, "b").collections
 
 
-def test_a_panel_that_is_drawn_smaller_says_so():
-    film = shape_film(steps_of(("a", np.ones((900, 4)), "V D"), ("b", np.ones((3, 4)), "T D")))
-    assert "input, drawn smaller" in [text.get_text() for text in texts_of(panel_of(film, "a"))]
-    assert "input" in [text.get_text() for text in texts_of(panel_of(film, "b"))]
-
-
-# the film: nothing overlaps
-
-
-def test_no_text_of_a_film_overlaps_or_is_cut():
-    for film in (*grouped_pass()[1:], shape_film(recorded_rank_2())):
-        assert_nothing_overlaps(film)
-
-
-FILMS = {
-    "causal": lambda: recorded(T=12, D=16, H=4, is_causal=True)[0],
-    "multi-query, all options": lambda: recorded(
-        T=4, D=12, H=6, H_kv=1, softcap=2.0, bias=np.ones((6, 1, 4)), head_gate=np.arange(6.0)
-    )[0],
-    "small": lambda: recorded()[0],
-    "wide": lambda: recorded(T=16, D=64, H=8)[0],
-    "large": lambda: recorded(T=64, D=64, H=16, is_causal=True)[0],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FILMS)
-def test_no_text_of_a_film_of_another_size_overlaps_or_is_cut(name):
-    t = FILMS[name]()
-    for backward in (False, True):
-        film = shape_film(t, backward=backward)
-        assert len(film.axes) == sum(s.is_backward == backward for s in t)
-        assert_nothing_overlaps(film)
-
-
-@pytest.mark.slow
-def test_a_hundred_heads_fit():
-    film = shape_film(
-        steps_of(
-            ("a", np.ones((200, 2, 128 * 4)), "B T H*d_k"),
-            ("b", np.ones((200, 2, 128, 4)), "B T H d_k"),
-            ("c", np.ones((200, 128, 2, 4)), "B H T d_k"),
-        ),
-        sequence=123,
-    )
-    assert [len(colors_of(ax)) for ax in film.axes] == [128] * 3
-    assert_nothing_overlaps(film)
-
-
 def test_colours_and_a_legend_of_many_heads_begin_again():
     film = shape_film(steps_of(("a", np.ones((2, 20)), "T H")))
     assert colors_of(film.axes[0])[16:] == colors_of(film.axes[0])[:4]
     assert "16 on: again" in words_of(film)
     assert film.get_figwidth() < 7.7  # the legend takes several lines
-    assert_nothing_overlaps(film)
-    assert_nothing_overlaps(shape_film(steps_of(("a", np.ones((999, 2)), "B T")), sequence=998))
-
-
-def test_long_names_and_equations_stay_in_their_panel():
-    with trace() as t:
-        step("a_name_that_is_longer_than_most_names_are", np.ones((2, 2)), "T D")
-        step("b", np.zeros((2, 2)), "T D", "some_function(" + "argument, " * 20 + ")")
-        step("c", np.full((2, 2), 3.0), "T D", "unbroken" * 20)
-        step("$c_1$", np.full((2, 2), 4.0), "T D", "$x^2$ + $y")
-    film = shape_film(t)
-    assert_nothing_overlaps(film)
-    for words in ("4 $c_1$", "= $x^2$ + $y"):
-        (text,) = (text for text in texts_of(film) if text.get_text() == words)
-        assert not text.get_parse_math()
 
 
 def test_the_number_of_columns_can_be_chosen():
@@ -374,24 +295,22 @@ def test_a_heatmap_has_its_tokens_numbers_and_scale():
     assert [ax.get_title(loc="left") for ax in picture.axes[:-1]] == ["head 0", "head 1"]
     for h, ax in enumerate(picture.axes[:-1]):
         np.testing.assert_array_equal(cells_of(ax), fade(head_color(h))(weights[0, h]))
-        assert [text.get_text() for text in ax.get_xticklabels()] == SENTENCE
-        assert [text.get_text() for text in ax.get_yticklabels()] == SENTENCE
+        assert words_across(ax) == SENTENCE
+        assert words_down(ax) == SENTENCE
         assert ax.get_xlim() == (0, 12)
         assert ax.get_ylim() == (12, 0)
         numbers = {text.get_position(): text.get_text() for text in ax.texts}
         assert len(numbers) == 144
         assert numbers[3.5, 7.5] == f"{weights[0, h, 7, 3]:.2f}"[1:]
-        assert not hatched(ax)
-    assert [text.get_text() for text in picture.axes[-1].get_xticklabels()] == [
-        "0", ".25", ".5", ".75", "1"
-    ]  # fmt: skip
+        assert len(hatched(ax)) == 0
+    assert words_across(picture.axes[-1]) == ["0", ".25", ".5", ".75", "1"]
 
 
 def test_queries_and_keys_have_labels_of_their_own():
     weights = np.full((1, 2, 3), 1 / 3)
     ax = weights_by_head(weights, ["q0", "q1"], ["k0", "k1", "k2"]).axes[0]
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["q0", "q1"]
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["k0", "k1", "k2"]
+    assert words_down(ax) == ["q0", "q1"]
+    assert words_across(ax) == ["k0", "k1", "k2"]
     assert [text.get_text() for text in ax.texts] == [".33"] * 6
 
 
@@ -399,7 +318,7 @@ def test_many_tokens_have_no_numbers_and_as_many_labels_as_fit():
     picture = weights_by_head(np.full((1, 64, 64), 1 / 64), [f"token {i}" for i in range(64)])
     ax = picture.axes[0]
     assert not ax.texts
-    assert [t.get_text() for t in ax.get_xticklabels()] == [f"token {i}" for i in range(0, 64, 2)]
+    assert words_across(ax) == [f"token {i}" for i in range(0, 64, 2)]
     assert "Labels: one token of every 2." in words_of(picture)
 
 
@@ -423,7 +342,7 @@ def test_visible_may_differ_between_heads_and_sequences():
     weights = np.full((2, 2, 3, 3), 1 / 3)
     first, second = weights_by_head(weights, "abc", visible=visible, sequence=1).axes[:2]
     np.testing.assert_array_equal(hatched_cells(first, (3, 3)), ~visible[1, 0])
-    assert not hatched(second)
+    assert len(hatched(second)) == 0
 
 
 def test_a_row_of_zeros_sees_nothing_and_nan_is_marked():
@@ -432,36 +351,22 @@ def test_a_row_of_zeros_sees_nothing_and_nan_is_marked():
     assert [text.get_text() for text in first.texts] == [".50", ".50", "∅"]
     np.testing.assert_array_equal(hatched_cells(first, (2, 2)), [[0, 0], [1, 1]])
     assert [text.get_text() for text in second.texts] == ["1.00", "0"]
-    assert hatched(second, "broken")
-    assert not hatched(second)
+    assert hatched_cells(second, (2, 2), "broken").tolist() == [[False] * 2, [True] * 2]
+    assert len(hatched(second)) == 0
 
 
-@pytest.mark.parametrize(
-    ("H", "T"), [(1, 1), (2, 5), (1, 12), (1, 40), pytest.param(16, 64, marks=pytest.mark.slow)]
-)
-def test_no_text_of_the_heatmaps_overlaps_or_is_cut(H, T):
-    weights = np.full((H, T, T), 1 / T)
-    labels = [SENTENCE[i % 12] * (1 + i % 2) for i in range(T)]
-    picture = weights_by_head(weights, labels, visible=causal_mask(T))
-    assert_nothing_overlaps(picture)
-
-
-def test_heads_may_have_names_and_a_long_heading_wraps():
+def test_heads_may_have_names():
     weights = np.full((2, 2, 3, 3), 1 / 3)
     names = ["layer 1: the token before", "layer 2"]
     picture = weights_by_head(weights, "abc", head_names=names, sequence=1)
-    assert_nothing_overlaps(picture)
     assert [ax.get_title(loc="left") for ax in picture.axes[:2]] == names
     assert "layer 2 gives most weight to a (0.33)" in picture.get_label()
-    assert_nothing_overlaps(weights_by_head(weights[:, :1], "abc", sequence=1))
 
 
-def test_odd_labels_are_one_visible_line_and_no_formula():
+def test_odd_labels_are_one_visible_line():
     labels = ["$x$", "\n", "", " ", "a_{1}$", "long" * 20, "▁the"]
     picture = weights_by_head(np.full((2, 7, 7), 1 / 7), labels)
-    assert_nothing_overlaps(picture)
-    shown = [text.get_text() for text in picture.axes[0].get_xticklabels()]
-    assert not any(text.get_parse_math() for text in picture.axes[0].get_xticklabels())
+    shown = words_across(picture.axes[0])
     assert shown == ["$x$", r"'\n'", "''", "' '", "a_{1}$", "long" * 5 + "lon…", "▁the"]
 
 
@@ -523,31 +428,9 @@ def test_a_notebook_gets_an_image_with_its_alt_text():
 @pytest.mark.slow
 def test_figures_stay_out_of_pyplot():
     code = (
-        "import sys, numpy as np, mha_numpy\n"
-        "assert not any(m.startswith('matplotlib') for m in sys.modules), 'matplotlib imported'\n"
-        "from mha_numpy.show.pictures import shape_film, weights_by_head\n"
-        "from mha_numpy.steps import step\n"
-        "from mha_numpy.checking.tracing import trace\n"
-        "with trace() as t:\n"
-        "    step('x', np.eye(3), 'T D')\n"
-        "shape_film(t)._repr_html_()\n"
-        "weights_by_head(np.full((1, 2, 2), .5), 'ab')._repr_html_()\n"
-        "assert 'matplotlib.pyplot' not in sys.modules, 'pyplot imported'\n"
-        "import matplotlib.pyplot as plt\n"
-        "shape_film(t)\n"
-        "assert plt.get_fignums() == [], 'figure left open'\n"
+        "import sys\n"
+        "from mha_numpy.show.pictures import sharing_map\n"
+        "sharing_map(2, 1)._repr_html_()\n"
+        "assert 'matplotlib.pyplot' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_overlap_check_sees_an_overlap():
-    picture = weights_by_head(np.full((1, 2, 2), 0.5), ["a", "b"])
-    picture.text(0.5, 0.5, "one text")
-    picture.text(0.51, 0.5, "another")
-    with pytest.raises(AssertionError, match="overlaps"):
-        assert_nothing_overlaps(picture)
-    picture = weights_by_head(np.full((1, 2, 2), 0.5), ["a", "b"])
-    picture.text(0.99, 0.05, "beyond the edge")
-    with pytest.raises(AssertionError, match="is cut"):
-        assert_nothing_overlaps(picture)
+    subprocess.run([sys.executable, "-c", code], check=True)

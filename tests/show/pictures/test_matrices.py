@@ -9,7 +9,7 @@ from mha_numpy.palette import PALETTE
 from mha_numpy.show.pictures import matrices
 from mha_numpy.show.pictures.labels import MINUS
 from mha_numpy.show.pictures.matrices import MAY_ATTEND
-from tests.show.pictures.helpers import assert_nothing_overlaps, cells_of, hatched_cells, words_of
+from tests.show.pictures.helpers import cells_of, hatched_cells, words_across, words_down, words_of
 
 BLUE, ORANGE = (np.array(to_rgba(PALETTE[i])) for i in (0, 1))
 WORDS = ["The", "animal", "didn't", "cross", "the", "street"]
@@ -35,21 +35,6 @@ def facts_of(ax):
 def scale_of(picture):
     (scale,) = (ax for ax in picture.axes if ax.get_label() == "scale")
     return [label.get_text().replace(MINUS, "-") for label in scale.get_xticklabels()]
-
-
-def assert_fits(picture):
-    """Check that numbers stay in their cells, and that nothing else overlaps or is cut."""
-    picture.canvas.draw()
-    for ax in panels_of(picture).values():
-        (x0, x1), (y1, y0) = ax.get_xlim(), ax.get_ylim()
-        wide, high = ax.bbox.width / (x1 - x0), ax.bbox.height / (y1 - y0)
-        for text in ax.texts:
-            if text.get_ha() == "center":
-                box = text.get_window_extent()
-                assert box.width < wide, f"{text.get_text()!r} is wider than its cell"
-                assert box.height < high
-                text.set_visible(False)
-    assert_nothing_overlaps(picture)
 
 
 # numbers
@@ -125,13 +110,13 @@ def test_minus_is_a_minus_that_can_be_seen():
 def test_up_to_twelve_have_numbers(n, has_numbers):
     ax = panels_of(matrices({"x": np.ones((n, 2))}))["x"]
     assert bool(numbers_of(ax)) == has_numbers
-    places = [label.get_text() for label in ax.get_yticklabels()]
+    places = words_down(ax)
     assert places == ([] if has_numbers else ["0", "2", "4", "6", "8", "10", "12"])
 
 
 def test_long_axes_are_counted():
     ax = panels_of(matrices({"x": np.ones((512, 64))}))["x"]
-    assert [label.get_text() for label in ax.get_yticklabels()] == [str(64 * i) for i in range(8)]
+    assert words_down(ax) == [str(64 * i) for i in range(8)]
     np.testing.assert_array_equal(ax.get_xticks(), 8 * np.arange(8) + 0.5)
     assert cells_of(ax).shape == (512, 64, 4)
 
@@ -142,7 +127,8 @@ def test_long_axes_are_counted():
 @pytest.mark.parametrize(
     "mask",
     [causal_mask(6), window_mask(6, window=(1, 1)), padding_mask(np.array([5]), 7)[0, 0],
-     np.array([True, False]), np.ones((2, 2), bool), np.zeros((1, 1), bool)],
+     np.array([True, False]), np.ones((2, 2), bool), np.zeros((1, 1), bool),
+     np.random.default_rng(1).random((100, 100)) < 0.5],
 )  # fmt: skip
 def test_masks_are_filled_or_hatched(mask):
     picture = matrices({"mask": mask})
@@ -166,14 +152,6 @@ def test_hidden_and_broken_numbers_are_hatched_and_set_no_scale():
     assert scale_of(picture) == ["-3", "0", "3"]
     assert {"False or -inf: hidden", "NaN or +inf"} <= set(words_of(picture))
     assert hatched_cells(panels_of(picture)["nan"], (1, 2), "broken").all()
-    assert_fits(picture)
-
-
-def test_very_many_hidden_cells_are_one_shape():
-    mask = np.random.default_rng(1).random((100, 100)) < 0.5
-    ax = panels_of(matrices({"mask": mask}))["mask"]
-    assert not ax.collections
-    np.testing.assert_array_equal(hatched_cells(ax, mask.shape), ~mask)
 
 
 # labels
@@ -183,59 +161,23 @@ def test_labels_stand_at_rows_and_columns():
     arrays = {"causal": causal_mask(6), "padding": np.ones((1, 6), bool), "one": np.ones(6)}
     picture = matrices(arrays, row_labels=WORDS, column_labels=WORDS)
     for name, ax in panels_of(picture).items():
-        assert [label.get_text() for label in ax.get_xticklabels()] == WORDS
-        rows = [label.get_text() for label in ax.get_yticklabels()]
+        assert words_across(ax) == WORDS
+        rows = words_down(ax)
         assert rows == (WORDS if name == "causal" else [])
-    assert_fits(picture)
 
 
 def test_where_not_all_labels_fit_the_picture_says_so():
     labels = [f"token {i}" for i in range(40)]
     picture = matrices({"x": np.eye(40)}, row_labels=labels)
     ax = panels_of(picture)["x"]
-    assert [label.get_text() for label in ax.get_yticklabels()] == labels[::2]
+    assert words_down(ax) == labels[::2]
     assert "Labels: one row of every 2." in words_of(picture)
-    assert_fits(picture)
 
 
 def test_short_column_labels_lie_and_long_ones_stand():
     for labels, rotation in ((["a", "b"], 0), (["a long one", "b"], 90)):
         ax = panels_of(matrices({"x": np.eye(2)}, column_labels=labels))["x"]
         assert {label.get_rotation() for label in ax.get_xticklabels()} == {rotation}
-
-
-SIGNED = np.random.default_rng(2).normal(size=(12, 12))
-PICTURES = {
-    "2 x 2": {"a": SIGNED[:2, :2], "b": SIGNED[:2, :2] * 1e-15},
-    "12 rows": {"a": SIGNED[:, :4] * 1e-15, "mask": causal_mask(12)},
-    "64 x 64": {name: np.ones((64, 64)) for name in ("expected", "actual", "difference")},
-    "512 x 512": {"a": np.ones((512, 512)), "mask": causal_mask(512)},
-    "thin": {"row": np.ones(300), "column": np.ones((300, 1)), "angles": np.ones((64, 4))},
-    "empty": {"a": np.ones((0, 3)), "b": np.ones((3, 0)), "c": np.ones(0), "d": np.ones((0, 0))},
-    "single": {"a": np.array([[5.0]]), "b": np.array([[True]])},
-    "zeros": {"a": np.zeros((2, 3)), "b": np.zeros(2, int)},
-    "broken": {"a": np.full((2, 3), NAN), "b": np.full((2, 3), INF), "c": np.full(3, -INF)},
-    "huge": {"a": np.array([[1.7e308, -1.7e308], [1, 5e-324]]), "b": np.array([5e-324])},
-    "many": {f"array number {i}": SIGNED[:3, :5] * 10**i for i in range(9)},
-    "long": {"a_name_that_is_longer_than_its_array_and_cut": np.eye(2), "$b$": np.eye(1)},
-}
-
-
-LONG = "A title that is longer than most pictures are wide " * 2
-
-
-FAST = {"2 x 2", "12 rows", "empty", "huge", "long"}
-NAMES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PICTURES]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    ("title", "shared"), [(LONG, False), pytest.param("", True, marks=pytest.mark.slow)]
-)
-def test_no_text_overlaps_or_is_cut(name, title, shared):
-    picture = matrices(PICTURES[name], title=title, shared=shared)
-    assert picture.get_figwidth() < 10.7
-    assert_fits(picture)
 
 
 def test_an_empty_array_says_so():
@@ -245,7 +187,8 @@ def test_an_empty_array_says_so():
 
 
 def test_arrays_that_do_not_fit_into_a_line_wrap():
-    axes = panels_of(matrices(PICTURES["many"])).values()
+    arrays = {f"array number {i}": np.ones((3, 5)) for i in range(9)}
+    axes = panels_of(matrices(arrays)).values()
     corners = [(-round(ax.get_position().y1, 4), ax.get_position().x0) for ax in axes]
     assert corners == sorted(corners)
     assert len({y for y, _ in corners}) > 1
@@ -254,13 +197,11 @@ def test_arrays_that_do_not_fit_into_a_line_wrap():
 def test_a_title_of_several_lines_becomes_one():
     picture = matrices({"a": np.eye(2)}, title="one\n\ttwo ", meaning=("a\nb", "c"))
     assert picture.get_label().startswith("one two. 1 array")
-    assert_fits(picture)
 
 
 def test_bools_that_are_no_mask_say_what_they_mean():
     arrays = {"reacts": np.eye(3, dtype=bool), "x": np.array([[1.0, -INF]])}
     picture = matrices(arrays, meaning=("reacts", "stays"))
-    assert_fits(picture)
     assert words_of(picture)[-3:] == ["True: reacts", "False: stays", "-inf: hidden"]
     assert "reacts (3, 3), 3 of 9 cells: reacts" in picture.get_label()
     assert "False or -inf: hidden" in words_of(matrices(arrays))

@@ -2,18 +2,12 @@
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
 from mha_numpy.core import attention_forward, merge_heads, split_heads
 from mha_numpy.show.pictures import fade, head_color, origin_film
 from mha_numpy.show.pictures.origin import PALEST
-from tests.show.pictures.helpers import assert_nothing_overlaps, texts_of
-from tests.sweeps import sweep
-
-
-def ramp(*shape):
-    return np.arange(np.prod(shape)).reshape(shape)
+from tests.show.pictures.helpers import ramp, texts_of, two_splits
 
 
 def labelled(panel, label):
@@ -39,24 +33,6 @@ def blocks_of(panel):
 
 def color(head, token, T):
     return to_hex(fade(head_color(head))(PALEST + (1 - PALEST) * token / (T - 1)))
-
-
-def two_splits(B=1, T=4, D=8, H=2):
-    x = ramp(B, T, D)
-    right = x.reshape(B, T, H, D // H).transpose(0, 2, 1, 3)
-    wrong = x.reshape(B, H, T, D // H)
-    return {"x": x, "right": right, "wrong": wrong}
-
-
-def all_stages(B, T, D, H):
-    x = ramp(B, T, D).astype(float)
-    by_token = x.reshape(B, T, H, D // H)
-    q = by_token.transpose(0, 2, 1, 3)
-    heads = np.eye(T) @ q
-    merged = heads.swapaxes(1, 2).reshape(B, T, D)
-    return {"x": x, "q_projected": x, "q_by_token = q_projected.reshape(B, T, H, d)": by_token,
-            "q = q_by_token.transpose(0, 2, 1, 3)": q, "heads": heads,
-            "heads_by_token": heads.swapaxes(1, 2), "merged": merged}  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 8), (4, 8)])
@@ -155,38 +131,6 @@ def test_attention_of_each_token_to_itself_keeps_the_ramp():
     assert sentence_of(film, 2) == sentence_of(film, 1)
     assert sentence_of(film, 3) == sentence_of(film, 0)
     assert labelled(film.axes[2], "number") == labelled(film.axes[1], "number")
-
-
-FILMS = {
-    "two splits": lambda: origin_film(two_splits(), 2),
-    "one head, one token": lambda: origin_film({"x": ramp(1, 3), "a": np.array([2])}, 1),
-    "batch": lambda: origin_film(two_splits(2), 2),
-    "seven stages": lambda: origin_film(all_stages(1, 4, 8, 2), 2),
-    "eight heads": lambda: origin_film(all_stages(1, 4, 32, 8), 8),
-    "seventeen heads": lambda: origin_film(two_splits(1, 3, 34, 17), 17),
-    "seven blocks in a batch": lambda: origin_film(two_splits(2, 6, 28, 7), 7),
-    "wide": lambda: origin_film(two_splits(1, 10, 64, 8), 8),
-    "tall": lambda: origin_film(two_splits(1, 64, 8, 4), 4),
-    "long name": lambda: origin_film(
-        {"$x$": ramp(2, 4), "some_function(" + "argument, " * 20 + ")": np.array([3, 1])}, 2
-    ),
-    "a large number": lambda: origin_film({"x": ramp(2, 15, 32)}, 4),
-}
-
-
-@pytest.mark.parametrize("name", sweep(FILMS, 3))
-def test_no_text_overlaps_or_is_cut_and_numbers_fit_their_cells(name):
-    film = FILMS[name]()
-    assert_nothing_overlaps(film)
-    assert film.get_figwidth() < 13.8
-    renderer = FigureCanvasAgg(film).get_renderer()
-    for panel in film.axes:
-        numbers = [text for text in panel.texts if text.get_label() == "number"]
-        longest = max(numbers, key=lambda text: len(text.get_text()), default=None)
-        if longest is not None:
-            cell = panel.collections[0].get_paths()[0].vertices
-            side = np.ptp(panel.transData.transform(cell)[:, 0])
-            assert longest.get_window_extent(renderer).width < side
 
 
 def test_blocks_of_the_outer_axis_begin_new_lines():

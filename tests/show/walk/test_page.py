@@ -7,7 +7,6 @@ import pytest
 
 from mha_numpy import cli
 from mha_numpy.cli import commands
-from mha_numpy.errors import ConfigError
 from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.example import FEATURES, TOKENS, example_setting
 from mha_numpy.show.walk.page import page_of, record
@@ -80,12 +79,6 @@ class TestExample:
         assert data["features"] == FEATURES
         assert data["start"]["index"][2] == TOKENS.index("sat")
         assert "not trained" in data["note"]
-
-    @pytest.mark.parametrize("given", [{"text": "a b"}, {"model": "reverse"}, {"heads": 2}])
-    def test_it_has_everything_itself(self, given):
-        (name,) = given
-        with pytest.raises(ConfigError, match=f"{name}: expected none, as the example has its own"):
-            walk(example=True, **given)
 
 
 class TestTheCommand:

@@ -132,7 +132,21 @@ def test_too_many_numbers_for_a_page(bert, monkeypatch):
         ("a", {"model": "reverze"}, "got 'reverze'; did you mean 'reverse'?"),
         ("a", {"model": "reverse", "layer": 0}, "layer: expected none with model='reverse'"),
         ("a", {"model": None, "layer": 0}, "layer: expected model=, the model that it is of"),
-        ("a", {"model": None, "example": True, "text": None, "layer": 0}, "layer: expected none"),
+        ("a", {"model": None, "params": "p.npz"}, "params: expected model=, the model that they"),
+        ("a b", {"example": True}, "text: expected none, as the example has its own; got it"),
+        *[
+            (None, {"model": None, "example": True, name: 2}, f"{name}: expected none, as the")
+            for name in ("model", "heads", "layer")
+        ],
+        ("a b", {"model": "gpt"}, "model: expected one of"),
+        (None, {"model": "induction"}, "text: expected words"),
+        ("a b", {"model": "induction", "heads": 4}, "heads: expected none with model='induction'"),
+        ("a b", {"model": "induction", "causal": True}, "causal: expected none with model="),
+        ("a b", {"model": "induction", "cross": "c"}, "cross: expected none with model="),
+        ("a " * 49, {"model": "induction"}, "at most 48 words, 32 of them different; got 49, 1"),
+        ("forty apples", {"model": "numbers"}, "got 'apples'"),
+        ("1 2 3", {"model": "reverse"}, "text: expected 12 digits"),
+        ("a" * 129, {"model": "text"}, "at most 64 characters; got 129"),
     ],
 )
 def test_what_cannot_be_walked(bert, text, options, message):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mha_numpy.errors import ConfigError, FileError
+from mha_numpy.errors import FileError
 from mha_numpy.models.train.recipes import load_trained, train_recipe
 from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.trained import trained_setting
@@ -44,26 +44,6 @@ def test_the_seed_draws_what_is_written():
     assert first[0].split("|")[1] != other[0].split("|")[1]
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        ("a b", {"model": "gpt"}, "model: expected one of"),
-        (None, {"model": "induction"}, "text: expected words"),
-        ("a b", {"model": "induction", "heads": 4}, "heads: expected none with model='induction'"),
-        ("a b", {"model": "induction", "causal": True}, "causal: expected none with model="),
-        ("a b", {"model": "induction", "cross": "c"}, "cross: expected none with model="),
-        ("a " * 49, {"model": "induction"}, "at most 48 words, 32 of them different; got 49, 1"),
-        ("forty apples", {"model": "numbers"}, "got 'apples'"),
-        ("1 2 3", {"model": "reverse"}, "text: expected 12 digits"),
-        ("a" * 129, {"model": "text"}, "at most 64 characters; got 129"),
-    ],
-)
-def test_what_a_model_cannot_read(text, options, message):
-    with pytest.raises(ConfigError) as error:
-        walk(text, **options)
-    assert message in str(error.value)
-
-
 def test_params_of_ones_own_are_walked(tmp_path):
     ours = train_recipe("reverse", steps=2, seed=3, backend="numpy", progress=False)
     ours.model.save(tmp_path / "params.npz")
@@ -72,5 +52,3 @@ def test_params_of_ones_own_are_walked(tmp_path):
     assert "params of params.npz" in seen.note
     with pytest.raises(FileError, match=r"params\.npz"):
         walk("a b a", model="induction", params=tmp_path / "params.npz")
-    with pytest.raises(ConfigError, match="params: expected model="):
-        walk("a b a", params=tmp_path / "params.npz")

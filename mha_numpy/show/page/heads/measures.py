@@ -1,6 +1,6 @@
 """What a model loses without a head: what is measured depends on what the model is for."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,21 +17,13 @@ DIRECTIONS = 32  # of a vector's change that are looked at, as the page says; al
 AT_ONCE = 8  # sequences of one backward
 
 
-class Measure(Protocol):
-    """How far a model's answers change; 0 for the model as it is."""
-
-    model: Layer  # whose heads are cut
-    kind: ClassVar[str]  # under this name the page has the words for it
-
-    def change(self) -> float:
-        """Return how far the answers are now from those of the uncut model."""
-
-    def importance(self) -> dict[str, Array]:
-        """Return what the gradients of the gates say about each head, in the unit of `change`."""
-
-
 def measure_for(model: Any) -> type["VectorChange"] | type["LossChange"]:
-    """Return what is measured for such a model."""
+    """Return what is measured for such a model.
+
+    Both have the `model` whose heads are cut; `kind`, under which the page has the words for it;
+    `change`, 0 for the model as it is; and `importance`, what the gradients of the gates say about
+    each head, in the unit of `change`.
+    """
     if isinstance(model, Bert):
         return VectorChange
     if isinstance(model, TransformerLM) or getattr(model, "is_causal", False):
@@ -49,7 +41,7 @@ class VectorChange:
     differentiated: a cut changes e by about -de/dg, and 1 - cos by about ``|de/dg|^2 / 2``.
     """
 
-    kind: ClassVar[str] = "vectors"
+    kind = "vectors"
 
     def __init__(self, bert: Bert, tokens: Tokens) -> None:
         self.model: Layer = SentenceBert(bert).eval()
@@ -91,7 +83,7 @@ class VectorChange:
 class LossChange:
     """How much the loss grows: the cross-entropy of each next token."""
 
-    kind: ClassVar[str] = "loss"
+    kind = "loss"
 
     def __init__(self, model: Layer, tokens: Tokens) -> None:
         self.model = model
@@ -111,3 +103,6 @@ class LossChange:
     def importance(self) -> dict[str, Array]:
         """Return ``sum_b |d loss / d gate_bh|``."""
         return head_importance(self.model, lambda: loss_and_gradients(self.model, self.batch))
+
+
+Measure: TypeAlias = VectorChange | LossChange

@@ -76,7 +76,7 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     HeadReport(heads=2, texts=1)
     """
     measure_by = measure_for(model)
-    tokens, labels = _read_texts(model, texts)
+    tokens, labels, names = _read_texts(model, texts)
     heads = [layer.num_heads for layer in attention_layers(model).values()]
     _check_sizes(model, sum(heads), tokens)
     try:
@@ -86,7 +86,6 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
             worth = describe_worth(measure, tokens.mask)
     finally:
         model.zero_grads()
-    names = _names_of(texts, labels)
     title = f'{sum(heads)} heads on "{names[0]}"'
     if len(names) > 1:
         title += f" and {len(names) - 1} more"
@@ -103,16 +102,13 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
     return HeadReport(page, _table_of(data), sum(heads), len(labels))
 
 
-def _names_of(texts: str | Sequence[str] | Tokens, labels: Sequence[Sequence[str]]) -> list[str]:
-    """Return the beginning of each text."""
+def _read_texts(
+    model: Any, texts: str | Sequence[str] | Tokens
+) -> tuple[Tokens, list[list[str]], list[str]]:
+    """Return tokens, what each is called, and the beginning of each text."""
     if isinstance(texts, Tokens):
-        texts = [" ".join(names) for names in labels]
-    return [printable(text, 60) for text in ([texts] if isinstance(texts, str) else texts)]
-
-
-def _read_texts(model: Any, texts: str | Sequence[str] | Tokens) -> tuple[Tokens, list[list[str]]]:
-    if isinstance(texts, Tokens):
-        return texts, [[printable(name) for name in names] for names in texts.names]
+        labels = [[printable(name) for name in names] for names in texts.names]
+        return texts, labels, [printable(" ".join(words), 60) for words in labels]
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is None:
         raise ConfigError(
@@ -121,13 +117,11 @@ def _read_texts(model: Any, texts: str | Sequence[str] | Tokens) -> tuple[Tokens
         )
     tokens = tokenizer(texts)
     labels = [
-        [
-            _label(tokenizer.text([i]), name)
-            for i, name in zip(ids[: len(names)], names, strict=True)
-        ]
+        [_label(tokenizer.text([i]), name) for i, name in zip(ids, names, strict=False)]
         for ids, names in zip(tokens.ids, tokens.names, strict=True)
     ]
-    return tokens, labels
+    given = [texts] if isinstance(texts, str) else texts
+    return tokens, labels, [printable(text, 60) for text in given]
 
 
 def _label(text: str, name: str) -> str:

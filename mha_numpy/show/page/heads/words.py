@@ -27,13 +27,9 @@ def say_head(
 ) -> str:
     """Say what a head does on a text.
 
-    Parameters
-    ----------
-    scores, flows : mappings from patterns to numbers
-        Shares of weight, and of weight x norm; `scores` also has "distance" and "entropy".
-    places : mapping from patterns to counts
-        How many of the queries have a place where this pattern would look.
-    queries : int
+    By pattern, `scores` and `flows` are shares of weight and of weight x norm, and `places` is how
+    many of the queries have a place where it would look. `scores` also has "distance" and
+    "entropy".
 
     Examples
     --------
