@@ -24,7 +24,7 @@ from mha_numpy.teach.exercises import (
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.folder import RECORD, file_name
 from mha_numpy.teach.exercises.records import Records
-from mha_numpy.teach.exercises.watch import Watch
+from mha_numpy.teach.exercises.report import Watch
 
 RIGHT = """
 def softmax_backward(d_weights, weights):

@@ -2,7 +2,6 @@
 
 import io
 import json
-import zipfile
 from typing import NamedTuple
 
 import numpy as np
@@ -100,42 +99,34 @@ def test_texts_that_were_told_are_lines():
         assert len(text) < 1000
 
 
-def archive(tree, compression=zipfile.ZIP_STORED, **members):
-    """Return an .npz that `pack` has not written; a tree that is text is written as it is."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", compression) as file:
-        file.writestr("tree.json", tree if isinstance(tree, str) else json.dumps(tree))
-        for name, content in members.items():
-            file.writestr(f"{name[1:]}.npy", content)
-    return stream.getvalue()
-
-
-def npy(array):
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
+def archive(tree, numbers=b""):
+    """Return bytes that `pack` has not written; a tree that is text is written as it is."""
+    text = (tree if isinstance(tree, str) else json.dumps(tree)).encode()
+    return len(text).to_bytes(8) + text + numbers
 
 
 HOSTILE = {
-    "no archive": b"PK nothing",
+    "no archive": b"PK nothing at all",
     "a pickle": b"\x80\x05K\x01.",
-    "no tree": archive(None).replace(b"tree.json", b"free.json"),
-    "a compressed member": archive(None, zipfile.ZIP_DEFLATED, _0=b"0" * 10**6),
-    "objects": archive({"array": 0}, _0=npy(np.array([{}], object))),
-    "text": archive({"array": 0}, _0=npy(np.array(["a"]))),
-    "an array that is not there": archive({"array": 1}, _0=npy(np.ones(2))),
-    "fewer bytes than the shape says": archive({"array": 0}, _0=npy(np.ones(2))[:-8]),
+    "no tree": archive(""),
+    "no JSON": archive("{"),
+    "objects": archive({"array": ["|O", 1]}, bytes(8)),
+    "text": archive({"array": ["<U1", 1]}, bytes(4)),
+    "records": archive({"array": ["<f8,<f8", 1]}, bytes(16)),
+    "fewer bytes than the shape says": archive({"array": ["<f8", 2]}, bytes(8)),
+    "far fewer": archive({"array": ["<f8", 10**9]}, bytes(16)),
+    "more than there are addresses": archive({"array": ["<f8", 2**32, 2**32]}, bytes(16)),
+    "a negative shape": archive({"array": ["<f8", -1]}, bytes(16)),
+    "a shape of other kinds": archive({"array": ["<f8", "2"]}, bytes(16)),
+    "the same bytes twice": archive({"list": [{"array": ["<f8", 2]}] * 2}, bytes(16)),
     "a kind that is none": archive({"eval": "1"}),
-    "two kinds": archive({"array": 0, "tuple": []}),
+    "two kinds": archive({"list": [], "tuple": []}),
+    "a list of no kind": archive([1]),
     "a name that runs": archive({"named": ["A(object): import os #", {"b": 1}]}),
-    "cut": archive(True)[:-5],
+    "cut": archive(True)[:-1],
     "a NamedTuple": pack(Params(1, 2)),
-    "an array twice": archive({"list": [{"array": 0}] * 2}, _0=npy(np.ones(2))),
-    "an array of a negative number": archive({"array": -1}, _0=npy(np.ones(2))),
-    "a deep tree": archive(json.loads('{"list": [' * 90 + "]}" * 90)),
+    "a deep tree": archive('{"list": [' * 90 + "]}" * 90),
     "a long tree": archive({"foreign": "x" * 2**22}),
-    "a remark behind it": archive(True)[:-2] + b"\1\0x",
-    "many members": archive(True, **{f"_{n}": b"" for n in range(20_000)}),
 }
 
 
@@ -145,12 +136,6 @@ def test_what_is_no_frame_is_an_error(name):
         unpack(HOSTILE[name])
 
 
-@pytest.mark.parametrize(
-    ("shape", "error"), [(b"(10**9,), }", None), (b"(999999999,), }", "reshape")]
-)
-def test_a_shape_beyond_the_bytes_takes_no_memory(shape, error):
-    whole = npy(np.zeros(2))
-    huge = whole.replace(b"(2,), }".ljust(len(shape)), shape)
-    assert huge != whole
-    with pytest.raises(ValueError, match=error):
-        unpack(archive({"array": 0}, _0=huge))
+def test_an_object_is_not_packed():
+    with pytest.raises(TypeError, match="an object of type ndarray cannot be packed"):
+        pack([np.array([None])])

@@ -13,10 +13,16 @@ from mha_numpy.teach.diagnosis import Variant, fingerprints, make, using
 from mha_numpy.teach.exercises import Limits, find_exercise, judge
 from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.child.messages import Call
-from mha_numpy.teach.exercises.gaps import gaps_of
 from mha_numpy.teach.exercises.isolation import run_isolated
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
-from mha_numpy.teach.exercises.judge_tests import CALLS, LARGEST, RIGHT, bounded, candidates
+from mha_numpy.teach.exercises.judge_tests import (
+    CALLS,
+    LARGEST,
+    RIGHT,
+    bounded,
+    candidates,
+    gaps_of,
+)
 from mha_numpy.teach.exercises.sandbox import Run
 from tests.teach.exercises import catch_all
 from tests.teach.exercises.test_isolation import PRELUDE

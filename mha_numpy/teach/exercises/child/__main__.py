@@ -11,8 +11,8 @@ import numpy as np
 
 from .calls import load, make_calls, measured, no_input, open_output, tell_all, undisturbed
 from .limits import Limits, limit_for_good
-from .messages import HEADER, Asked, Started, write_message
-from .values import Foreign, plain, record, unpack
+from .messages import Asked, Started, write_message
+from .values import HEADER, Foreign, plain, record, unpack
 
 
 def main() -> None:

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
 from .errors import LONGEST, one_line
-from .values import pack, unpack
-
-HEADER = 8  # bytes that tell a length
+from .values import HEADER, pack, unpack
 
 
 class Started(NamedTuple):
