@@ -14,7 +14,6 @@ from mha_numpy.cli import main
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.exercises import (
     EXERCISES,
-    Limits,
     exercises_in,
     hint_in,
     judge,
@@ -94,9 +93,6 @@ def test_what_another_check_noted_meanwhile_is_kept(folder):
 BAD_FILES = {
     "a syntax error": ("def softmax_backward(:\n", "SyntaxError"),
     "no function": ("x = 1\n", "there is no function softmax_backward in " + NAME),
-    "an import that fails": ("import no_such_module\n", "ModuleNotFoundError"),
-    "a hang on loading": ("import time\ntime.sleep(99)\n", "took longer than"),
-    "an exit on loading": ("raise SystemExit\n", "ended"),
     "an error inside": (
         "def softmax_backward(d, w):\n    return d @ w\n", f"line 2 of {NAME}",
     ),
@@ -107,7 +103,7 @@ BAD_FILES = {
 def test_a_file_that_cannot_be_used_is_told_in_a_line(folder, case):
     text, told = BAD_FILES[case]
     (folder / NAME).write_text(text)
-    verdict = judge_file(folder, "softmax-backward", Limits(seconds=1.0))
+    verdict = judge_file(folder, "softmax-backward")
     assert not verdict.passed
     assert told in verdict.summary
 

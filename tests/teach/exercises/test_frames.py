@@ -27,9 +27,15 @@ class Params(NamedTuple):
 
 VALUES = [
     None, ..., True, 3, 2**70, -0.0, float("inf"), float("nan"), 1 + 2j, "a \ud800 \n",
-    Foreign("an object"), np.arange(6).reshape(2, 3), np.array(1.5, np.float16),
-    np.zeros((0, 4), complex), np.array([np.nan, -np.inf]), (1, [2.0, (None,)]),
-    {"a": {"b": np.ones(2, bool)}, "c": ()}, Params(np.ones(3), None),
+    Foreign("an object"), (1, [2.0, (None,)]), {"a": {"b": np.ones(2, bool)}, "c": ()},
+    Params(np.ones(3), None),
+]  # fmt: skip
+ARRAYS = [
+    np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3).T, np.zeros((0, 4), complex),
+    np.ones((2, 0, 3), np.float32), np.array([np.nan, -np.inf]), np.array(1.5, np.float16),
+    np.array(5, dtype=">i2"), np.array([True, False]), np.array([1j]),
+    np.array(np.longdouble("0.1")), np.broadcast_to(np.float64(1), (2, 3)), np.float32(1),
+    np.ones((1, 1)).view(np.matrix),
 ]  # fmt: skip
 
 
@@ -37,11 +43,62 @@ VALUES = [
 def test_values_come_back(value):
     found = unpack(pack(value), record)
     assert repr(found) == repr(value)
-    assert plain(found) is not None or value is None
-    if isinstance(value, np.ndarray):
-        assert found.dtype == value.dtype
-        assert found.tobytes() == value.tobytes()
-        assert found.flags.writeable
+    assert type(found) is type(value) or value is VALUES[-1]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.shape} {a.dtype}")
+def test_arrays_come_back_as_they_were_but_writable_and_in_rows(array):
+    found = unpack(pack(plain(array)))
+    assert type(found) is np.ndarray
+    assert (found.shape, found.dtype.str) == (array.shape, array.dtype.str)
+    assert found.tobytes() == array.tobytes()
+    assert found.flags.writeable
+    assert found.flags.c_contiguous
+
+
+class Unprintable:
+    def __repr__(self):
+        raise ValueError
+
+
+class Broken(dict):
+    def items(self):
+        raise ValueError
+
+
+def nested(depth):
+    found = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+CYCLIC = []
+CYCLIC += [CYCLIC, CYCLIC]
+BYTES = repr(bytes(999))
+FOREIGN = [  # what is no array, number or text, and what is told of it
+    (np.ma.array([1.0]), "a masked array (1,): x.filled(0) is plain"),
+    (np.array([None]), "an array (1,) of object"),
+    (np.array(["a"]), "an array (1,) of <U1"),
+    ((n for n in "a"), "an object of type generator"),
+    ({1}, "{1} of type set"),
+    (bytes(999), f"{BYTES[:46]} ... {BYTES[-29:]} of type bytes"),
+    (Unprintable(), "an object of type Unprintable"),
+    (Broken(), "an object of type Broken"),
+    ([0.0] * 9999, "a list of 9999 parts"),
+    (nested(10**5), "a list nested too deep"),
+    (nested(50), "a list nested too deep"),
+    (CYCLIC, "a list nested too deep"),
+]
+
+
+@pytest.mark.parametrize(("answer", "told"), FOREIGN, ids=[told for _, told in FOREIGN])
+def test_all_else_is_told(answer, told):
+    assert plain(answer) == Foreign(told)
+
+
+def test_how_deep_an_answer_may_be():
+    assert unpack(pack(plain(nested(49)))) == nested(49)
 
 
 def test_messages_are_taken_as_they_come():
@@ -127,6 +184,8 @@ HOSTILE = {
     "a NamedTuple": pack(Params(1, 2)),
     "a deep tree": archive('{"list": [' * 90 + "]}" * 90),
     "a long tree": archive({"foreign": "x" * 2**22}),
+    "many numbers": archive({"list": [{"tuple": [0] * 99}] * 99}),
+    "many arrays": archive({"list": [{"array": ["<f8", 0]}] * 9999}),
 }
 
 

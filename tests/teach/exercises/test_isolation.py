@@ -262,6 +262,8 @@ forge(stream.getvalue())
 forge(archive(call_of({"list": [{"array": ["<f8", 10**6]}] * 10**5}), bytes(8 * 10**6)))
 ### frames: many small arrays
 forge(archive(call_of({"list": [{"array": ["<f8", 0]}] * 60_000})))
+### frames: a million numbers, each a part
+forge(archive(call_of({"list": [0.0] * 10**6})))
 ### frames: a pickle
 forge(archive(call_of({"array": ["|O", 1]}), pickle.dumps(Bomb())))
 ### frames: an array of 2**60 numbers

@@ -103,62 +103,22 @@ def script(text, **options):
     )  # fmt: skip
 
 
-class TestAnswers:
-    @pytest.mark.parametrize(
-        "answer",
-        [
-            np.array([1.0, np.nan]), np.ones((2, 0, 3), np.float32), np.arange(6).reshape(2, 3).T,
-            np.array(5, dtype=">i2"), np.array([True, False]), np.array([1j]), np.float16([0.5]),
-            np.array(np.longdouble("0.1")), np.broadcast_to(np.float64(1), (2, 3)),
-        ],
-        ids=lambda a: f"{a.shape} {a.dtype}",
-    )  # fmt: skip
-    def test_arrays_come_back_as_they_were(self, answer):
-        got = answer_of(lambda x: answer)
-        assert type(got) is np.ndarray
-        assert (got.shape, got.dtype.str) == (answer.shape, answer.dtype.str)
-        assert got.tobytes() == answer.tobytes()
-        assert got.flags.writeable
-        assert got.flags.c_contiguous
+class Bomb:
+    def __init__(self, path):
+        self.path = path
 
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+class TestAnswers:
     def test_numbers_texts_and_containers_come_back(self):
         answer = (None, ..., True, 10**50, 0.5, 2j, "é\ud800", [1, (2,)], {"a": {"b": []}})
-        got = answer_of(lambda x: (*answer, Pair(3, 4), {5: 6}, {"a": Unprintable()}))
-        told = {"a": Foreign("an object of type Unprintable")}
-        assert got == (*answer, {"one": 3, "other": 4}, {"5": 6}, told)
+        got = answer_of(lambda x: (*answer, Pair(3, 4), {5: 6}, {1}, np.float32(1)))
+        *others, number = got
+        assert others == [*answer, {"one": 3, "other": 4}, {"5": 6}, Foreign("{1} of type set")]
         assert [type(part) for part in got[: len(answer)]] == [type(part) for part in answer]
-
-    def test_numpy_becomes_base_class_arrays(self):
-        got = answer_of(lambda x: (np.float32(1), np.matrix([[2]])))
-        assert [type(part) for part in got] == [np.ndarray, np.ndarray]
-        assert (got[0].dtype, got[0].shape, got[1].shape) == (np.float32, (), (1, 1))
-
-    @pytest.mark.parametrize(
-        ("answer", "text"),
-        [
-            (lambda: np.ma.array([1.0]), "a masked array (1,): x.filled(0) is plain"),
-            (lambda: np.array([None]), "an array (1,) of object"),
-            (lambda: np.array(["a"]), "an array (1,) of <U1"),
-            (lambda: (n for n in "a"), "an object of type generator"),
-            (lambda: {1}, "{1} of type set"),
-            (
-                lambda: bytes(999),
-                rf"{repr(bytes(999))[:46]} ... {repr(bytes(999))[-29:]} of type bytes",
-            ),
-            (lambda: Unprintable(), "an object of type Unprintable"),
-            (lambda: Broken(), "an object of type Broken"),
-            (lambda: nested(10**5), "a list nested too deep"),
-            (lambda: cyclic(), "a list nested too deep"),
-        ],
-    )
-    def test_all_else_is_told(self, answer, text):
-        got = answer_of(lambda x: answer())
-        assert type(got) is Foreign
-        assert repr(got) == text
-
-    def test_how_deep_an_answer_may_be(self):
-        assert answer_of(lambda x: nested(49)) == nested(49)
-        assert type(answer_of(lambda x: nested(50))) is Foreign
+        assert (type(number), number.dtype) == (np.ndarray, np.float32)
 
     def test_nothing_of_an_answer_is_executed_here(self, tmp_path):
         bomb = Bomb(str(tmp_path / "executed"))
@@ -177,37 +137,6 @@ class TestAnswers:
 
     def test_a_call_takes_its_time(self):
         assert 0.05 < run(lambda x: time.sleep(0.05)).calls[0].seconds < 5
-
-
-class Unprintable:
-    def __repr__(self):
-        raise ValueError
-
-
-class Broken(dict):
-    def items(self):
-        raise ValueError
-
-
-class Bomb:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (self.path, "w")
-
-
-def nested(depth):
-    found = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
-def cyclic():
-    found = []
-    found += [found, found]
-    return found
 
 
 class TestInputs:
@@ -424,7 +353,7 @@ def stops_itself(x):
 
 
 class TestTime:
-    def test_the_time_may_end_while_an_answer_is_written(self):
+    def test_the_time_is_for_all_calls_and_may_end_while_an_answer_is_written(self):
         result = run(lambda x: x, [{"x": n} for n in range(60_000)], QUICK)
         assert re.fullmatch("took longer than 0.3 s and was stopped( .*)?", result.ended)
 
@@ -447,10 +376,6 @@ class TestTime:
     @pytest.mark.parametrize("stubborn", [catches_everything, sleeps_inside_of_c, stops_itself])
     def test_nobody_escapes_the_limit(self, stubborn):
         assert "took longer than 0.3 s" in run(stubborn, limits=QUICK).ended
-
-    def test_the_time_is_for_all_calls(self):
-        result = run(lambda x: time.sleep(0.12), ONCE * 9, QUICK)
-        assert len(result.calls) < 9
 
     def test_this_process_sleeps_meanwhile(self, monkeypatch):
         def close(x):
@@ -868,7 +793,7 @@ class TestWithoutFork:
 
 CELLS = [
     """
-import os, sys
+import sys
 import numpy as np
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
@@ -883,21 +808,13 @@ def closure(more):
         print("hello")
         return (x.sum() + more).item()
     return mine
-told(closure(3))
-""",
-    """
 def forever(x):
     while True:
         pass
+told(closure(3))
 told(forever, Limits(seconds=0.5))
-""",
-    """
 told(lambda x: print("x" * 50_000_000))
-""",
-    """
-def mine(x):
-    sys.exit(4)
-told(mine)
+told(lambda x: sys.exit(4))
 told(lambda x: input("name?"))
 """,
 ]
@@ -916,8 +833,8 @@ def test_in_a_notebook():
         "[(5.0, '')]  hello",
         "",
         "[] took longer than 0.5 s and was stopped "
-        "(line 2 of the cell: `while True:`) (call 1 of 1) ",
+        "(line 7 of the cell: `while True:`) (call 1 of 1) ",
         "[(None, '')]  xxxxxxx",
-        "[] ended the process: sys.exit(4) (line 2 of the cell: `sys.exit(4)`) ",
-        f"""[(None, '{no_input} (line 4 of the cell: `told(lambda x: input("name?"))`)')]  """,
+        "[] ended the process: sys.exit(4) (line 12 of the cell: `told(lambda x: sys.exit(4))`) ",
+        f"""[(None, '{no_input} (line 13 of the cell: `told(lambda x: input("name?"))`)')]  """,
     ]

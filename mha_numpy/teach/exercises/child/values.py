@@ -15,7 +15,7 @@ import numpy as np
 from .errors import LONGEST, one_line
 
 DEEPEST = 50  # lists in lists of an answer
-TEXT = 2**22  # bytes of a tree
+TEXT, PARTS = 2**22, 2**13  # bytes of a tree, and how many values are in it
 HEADER = 8  # bytes that tell a length
 NUMBERS = "biufc"  # the kinds of dtypes that an answer may have
 NUMERIC = re.compile(rf"[<>|][{NUMBERS}]\d+")
@@ -68,6 +68,8 @@ def _plain_tree(value: Any, depth: int) -> Any:
         return Foreign(_description(value))
     if depth == 0:
         raise RecursionError
+    if len(parts) > PARTS:
+        return Foreign(f"a {type(value).__name__} of {len(parts)} parts")
     parts = {name: _plain_tree(part, depth - 1) for name, part in parts.items()}
     if isinstance(value, Mapping) or hasattr(value, "_asdict"):
         return parts
@@ -129,12 +131,13 @@ def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) ->
     """Return the value of `pack`; any error, where the bytes are something else.
 
     Nothing is made of them but builtins, arrays of numbers and `Foreign`, and NamedTuples where
-    `record` makes these; and nothing that is much longer than they are: each byte is used once.
+    `record` makes these; nothing that is much longer than they are, as each byte is used once; and
+    no more parts than somebody can look at in time.
     """
     begin = HEADER + int.from_bytes(packed[:HEADER])
     if begin > min(len(packed), TEXT):
         raise ValueError("a long tree, or one that is cut off")
-    numbers = io.BytesIO(packed[begin:])
+    numbers, parts_left = io.BytesIO(packed[begin:]), PARTS
 
     def array(told: list[Any]) -> Any:
         if not NUMERIC.fullmatch(told[0]) or min(told[1:], default=0) < 0:
@@ -144,12 +147,12 @@ def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) ->
         return np.frombuffer(content, dtype).reshape(shape)
 
     def build(tree: Any, depth: int) -> Any:
-        if isinstance(tree, list):
-            raise ValueError("a bare list")
+        nonlocal parts_left
+        parts_left -= 1
+        if isinstance(tree, list) or depth == 0 or parts_left < 0:
+            raise ValueError("a bare list, nested too deep, or too many parts")
         if not isinstance(tree, dict):
             return tree
-        if depth == 0:
-            raise ValueError("nested too deep")
         ((kind, inner),) = tree.items()
         if kind in ("list", "tuple"):
             items = [build(part, depth - 1) for part in inner]
@@ -164,4 +167,4 @@ def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) ->
         }  # fmt: skip
         return made[kind](inner)
 
-    return build(json.loads(packed[HEADER:begin]), DEEPEST + 3)
+    return build(json.loads(packed[HEADER:begin]), DEEPEST + 4)
