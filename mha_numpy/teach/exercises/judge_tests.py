@@ -6,12 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mha_numpy.teach.conventions import (
-    conventions_of,
-    give_inputs,
-    take_inputs,
-    variant_in_force,
-)
+from mha_numpy.teach import conventions
 from mha_numpy.teach.diagnosis import BANK, find_task, fingerprints, make
 from mha_numpy.teach.diagnosis.fingerprints import attempt, fits
 from mha_numpy.teach.exercises.child.messages import Call
@@ -34,7 +29,7 @@ def candidates(exercise: Exercise) -> list[str]:
     The seed of the variant in force shuffles them: who does not know it cannot know the order.
     """
     names = [*fingerprints(exercise.task), *[""] * RIGHT]
-    order = np.random.default_rng(variant_in_force().seed).permutation(len(names))
+    order = np.random.default_rng(conventions.variant_in_force().seed).permutation(len(names))
     return [names[place] for place in order]
 
 
@@ -163,12 +158,12 @@ def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[s
     >>> gaps_of("masked_attention", ["scale missing", "softcap ignored", "softcap by clipping"])
     {('a softcap',): ['softcap ignored', 'softcap by clipping'], (): ['scale missing']}
     """
-    conventions, right = conventions_of(piece), make(piece)
-    probes = [take_inputs(piece, conventions, probe) for probe in find_task(piece).probes()]
+    own, right = conventions.conventions_of(piece), make(piece)
+    probes = [conventions.take_inputs(piece, own, probe) for probe in find_task(piece).probes()]
 
     def shows(wrong: Callable[..., Any], usual: list[Inputs]) -> bool:
         """Return whether a function gives other arrays than the right one, or fails."""
-        inputs = [give_inputs(piece, conventions, one) for one in usual]
+        inputs = [conventions.give_inputs(piece, own, one) for one in usual]
         answers = [attempt(wrong, one) for one in inputs]
         expected = [right(**one) for one in inputs]
         return any(answer is None for answer in answers) or not fits(answers, expected)

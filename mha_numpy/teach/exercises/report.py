@@ -105,7 +105,6 @@ class Watch:
                 yield changed
 
     def _look(self) -> dict[Path, tuple[int, int]]:
-        """Return when each file was saved, and its size."""
         if not self.folder.is_dir():
             raise ConfigError(f"folder: there is no folder {self.folder}")
         states = {}

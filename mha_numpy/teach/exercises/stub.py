@@ -16,16 +16,7 @@ IMPORTS = {  # what a stub's names need
 
 
 def stub_text(exercise: Exercise) -> str:
-    """Return the file that a student begins with.
-
-    Parameters
-    ----------
-    exercise : Exercise
-
-    Returns
-    -------
-    str
-        A module: title, effort, commands, imports and the stub.
+    """Return the file that a student begins with: title, effort, commands, imports, the stub.
 
     Examples
     --------

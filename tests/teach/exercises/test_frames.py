@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from mha_numpy.teach.exercises.child.errors import one_line
 from mha_numpy.teach.exercises.child.messages import (
     HEADER,
     Asked,
@@ -146,6 +147,11 @@ def test_a_message_of_other_kinds_or_types_is_none(told):
 
 
 def test_texts_that_were_told_are_lines():
+    assert one_line("one two three four five six", 20) == "one two ... six"
+    cut = one_line("a\n\n b\x1b[31m" + "c" * 1000 + " in the end", 99)
+    assert cut.startswith("a b\\x1b[31mccc")
+    assert "ccc ... ccc" in cut
+    assert cut.endswith("ccc in the end")
     long = "a\x1b[2J\n" + "b" * 9999
     call = CALL | {"error": long, "changed": ("c\nd",), "called": ("e\n",)}
     (ended,), (called,) = map(

@@ -288,13 +288,8 @@ def reordered(*given):
 
 CAUSES = [  # an exercise, a function, the mistakes that are named, what remarks say, None if none
     *(("cost-table", listed(factor), set(), {"likely cause": None}) for factor in (1, 2)),
-    ("softmax-backward", subtracts_in_place, {"an input changed in place"}, {}),
     ("softmax-backward", adds_each_time, set(), {}),
     ("softmax-backward", noise, set(), {}),
-    (
-        "softmax-backward", make("softmax_backward", ["results accumulate between calls"]),
-        {"results accumulate between calls"}, {},
-    ),
     ("linear-backward", adds_up_one_gradient, {"results accumulate between calls"}, {}),
     ("multi-head", blind, {"mask forgotten"}, {}),
     ("softmax-with-lse", powers_times_mask, {"powers times the mask"}, {}),
@@ -373,23 +368,6 @@ def test_a_known_mistake_is_named_with_its_evidence_and_a_picture():
     assert "<img" in verdict._repr_html_()
     assert len(verdict.difference.draw().axes) == 4  # three matrices and a scale
     assert "expected" in verdict.difference.table().to_text()
-
-
-def test_what_is_printed_is_shown_cut():
-    def chatty(d_weights, weights):
-        print("x" * 10**6)
-        return right(d_weights, weights)
-
-    verdict = verdict_on(chatty, output=100)
-    assert verdict
-    assert 100 <= len(verdict.printed) < 300
-    assert verdict.printed[:50] in str(verdict)
-
-
-def test_tests_that_catch_all_mistakes_are_right():
-    verdict = verdict_on(catch_all, "break-my-attention")
-    assert verdict.passed, f"\n{verdict}"
-    assert all(stage.passed for stage in verdict.stages)
 
 
 def test_tests_are_scored():
@@ -474,7 +452,7 @@ def test_own_work_is_not_looked_at_where_nothing_ran(answer):
     assert stage(verdict, "own work")[1:3] == (None, "not looked at")
 
 
-def test_what_computes_no_answer_may_be_called():
+def test_what_computes_no_answer_may_be_called_and_tests_that_catch_all_mistakes_are_right():
     def mine(d_weights, weights):
         from mha_numpy import models  # noqa: F401  loaded here, and not called
 
@@ -487,7 +465,7 @@ def test_what_computes_no_answer_may_be_called():
     assert stage(verdict, "own work").passed
     assert not verdict.remarks
     with_functions = judge(find_exercise("break-my-attention"), lambda: catch_all, strict=True)
-    assert stage(with_functions, "own work").passed
+    assert all(stage.passed for stage in with_functions.stages), f"\n{with_functions}"
 
 
 def test_a_small_edit_is_in_the_dictionary_and_a_bug_to_be_found_is_not():
