@@ -4,7 +4,6 @@ A guard against accidents, not against malice: the process may read, write and d
 may, and what it starts in a session of its own outlives it.
 """
 
-import builtins
 import faulthandler
 import gc
 import io
@@ -22,13 +21,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.errors import ConfigError, SandboxError
-from mha_numpy.teach.exercises.child.calls import (
-    make_calls,
-    no_input,
-    open_output,
-    tell_all,
-    undisturbed,
-)
+from mha_numpy.teach.exercises.child.calls import make_calls, tell_all, undisturbed
 from mha_numpy.teach.exercises.child.errors import ending, place_of
 from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
 from mha_numpy.teach.exercises.child.messages import (
@@ -354,6 +347,4 @@ def _make_calls_there(calls: Iterator[Message], tell: IO[bytes], limits: Limits)
             write_message(tell, Ended(_too_late(limits) + place))
 
     signal.signal(signal.SIGURG, say_where)
-    builtins.input = no_input
-    with undisturbed(open_output()):
-        tell_all(calls, tell, limits)
+    tell_all(calls, tell, limits)
