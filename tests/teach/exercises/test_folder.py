@@ -14,6 +14,7 @@ from mha_numpy.cli import main
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.exercises import (
     EXERCISES,
+    Limits,
     exercises_in,
     hint_in,
     judge,
@@ -46,10 +47,10 @@ def folder(tmp_path, started):
     return Path(copytree(started, tmp_path / "mine"))
 
 
-def judged(folder, text=RIGHT):
+def judged(folder, text=RIGHT, **limits):
     """Save a text as the exercise's file, and judge it."""
     (folder / NAME).write_text(text)
-    return judge_file(folder, "softmax-backward")
+    return judge_file(folder, "softmax-backward", Limits(**limits))
 
 
 def keep(folder, *names):
@@ -112,6 +113,7 @@ def test_what_another_check_noted_meanwhile_is_kept(folder):
 BAD_FILES = {
     "a syntax error": ("def softmax_backward(:\n", "SyntaxError"),
     "no function": ("x = 1\n", "there is no function softmax_backward in " + NAME),
+    "a hang on loading": ("import time\ntime.sleep(99)\n", "took longer than 1 s"),
     "an error inside": (
         "def softmax_backward(d, w):\n    return d @ w\n", f"line 2 of {NAME}",
     ),
@@ -121,7 +123,7 @@ BAD_FILES = {
 @pytest.mark.parametrize("case", BAD_FILES)
 def test_a_file_that_cannot_be_used_is_told_in_a_line(folder, case):
     text, told = BAD_FILES[case]
-    verdict = judged(folder, text)
+    verdict = judged(folder, text, seconds=1.0)
     assert not verdict.passed
     assert told in verdict.summary
 
