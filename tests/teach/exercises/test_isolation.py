@@ -20,9 +20,9 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
 from mha_numpy.teach.exercises import isolation as isolation_module
 from mha_numpy.teach.exercises.child.calls import load
+from mha_numpy.teach.exercises.exercise import stub_text
 from mha_numpy.teach.exercises.groups import _places, group_of_processes
 from mha_numpy.teach.exercises.isolation import run_isolated
-from mha_numpy.teach.exercises.stub import stub_text
 from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.test_foreign import FILES, solutions
 from tests.teach.exercises.test_frames import archive
