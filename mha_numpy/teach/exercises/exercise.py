@@ -87,16 +87,7 @@ def _with_returns(signature: str, returns: str) -> str:
 
 
 def stub_text(exercise: Exercise) -> str:
-    """Return the file that a student begins with: title, effort, commands, imports, the stub.
-
-    Examples
-    --------
-    >>> from mha_numpy.teach.exercises import find_exercise
-    >>> print(stub_text(find_exercise("softmax-backward"))[:43])
-    \"\"\"Back through softmax.
-    <BLANKLINE>
-    Difficulty 3 of 5
-    """
+    """Return the file that a student begins with: title, effort, commands, imports, the stub."""
     source = exercise.stub_source
     needs = f", after {', '.join(exercise.needs)}" if exercise.needs else ""
     about = f"Difficulty {exercise.difficulty} of 5, about {exercise.minutes} minutes{needs}."

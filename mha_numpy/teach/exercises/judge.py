@@ -93,12 +93,6 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
 
     Each probe comes twice, then what its changes make of the first probe. Of an exercise that asks
     for tests, it is the functions to be tested, in an order that the variant in force shuffles.
-
-    Examples
-    --------
-    >>> from mha_numpy.teach.exercises import find_exercise
-    >>> [list(inputs) for inputs in probe_inputs(find_exercise("merge-heads"))[3:]]
-    [['heads'], ['heads']]
     """
     if exercise.kind == "tests":
         return candidate_inputs(exercise)
@@ -112,15 +106,6 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
 
     The run is of `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which
     a function has to be called once more.
-
-    Examples
-    --------
-    >>> from mha_numpy.teach.exercises import find_exercise
-    >>> exercise = find_exercise("merge-heads")
-    >>> mine = lambda heads: heads.reshape(len(heads), heads.shape[2], -1)
-    >>> run = run_calls(lambda: mine, probe_inputs(exercise), LIMITS)
-    >>> judge_answers(exercise, run).summary
-    'heads are merged by reshape alone, which mixes the tokens'
     """
     is_of_tests = exercise.kind == "tests"
     verdict = judge_tests(exercise, run) if is_of_tests else _judge_arrays(exercise, run)

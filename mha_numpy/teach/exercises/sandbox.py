@@ -75,15 +75,6 @@ def run_calls(
     installed packages. Warnings are ignored, as are overflow and division by zero in NumPy. Memory
     is limited on Linux alone. Where processes do not fork (Windows, a browser), the calls are made
     in this process, without any limit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> def mine(x):
-    ...     x /= x.sum()
-    ...     return x
-    >>> run_calls(lambda: mine, [{"x": np.array([1.0, 3.0])}]).calls[0][:3]
-    (array([0.25, 0.75]), '', ('x',))
     """
     heard = Heard(len(inputs), check_limits(limits))
     calls = make_calls(get_function, inputs)
