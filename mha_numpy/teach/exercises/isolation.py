@@ -4,7 +4,6 @@ The stronger of the two ways to run a function; `run_calls` is the other. What t
 `sandbox.py` (the child, its limits, its end) and in `child` (the calls, and how they are told).
 """
 
-import io
 import os
 import shutil
 import signal
@@ -23,7 +22,7 @@ from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.exercises.child import FOLDER
 from mha_numpy.teach.exercises.child.errors import one_line
 from mha_numpy.teach.exercises.child.limits import Limits
-from mha_numpy.teach.exercises.child.messages import Asked, write_frame
+from mha_numpy.teach.exercises.child.messages import Asked, framed
 from mha_numpy.teach.exercises.child.values import Foreign, pack, plain
 from mha_numpy.teach.exercises.groups import group_of_processes
 from mha_numpy.teach.exercises.refused import refused_calls
@@ -192,9 +191,7 @@ def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
         raise SandboxError("memory has run out where a submission is answered") from lack
     except Exception as raised:
         error = f"what was called raised a {type(raised).__name__}"
-    frame = io.BytesIO()
-    write_frame(frame, (answer, error))
-    return frame.getvalue()
+    return framed((answer, error))
 
 
 @contextmanager

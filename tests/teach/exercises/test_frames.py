@@ -9,12 +9,12 @@ import pytest
 
 from mha_numpy.teach.exercises.child.errors import one_line
 from mha_numpy.teach.exercises.child.messages import (
-    HEADER,
     Asked,
     Call,
     Ended,
     Loaded,
     Started,
+    framed,
     read_messages,
     write_message,
 )
@@ -124,11 +124,6 @@ def test_a_named_tuple_is_the_same_class_each_time():
     assert type(one) is type(other)
 
 
-def framed(value):
-    packed = pack(value)
-    return bytearray(len(packed).to_bytes(HEADER) + packed)
-
-
 CALL = Call(1, "", (), 0.5)._asdict()
 NO_MESSAGES = [
     *({"Call": {**CALL, **odd}} for odd in (
@@ -143,7 +138,7 @@ NO_MESSAGES = [
 @pytest.mark.parametrize("told", NO_MESSAGES, ids=repr)
 def test_a_message_of_other_kinds_or_types_is_none(told):
     with pytest.raises((TypeError, ValueError, AttributeError, KeyError)):
-        list(read_messages(framed(told)))
+        list(read_messages(bytearray(framed(told))))
 
 
 def test_texts_that_were_told_are_lines():
@@ -154,8 +149,8 @@ def test_texts_that_were_told_are_lines():
     assert cut.endswith("ccc in the end")
     long = "a\x1b[2J\n" + "b" * 9999
     call = CALL | {"error": long, "changed": ("c\nd",), "called": ("e\n",)}
-    (ended,), (called,) = map(
-        list, map(read_messages, (framed({"Ended": {"why": long}}), framed({"Call": call})))
+    ended, called = read_messages(
+        bytearray(framed({"Ended": {"why": long}}) + framed({"Call": call}))
     )
     for text in (ended.why, "".join([called.error, *called.changed, *called.called])):
         assert text.isprintable()
