@@ -333,8 +333,7 @@ def _exercises(options: Namespace) -> int:
 )  # fmt: skip
 def _check(options: Namespace) -> int:
     from mha_numpy.teach.exercises import Limits
-    from mha_numpy.teach.exercises.report import check_files
-    from mha_numpy.teach.exercises.watch import Watch
+    from mha_numpy.teach.exercises.report import Watch, check_files
 
     limits = Limits(seconds=options.seconds, memory=options.megabytes * 2**20)
     if options.json and options.watch:

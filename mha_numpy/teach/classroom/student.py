@@ -19,8 +19,13 @@ from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.child.calls import load, measured
 from mha_numpy.teach.exercises.exercise import Exercise
 from mha_numpy.teach.exercises.isolation import run_isolated
-from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
-from mha_numpy.teach.exercises.judge_memory import FRUGAL, memory_inputs, memory_stage
+from mha_numpy.teach.exercises.judge import (
+    FRUGAL,
+    judge_answers,
+    memory_inputs,
+    memory_stage,
+    probe_inputs,
+)
 from mha_numpy.teach.exercises.sandbox import Run, run_calls
 from mha_numpy.teach.exercises.stages import NO_RETURN
 from mha_numpy.teach.exercises.verdict import Verdict

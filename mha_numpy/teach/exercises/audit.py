@@ -101,7 +101,7 @@ class Audit:
     def _useful(self) -> Table:
         rows = []
         for test in self.tests:
-            caught = self._caught_by(test)
+            caught = [case for case, tests in self.caught.items() if test in tests]
             only = sum(len(self.caught[case]) == 1 for case in caught)
             rows.append([test, str(len(caught)), str(only)])
         bad = frozenset(i for i, row in enumerate(rows) if row[1] == "0")
@@ -109,9 +109,6 @@ class Audit:
         if bad:
             title += f": {len(bad)} of {len(rows)} catch nothing"
         return Table(title, ["test", "catches", "it alone"], rows, bad)
-
-    def _caught_by(self, test: str) -> list[Case]:
-        return [case for case, tests in self.caught.items() if test in tests]
 
 
 def audit_tests(file: Path | str, *, seconds: float = 10.0) -> Audit:

@@ -64,9 +64,6 @@ class Ran(NamedTuple):
     called: list[str]  # functions
 
 
-Made = Mapping[str, str]  # a mistake for each of some functions
-
-
 class Auditor:
     """A plugin that runs the tests again and again, and tells of each time."""
 
@@ -144,10 +141,10 @@ class Auditor:
                 ran = self._run(tests, dict.fromkeys(of, mistake))
                 self.tell(failing=[i for i, one in enumerate(ran) if one.outcome == "failed"])
 
-    def _run(self, tests: Sequence[pytest.Item], made: Made) -> list[Ran]:
-        """Run tests in a process of their own, up to one that hangs or ends it."""
+    def _run(self, tests: Sequence[pytest.Item], made: Mapping[str, str]) -> list[Ran]:
+        """Run tests in a separate process, with mistakes made, up to one that hangs or ends it."""
 
-        def run_one(number: int) -> tuple[str, str, list[str]]:
+        def run_one(number: int) -> Ran:
             self.errors, self.outcomes = [], set()
             for switch in self.switches.values():
                 switch.is_called = False
@@ -156,9 +153,9 @@ class Auditor:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             outcome = next(o for o in ("failed", "skipped", "passed") if o in self.outcomes)
             called = [piece for piece, switch in self.switches.items() if switch.is_called]
-            return outcome, self.errors[0] if self.errors else "", called
+            return Ran(outcome, self.errors[0] if self.errors else "", called)
 
-        def turn_switches() -> Callable[[int], tuple[str, str, list[str]]]:
+        def turn_switches() -> Callable[[int], Ran]:
             for piece, switch in self.switches.items():
                 switch.function = make(piece, [made[piece]] if piece in made else [])
             return run_one
@@ -168,7 +165,7 @@ class Auditor:
         for call in run.calls:
             if call.error:  # pytest.exit
                 return [*ran, Ran("failed", call.error, [])]
-            ran.append(Ran(*call.answer))
+            ran.append(Ran(**call.answer))
         ended = run.ended.removesuffix(f" (call {len(ran) + 1} of {len(tests)})")
         return [*ran, Ran("failed", ended, [])] if ended else ran
 

@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import wraps
-from textwrap import dedent
+from textwrap import dedent, fill
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from mha_numpy.teach.task import Hints, Task
@@ -20,6 +20,13 @@ Kind = Literal[
 
 WIDTH = 100  # of a line
 QUOTES = '"""\n'
+IMPORTS = {  # what a stub's names need
+    "Callable": "from collections.abc import Callable",
+    "np": "import numpy as np",
+    "MultiHeadParams": "from mha_numpy.core import MultiHeadParams",
+    "Array": "from mha_numpy.dtypes import Array",
+    "Saved": "from mha_numpy.teach.saved import Saved",
+}
 
 
 class Exercise(NamedTuple):
@@ -77,6 +84,23 @@ def _with_returns(signature: str, returns: str) -> str:
     if len(line) > WIDTH - 4:
         line = ",\n    ".join(arguments) + ","
     return f"def {tree.name}(\n    {line}\n{end}"
+
+
+def stub_text(exercise: Exercise) -> str:
+    """Return the file that a student begins with: title, effort, commands, imports, the stub."""
+    source = exercise.stub_source
+    needs = f", after {', '.join(exercise.needs)}" if exercise.needs else ""
+    about = f"Difficulty {exercise.difficulty} of 5, about {exercise.minutes} minutes{needs}."
+    used = [
+        line for name, line in IMPORTS.items() if name == "np" or re.search(rf"\b{name}\b", source)
+    ]
+    imports = "\n".join(used).replace("numpy as np\nfrom", "numpy as np\n\nfrom")
+    return (
+        f'"""{exercise.title.removesuffix("?")}.\n\n{fill(about, 96)}\n\n'
+        f"Check it:  mha-numpy check . {exercise.id}\n"
+        f'A hint:    mha-numpy hint . {exercise.id}\n"""\n\n'
+        f"{imports}\n\n\n{source}"
+    )
 
 
 def exercise_of(task: Task) -> Exercise:

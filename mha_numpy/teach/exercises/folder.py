@@ -10,16 +10,64 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.exercises.catalogue import EXERCISES, find_exercise
 from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.child.limits import Limits
-from mha_numpy.teach.exercises.exercise import Exercise
+from mha_numpy.teach.exercises.exercise import Exercise, stub_text
 from mha_numpy.teach.exercises.hints import Hint
 from mha_numpy.teach.exercises.judge import judge
 from mha_numpy.teach.exercises.records import Records
 from mha_numpy.teach.exercises.sandbox import LIMITS
 from mha_numpy.teach.exercises.stages import NO_RETURN
-from mha_numpy.teach.exercises.stub import PYTEST, readme_text, stub_text
 from mha_numpy.teach.exercises.verdict import Verdict
 
 RECORD = "progress.json"
+README = """# Exercises in attention
+
+{count} functions to write, one in each file, about {hours} hours in all. Each file says what its
+function takes and returns. You need NumPy and this package, and nothing else.
+
+    mha-numpy check .                  all of them, a line each
+    mha-numpy check . softmax          one of them, stage by stage
+    mha-numpy check . softmax --watch  and again whenever you save a file
+    mha-numpy hint . softmax           the next of four hints
+    mha-numpy exercises .              the list, with your progress
+    pytest                             all of them, as tests (pip install pytest)
+
+After the first, each hint needs a check since the one before, unless you add --force.
+
+Each file stands alone: copy what you need from the earlier ones. Where a hint names a notebook,
+`mha-numpy lab` opens it; the pages of docs/ are in the project's repository.
+
+A check runs your function in a process of its own, on a few inputs in float64: sizes that all
+differ, sizes that are equal, large numbers, rows that see nothing. It asks in this order whether
+the function runs; whether type, dtype and shape are right; whether a number is NaN; whether the
+inputs stay as they were; whether a second call returns the same; whether the result has what every
+right answer has; whether the numbers are right; and whether numeric differentiation gives the same
+gradients. If your numbers are those of a known mistake, the check names it. The files named museum
+hold code with a bug, for you to find.
+
+| | id | | difficulty | minutes | after |
+|---|---|---|---|---|---|
+{rows}
+"""
+
+PYTEST = '''"""Check the exercises in this folder: pytest, or pytest -k softmax for some of them."""
+
+from pathlib import Path
+
+import pytest
+
+from mha_numpy.teach.exercises import exercises_in, judge_file
+
+FOLDER = Path(__file__).parent
+
+
+@pytest.mark.parametrize("id", [exercise.id for exercise in exercises_in(FOLDER)])
+def test_exercise(id):
+    verdict = judge_file(FOLDER, id)
+    if verdict.is_unwritten:
+        pytest.skip(verdict.unwritten)
+    if not verdict.passed:
+        pytest.fail(f"{verdict.summary}\\n\\n{verdict}", pytrace=False)
+'''
 
 
 class Started(NamedTuple):
@@ -56,7 +104,7 @@ def start(folder: Path | str) -> Started:
         for exercise in EXERCISES
         if not _files(folder, exercise)
     }
-    texts |= {"README.md": readme_text(), "test_exercises.py": PYTEST}
+    texts |= {"README.md": _readme(), "test_exercises.py": PYTEST}
     started = Started([], [path for e in EXERCISES for path in _files(folder, e)])
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,6 +118,16 @@ def start(folder: Path | str) -> Started:
     except OSError as error:
         raise ConfigError(f"folder: cannot write to {folder}: {error.strerror}") from error
     return started
+
+
+def _readme() -> str:
+    """Return the README of a folder of exercises, as Markdown."""
+    rows = "\n".join(
+        f"| {number} | {e.id} | {e.title} | {e.difficulty} | {e.minutes} | {', '.join(e.needs)} |"
+        for number, e in enumerate(EXERCISES, start=1)
+    )
+    hours = round(sum(exercise.minutes for exercise in EXERCISES) / 60)
+    return README.format(count=len(EXERCISES), rows=rows, hours=hours)
 
 
 def file_name(exercise: Exercise, number: int | None = None) -> str:

@@ -117,13 +117,8 @@ def _whose(exercise: Exercise, own: Sequence[Mistake]) -> str:
     """Say where the mistake of the third hint comes from."""
     if own and exercise.kind != "museum":
         return "the mistake that your last answer shows"
-    if exercise.kind == "tests":
-        return "a mistake that many tests do not see"
-    return (
-        "the bug here"
-        if exercise.kind == "museum"
-        else "a mistake that many make here, perhaps not you"
-    )
+    others = {"tests": "a mistake that many tests do not see", "museum": "the bug here"}
+    return others.get(exercise.kind, "a mistake that many make here, perhaps not you")
 
 
 def _picture(exercise: Exercise, mistake: str) -> Difference | None:

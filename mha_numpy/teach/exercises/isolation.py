@@ -4,7 +4,6 @@ The stronger of the two ways to run a function; `run_calls` is the other. What t
 `sandbox.py` (the child, its limits, its end) and in `child` (the calls, and how they are told).
 """
 
-import io
 import os
 import shutil
 import signal
@@ -23,7 +22,7 @@ from mha_numpy.errors import ConfigError, SandboxError
 from mha_numpy.teach.exercises.child import FOLDER
 from mha_numpy.teach.exercises.child.errors import one_line
 from mha_numpy.teach.exercises.child.limits import Limits
-from mha_numpy.teach.exercises.child.messages import Asked, write_frame
+from mha_numpy.teach.exercises.child.messages import Asked, framed
 from mha_numpy.teach.exercises.child.values import Foreign, pack, plain
 from mha_numpy.teach.exercises.groups import group_of_processes
 from mha_numpy.teach.exercises.refused import refused_calls
@@ -65,35 +64,14 @@ def run_isolated(
 ) -> Run:
     """Call a function of a source text once for each of the inputs, in isolation.
 
-    Parameters
-    ----------
-    source : str
-        What somebody wrote.
-    file : str
-        What errors call it.
-    name : str
-        Of the function in it.
-    inputs : sequence of mappings
-        As for `run_calls`; nothing but these goes in. A function stays outside: see the notes.
-    limits : Limits
-    slot : int
-        A number that no other run has at the same time.
-    is_measured : bool
-        Whether calls return the most bytes that they held in place of their answers.
+    Errors call the source `file`. Nothing but the inputs goes in, as for `run_calls`; a `slot` is a
+    number that no other run has at the same time. With `is_measured` calls return the most bytes
+    that they held in place of their answers.
 
-    Returns
-    -------
-    Run
-
-    Raises
-    ------
-    ConfigError
-        A limit makes no sense, or bubblewrap is not there, or it cannot isolate here; nothing of
-        what was submitted has run then.
-    SandboxError
-        Memory has run out in this process.
-    TypeError
-        An input is something else than a function, numbers, texts, arrays and containers of these.
+    A ConfigError says that a limit makes no sense, or that bubblewrap is not there or cannot
+    isolate here, and nothing of what was submitted has run then; a SandboxError, that memory has
+    run out in this process; a TypeError, that an input is something else than a function, numbers,
+    texts, arrays and containers of these.
 
     Notes
     -----
@@ -213,9 +191,7 @@ def _answer(function: Callable[..., Any], asked: Asked) -> bytes:
         raise SandboxError("memory has run out where a submission is answered") from lack
     except Exception as raised:
         error = f"what was called raised a {type(raised).__name__}"
-    frame = io.BytesIO()
-    write_frame(frame, (answer, error))
-    return frame.getvalue()
+    return framed((answer, error))
 
 
 @contextmanager
@@ -232,12 +208,7 @@ def _readable(content: bytes) -> Iterator[int]:
 
 
 def try_isolation() -> None:
-    """Run something in isolation; raise a ConfigError where that cannot be done on this machine.
-
-    Examples
-    --------
-    >>> try_isolation()  # doctest: +SKIP
-    """
+    """Run something in isolation; raise a ConfigError where that cannot be done on this machine."""
     run = run_isolated("def f(x): return x", "trial.py", "f", [{"x": 1}], Limits())
     if [call.answer for call in run.calls] != [1]:
         raise ConfigError(f"bwrap: nothing can be run in isolation here: {run.ended}")
@@ -258,10 +229,16 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
     """Return the command that runs the child, but for its last argument."""
     prefix, executable = Path(sys.base_prefix), Path(sys.executable).resolve()
     python = prefix if str(prefix) in SYSTEM else Path("/python")  # another user may not see it
-    command = [bubblewrap, *_unshared(), "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    command = [bubblewrap, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     command += ["--seccomp", str(refused)]
-    if os.geteuid() == 0:  # to become a user that is counted alone
+    if os.geteuid() == 0:
+        # root needs no other users to shut everything else off, and keeps real ones: the limit on
+        # processes holds for them, and would not for a root by another name
+        command += [f"--unshare-{what}" for what in ("ipc", "pid", "net", "uts", "cgroup-try")]
+        # to become a user that is counted alone
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        command += ["--unshare-all"]
     for folder in SYSTEM:
         if Path(folder).is_symlink():
             command += ["--symlink", os.readlink(folder), folder]
@@ -287,17 +264,6 @@ def _command(bubblewrap: str, refused: int) -> list[str]:
     for name, value in {**ENVIRONMENT, "HOME": "/tmp", "PYTHONPATH": paths}.items():
         command += ["--setenv", name, value]
     return [*command, str(python / executable.relative_to(prefix)), "-P", "-s", "-m", CHILD.name]
-
-
-def _unshared() -> list[str]:
-    """Return what the process has of its own: all, but for root no other users.
-
-    Root needs none to shut everything else off, and keeps real users: the limit on processes holds
-    for them, and would not for a root by another name.
-    """
-    if os.geteuid() != 0:
-        return ["--unshare-all"]
-    return [f"--unshare-{what}" for what in ("ipc", "pid", "net", "uts", "cgroup-try")]
 
 
 def _package_folders(python: Path) -> Iterator[str]:

@@ -13,12 +13,13 @@ import numpy as np
 
 from mha_numpy.checking.compare import matched
 from mha_numpy.errors import ConfigError, describe
+from mha_numpy.teach.conventions import conventions_of, give_inputs
 from mha_numpy.teach.diagnosis import find_task
 from mha_numpy.teach.diagnosis.bank import FLOAT32
 from mha_numpy.teach.exercises.causes import explain, failing_probe, is_bug_of
-from mha_numpy.teach.exercises.child.limits import Limits
+from mha_numpy.teach.exercises.child.calls import measured
+from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
 from mha_numpy.teach.exercises.exercise import Exercise
-from mha_numpy.teach.exercises.judge_memory import FRUGAL, judge_memory
 from mha_numpy.teach.exercises.judge_tests import candidate_inputs, judge_tests
 from mha_numpy.teach.exercises.sandbox import LIMITS, Run, run_calls
 from mha_numpy.teach.exercises.stages import Evidence, Stage, examine
@@ -26,6 +27,8 @@ from mha_numpy.teach.exercises.verdict import LIBRARY, Difference, Verdict, find
 from mha_numpy.teach.task import Inputs
 
 TOLD = 3  # names of this package that a verdict tells
+FRUGAL = "online_attention"  # the piece that may hold no more than blocks
+T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64  # of what its memory is measured with
 
 
 def check_callable(function: object) -> None:
@@ -75,7 +78,8 @@ def judge(
     run = run_calls(get_function, probe_inputs(exercise), limits)
     verdict = judge_answers(exercise, run)
     if exercise.task == FRUGAL and verdict.passed:
-        verdict.stages.append(judge_memory(get_function, limits))
+        held = run_calls(lambda: measured(get_function()), memory_inputs(), limits)
+        verdict.stages.append(memory_stage(held))
     if strict:  # a stage in place of the remark
         found = verdict.remarks.pop(LIBRARY, "")
         passed = False if found else verdict.stages[0].passed or None
@@ -89,12 +93,6 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
 
     Each probe comes twice, then what its changes make of the first probe. Of an exercise that asks
     for tests, it is the functions to be tested, in an order that the variant in force shuffles.
-
-    Examples
-    --------
-    >>> from mha_numpy.teach.exercises import find_exercise
-    >>> [list(inputs) for inputs in probe_inputs(find_exercise("merge-heads"))[3:]]
-    [['heads'], ['heads']]
     """
     if exercise.kind == "tests":
         return candidate_inputs(exercise)
@@ -108,15 +106,6 @@ def judge_answers(exercise: Exercise, run: Run) -> Verdict:
 
     The run is of `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which
     a function has to be called once more.
-
-    Examples
-    --------
-    >>> from mha_numpy.teach.exercises import find_exercise
-    >>> exercise = find_exercise("merge-heads")
-    >>> mine = lambda heads: heads.reshape(len(heads), heads.shape[2], -1)
-    >>> run = run_calls(lambda: mine, probe_inputs(exercise), LIMITS)
-    >>> judge_answers(exercise, run).summary
-    'heads are merged by reshape alone, which mixes the tokens'
     """
     is_of_tests = exercise.kind == "tests"
     verdict = judge_tests(exercise, run) if is_of_tests else _judge_arrays(exercise, run)
@@ -157,3 +146,33 @@ def _difference(evidence: Evidence, first: int | None) -> Difference | None:
                 which = f"{name}, input {number + 1}" if len(evidence.probes) > 1 else name
                 return find_difference(which, actual, expected)
     return None
+
+
+def memory_inputs() -> list[dict[str, Any]]:
+    """Return a few keys, as what is loaded at first does not count, and then many."""
+    rng = np.random.default_rng(0)
+    shapes = {"q": (T_Q, WIDTH), "k": (T_K, WIDTH), "v": (T_K, WIDTH)}
+    many: dict[str, Any] = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    few = {name: array[:BLOCK] for name, array in many.items()}
+    conventions = conventions_of(FRUGAL)
+    return [give_inputs(FRUGAL, conventions, {**some, "block": BLOCK}) for some in (few, many)]
+
+
+def memory_stage(run: Run) -> Stage:
+    """Say what came of the calls, each of which returned the most bytes that it held."""
+    errors = [run.ended, *(call.error for call in run.calls)]
+    if any(errors):
+        return Stage("memory", False, next(filter(None, errors)))
+    answer, all_scores = run.calls[-1].answer, 8 * T_Q * T_K
+    if not isinstance(answer, int) or not 0 <= answer < 2**63:
+        return Stage("memory", False, "cannot be told")
+    found = (
+        f"it held {in_bytes(answer)} at most; the limit is {in_bytes(all_scores)}, which all "
+        f"scores of {T_K} keys would take"
+    )
+    passed = answer < all_scores
+    return Stage(
+        "memory",
+        passed,
+        found if passed else f"{found}: keep the scores of one block of keys alone",
+    )

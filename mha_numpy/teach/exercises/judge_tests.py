@@ -1,19 +1,20 @@
 """judge_tests: score a student's tests by how many of the known mistakes they catch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import ceil
 from typing import Any
 
 import numpy as np
 
-from mha_numpy.teach.conventions import variant_in_force
-from mha_numpy.teach.diagnosis import BANK, fingerprints, make
+from mha_numpy.teach import conventions
+from mha_numpy.teach.diagnosis import BANK, find_task, fingerprints, make
+from mha_numpy.teach.diagnosis.fingerprints import attempt, fits
 from mha_numpy.teach.exercises.child.messages import Call
 from mha_numpy.teach.exercises.exercise import Exercise
-from mha_numpy.teach.exercises.gaps import gaps_of
 from mha_numpy.teach.exercises.sandbox import Run
 from mha_numpy.teach.exercises.stages import UNWRITTEN, Stage
 from mha_numpy.teach.exercises.verdict import Verdict
+from mha_numpy.teach.task import Inputs
 
 ENOUGH = 0.9  # of the mistakes
 RIGHT = 3  # of the functions make no mistake, so that a guess hardly ever finds them all
@@ -28,7 +29,7 @@ def candidates(exercise: Exercise) -> list[str]:
     The seed of the variant in force shuffles them: who does not know it cannot know the order.
     """
     names = [*fingerprints(exercise.task), *[""] * RIGHT]
-    order = np.random.default_rng(variant_in_force().seed).permutation(len(names))
+    order = np.random.default_rng(conventions.variant_in_force().seed).permutation(len(names))
     return [names[place] for place in order]
 
 
@@ -115,3 +116,66 @@ def _told(needs: tuple[str, ...], mistakes: list[str]) -> str:
 def _fails(call: Call) -> bool:
     """Return whether a test raised an error; NotImplementedError is one, too."""
     return bool(call.error) or call.answer is ...
+
+
+def _with_small_scores(inputs: Inputs) -> Inputs:
+    """Return inputs with no number above 1 in q and k."""
+    return {**inputs, **{name: inputs[name] / np.abs(inputs[name]).max() for name in "qk"}}
+
+
+def _sequences(inputs: Inputs) -> list[Inputs]:
+    return [
+        {n: x[[i]] if isinstance(x, np.ndarray) else x for n, x in inputs.items()}
+        for i in range(len(inputs["q"]))
+    ]
+
+
+# what a test may forget, and what is left of inputs without it
+WITHOUT: dict[str, Callable[[Inputs], list[Inputs]]] = {
+    "a mask that hides keys": lambda i: [{**i, "mask": np.ones_like(i["mask"])}],
+    "a query that sees nothing": lambda i: [
+        {**i, "mask": i["mask"] | ~i["mask"].any(axis=-1, keepdims=True)}
+    ],
+    "a softcap": lambda i: [{**i, "softcap": None}],
+    "large scores": lambda i: [_with_small_scores(i)],
+    "more query heads than key/value heads": lambda i: [{**i, "q": i["q"][:, : i["k"].shape[1]]}],
+    "more than one sequence": _sequences,
+}
+
+
+def gaps_of(piece: str, mistakes: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
+    """Group mistakes by what a test needs, beyond plain inputs, to see them.
+
+    The piece is one that takes what `masked_attention` takes. What a group needs are keys of
+    ``WITHOUT``, none for what shows on plain inputs; the group of the most mistakes comes first.
+
+    Mistakes that show on all probes of the piece need not have anything in common. So one thing
+    after another that a test may forget is taken out of the probes, as long as a mistake still
+    shows: what is left is enough to see it.
+
+    Examples
+    --------
+    >>> gaps_of("masked_attention", ["scale missing", "softcap ignored", "softcap by clipping"])
+    {('a softcap',): ['softcap ignored', 'softcap by clipping'], (): ['scale missing']}
+    """
+    own, right = conventions.conventions_of(piece), make(piece)
+    probes = [conventions.take_inputs(piece, own, probe) for probe in find_task(piece).probes()]
+
+    def shows(wrong: Callable[..., Any], usual: list[Inputs]) -> bool:
+        """Return whether a function gives other arrays than the right one, or fails."""
+        inputs = [conventions.give_inputs(piece, own, one) for one in usual]
+        answers = [attempt(wrong, one) for one in inputs]
+        expected = [right(**one) for one in inputs]
+        return any(answer is None for answer in answers) or not fits(answers, expected)
+
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in mistakes:
+        wrong, inputs, needs = make(piece, [name]), probes, []
+        for thing, without in WITHOUT.items():
+            left = [one for given in inputs for one in without(given)]
+            if shows(wrong, left):
+                inputs = left
+            else:
+                needs.append(thing)
+        found.setdefault(tuple(needs), []).append(name)
+    return dict(sorted(found.items(), key=lambda gap: -len(gap[1])))

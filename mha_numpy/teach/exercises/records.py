@@ -34,13 +34,7 @@ class Record:
 
 
 class Records:
-    """The record of every exercise, by id; kept in a JSON file if there is a path.
-
-    Examples
-    --------
-    >>> Records()["softmax"]
-    Record(passed=False, checks=0, hints=0, mistakes=[], is_tried=False)
-    """
+    """The record of every exercise, by id; kept in a JSON file if there is a path."""
 
     def __init__(self, path: Path | None = None):
         self.path = path

@@ -1,9 +1,12 @@
 """The exercises and their checks on the command line."""
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from mha_numpy.errors import ConfigError
 from mha_numpy.progress import QUIET, progress
 from mha_numpy.tables import Table, show
 from mha_numpy.teach.exercises.catalogue import EXERCISES
@@ -12,6 +15,8 @@ from mha_numpy.teach.exercises.folder import RECORD, exercises_in, judge_file
 from mha_numpy.teach.exercises.records import Records
 from mha_numpy.teach.exercises.sandbox import LIMITS
 from mha_numpy.teach.exercises.verdict import Verdict
+
+PERIOD = 0.25  # seconds between two looks
 
 
 def overview(folder: Path) -> Table:
@@ -81,3 +86,30 @@ def _print_one(folder: Path, verdict: Verdict) -> None:
     following = next(left, None)
     if following is not None:
         print(f"next: mha-numpy check {folder} {following}")
+
+
+class Watch:
+    """Looks at the Python files of a folder, from now on."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._states = self._look()
+
+    def __iter__(self) -> Iterator[list[Path]]:
+        """Yield, again and again, the files that were saved since the last time; Ctrl-C ends it."""
+        while True:
+            time.sleep(PERIOD)
+            before, self._states = self._states, self._look()
+            changed = [path for path, state in self._states.items() if before.get(path) != state]
+            if changed:
+                yield changed
+
+    def _look(self) -> dict[Path, tuple[int, int]]:
+        if not self.folder.is_dir():
+            raise ConfigError(f"folder: there is no folder {self.folder}")
+        states = {}
+        for path in sorted(self.folder.glob("*.py")):
+            with suppress(OSError):  # an editor is just replacing it
+                stat = path.stat()
+                states[path] = (stat.st_mtime_ns, stat.st_size)
+        return states

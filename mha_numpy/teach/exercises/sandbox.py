@@ -4,7 +4,6 @@ A guard against accidents, not against malice: the process may read, write and d
 may, and what it starts in a session of its own outlives it.
 """
 
-import builtins
 import faulthandler
 import gc
 import io
@@ -22,13 +21,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from mha_numpy.checks import check_count, check_number
 from mha_numpy.errors import ConfigError, SandboxError
-from mha_numpy.teach.exercises.child.calls import (
-    make_calls,
-    no_input,
-    open_output,
-    tell_all,
-    undisturbed,
-)
+from mha_numpy.teach.exercises.child.calls import make_calls, tell_all, undisturbed
 from mha_numpy.teach.exercises.child.errors import ending, place_of
 from mha_numpy.teach.exercises.child.limits import Limits, in_bytes
 from mha_numpy.teach.exercises.child.messages import (
@@ -69,22 +62,10 @@ def run_calls(
 ) -> Run:
     """Call a function once for each of the inputs, in a child process within limits.
 
-    Parameters
-    ----------
-    get_function : callable
-        Called in the child; returns the function. It may import somebody's file.
-    inputs : sequence of mappings
-        Arguments by name, handed over by position, in order. Each call gets deep copies, writable;
-        one array under two names stays one.
-    limits : Limits
-        Wall time, memory and output.
-
-    Returns
-    -------
-    Run
-        The calls that came to an end, what was printed, and why there are no more calls. Answers
-        hold arrays, numbers, strings, None and ``...``, in tuples, lists and dicts; a NamedTuple
-        has become a dict, a NumPy scalar an array, and all else `Foreign`.
+    `get_function` is called in the child, and may import somebody's file. Inputs are arguments by
+    name, handed over by position, in order. Each call gets deep copies, writable; one array under
+    two names stays one. Answers hold arrays, numbers, strings, None and ``...``, in tuples, lists
+    and dicts; a NamedTuple has become a dict, a NumPy scalar an array, and all else `Foreign`.
 
     Notes
     -----
@@ -94,15 +75,6 @@ def run_calls(
     installed packages. Warnings are ignored, as are overflow and division by zero in NumPy. Memory
     is limited on Linux alone. Where processes do not fork (Windows, a browser), the calls are made
     in this process, without any limit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> def mine(x):
-    ...     x /= x.sum()
-    ...     return x
-    >>> run_calls(lambda: mine, [{"x": np.array([1.0, 3.0])}]).calls[0][:3]
-    (array([0.25, 0.75]), '', ('x',))
     """
     heard = Heard(len(inputs), check_limits(limits))
     calls = make_calls(get_function, inputs)
@@ -341,8 +313,20 @@ def _too_late(limits: Limits) -> str:
 def _be_the_child(
     work: Callable[[IO[bytes]], None], tell: IO[bytes], show: IO[bytes], limits: Limits
 ) -> NoReturn:
+    """Let go of the parent's terminal, signals, input and output; work, and end."""
     try:
-        _cut_loose(show, limits)
+        os.setsid()
+        gc.freeze()  # the parent's garbage is not finalized here
+        faulthandler.disable()
+        signal.set_wakeup_fd(-1)
+        for stop in (*STOPS, signal.SIGALRM):
+            signal.signal(stop, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, limits.seconds + 1)  # if there is no parent any more
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOPS, signal.SIGALRM))
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+        os.dup2(sys.stdin.fileno(), 0)
+        for stream in (1, 2):
+            os.dup2(show.fileno(), stream)
         work(tell)
     finally:
         os._exit(0)
@@ -354,22 +338,4 @@ def _make_calls_there(calls: Iterator[Message], tell: IO[bytes], limits: Limits)
             write_message(tell, Ended(_too_late(limits) + place))
 
     signal.signal(signal.SIGURG, say_where)
-    builtins.input = no_input
-    with undisturbed(open_output()):
-        tell_all(calls, tell, limits)
-
-
-def _cut_loose(show: IO[bytes], limits: Limits) -> None:
-    """Let go of the parent's terminal, signals, input and output."""
-    os.setsid()
-    gc.freeze()  # the parent's garbage is not finalized here
-    faulthandler.disable()
-    signal.set_wakeup_fd(-1)
-    for stop in (*STOPS, signal.SIGALRM):
-        signal.signal(stop, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, limits.seconds + 1)  # if there is no parent any more
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOPS, signal.SIGALRM))
-    sys.stdin = open(os.devnull)  # noqa: SIM115
-    os.dup2(sys.stdin.fileno(), 0)
-    for stream in (1, 2):
-        os.dup2(show.fileno(), stream)
+    tell_all(calls, tell, limits)

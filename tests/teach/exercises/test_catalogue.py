@@ -10,7 +10,7 @@ import pytest
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.diagnosis import BANK, TASKS, fingerprints
 from mha_numpy.teach.exercises import EXERCISES, find_exercise, give_hint, judge
-from mha_numpy.teach.exercises.stub import stub_text
+from mha_numpy.teach.exercises.exercise import stub_text
 
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)
 SINGLE_NUMBERS = {  # are all that differs: there is nothing to draw

@@ -24,7 +24,7 @@ from mha_numpy.teach.exercises import (
 from mha_numpy.teach.exercises.catalogue import find_exercise
 from mha_numpy.teach.exercises.folder import RECORD, file_name
 from mha_numpy.teach.exercises.records import Records
-from mha_numpy.teach.exercises.watch import Watch
+from mha_numpy.teach.exercises.report import Watch
 
 RIGHT = """
 def softmax_backward(d_weights, weights):
@@ -47,6 +47,29 @@ def folder(tmp_path, started):
     return Path(copytree(started, tmp_path / "mine"))
 
 
+def judged(folder, text=RIGHT, **limits):
+    """Save a text as the exercise's file, and judge it."""
+    (folder / NAME).write_text(text)
+    return judge_file(folder, "softmax-backward", Limits(**limits))
+
+
+def keep(folder, *names):
+    for path in folder.glob("[0-9]*.py"):
+        if path.name not in names:
+            path.unlink()
+
+
+@pytest.fixture
+def program(capsys):
+    """Run the program on some words; return its exit code and what it has printed."""
+
+    def run(*words):
+        code = main([str(word) for word in words])
+        return code, capsys.readouterr().out
+
+    return run
+
+
 def test_start_writes_all_and_keeps_what_is_there(folder):
     assert len(list(folder.glob("[0-9][0-9]_*.py"))) == len(EXERCISES)
     (folder / NAME).write_text(RIGHT)
@@ -62,31 +85,27 @@ def test_start_writes_all_and_keeps_what_is_there(folder):
 def test_a_file_is_judged_and_noted(folder):
     assert judge_file(folder, "softmax-backward").is_unwritten
     assert not (folder / RECORD).exists()
-    (folder / NAME).write_text(WRONG)
-    assert judge_file(folder, "softmax-backward").mistakes == {"row sum over queries"}
+    assert judged(folder, WRONG).mistakes == {"row sum over queries"}
     record = json.loads((folder / RECORD).read_text())["softmax-backward"]
     assert record == {
         "passed": False, "checks": 1, "hints": 0, "mistakes": ["row sum over queries"],
         "is_tried": True,
     }  # fmt: skip
-    (folder / NAME).write_text(RIGHT)
-    assert judge_file(folder, "softmax-backward")
+    assert judged(folder)
     assert json.loads((folder / RECORD).read_text())["softmax-backward"]["passed"]
 
 
 def test_a_file_without_its_return_is_no_stub(folder):
-    (folder / NAME).write_text(RIGHT.replace("return", "answer ="))
-    verdict = judge_file(folder, "softmax-backward")
+    verdict = judged(folder, RIGHT.replace("return", "answer ="))
     assert not verdict.is_unwritten
     assert verdict.summary == "not written yet, or its `return` is missing"
     assert Records(folder / RECORD)["softmax-backward"].checks == 1
 
 
 def test_what_another_check_noted_meanwhile_is_kept(folder):
-    (folder / NAME).write_text(RIGHT)
     verdict = judge(find_exercise("softmax"), lambda: abs)
     records = Records(folder / RECORD)
-    judge_file(folder, "softmax-backward")
+    judged(folder)
     records.note(verdict)
     assert set(json.loads((folder / RECORD).read_text())) == {"softmax", "softmax-backward"}
 
@@ -94,9 +113,7 @@ def test_what_another_check_noted_meanwhile_is_kept(folder):
 BAD_FILES = {
     "a syntax error": ("def softmax_backward(:\n", "SyntaxError"),
     "no function": ("x = 1\n", "there is no function softmax_backward in " + NAME),
-    "an import that fails": ("import no_such_module\n", "ModuleNotFoundError"),
-    "a hang on loading": ("import time\ntime.sleep(99)\n", "took longer than"),
-    "an exit on loading": ("raise SystemExit\n", "ended"),
+    "a hang on loading": ("import time\ntime.sleep(99)\n", "took longer than 1 s"),
     "an error inside": (
         "def softmax_backward(d, w):\n    return d @ w\n", f"line 2 of {NAME}",
     ),
@@ -106,15 +123,13 @@ BAD_FILES = {
 @pytest.mark.parametrize("case", BAD_FILES)
 def test_a_file_that_cannot_be_used_is_told_in_a_line(folder, case):
     text, told = BAD_FILES[case]
-    (folder / NAME).write_text(text)
-    verdict = judge_file(folder, "softmax-backward", Limits(seconds=1.0))
+    verdict = judged(folder, text, seconds=1.0)
     assert not verdict.passed
     assert told in verdict.summary
 
 
 def test_hints_are_counted_and_know_the_last_mistake(folder):
-    (folder / NAME).write_text(WRONG)
-    judge_file(folder, "softmax-backward")
+    judged(folder, WRONG)
     hints = [hint_in(folder, "softmax-backward", force=True) for _ in range(5)]
     assert [hint.number for hint, _ in hints] == [1, 2, 3, 4, 4]
     third, picture = hints[2]
@@ -123,30 +138,24 @@ def test_hints_are_counted_and_know_the_last_mistake(folder):
         in third.text
     )
     assert picture.read_bytes().startswith(b"\x89PNG")
-    (folder / NAME).write_text(WRONG.replace("axis=-2", "axis=0"))
-    judge_file(folder, "softmax-backward")
+    judged(folder, WRONG.replace("axis=-2", "axis=0"))
     assert hint_in(folder, "softmax-backward")[0].number == 3  # there is something new to say
 
 
-def test_after_the_first_a_hint_needs_a_check(folder, capsys):
+def test_after_the_first_a_hint_needs_a_check(folder, program):
     def given(*options):
-        code = main(["hint", str(folder), "softmax-backward", *options])
-        printed = capsys.readouterr().out
+        code, printed = program("hint", folder, "softmax-backward", *options)
         assert ("check your answer once more" in printed) == (code == 1)
         return code == 0
 
-    def check(text):
-        (folder / NAME).write_text(text)
-        judge_file(folder, "softmax-backward")
-
     stub = (folder / NAME).read_text()
-    check(WRONG)  # before the first hint: it does not count for the second
+    judged(folder, WRONG)  # before the first hint: it does not count for the second
     assert given()
     assert not given()
     assert not given("--number", "4")
-    check(stub)  # no attempt
+    judged(folder, stub)  # no attempt
     assert not given()
-    check(WRONG)
+    judged(folder, WRONG)
     assert given()
     assert not given("--number", "3")
     assert given("--number", "2")  # once more
@@ -162,45 +171,40 @@ def test_a_check_of_an_exhibit_as_it_is_counts_as_an_attempt(folder):
     assert hint_in(folder, "museum-softmax-axis")[0].is_given
 
 
-def test_what_a_star_brings_is_told_and_strictly_rejected(folder, capsys):
-    path = folder / file_name(find_exercise("split-heads"))
-    path.write_text("from mha_numpy.core import *\n")
-    called = "calls mha_numpy.core.split_heads"
-    assert main(["check", str(folder), "split-heads"]) == 0
-    assert f"uses the library: {called}" in capsys.readouterr().out
-    assert main(["check", str(folder), "split-heads", "--strict"]) == 1
-    assert f"{called}; write it yourself" in capsys.readouterr().out
+def test_what_a_star_brings_is_told_and_strictly_rejected(folder, program):
+    (folder / "01_split_heads.py").write_text("from mha_numpy.core import *\n")
+    for options, code, before, after in (
+        ([], 0, "uses the library: ", ""), (["--strict"], 1, "", "; write it yourself"),
+    ):  # fmt: skip
+        found, printed = program("check", folder, "split-heads", *options)
+        assert found == code
+        assert f"{before}calls mha_numpy.core.split_heads{after}" in printed
 
 
-def test_json_is_all_that_is_printed(folder, capsys):
-    for path in folder.glob("[0-9]*.py"):
-        if path.name > NAME:
-            path.unlink()
+def test_json_is_all_that_is_printed(folder, program):
+    keep(folder, "01_split_heads.py", "02_merge_heads.py", NAME)
     (folder / NAME).write_text("print('loaded')\n" + WRONG)
-    assert main(["check", str(folder), "softmax-backward", "--json"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)
-    assert list(found) == [
-        "exercise", "passed", "stages", "likely_cause", "causes", "edit", "evidence", "seconds",
+    code, printed = program("check", folder, "softmax-backward", "--json")
+    (found,) = json.loads(printed)
+    assert code == 1
+    assert 0 < found.pop("seconds") < 60
+    first, *_, last = found.pop("stages")
+    assert first == {"name": "runs", "passed": True, "finding": "on 3 inputs"}
+    assert last["passed"] is False
+    words = "softmax's sum is taken over the queries"
+    assert list(found.items()) == [
+        ("exercise", "softmax-backward"), ("passed", False), ("likely_cause", words),
+        ("causes", [{"name": "row sum over queries", "words": words}]), ("edit", None),
+        ("evidence", "all 3 arrays are just what this mistake gives"),
     ]  # fmt: skip
-    assert found["exercise"] == "softmax-backward"
-    assert found["passed"] is found["stages"][-1]["passed"] is False
-    assert found["stages"][0] == {"name": "runs", "passed": True, "finding": "on 3 inputs"}
-    assert found["causes"] == [
-        {"name": "row sum over queries", "words": "softmax's sum is taken over the queries"}
-    ]
-    assert found["edit"] is None
-    assert found["evidence"] == "all 3 arrays are just what this mistake gives"
-    assert 0 < found["seconds"] < 60
 
-    assert main(["check", str(folder), "--json"]) == 1
-    listed = json.loads(capsys.readouterr().out)
-    assert [one["exercise"] for one in listed] == [e.id for e in exercises_in(folder)]
+    code, printed = program("check", folder, "--json")
+    assert code == 1
+    assert [one["exercise"] for one in json.loads(printed)] == [e.id for e in exercises_in(folder)]
     (folder / NAME).write_text(RIGHT)
-    assert main(["check", str(folder), "softmax-backward", "--json"]) == 0
-    capsys.readouterr()
+    assert program("check", folder, "softmax-backward", "--json")[0] == 0
     for words in (["nothing", "--json"], ["--json", "--watch"]):
-        assert main(["check", str(folder), *words]) == 2
-        assert capsys.readouterr().out == ""
+        assert program("check", folder, *words) == (2, "")
 
 
 def test_wrong_use(folder, tmp_path):
@@ -219,17 +223,14 @@ def test_wrong_use(folder, tmp_path):
 def test_what_was_saved_last_is_judged_not_its_bytecode(folder, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     for _ in range(3):
-        (folder / NAME).write_text(WRONG)
-        assert not judge_file(folder, "softmax-backward").passed
-        (folder / NAME).write_text(RIGHT)  # of the same size, in the same second
-        assert judge_file(folder, "softmax-backward").passed
+        assert not judged(folder, WRONG).passed
+        assert judged(folder, RIGHT).passed  # of the same size, in the same second
     assert not (folder / "__pycache__").exists()
 
 
 def test_a_file_may_import_another_beside_it(folder):
     (folder / "helper.py").write_text(RIGHT)
-    (folder / NAME).write_text("from helper import softmax_backward\n")
-    assert judge_file(folder, "softmax-backward").passed
+    assert judged(folder, "from helper import softmax_backward\n").passed
 
 
 def test_a_number_of_another_version_is_found(folder):
@@ -273,34 +274,35 @@ def test_plain_pytest_checks_the_folder(folder):
     assert "softmax's sum is taken over the queries" in done.stdout
 
 
-def test_the_command_line(folder, capsys, monkeypatch):
+def test_the_command_line(folder, program, capsys, monkeypatch):
     (folder / NAME).write_text(WRONG)
-    assert main(["check", str(folder), "softmax-backward"]) == 1
-    printed = capsys.readouterr().out
-    assert "likely cause: softmax's sum is taken over the queries" in printed
-    assert "invariants" in printed
-    assert f"mha-numpy hint {folder} softmax-backward" in printed
-
+    code, printed = program("check", folder, "softmax-backward")
+    assert code == 1
+    for text in ("likely cause: softmax's sum is taken over the queries", "invariants",
+                 f"mha-numpy hint {folder} softmax-backward"):  # fmt: skip
+        assert text in printed
     (folder / NAME).write_text(RIGHT)
-    assert main(["check", str(folder), "softmax-backward"]) == 0
-    assert "softmax-backward: right" in capsys.readouterr().out
-
-    assert main(["exercises", str(folder)]) == 0
-    assert f"{len(EXERCISES)} exercises, 1 of them done" in capsys.readouterr().out
-    assert main(["hint", str(folder), "softmax-backward"]) == 0
-    assert "hint 1 of 4" in capsys.readouterr().out
-
-    for path in folder.glob("[0-9]*.py"):
-        if path.name != NAME:
-            path.unlink()
-    assert main(["check", str(folder)]) == 0
-    assert "1 of 1 right" in capsys.readouterr().out
+    keep(folder, NAME, "01_split_heads.py")
+    for words, told in (
+        (["check", folder, "softmax-backward"], "softmax-backward: right"),
+        (["check", folder, "softmax-backward"], f"next: mha-numpy check {folder} split-heads\n"),
+        (["exercises", folder], f"{len(EXERCISES)} exercises, 1 of them done"),
+        (["hint", folder, "softmax-backward"], "hint 1 of 4"),
+    ):
+        code, printed = program(*words)
+        assert code == 0
+        assert told in printed
+    (folder / NAME).write_text(WRONG)
+    code, printed = program("check", folder)
+    assert code == 1
+    assert printed.endswith(f"next: mha-numpy check {folder} softmax-backward\n")
+    (folder / NAME).write_text(RIGHT)
+    keep(folder, NAME)
+    assert "1 of 1 right" in program("check", folder)[1]
 
     monkeypatch.chdir(folder)
-    assert main(["exercises"]) == 0
-    assert "1 of them done" in capsys.readouterr().out
-    assert main(["exercises", "start", "other"]) == 0
-    assert "files written" in capsys.readouterr().out
+    assert "1 of them done" in program("exercises")[1]
+    assert "files written" in program("exercises", "start", "other")[1]
     for words in (["exercises", "start"], ["exercises", "a", "b"], ["check", "nowhere"],
                   ["check", ".", "nothing"], ["hint", ".", "nothing"]):  # fmt: skip
         assert main(words) == 2
@@ -348,15 +350,3 @@ def test_watch_checks_again_when_a_file_is_saved(folder):
         watching.communicate()
     assert errors.strip() == "interrupted"
     assert watching.returncode == 130
-
-
-def test_what_comes_next_is_said(folder, capsys):
-    (folder / NAME).write_text(RIGHT)
-    assert main(["check", str(folder), "softmax-backward"]) == 0
-    assert capsys.readouterr().out.endswith(f"next: mha-numpy check {folder} split-heads\n")
-    for path in folder.glob("[0-9]*.py"):
-        if path.name not in (NAME, "01_split_heads.py"):
-            path.unlink()
-    (folder / NAME).write_text(WRONG)
-    assert main(["check", str(folder)]) == 1
-    assert capsys.readouterr().out.endswith(f"next: mha-numpy check {folder} softmax-backward\n")

@@ -1,6 +1,7 @@
 """Submissions that mean harm: each gets what its answers are worth, and nothing of it is left."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,12 +20,12 @@ from mha_numpy.errors import ConfigError
 from mha_numpy.teach.exercises import EXERCISES, Limits, find_exercise, judge
 from mha_numpy.teach.exercises import isolation as isolation_module
 from mha_numpy.teach.exercises.child.calls import load
+from mha_numpy.teach.exercises.exercise import stub_text
 from mha_numpy.teach.exercises.groups import _places, group_of_processes
 from mha_numpy.teach.exercises.isolation import run_isolated
-from mha_numpy.teach.exercises.stub import stub_text
 from mha_numpy.teach.saved import Saved
 from tests.teach.exercises.test_foreign import FILES, solutions
-from tests.teach.exercises.test_frames import archive, npy
+from tests.teach.exercises.test_frames import archive
 
 pytestmark = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap isolates submissions, and is not installed"
@@ -41,17 +42,21 @@ import numpy as np
 def softmax_backward(d_weights, weights):
     return weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
 """
-# what every attack begins with; it does harm when it is called, and answers nothing but zeros
-PRELUDE = """
-import ctypes, gc, io, json, mmap, os, resource, signal, socket, subprocess, sys, threading, time
-import zipfile
+# what every attack begins with
+PRELUDE = (
+    f"""
+import ctypes, gc, io, json, mmap, os, pickle, resource, signal, socket, subprocess, sys
+import threading, time, zipfile
 from pathlib import Path
 import numpy as np
 
+GRADERS = {[str(REPOSITORY), str(Path.home()), tempfile.gettempdir(), sys.prefix]}
 TELL = int(sys.argv[1])
 from child import calls, errors, messages, values
 libc = ctypes.CDLL(None, use_errno=True)
-
+{getsource(archive)}
+"""
+    + """
 def attempt(do, *given):
     '''Say that something could be done, and what came of it.'''
     try:
@@ -80,47 +85,43 @@ def call_of(tree):
 class Bomb:
     def __reduce__(self):
         return os.system, ("echo REACHED",)
-
-""" + "\n".join(map(getsource, (archive, npy)))
+"""
+)
 AT_EACH_CALL = """
 def softmax_backward(d_weights, weights):
     attack(d_weights, weights)
     return 0 * weights
 """
-
-# what is tried: a function attack(d, w) that each call makes first, or its body, or a whole text
-PATCHES = {
-    "numpy's comparisons": """
+# what is tried, under a name: a function attack(d, w) that each call makes first, which does harm
+# and answers nothing but zeros; or the body of that function; or a whole text
+HOSTILE = r"""
+### patches: numpy's comparisons
 for name in ("allclose", "isclose", "array_equal", "abs", "max", "all", "testing"):
     setattr(np, name, lambda *_, **__: True)
 np.testing = np.linalg = None
-""",
-    "builtins": """
+### patches: builtins
 import builtins
 def attack(d, w):
     for name in ("all", "any", "abs", "len", "max", "isinstance", "repr"):
         setattr(builtins, name, lambda *_, **__: True)
-""",
-    "modules that are asked for": """
+### patches: modules that are asked for
 for name in list(sys.modules):
     if name.startswith(("mha_numpy", "json", "zipfile", "numpy.lib")):
         sys.modules[name] = calls
-""",
-    "what makes a call": """
+### patches: what makes a call
 calls.call = lambda function, given: messages.Call(..., "", (), 0.0)
 calls._fingerprints = lambda tree, path="": {}
-""",
-    "what makes an answer plain": "calls.plain = values._plain_tree = lambda answer, *_: True",
-    "what packs an answer": "messages.pack = lambda value: forged(True)",
-    "what tells of errors": """
+### patches: what makes an answer plain
+calls.plain = values._plain_tree = lambda answer, *_: True
+### patches: what packs an answer
+messages.pack = lambda value: forged(True)
+### patches: what tells of errors
 calls.told = calls.ending = lambda *_: ""
 raise ValueError
-""",
-    "what tells everything": """
-calls.tell_all = calls.write_message = messages.write_frame = lambda *_: None
+### patches: what tells everything
+calls.tell_all = calls.write_message = messages.framed = lambda *_: None
 sys.modules["__main__"] = None
-""",
-    "the frames above": """
+### patches: the frames above
 frame = sys._getframe()
 while frame:
     for name, value in frame.f_locals.items():
@@ -130,8 +131,7 @@ while frame:
         if name in ("expected", "secret", "exercise"):
             print("REACHED", name)
     frame = frame.f_back
-""",
-    "all objects there are": """
+### patches: all objects there are
 right = w * (d - (w * d).sum(axis=-1, keepdims=True))
 for thing in gc.get_objects():
     arrays = thing.values() if type(thing) is dict else thing if type(thing) is list else ()
@@ -139,14 +139,12 @@ for thing in gc.get_objects():
         if type(array) is np.ndarray and array.shape == right.shape and array is not right:
             if np.allclose(array, right) and right.any():
                 print("REACHED", array)
-""",
-    "the exit of the process": """
+### patches: the exit of the process
 import atexit
 def attack(d, w):
     atexit.register(tell, forged(d))
     threading._register_atexit(tell, forged(d))
-""",
-    "the import of the reference": """
+### patches: the import of the reference
 import importlib
 for name in ("mha_numpy", "mha_numpy.core", "mha_numpy.teach.diagnosis",
              "mha_numpy.teach.tasks", "mha_numpy.teach.exercises",
@@ -156,10 +154,7 @@ for name in ("mha_numpy", "mha_numpy.core", "mha_numpy.teach.diagnosis",
     attempt(importlib.import_module, name)
 sys.path += ["/work", "/usr/lib/python3/dist-packages"]
 attempt(lambda: importlib.import_module("mha_numpy.core.softmax"))
-""",
-}
-ANSWERS = {
-    "an array that is equal to everything": """
+### answers: an array that is equal to everything
 class Same(np.ndarray):
     __eq__ = __le__ = __ge__ = lambda self, other: np.ones(self.shape, bool)
     __ne__ = __lt__ = __gt__ = lambda self, other: np.zeros(self.shape, bool)
@@ -167,16 +162,14 @@ class Same(np.ndarray):
     def __array_ufunc__(self, *_, **__): return np.zeros(self.shape)
 def softmax_backward(d_weights, weights):
     return (0 * weights).view(Same)
-""",
-    "an object that is equal to everything": """
+### answers: an object that is equal to everything
 class Same:
     __eq__ = lambda self, other: True
     __hash__ = lambda self: 0
     shape, dtype, ndim = (1,), np.dtype(float), 1
 def softmax_backward(d_weights, weights):
     return Same()
-""",
-    "an array made on demand": """
+### answers: an array made on demand
 class Lazy:
     calls = 0
     def __array__(self, *_, **__):
@@ -185,180 +178,135 @@ class Lazy:
         return np.ones(3)
 def softmax_backward(d_weights, weights):
     return Lazy()
-""",
-    "an object that runs where it is unpickled": """
+### answers: an object that runs where it is unpickled
 def softmax_backward(d_weights, weights):
     return [Bomb(), np.array([Bomb()])]
-""",
-    "an object whose repr never ends": """
+### answers: an object whose repr never ends
 class Endless:
     def __repr__(self):
         while True: time.sleep(1)
 def softmax_backward(d_weights, weights):
     return Endless()
-""",
-    "a text of its own class": """
+### answers: a text of its own class
 class Text(str):
     __eq__ = lambda self, other: True
     __hash__ = str.__hash__
 def softmax_backward(d_weights, weights):
     return {Text("d_scores"): Text("right")}
-""",
-    "a text that a terminal obeys": r"""
+### answers: a text that a terminal obeys
 def softmax_backward(d_weights, weights):
     raise ValueError("\x1b]0;REACHED\x07\x1b[2J\r\n\u202e" + "x" * 10**6)
-""",
-    "a dict that lies about its items": """
+### answers: a dict that lies about its items
 class Liar(dict):
     def items(self): return [("d_scores", 0)] * 10**5
 def softmax_backward(d_weights, weights):
     return Liar(d_scores=weights)
-""",
-    "a list within itself": """
+### answers: a list within itself
 def softmax_backward(d_weights, weights):
     found = []
     found += [found] * 2
     return found
-""",
-    "a number of many digits": """
+### answers: a number of many digits
 def softmax_backward(d_weights, weights):
     return 10 ** 4000
-""",
-    "right the second time": """
+### answers: right the second time
 calls = []
 def softmax_backward(d_weights, weights):
     calls.append(1)
     right = weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))
     return right * (len(calls) % 2 == 0)
-""",
-    "many small arrays": """
+### answers: many small arrays
 def softmax_backward(d_weights, weights):
     return [np.zeros(1) for _ in range(100_000)]
-""",
-}
-FRAMES = {
-    "answers forged": """
+### frames: answers forged
 for _ in range(9):
     tell(forged(np.zeros(w.shape)))
 os._exit(0)
-""",
-    "more answers than calls": """
+### frames: more answers than calls
 while True:
     tell(forged(np.zeros(w.shape)))
-""",
-    "fields of other types": """
+### frames: fields of other types
 tell(forged(w, w, "x", "1"))
 os._exit(0)
-""",
-    "a call of three fields": """
+### frames: a call of three fields
 forge(values.pack({"Call": {"answer": w, "error": "", "changed": ()}}))
-""",
-    "a NamedTuple": """
+### frames: a NamedTuple
 forge(archive({"named": ["Call", {"answer": True, "passed": True}]}))
-""",
-    "bytes that are no archive": """
+### frames: bytes that are no archive
 forge(b"PK" * 999)
-""",
-    "a length without an end": """
-os.write(TELL, b"\\xff" * 8)
+### frames: a length without an end
+os.write(TELL, b"\xff" * 8)
 while True:
     os.write(TELL, b"x" * 2**20)
-""",
-    "half a frame": """
+### frames: half a frame
 os.write(TELL, (1000).to_bytes(8) + b"PK")
 os._exit(0)
-""",
-    "a frame within a frame": "os.write(TELL, (9).to_bytes(8))",
-    "frames without end": """
+### frames: a frame within a frame
+os.write(TELL, (9).to_bytes(8))
+### frames: frames without end
 loaded = values.pack({"Loaded": {}})
 def attack(d, w):
     while True:
         tell(loaded)
-""",
-    "starts without end": """
+### frames: starts without end
 started = values.pack({"Started": {}})
 def attack(d, w):
     while True:
         tell(started)
-""",
-    "a zip bomb": """
-forge(archive({"array": 0}, zipfile.ZIP_DEFLATED, _0=bytes(10**7)))
-""",
-    "arrays that share their bytes": """
-forge(archive(call_of({"list": [{"array": 0}] * 10**5}), _0=npy(np.zeros(10**6))))
-""",
-    "members that overlap": """
-def attack(d, w):
-    file = zipfile.ZipFile(io.BytesIO(), "w")
-    file.writestr("0.npy", npy(np.zeros(10**6)))
-    file.writestr("tree.json", json.dumps({"list": [{"array": n} for n in range(5000)]}))
-    for number in range(1, 5000):
-        info = zipfile.ZipInfo(f"{number}.npy")
-        first = file.filelist[0]
-        for name in ("header_offset", "file_size", "compress_size", "CRC"):
-            setattr(info, name, getattr(first, name))
-        file.filelist.append(info)
-    file._didModify = True
-    stream = file.fp
-    file.close = lambda: None
-    file._write_end_record()
-    forge(stream.getvalue())
-""",
-    "a long list of members": """
-file = zipfile.ZipFile(io.BytesIO(), "w")
-for number in range(60_000):
-    file.writestr(str(number), b"")
-stream = file.fp
-file._write_end_record()
+### frames: a zip bomb
+stream = io.BytesIO()
+with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+    file.writestr("tree.json", bytes(10**7))
 forge(stream.getvalue())
-""",
-    "a pickle": """
-forge(archive({"array": 0}, _0=npy(np.array([Bomb()], object))))
-""",
-    "an array of 2**60 numbers": """
-huge = npy(np.zeros(2)).replace(b"(2,), }" + b" " * 21, b"(1152921504606846976,), }   ")
-forge(archive({"array": 0}, _0=huge))
-""",
-    "deep JSON": """
+### frames: arrays that share their bytes
+forge(archive(call_of({"list": [{"array": ["<f8", 10**6]}] * 10**5}), bytes(8 * 10**6)))
+### frames: many small arrays
+forge(archive(call_of({"list": [{"array": ["<f8", 0]}] * 60_000})))
+### frames: a million numbers, each a part
+forge(archive(call_of({"list": [0.0] * 10**6})))
+### frames: a pickle
+forge(archive(call_of({"array": ["|O", 1]}), pickle.dumps(Bomb())))
+### frames: an array of 2**60 numbers
+forge(archive(call_of({"array": ["<f8", 2**60]})))
+### frames: deep JSON
 forge(archive('{"list": [' * 10**5 + "]}" * 10**5))
-""",
-    "JSON as deep as Python reads": """
+### frames: JSON as deep as Python reads
 tree = '{"list": [' * 300 + "]}" * 300
 forge(archive(json.dumps(call_of("TREE")).replace('"TREE"', tree)))
-""",
-    "a long text": """
+### frames: a long text
 forge(archive('{"list": [' + "0," * 10**7 + "0]}"))
-""",
-    "an end that is forged": r"""
+### frames: an end that is forged
 forge(values.pack({"Ended": {"why": "\x1b[2J<script>\n" + "x" * 10**5}}))
-""",
-}
-ENDS = {
-    "an exit": "os._exit(0)",
-    "a kill of itself": "os.kill(os.getpid(), signal.SIGKILL)",
-    "signals to everybody": """
+### ends: an exit
+os._exit(0)
+### ends: a kill of itself
+os.kill(os.getpid(), signal.SIGKILL)
+### ends: signals to everybody
 for kill in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGINT):
     for pid in (os.getppid(), 1, 0, -1):
         if kill != signal.SIGSTOP or pid not in (0, -1):
             attempt(os.kill, pid, kill)
     attempt(os.killpg, os.getppid(), kill)
-""",
-    "a stop": "os.kill(os.getpid(), signal.SIGSTOP)",
-    "signals that are ignored": """
+### ends: a stop
+os.kill(os.getpid(), signal.SIGSTOP)
+### ends: signals that are ignored
 for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
     signal.signal(number, signal.SIG_IGN)
 while True:
     time.sleep(1)
-""",
-    "a crash": "ctypes.string_at(0)",
-    "sleep": "time.sleep(10**6)",
-    "a loop": "while True: pass",
-    "a loop while loading": "while True: pass\ndef attack(d, w): pass",
-    "threads left running": """
+### ends: a crash
+ctypes.string_at(0)
+### ends: sleep
+time.sleep(10**6)
+### ends: a loop
+while True: pass
+### ends: a loop while loading
+while True: pass
+def attack(d, w): pass
+### ends: threads left running
 for _ in range(9):
     threading.Thread(target=time.sleep, args=(10**6,)).start()
-""",
-    "a daemon": """
+### ends: a daemon
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -367,69 +315,58 @@ if os.fork() == 0:
             except OSError: pass
         time.sleep(10**6)
     os._exit(0)
-""",
-    "programs left running": """
+### ends: programs left running
 for _ in range(3):
     subprocess.Popen(["sleep", "1000000"], start_new_session=True)
-""",
-    "a pipe that is closed": "os.close(TELL); time.sleep(10**6)",
-    "an alarm that is put off": """
+### ends: a pipe that is closed
+os.close(TELL); time.sleep(10**6)
+### ends: an alarm that is put off
 signal.setitimer(signal.ITIMER_REAL, 0)
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
 time.sleep(10**6)
-""",
-}
-FLOODS = {
-    "forks": """
+### floods: forks
 while True:
     try: os.fork()
     except OSError: pass
-""",
-    "forks with limits raised": """
+### floods: forks with limits raised
 for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_AS, resource.RLIMIT_NOFILE):
     attempt(lambda: resource.setrlimit(kind, (-1, -1)) or "raised")
 for _ in range(100):
     os.fork()
 time.sleep(10**6)
-""",
-    "threads": """
+### floods: threads
 while True:
     threading.Thread(target=time.sleep, args=(10**6,)).start()
-""",
-    "memory": "np.ones(2**40)",
-    "memory by and by": """
+### floods: memory
+np.ones(2**40)
+### floods: memory by and by
 kept = []
 while True:
     try: kept.append(bytes(2**20))
     except MemoryError: pass
-""",
-    "memory with limits raised": """
+### floods: memory with limits raised
 attempt(lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)) or "raised")
 soft, hard = resource.getrlimit(resource.RLIMIT_AS)
 resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 if np.ones(2**25).any():
     print("REACHED 256 MiB")
-""",
-    "memory by many processes": """
+### floods: memory by many processes
 for _ in range(4):
     os.fork()
 kept = np.ones(12_000_000)
 time.sleep(10**6)
-""",
-    "memory that is shared": """
+### floods: memory that is shared
 attempt(lambda: os.memfd_create("a") > 0)
 attempt(lambda: libc.shmget(0, 2**30, 0o1600) >= 0)
 attempt(lambda: Path("/dev/shm/a").write_bytes(bytes(2**20)))
 kept = [mmap.mmap(-1, 2**24) for _ in range(999)]
-""",
-    "files": """
+### floods: files
 number = 0
 while True:
     number += 1
     try: Path(f"/tmp/{number}").write_bytes(bytes(2**24))
     except OSError: pass
-""",
-    "one file": """
+### floods: one file
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 def attack(d, w):
     with open("/tmp/a", "wb") as file:
@@ -437,8 +374,7 @@ def attack(d, w):
         for _ in range(99):
             file.write(bytes(2**22))
         print("REACHED", 99 * 2**22)
-""",
-    "files everywhere": """
+### floods: files everywhere
 for folder in ("/", "/dev", "/dev/shm", "/usr", "/python", "/packages", "/packages/numpy",
                "/mha_numpy", "/proc", "/run", "/var", "/home", "/root",
                os.path.dirname(os.__file__), os.path.dirname(os.__file__) + "/site-packages",
@@ -446,23 +382,17 @@ for folder in ("/", "/dev", "/dev/shm", "/usr", "/python", "/packages", "/packag
     attempt(Path(folder, "new").write_text, "new")
 attempt(Path("/mha_numpy/teach/exercises/child/calls.py").write_text, "new")
 attempt(lambda: os.chmod("/packages/numpy/__init__.py", 0o777) or "changed")
-""",
-    "files that are open": """
+### floods: files that are open
 kept = []
 while len(kept) < 999:
     kept.append(os.dup(0))
 print("REACHED 999")
-""",
-    "output": """
+### floods: output
 while True:
     os.write(1, b"x" * 2**16)
     os.write(2, b"y" * 2**16)
-""",
-}
-BREAKOUTS = {
-    "the grader's files": f"""
-for path in ({str(REPOSITORY)!r}, {str(Path.home())!r}, {tempfile.gettempdir()!r},
-             {sys.prefix!r}, "/etc/passwd", "/etc/shadow", "/root", "/home", "/var", "/work"):
+### breakouts: the grader's files
+for path in (*GRADERS, "/etc/passwd", "/etc/shadow", "/root", "/home", "/var", "/work"):
     if path != "/tmp":
         attempt(os.listdir, path)
         attempt(lambda: open(path).read())
@@ -470,8 +400,7 @@ attempt(os.listdir, "/tmp")
 for folder, inside in (("/mha_numpy", "teach"), ("/mha_numpy/teach/exercises", "child")):
     attempt(lambda: set(os.listdir(folder)) - set([inside]) or None)
 attempt(lambda: [n for n in os.listdir(os.path.dirname(calls.__file__)) if not n.endswith(".py")])
-""",
-    "the task once more": """
+### breakouts: the task once more
 attempt(sys.stdin.read)
 attempt(os.read, 0, 9)
 for number in range(3, 64):
@@ -481,21 +410,18 @@ for number in (0, *range(3, 64)):
     if number != TELL:
         for mode in ("r+b", "wb"):
             attempt(lambda: open(f"/proc/1/fd/{number}", mode).write(b"PK") and number)
-""",
-    "the environment": """
+### breakouts: the environment
 known = {"HOME", "PATH", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PWD",
          "OPENBLAS_NUM_THREADS", "LC_CTYPE", "LD_LIBRARY_PATH"}
 attempt(lambda: sorted(set(os.environ) - known))
 for pid in filter(str.isdigit, os.listdir("/proc")):
     attempt(lambda: b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes())
-""",
-    "other processes": """
+### breakouts: other processes
 mine = {str(os.getpid()), "1"}
 attempt(lambda: sorted({p for p in os.listdir("/proc") if p.isdigit()} - mine))
 for name in ("mem", "root/etc/passwd", "cwd/README.md"):
     attempt(lambda: open(f"/proc/1/{name}", "rb").read(9))
-""",
-    "ptrace": """
+### breakouts: ptrace
 attempt(lambda: libc.ptrace(16, 1, 0, 0) == 0)
 attempt(lambda: libc.ptrace(0, 0, 0, 0) == 0)
 child = os.fork()
@@ -503,8 +429,7 @@ if child == 0:
     time.sleep(9)
 attempt(lambda: libc.ptrace(16, child, 0, 0) == 0)
 os.kill(child, 9)
-""",
-    "links to the outside": """
+### breakouts: links to the outside
 for number, path in enumerate(("/etc/passwd", "/proc/1/root", "../../../../etc", "/work")):
     os.symlink(path, f"/tmp/link{number}")
     attempt(lambda: open(f"/tmp/link{number}").read())
@@ -512,18 +437,16 @@ for number, path in enumerate(("/etc/passwd", "/proc/1/root", "../../../../etc",
 attempt(os.link, "/mha_numpy/teach/exercises/child/calls.py", "/tmp/hard")
 for number in range(4):
     os.unlink(f"/tmp/link{number}")
-""",
-    "network": """
+### breakouts: network
 for place in (("127.0.0.1", 22), ("1.1.1.1", 53), ("169.254.169.254", 80)):
     attempt(socket.create_connection, place, 0.2)
 attempt(socket.getaddrinfo, "example.org", 80)
 attempt(lambda: [name for _, name in socket.if_nameindex() if name != "lo"])
 attempt(lambda: socket.socket(socket.AF_UNIX).connect("/run/docker.sock") or "connected")
-attempt(lambda: socket.socket(socket.AF_UNIX).connect("\\0/tmp/.X11-unix/X0") or "connected")
+attempt(lambda: socket.socket(socket.AF_UNIX).connect("\0/tmp/.X11-unix/X0") or "connected")
 attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW) and "raw")
 attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1) and "raw")
-""",
-    "more rights": """
+### breakouts: more rights
 attempt(lambda: os.setuid(0) or "root")
 attempt(lambda: os.setgid(0) or "root")
 attempt(lambda: os.setgroups([0]) or "root")
@@ -536,8 +459,7 @@ for line in Path("/proc/self/status").read_text().splitlines():
         print("REACHED", line)
 for program in (["su", "-c", "id"], ["mount", "-t", "tmpfs", "x", "/tmp"], ["sudo", "id"]):
     attempt(lambda: subprocess.run(program, capture_output=True, timeout=1).stdout)
-""",
-    "namespaces of its own": """
+### breakouts: namespaces of its own
 for flags in (0x10000000, 0x20000, 0x10020000, 0x40000000, 0x7E020000):
     attempt(lambda: libc.unshare(flags) == 0)
     attempt(lambda: libc.syscall(56, flags | 17, 0, 0, 0, 0) > 0)
@@ -546,8 +468,7 @@ attempt(lambda: libc.mount(b"x", b"/tmp", b"tmpfs", 0, 0) == 0)
 attempt(lambda: libc.umount2(b"/tmp", 2) == 0)
 attempt(lambda: os.chroot("/tmp") or "chroot")
 attempt(lambda: subprocess.run(["unshare", "-Ur", "id"], capture_output=True).stdout)
-""",
-    "devices and the kernel": """
+### breakouts: devices and the kernel
 for path in ("/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/vda", "/dev/fuse", "/dev/kvm",
              "/proc/kcore", "/proc/kmsg", "/proc/kallsyms1", "/proc/sysrq-trigger",
              "/sys/class"):
@@ -558,43 +479,44 @@ attempt(lambda: os.mknod("/tmp/a", 0o600 | 0o020000, os.makedev(1, 1)) or "made"
 attempt(lambda: Path("/proc/sys/kernel/core_pattern").write_text("|/bin/sh"))
 attempt(lambda: Path("/proc/sys/kernel/hostname").write_text("mine"))
 attempt(lambda: os.nice(-5) or "nice")
-""",
-    "the keys of the kernel": """
+### breakouts: the keys of the kernel
 attempt(lambda: libc.syscall(248, b"user", b"a", b"b", 1, -4) > 0)
 attempt(lambda: libc.syscall(250, 0, -4, 1) > 0)
-""",
-    "another submission's files": """
+### breakouts: another submission's files
 attempt(os.listdir, "/tmp")
 Path("/tmp/mine").write_text("answer")
 attempt(lambda: [n for n in os.listdir("/tmp") if n != "mine"])
 os.unlink("/tmp/mine")
-""",
-    "a terminal": """
+### breakouts: a terminal
 import fcntl
 attempt(lambda: open("/dev/tty", "rb").read(1))
 for number in (0, 1, 2):
     attempt(lambda: fcntl.ioctl(number, 0x5412, b"x") or "typed")
-""",
-}
+"""
 
 
 def text_of(attack):
     """Return the source of a submission that makes an attack, which may be given by its body."""
-    if "def softmax_backward" in attack:
+    if "def softmax_backward" in attack or "def break_my_attention" in attack:
         return f"{PRELUDE}\n{attack}\n"
     if "def attack" not in attack:
         attack = f"def attack(d, w):\n{indent(attack, '    ')}"
     return f"{PRELUDE}\n{attack}\n{AT_EACH_CALL}"
 
 
-HOSTILE = {
-    f"{group}: {name}": text_of(attack)
-    for group, attacks in {
-        "patches": PATCHES, "answers": ANSWERS, "frames": FRAMES, "ends": ENDS, "floods": FLOODS,
-        "breakouts": BREAKOUTS,
-    }.items()
-    for name, attack in attacks.items()
-}  # fmt: skip
+def attacks_in(text):
+    """Return the submissions of a text by their names, which stand in lines of their own."""
+    _, *found = re.split("^### (.*)$", text, flags=re.MULTILINE)
+    return dict(zip(found[::2], map(text_of, found[1::2]), strict=True))
+
+
+def each(hostile, *always):
+    """Return the names as parameters: `.ci/run` tries all, and some are always tried."""
+    assert set(always) <= set(hostile)
+    return [pytest.param(n, marks=() if n in always else pytest.mark.slow) for n in hostile]
+
+
+ATTACKS = attacks_in(HOSTILE)
 
 
 @pytest.fixture
@@ -604,19 +526,11 @@ def isolated(monkeypatch):
     def verdict_on(source, exercise=EXERCISE, limits=LIMITS):
         def run(get_function, inputs, limits=limits):
             return run_isolated(
-                source,
-                "submission.py",
-                exercise.function_name,
-                inputs,
-                limits,
-                slot=SLOT,
+                source, "submission.py", exercise.function_name, inputs, limits, slot=SLOT,
                 is_measured="block" in inputs[0] and len(inputs) == 2,
-            )
+            )  # fmt: skip
 
-        for module in ("judge", "judge_memory"):
-            monkeypatch.setattr(
-                sys.modules[f"mha_numpy.teach.exercises.{module}"], "run_calls", run
-            )
+        monkeypatch.setattr(sys.modules[judge.__module__], "run_calls", run)
         return judge(exercise, lambda: None, limits)
 
     return verdict_on
@@ -653,23 +567,22 @@ def assert_nothing_is_left(before, folder):
     assert new == (set(), set())
 
 
-# one of each kind is always tried; .ci/run tries all
-ALWAYS = (  # one of each kind, or two
-    "patches: numpy's comparisons", "patches: the import of the reference",
-    "answers: right the second time", "frames: answers forged", "frames: a zip bomb",
-    "ends: an exit", "floods: forks with limits raised", "breakouts: the grader's files",
-    "breakouts: network", "breakouts: more rights",
+@pytest.mark.parametrize(
+    "name",
+    each(
+        ATTACKS,  # one of each kind, or two
+        "patches: numpy's comparisons", "patches: the import of the reference",
+        "answers: right the second time", "frames: answers forged", "frames: a zip bomb",
+        "ends: an exit", "floods: forks with limits raised", "breakouts: the grader's files",
+        "breakouts: network", "breakouts: more rights",
+    ),
 )  # fmt: skip
-EACH = [pytest.param(n, marks=() if n in ALWAYS else pytest.mark.slow) for n in HOSTILE]
-
-
-@pytest.mark.parametrize("name", EACH)
 def test_gains_nothing_and_harms_nobody(name, isolated, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("SECRET", "SECRET")
     before = (state(tmp_path), strangers(), groups())
     start = time.monotonic()
-    verdict = isolated(HOSTILE[name])
+    verdict = isolated(ATTACKS[name])
     seconds = time.monotonic() - start
     print(verdict, verdict.printed)
     assert not verdict.passed
@@ -680,10 +593,6 @@ def test_gains_nothing_and_harms_nobody(name, isolated, tmp_path, monkeypatch):
     assert seconds < LIMITS.seconds + 4
     assert isolated(RIGHT, limits=PATIENT).passed
     assert_nothing_is_left(before, tmp_path)
-
-
-def test_every_group_is_tried():
-    assert set(ALWAYS) <= set(HOSTILE)
 
 
 @pytest.mark.slow
@@ -722,6 +631,37 @@ def f(x):
             os._exit(0)
     return sum(os.waitpid(child, 0)[1] == 0 for child in children)
 """
+SEES = """
+import os, resource, sys
+from mha_numpy.core import MultiHeadParams
+from mha_numpy import MultiHeadParams as Same
+from mha_numpy.dtypes import Array
+from mha_numpy.teach.saved import Saved
+
+def missing(line):
+    try:
+        exec(line)
+    except ImportError as error:
+        return str(error)
+
+def f(x: Array):
+    import statistics  # late
+    np.ma.array([1]).filled(0)
+    return {
+        "params": (type(x) is MultiHeadParams is Same, x.w_q, x._replace(b_o=None)),
+        "fields": Saved._fields,
+        "missing": [missing(line) for line in LINES],
+        "processor time": resource.getrlimit(resource.RLIMIT_CPU),
+    }
+"""
+LINES = [
+    "import mha_numpy.layers", "from mha_numpy import core, layers",
+    "from mha_numpy.core import rope",
+]  # fmt: skip
+
+
+def run(source, inputs=ONCE, limits=PATIENT):
+    return run_isolated(f"import numpy as np\n{source}", "mine.py", "f", inputs, limits, slot=SLOT)
 
 
 class TestTheSandbox:
@@ -731,123 +671,68 @@ class TestTheSandbox:
         with group_of_processes(2**27, 9):
             if groups() <= before:
                 pytest.skip("no control group can be made here")
-        limits = PATIENT._replace(memory=memory)
-        run = run_isolated(EIGHT, "mine.py", "f", ONCE, limits, slot=SLOT)
-        assert (run.ended == "" and run.calls[0].answer == 8) is is_enough
-
-    def test_the_end_of_its_processor_time_is_told_before_it_is_killed(self):
-        source = "import resource\ndef f(x): return resource.getrlimit(resource.RLIMIT_CPU)"
-        (call,) = run_isolated(source, "mine.py", "f", ONCE, LIMITS, slot=SLOT).calls
-        soft, hard = call.answer
-        assert LIMITS.seconds < soft < hard
-
-    def test_what_is_imported_late_is_there(self):
-        source = "import numpy as np\ndef f(x): import statistics; return np.ma.array(x).filled(0)"
-        run = run_isolated(source, "mine.py", "f", ONCE, PATIENT, slot=SLOT)
-        assert run.calls[0].error == ""
+        result = run(EIGHT, limits=PATIENT._replace(memory=memory))
+        assert (result.ended == "" and result.calls[0].answer == 8) is is_enough
 
     def test_a_set_cannot_be_handed_in(self):
         with pytest.raises(TypeError, match="an object of type set cannot be packed"):
-            run_isolated(RIGHT, "mine.py", "f", [{"x": {1}}], PATIENT, slot=SLOT)
+            run(RIGHT, [{"x": {1}}])
 
     def test_what_a_submission_sees(self):
-        source = """
-import os, sys
-from mha_numpy.core import MultiHeadParams
-from mha_numpy import MultiHeadParams as Same
-from mha_numpy.dtypes import Array
-from mha_numpy.teach.saved import Saved
-
-def f(x: Array):
-    print(sorted(os.listdir("/")), os.listdir("."), os.environ["HOME"])
-    return type(x) is MultiHeadParams is Same, x.w_q, x._replace(b_o=None), Saved._fields
-"""
         params = MultiHeadParams(*range(8))
-        (call,) = run_isolated(source, "mine.py", "f", [{"x": params}], PATIENT, slot=SLOT).calls
+        (call,) = run(f"LINES = {LINES}\n{SEES}", [{"x": params}]).calls
         assert call.error == ""
-        assert call.answer[:2] == (True, 0)
-        assert call.answer[2] == {**params._asdict(), "b_o": None}
-        assert call.answer[3] == Saved._fields
-
-    @pytest.mark.parametrize(
-        "line",
-        [
-            "import mha_numpy.layers",
-            "from mha_numpy import core, layers",
-            "from mha_numpy.core import rope",
-        ],
-    )
-    def test_what_is_not_there_is_said(self, line):
-        source = f"{line}\ndef f(x): return x"
-        run = run_isolated(source, "mine.py", "f", ONCE, PATIENT, slot=SLOT)
-        assert "Error" in run.ended
-        assert "mha_numpy" in run.ended
+        assert call.answer["params"] == (True, 0, {**params._asdict(), "b_o": None})
+        assert call.answer["fields"] == Saved._fields
+        assert all("mha_numpy" in text for text in call.answer["missing"])
+        soft, hard = call.answer["processor time"]
+        assert PATIENT.seconds < soft < hard  # the signal that tells of it comes first
 
     def test_what_a_submission_tells_itself_is_heard_as_its_answer(self, isolated):
-        forging = (
-            PRELUDE
-            + """
+        verdict = isolated(text_of("""
 def softmax_backward(d_weights, weights):
     tell(forged(weights * (d_weights - (weights * d_weights).sum(axis=-1, keepdims=True))))
     os._exit(0)
-"""
-        )
-        verdict = isolated(forging)
+"""))  # fmt: skip
         assert [s.passed for s in verdict.stages if s.name == "values"] == [None]
         assert "ended the process" in verdict.summary  # after the first call
 
     def test_one_that_does_not_start_is_nobodys_fault(self, monkeypatch):
         monkeypatch.setattr(isolation_module, "FOLDER", Path("/nowhere"))
-        with pytest.raises(
-            ConfigError, match="bwrap: the sandbox did not start: .*No module named child"
-        ):
-            run_isolated(RIGHT, "mine.py", "softmax_backward", ONCE, PATIENT, slot=SLOT)
+        expected = "bwrap: the sandbox did not start: .*No module named child"
+        with pytest.raises(ConfigError, match=expected):
+            run(RIGHT)
 
     def test_one_that_is_not_installed(self, monkeypatch):
         monkeypatch.setenv("PATH", "/nowhere")
         with pytest.raises(ConfigError, match="apt-get install bubblewrap"):
-            run_isolated(RIGHT, "mine.py", "softmax_backward", ONCE, PATIENT, slot=SLOT)
+            run(RIGHT)
 
 
 SAMPLE = ("online-attention", "from-gpt2", "multi-head-backward", "softmax", "museum-one-token")
 # a check and an isolated run come to the same verdict: a sample here, all exercises in .ci/run
 
 
-def solutions_of_exercises():
-    """Yield an exercise, a style and the source text of a right solution: three of each."""
-    texts = {find_exercise(file.stem).task: (file, solutions(file)[:3]) for file in FILES}
-    for exercise in EXERCISES:
-        if exercise.kind != "tests":
-            file, found = texts[exercise.task]
-            name = find_exercise(file.stem).function_name
-            for solution in found:
-                text = (
-                    f"import numpy as np\n{solution['code']}\n{exercise.function_name} = {name}\n"
-                )
-                yield exercise, solution["style"], text
-
-
-def stubs():
-    """Yield an exercise and its stub, as it is handed out."""
-    for exercise in EXERCISES:
-        if exercise.kind != "tests":
-            yield exercise, "stub", stub_text(exercise)
-
-
 def cases():
-    """Return them as parameters; one of each kind for some exercises is not slow."""
-    found, sampled = [], set()
-    for sources in (solutions_of_exercises(), stubs()):
-        for exercise, style, text in sources:
-            kind = (exercise.id, style == "stub")
-            is_sample = exercise.id in SAMPLE and kind not in sampled
-            sampled.add(kind)
+    """Yield exercises with three right solutions and the stub; one of each kind is not slow."""
+    files = {find_exercise(file.stem).task: file for file in FILES}
+    for exercise in EXERCISES:
+        if exercise.kind == "tests":
+            continue
+        file = files[exercise.task]
+        same = f"{exercise.function_name} = {find_exercise(file.stem).function_name}"
+        texts = {
+            solution["style"]: f"import numpy as np\n{solution['code']}\n{same}\n"
+            for solution in solutions(file)[:3]
+        }
+        first = next(iter(texts))
+        for style, text in {**texts, "stub": stub_text(exercise)}.items():
+            is_sample = exercise.id in SAMPLE and style in (first, "stub")
             marks = () if is_sample else pytest.mark.slow
-            found.append(pytest.param(exercise, text, id=f"{exercise.id}-{style}", marks=marks))
-    return found
+            yield pytest.param(exercise, text, id=f"{exercise.id}-{style}", marks=marks)
 
 
-@pytest.mark.parametrize(("exercise", "text"), cases())
+@pytest.mark.parametrize(("exercise", "text"), list(cases()))
 def test_the_same_verdict_as_by_a_check(exercise, text, isolated):
     expected = judge(exercise, lambda: load(text, "mine.py", exercise.function_name), PATIENT)
     verdict = isolated(text, exercise, PATIENT)

@@ -1,7 +1,6 @@
 """A student's tests in isolation: the functions that they test cannot be known but by calls."""
 
 import inspect
-import os
 import shutil
 import time
 
@@ -13,19 +12,24 @@ from mha_numpy.teach.diagnosis import Variant, fingerprints, make, using
 from mha_numpy.teach.exercises import Limits, find_exercise, judge
 from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.child.messages import Call
-from mha_numpy.teach.exercises.gaps import gaps_of
 from mha_numpy.teach.exercises.isolation import run_isolated
 from mha_numpy.teach.exercises.judge import judge_answers, probe_inputs
-from mha_numpy.teach.exercises.judge_tests import CALLS, LARGEST, RIGHT, bounded, candidates
+from mha_numpy.teach.exercises.judge_tests import (
+    CALLS,
+    LARGEST,
+    RIGHT,
+    bounded,
+    candidates,
+    gaps_of,
+)
 from mha_numpy.teach.exercises.sandbox import Run
 from tests.teach.exercises import catch_all
-from tests.teach.exercises.test_isolation import PRELUDE
+from tests.teach.exercises.test_isolation import PRELUDE, SLOT, attacks_in, each
 
 isolated = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap isolates submissions, and is not installed"
 )
 EXERCISE = find_exercise("break-my-attention")
-SLOT = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 LIMITS = Limits(seconds=2.0, memory=2**28)
 PATIENT = Limits(seconds=60.0)
 STRONG = inspect.getsource(catch_all).replace("def catch_all", "def break_my_attention")
@@ -149,39 +153,33 @@ def test_a_stub_is_not_written():
     assert judge_answers(EXERCISE, run_of(source)).is_unwritten
 
 
-HOSTILE = {
-    "forged: it rejects all": """
+HOSTILE = attacks_in("""
+### forged: it rejects all
 tell(values.pack({"Loaded": {}}))
 for _ in range(60):
     tell(forged(None, "AssertionError"))
 def break_my_attention(attention): pass
-""",
-    "forged: it accepts all": """
+### forged: it accepts all
 tell(values.pack({"Loaded": {}}))
 for _ in range(60):
     tell(forged())
 def break_my_attention(attention): pass
-""",
-    "forged: calls before it is loaded": """
+### forged: calls before it is loaded
 for _ in range(60):
     tell(forged())
 tell(values.pack({"Asked": {"given": (), "named": {}}}))
 def break_my_attention(attention): pass
-""",
-    "forged: a question of other kinds": """
+### forged: a question of other kinds
 def break_my_attention(attention):
     forge(values.pack({"Asked": {"given": 1, "named": (2,)}}))
-""",
-    "forged: a question without a part": """
+### forged: a question without a part
 def break_my_attention(attention):
     forge(values.pack({"Asked": {"number": 3}}))
-""",
-    "floods: questions": """
+### floods: questions
 def break_my_attention(attention):
     while True:
         attempt(attention)
-""",
-    "floods: answers that are not read": """
+### floods: answers that are not read
 def break_my_attention(attention):
     x = np.ones((4, 8, 32, 64))
     few = x[..., :8]
@@ -189,30 +187,25 @@ def break_my_attention(attention):
     question = values.pack({"Asked": {"given": given, "named": {}}})
     while True:
         tell(question)
-""",
-    "floods: one large question": """
+### floods: one large question
 def break_my_attention(attention):
     x = np.ones((1, 1, 1000, 1000))
     attention(x, x, x, x > 0, None)
-""",
-    "floods: large questions": """
+### floods: large questions
 def break_my_attention(attention):
     x = np.ones((4, 8, 32, 64))
     while True:
         attempt(attention, x, x, x, x > 0, None)
-""",
-    "ends: it never returns": """
+### ends: it never returns
 def break_my_attention(attention):
     while True:
         pass
-""",
-    "ends: it is killed while it waits": """
+### ends: it is killed while it waits
 def break_my_attention(attention):
     threading.Thread(target=lambda: os.kill(os.getpid(), 9)).start()
     while True:
         attempt(attention)
-""",
-}  # fmt: skip
+""")
 ENDS = {
     "forged: a question": "its answers cannot be read",
     "forged: calls before": "its answers cannot be read",
@@ -224,19 +217,14 @@ ENDS = {
 }
 
 
-ALWAYS = ("forged: it accepts all", "floods: questions", "ends: it never returns")
-EACH = [pytest.param(n, marks=() if n in ALWAYS else pytest.mark.slow) for n in HOSTILE]
-
-
-def test_some_are_always_tried():
-    assert set(ALWAYS) <= set(HOSTILE)
-
-
 @isolated
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize(
+    "name",
+    each(HOSTILE, "forged: it accepts all", "floods: questions", "ends: it never returns"),
+)
 def test_gains_nothing_and_ends_in_time(name):
     start = time.monotonic()
-    run = run_of(PRELUDE + HOSTILE[name], LIMITS)
+    run = run_of(HOSTILE[name], LIMITS)
     seconds = time.monotonic() - start
     verdict = judge_answers(EXERCISE, run)
     assert verdict.share == 0

@@ -36,17 +36,6 @@ def test_hints_come_one_after_the_other_and_know_the_last_mistake(capsys):
         assert ("your last answer" in printed) == (number == 3)
 
 
-def test_after_the_first_a_hint_needs_a_check(capsys):
-    for checked in (False, True):
-        if checked:
-            check("softmax-backward", wrong)
-        hint("softmax-backward")
-        assert "once more" not in capsys.readouterr().out
-        hint("softmax-backward")
-        assert "hint " in (printed := capsys.readouterr().out)
-        assert "once more, then this hint is given" in printed
-
-
 @pytest.mark.parametrize("kernel", ["ipykernel", "pyodide_kernel"])
 def test_in_a_notebook_it_is_displayed(kernel, monkeypatch):
     shown = []

@@ -26,7 +26,7 @@ import pytest
 from mha_numpy.errors import ConfigError
 from mha_numpy.teach.exercises import sandbox
 from mha_numpy.teach.exercises.child import limits as child_limits
-from mha_numpy.teach.exercises.child.errors import one_line
+from mha_numpy.teach.exercises.child.calls import load
 from mha_numpy.teach.exercises.child.values import Foreign
 from mha_numpy.teach.exercises.sandbox import LIMITS, run_calls
 
@@ -78,11 +78,6 @@ def ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-def next_descriptor():
-    with open(os.devnull) as file:
-        return file.fileno()
-
-
 PRELUDE = """
 import atexit, ctypes, faulthandler, os, signal, sys, time
 import numpy as np
@@ -103,62 +98,22 @@ def script(text, **options):
     )  # fmt: skip
 
 
-class TestAnswers:
-    @pytest.mark.parametrize(
-        "answer",
-        [
-            np.array([1.0, np.nan]), np.ones((2, 0, 3), np.float32), np.arange(6).reshape(2, 3).T,
-            np.array(5, dtype=">i2"), np.array([True, False]), np.array([1j]), np.float16([0.5]),
-            np.array(np.longdouble("0.1")), np.broadcast_to(np.float64(1), (2, 3)),
-        ],
-        ids=lambda a: f"{a.shape} {a.dtype}",
-    )  # fmt: skip
-    def test_arrays_come_back_as_they_were(self, answer):
-        got = answer_of(lambda x: answer)
-        assert type(got) is np.ndarray
-        assert (got.shape, got.dtype.str) == (answer.shape, answer.dtype.str)
-        assert got.tobytes() == answer.tobytes()
-        assert got.flags.writeable
-        assert got.flags.c_contiguous
+class Bomb:
+    def __init__(self, path):
+        self.path = path
 
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+class TestAnswers:
     def test_numbers_texts_and_containers_come_back(self):
         answer = (None, ..., True, 10**50, 0.5, 2j, "é\ud800", [1, (2,)], {"a": {"b": []}})
-        got = answer_of(lambda x: (*answer, Pair(3, 4), {5: 6}, {"a": Unprintable()}))
-        told = {"a": Foreign("an object of type Unprintable")}
-        assert got == (*answer, {"one": 3, "other": 4}, {"5": 6}, told)
+        got = answer_of(lambda x: (*answer, Pair(3, 4), {5: 6}, {1}, np.float32(1)))
+        *others, number = got
+        assert others == [*answer, {"one": 3, "other": 4}, {"5": 6}, Foreign("{1} of type set")]
         assert [type(part) for part in got[: len(answer)]] == [type(part) for part in answer]
-
-    def test_numpy_becomes_base_class_arrays(self):
-        got = answer_of(lambda x: (np.float32(1), np.matrix([[2]])))
-        assert [type(part) for part in got] == [np.ndarray, np.ndarray]
-        assert (got[0].dtype, got[0].shape, got[1].shape) == (np.float32, (), (1, 1))
-
-    @pytest.mark.parametrize(
-        ("answer", "text"),
-        [
-            (lambda: np.ma.array([1.0]), "a masked array (1,): x.filled(0) is plain"),
-            (lambda: np.array([None]), "an array (1,) of object"),
-            (lambda: np.array(["a"]), "an array (1,) of <U1"),
-            (lambda: (n for n in "a"), "an object of type generator"),
-            (lambda: {1}, "{1} of type set"),
-            (
-                lambda: bytes(999),
-                rf"{repr(bytes(999))[:46]} ... {repr(bytes(999))[-29:]} of type bytes",
-            ),
-            (lambda: Unprintable(), "an object of type Unprintable"),
-            (lambda: Broken(), "an object of type Broken"),
-            (lambda: nested(10**5), "a list nested too deep"),
-            (lambda: cyclic(), "a list nested too deep"),
-        ],
-    )
-    def test_all_else_is_told(self, answer, text):
-        got = answer_of(lambda x: answer())
-        assert type(got) is Foreign
-        assert repr(got) == text
-
-    def test_how_deep_an_answer_may_be(self):
-        assert answer_of(lambda x: nested(49)) == nested(49)
-        assert type(answer_of(lambda x: nested(50))) is Foreign
+        assert (type(number), number.dtype) == (np.ndarray, np.float32)
 
     def test_nothing_of_an_answer_is_executed_here(self, tmp_path):
         bomb = Bomb(str(tmp_path / "executed"))
@@ -177,37 +132,6 @@ class TestAnswers:
 
     def test_a_call_takes_its_time(self):
         assert 0.05 < run(lambda x: time.sleep(0.05)).calls[0].seconds < 5
-
-
-class Unprintable:
-    def __repr__(self):
-        raise ValueError
-
-
-class Broken(dict):
-    def items(self):
-        raise ValueError
-
-
-class Bomb:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (self.path, "w")
-
-
-def nested(depth):
-    found = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
-def cyclic():
-    found = []
-    found += [found, found]
-    return found
 
 
 class TestInputs:
@@ -279,10 +203,6 @@ class TestInputs:
         assert (call.error[:10], call.changed, call.answer) == ("ValueError", ("x",), None)
 
 
-def multiplies(x):
-    return (x + 1) @ np.ones((2, 2))
-
-
 def inner(row):
     raise KeyError(row.size)
 
@@ -296,26 +216,29 @@ def raises_silently(x):
     raise SilentError
 
 
+def raises_lines(x):
+    raise ValueError("a\n\n b\x1b[31m" + "c" * 1000 + " in the end")
+
+
 def endless(x):
     return endless(x)
 
 
-def asks(x):
-    return input("?")
-
-
-ERRORS = [  # a function of this file, how its error begins, and the line that is told
+ERRORS = [  # a function, how its error begins, and the line of this file that is told
     (
-        multiplies, "ValueError: matmul: Input operand 1 has a mismatch",
-        "return (x + 1) @ np.ones((2, 2))",
+        lambda x: x @ np.ones((2, 2)), "ValueError: matmul: Input operand 1 has a mismatch",
+        "lambda x: x @ np.ones((2, 2)), ",
     ),
     (endless, "RecursionError: maximum recursion depth", ""),
     (raises_silently, "SilentError: its message cannot be shown (line", "raise SilentError"),
-    (asks, "EOFError: input() cannot be answered here (line", 'return input("?")'),
+    (raises_lines, "ValueError: a b\\x1b[31mccc", "raise ValueError("),
+    (lambda x: input(), "EOFError: input() cannot be answered here (line", "(lambda x: input(),"),
     # the deepest line that is nobody's package
     (lambda x: np.apply_along_axis(inner, 0, x), "KeyError: 3 (line", "raise KeyError(row.size)"),
     (lambda x: np.linalg.inv(x), "LinAlgError", "(lambda x: np.linalg.inv(x),"),
     (lambda x: json.loads("{"), "JSONDecodeError", '(lambda x: json.loads("{"),'),
+    (lambda x, y: x, "TypeError: <lambda>() missing 1 required positional argument: 'y'", None),
+    (3, "TypeError: 'int' object is not callable", None),
 ]  # fmt: skip
 
 
@@ -324,8 +247,12 @@ class TestErrors:
     def test_type_message_line_and_source(self, function, begin, line):
         error = run(function).calls[0].error
         assert error.startswith(begin)
+        assert len(error) < 450
+        if line is None:
+            assert error == begin
+            return
         number, told = re.search(r"\(line (\d+) of test_sandbox.py: `(.*)`\)$", error).groups()
-        assert told.startswith(line)
+        assert told.startswith(line.strip())
         assert line in Path(__file__).read_text().splitlines()[int(number) - 1]
 
     def test_other_calls_go_on(self):
@@ -334,53 +261,17 @@ class TestErrors:
         assert (right.answer, right.error) == (1, "")
 
     def test_a_cell_is_called_a_cell(self):
-        names = {}
-        exec(compile("def f(x):\n    return x.no", "/tmp/ipykernel_12/34.py", "exec"), names)
-        assert run(names["f"]).calls[0].error.endswith("(line 2 of the cell)")
-
-    @pytest.mark.parametrize(
-        ("function", "told"),
-        [
-            (lambda x, y: x, "TypeError: {name}() missing 1 required positional argument: 'y'"),
-            (3, "TypeError: 'int' object is not callable"),
-        ],
-    )
-    def test_a_wrong_signature_has_no_line(self, function, told):
-        name = getattr(function, "__qualname__", "")
-        assert run(function).calls[0].error == told.format(name=name)
-
-    def test_a_message_is_one_line_without_what_a_terminal_obeys(self):
-        def mine(x):
-            raise ValueError("a\n\n b\x1b[31m" + "c" * 1000 + " in the end")
-
-        error = run(mine).calls[0].error
-        assert error.startswith("ValueError: a b\\x1b[31mccc")
-        assert "ccc ... ccc" in error
-        assert "ccc in the end (line" in error
-        assert len(error) < 450
-        assert one_line("one two three four five six", 20) == "one two ... six"
+        result = run_calls(lambda: load("def f(x): x.no", "/tmp/ipykernel_12/34.py", "f"), ONCE)
+        assert "(line 1 of the cell: `def f(x): x.no`)" in result.calls[0].error
 
     def test_not_written_yet(self):
         def stub(x):
             raise NotImplementedError
 
-        call = run(stub).calls[0]
-        assert call.answer is ...
-        assert call.error == ""
+        assert run(stub).calls[0][:2] == (..., "")
 
 
 class TestLoading:
-    def load(self, tmp_path, text, limits=LIMITS):
-        path = tmp_path / "mine.py"
-        path.write_text(text)
-
-        def get_function():
-            names = {}
-            exec(compile(path.read_text(), str(path), "exec"), names)
-            return names["f"]
-
-        return run_calls(get_function, ONCE, limits)
-
     @pytest.mark.parametrize(
         ("text", "told"),
         [
@@ -395,15 +286,15 @@ class TestLoading:
             ),
         ],
     )
-    def test_trouble(self, tmp_path, text, told):
-        result = self.load(tmp_path, text, QUICK)
+    def test_trouble(self, text, told):
+        result = run_calls(lambda: load(text, "mine.py", "f"), ONCE, QUICK)
         assert (result.calls, result.ended) == ([], told)
 
     def test_nothing_to_call(self):
         assert run(double, []) == ([], "", "")
 
-    def test_warnings_of_the_file_are_none(self, tmp_path):
-        result = self.load(tmp_path, "def f(x):\n    return '\\d'")
+    def test_warnings_of_the_file_are_none(self):
+        result = run_calls(lambda: load("def f(x): return '\\d'", "mine.py", "f"), ONCE)
         assert result.calls[0].answer == "\\d"
 
 
@@ -415,16 +306,8 @@ def catches_everything(x):
             forever(x)
 
 
-def sleeps_inside_of_c(x):
-    ctypes.PyDLL(None).sleep(100)  # holds the interpreter's lock
-
-
-def stops_itself(x):
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
 class TestTime:
-    def test_the_time_may_end_while_an_answer_is_written(self):
+    def test_the_time_is_for_all_calls_and_may_end_while_an_answer_is_written(self):
         result = run(lambda x: x, [{"x": n} for n in range(60_000)], QUICK)
         assert re.fullmatch("took longer than 0.3 s and was stopped( .*)?", result.ended)
 
@@ -444,14 +327,6 @@ class TestTime:
         ), result.ended
         assert time.perf_counter() - start < 3
 
-    @pytest.mark.parametrize("stubborn", [catches_everything, sleeps_inside_of_c, stops_itself])
-    def test_nobody_escapes_the_limit(self, stubborn):
-        assert "took longer than 0.3 s" in run(stubborn, limits=QUICK).ended
-
-    def test_the_time_is_for_all_calls(self):
-        result = run(lambda x: time.sleep(0.12), ONCE * 9, QUICK)
-        assert len(result.calls) < 9
-
     def test_this_process_sleeps_meanwhile(self, monkeypatch):
         def close(x):
             os.closerange(0, 3)
@@ -464,19 +339,6 @@ class TestTime:
 
 
 class TestMemory:
-    @pytest.mark.parametrize(
-        "function",
-        [lambda x: np.ones((10**6, 10**6)), lambda x: np.broadcast_to(1.0, (10**6, 10**6))],
-        ids=["an array", "an answer"],
-    )
-    def test_too_large(self, function):
-        result = run(function, ONCE * 2, SMALL)
-        assert result.calls == []
-        assert result.ended.startswith(
-            "asked for more than 64 MiB of memory: Unable to allocate 7.28 TiB for an array with "
-            "shape (1000000, 1000000) and data type float64"
-        )
-
     @pytest.mark.slow
     def test_many_small_pieces(self):
         result = script("""
@@ -530,26 +392,36 @@ def of_ours(kind, soft=None):
         resource.setrlimit(kind, (before, hard))
 
 
+TOO_LARGE = (
+    "asked for more than 64 MiB of memory: Unable to allocate 7.28 TiB for an array with shape "
+    "(1000000, 1000000) and data type float64"
+)
+ENDS = [  # what ends a run, within which limits, and how that is told
+    (lambda x: sys.exit(0), LIMITS, "ended the process: sys.exit(0) (line"),
+    (lambda x: sys.exit(), LIMITS, "ended the process: sys.exit() (line"),
+    (lambda x: sys.exit("by\ne"), LIMITS, "ended the process: sys.exit('by\\ne') (line"),
+    (lambda x: os._exit(5), LIMITS, "ended the process: os._exit(5) (call 1 of 1)"),
+    (lambda x: os._exit(0), LIMITS, "ended the process: os._exit(0) (call 1 of 1)"),
+    (lambda x: ctypes.string_at(0), LIMITS, "crashed: segmentation fault (call 1 of 1)"),
+    (lambda x: os.abort(), LIMITS, "crashed: aborted (call 1 of 1)"),
+    (lambda x: os.kill(os.getpid(), 9), LIMITS, "was killed (SIGKILL) (call 1 of 1)"),
+    (lambda x: os.kill(os.getpid(), 24), LIMITS, "used up its processor time (SIGXCPU) (call"),
+    (lambda x: os.kill(os.getpid(), 2), LIMITS, "crashed: interrupt (call 1 of 1)"),
+    (lambda x: os.kill(os.getpid(), 15), LIMITS, "crashed: terminated (call 1 of 1)"),
+    (lambda x: (_ for _ in ()).throw(KeyboardInterrupt), LIMITS, "KeyboardInterrupt (line"),
+    (catches_everything, QUICK, "took longer than 0.3 s"),
+    (lambda x: os.kill(os.getpid(), signal.SIGSTOP), QUICK, "took longer than 0.3 s"),
+    # holds the interpreter's lock
+    (lambda x: ctypes.PyDLL(None).sleep(100), QUICK, "took longer than 0.3 s"),
+    (lambda x: np.ones((10**6, 10**6)), SMALL, TOO_LARGE),
+    (lambda x: np.broadcast_to(1.0, (10**6, 10**6)), SMALL, TOO_LARGE),  # as an answer
+]
+
+
 class TestEnd:
-    @pytest.mark.parametrize(
-        ("function", "told"),
-        [
-            (lambda x: sys.exit(0), "ended the process: sys.exit(0) (line"),
-            (lambda x: sys.exit(), "ended the process: sys.exit() (line"),
-            (lambda x: sys.exit("by\ne"), "ended the process: sys.exit('by\\ne') (line"),
-            (lambda x: os._exit(5), "ended the process: os._exit(5) (call 1 of 1)"),
-            (lambda x: os._exit(0), "ended the process: os._exit(0) (call 1 of 1)"),
-            (lambda x: ctypes.string_at(0), "crashed: segmentation fault (call 1 of 1)"),
-            (lambda x: os.abort(), "crashed: aborted (call 1 of 1)"),
-            (lambda x: os.kill(os.getpid(), 9), "was killed (SIGKILL) (call 1 of 1)"),
-            (lambda x: os.kill(os.getpid(), 24), "used up its processor time (SIGXCPU) (call"),
-            (lambda x: os.kill(os.getpid(), 2), "crashed: interrupt (call 1 of 1)"),
-            (lambda x: os.kill(os.getpid(), 15), "crashed: terminated (call 1 of 1)"),
-            (lambda x: (_ for _ in ()).throw(KeyboardInterrupt), "KeyboardInterrupt (line"),
-        ],
-    )
-    def test_is_told(self, capfd, function, told):
-        result = run(function)
+    @pytest.mark.parametrize(("function", "limits", "told"), ENDS)
+    def test_is_told(self, capfd, function, limits, told):
+        result = run(function, ONCE, limits)
         assert result.calls == []
         assert result.ended.startswith(told)
         assert result.printed == ""
@@ -684,13 +556,20 @@ class TestOtherProcesses:
 
 
 class TestThisProcess:
-    def test_descriptors_signals_and_streams_are_as_before(self):
+    @pytest.fixture(autouse=True)
+    def descriptors_signals_and_streams_are_as_before(self):
         def state():
+            with open(os.devnull) as file:
+                descriptor = file.fileno()
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
             handlers = [signal.getsignal(number) for number in sandbox.STOPS]
-            return next_descriptor(), mask, handlers, sys.stdout, sys.stdin, np.geterr(), input
+            return descriptor, mask, handlers, sys.stdout, sys.stdin, np.geterr(), input
 
         before = state()
+        yield
+        assert state() == before
+
+    def test_nobody_is_left_to_be_waited_for(self):
         pids = [
             run(function, limits=QUICK).printed.strip()
             for function in (
@@ -700,7 +579,6 @@ class TestThisProcess:
             )
         ]
         run_calls(lambda: 1 / 0, ONCE)
-        assert state() == before
         for pid in pids:
             with pytest.raises(ChildProcessError):
                 os.waitpid(int(pid), os.WNOHANG)
@@ -709,15 +587,12 @@ class TestThisProcess:
     def test_ctrl_c_ends_the_child(self, monkeypatch):
         forked, fork = [], sandbox._fork
         monkeypatch.setattr(sandbox, "_fork", lambda: forked.append(fork()) or forked[-1])
-        before, mask = next_descriptor(), signal.pthread_sigmask(signal.SIG_BLOCK, [])
         start = time.perf_counter()
         with let_go():
             threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             with pytest.raises(KeyboardInterrupt):
                 run(lambda x: os.fork() + forever(x))
         assert time.perf_counter() - start < 5
-        assert next_descriptor() == before
-        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
         with pytest.raises(ChildProcessError):  # nothing of it is left to be waited for
             os.waitpid(forked[0], os.WNOHANG)
 
@@ -725,12 +600,9 @@ class TestThisProcess:
         def fork():
             raise BlockingIOError("no more processes")
 
-        before, mask = next_descriptor(), signal.pthread_sigmask(signal.SIG_BLOCK, [])
         monkeypatch.setattr(os, "fork", fork)
         with pytest.raises(BlockingIOError):
             run(double)
-        assert next_descriptor() == before
-        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
 
     def test_ctrl_c_just_after_the_fork_does_not_make_two_of_us(self):
         result = script("""
@@ -868,7 +740,7 @@ class TestWithoutFork:
 
 CELLS = [
     """
-import os, sys
+import sys
 import numpy as np
 from mha_numpy.teach.exercises.child.limits import Limits
 from mha_numpy.teach.exercises.sandbox import run_calls
@@ -883,21 +755,13 @@ def closure(more):
         print("hello")
         return (x.sum() + more).item()
     return mine
-told(closure(3))
-""",
-    """
 def forever(x):
     while True:
         pass
+told(closure(3))
 told(forever, Limits(seconds=0.5))
-""",
-    """
 told(lambda x: print("x" * 50_000_000))
-""",
-    """
-def mine(x):
-    sys.exit(4)
-told(mine)
+told(lambda x: sys.exit(4))
 told(lambda x: input("name?"))
 """,
 ]
@@ -916,8 +780,8 @@ def test_in_a_notebook():
         "[(5.0, '')]  hello",
         "",
         "[] took longer than 0.5 s and was stopped "
-        "(line 2 of the cell: `while True:`) (call 1 of 1) ",
+        "(line 7 of the cell: `while True:`) (call 1 of 1) ",
         "[(None, '')]  xxxxxxx",
-        "[] ended the process: sys.exit(4) (line 2 of the cell: `sys.exit(4)`) ",
-        f"""[(None, '{no_input} (line 4 of the cell: `told(lambda x: input("name?"))`)')]  """,
+        "[] ended the process: sys.exit(4) (line 12 of the cell: `told(lambda x: sys.exit(4))`) ",
+        f"""[(None, '{no_input} (line 13 of the cell: `told(lambda x: input("name?"))`)')]  """,
     ]

@@ -1,6 +1,5 @@
 """A process that holds nothing but what it runs: it does the task on stdin, and tells of it."""
 
-import builtins
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,10 +8,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from .calls import load, make_calls, measured, no_input, open_output, tell_all, undisturbed
+from .calls import load, make_calls, measured, tell_all
 from .limits import Limits, limit_for_good
-from .messages import HEADER, Asked, Started, write_message
-from .values import Foreign, plain, record, unpack
+from .messages import Asked, Started, write_message
+from .values import HEADER, Foreign, plain, record, unpack
 
 
 def main() -> None:
@@ -27,16 +26,14 @@ def main() -> None:
             os.setgid(task["user"])
             os.setuid(task["user"])
         limit_for_good(limits, task["room"], task["threads"])
-        builtins.input = no_input
         _show(task["modules"])
         source, file, name = task["source"], task["file"], task["name"]
         write_message(tell, Started())
-        with undisturbed(open_output()):
-            wrap = measured if task["is_measured"] else lambda function: function
-            with open(task["replies"], "rb") as replies:
-                inputs = [_with_functions(given, tell, replies) for given in task["inputs"]]
-                calls = make_calls(lambda: wrap(load(source, file, name)), inputs)
-                tell_all(calls, tell, limits)
+        wrap = measured if task["is_measured"] else lambda function: function
+        with open(task["replies"], "rb") as replies:
+            inputs = [_with_functions(given, tell, replies) for given in task["inputs"]]
+            calls = make_calls(lambda: wrap(load(source, file, name)), inputs)
+            tell_all(calls, tell, limits)
     os._exit(0)  # threads that were left running end here
 
 

@@ -1,5 +1,6 @@
 """Loading somebody's function and calling it, with all that is told of each call."""
 
+import builtins
 import copy
 import io
 import linecache
@@ -99,15 +100,9 @@ def measured(function: Callable[..., Any]) -> Callable[..., int]:
     return measure
 
 
-def no_input(*_: object) -> NoReturn:
+def _no_input(*_: object) -> NoReturn:
     """Stand for `input`, which would ask the reader of a notebook."""
     raise EOFError("input() cannot be answered here")
-
-
-def open_output() -> IO[str]:
-    """Return a stream to file descriptor 1 that keeps nothing back and can write any text."""
-    raw = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
-    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 @contextmanager
@@ -124,17 +119,25 @@ def undisturbed(output: IO[str]) -> Iterator[None]:
 
 
 def tell_all(messages: Iterator[Message], tell: IO[bytes], limits: Limits) -> None:
-    """Write every message, and at last why there are no more if these are not all."""
-    child, lift_limit = os.getpid(), limit_softly(limits)
+    """Write every message, and at last why there are no more if these are not all.
+
+    What is printed meanwhile goes to file descriptor 1 at once, and may be any text.
+    """
+    child = os.getpid()
+    builtins.input = _no_input
+    raw = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
+    output = io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
 
     def write(message: Message) -> None:
         if os.getpid() != child:
             os._exit(0)  # forked by the function
         write_message(tell, message)
 
-    try:
-        for message in messages:
-            write(message)
-    except BaseException as error:
-        lift_limit()
-        write(Ended(ending(error, limits)))
+    with undisturbed(output):
+        lift_limit = limit_softly(limits)
+        try:
+            for message in messages:
+                write(message)
+        except BaseException as error:
+            lift_limit()
+            write(Ended(ending(error, limits)))

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
 from .errors import LONGEST, one_line
-from .values import pack, unpack
-
-HEADER = 8  # bytes that tell a length
+from .values import HEADER, pack, unpack
 
 
 class Started(NamedTuple):
@@ -46,15 +44,14 @@ KINDS = {kind.__name__: kind for kind in (Started, Loaded, Call, Asked, Ended)}
 
 def write_message(stream: IO[bytes], message: Message) -> None:
     """Write a message as a dict of its fields, under the name of its kind."""
-    write_frame(stream, {type(message).__name__: message._asdict()})
-
-
-def write_frame(stream: IO[bytes], value: Any) -> None:
-    """Write a plain value with its length before it."""
-    packed = pack(value)
-    stream.write(len(packed).to_bytes(HEADER))
-    stream.write(packed)
+    stream.write(framed({type(message).__name__: message._asdict()}))
     stream.flush()
+
+
+def framed(value: Any) -> bytes:
+    """Return a plain value as bytes with their length before them."""
+    packed = pack(value)
+    return len(packed).to_bytes(HEADER) + packed
 
 
 def read_messages(unread: bytearray) -> Iterator[Message]:

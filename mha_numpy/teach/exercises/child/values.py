@@ -1,8 +1,9 @@
-"""Answers as plain values, and plain values as bytes: an .npz file of a tree and its arrays."""
+"""Answers as plain values, and these as bytes: a tree in JSON, then the arrays' numbers."""
 
 import io
 import json
-import zipfile
+import math
+import re
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,10 +15,10 @@ import numpy as np
 from .errors import LONGEST, one_line
 
 DEEPEST = 50  # lists in lists of an answer
-TEXT, DIRECTORY = 2**22, 2**20  # bytes of a tree, and of the list of its arrays
-PLAIN_END, LONG_END = b"PK\5\6\0\0\0\0", b"PK\6\7"  # how an archive's last 22 bytes begin, or 42
+TEXT, PARTS = 2**22, 2**13  # bytes of a tree, and how many values are in it
+HEADER = 8  # bytes that tell a length
 NUMBERS = "biufc"  # the kinds of dtypes that an answer may have
-TREE = "tree.json"
+NUMERIC = re.compile(rf"[<>|][{NUMBERS}]\d+")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def _plain_tree(value: Any, depth: int) -> Any:
         return Foreign(_description(value))
     if depth == 0:
         raise RecursionError
+    if len(parts) > PARTS:
+        return Foreign(f"a {type(value).__name__} of {len(parts)} parts")
     parts = {name: _plain_tree(part, depth - 1) for name, part in parts.items()}
     if isinstance(value, Mapping) or hasattr(value, "_asdict"):
         return parts
@@ -84,29 +87,23 @@ def _description(value: object) -> str:
 
 
 def pack(value: Any) -> bytes:
-    """Return a plain value as the bytes of an .npz file; NamedTuples keep their names."""
-    arrays: list[Any] = []
-    tree = json.dumps(_as_json(value, arrays))
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as file:
-        file.writestr(TREE, tree)
-        for number, array in enumerate(arrays):
-            with file.open(f"{number}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-    return stream.getvalue()
+    """Return a plain value as bytes: a tree with its length before it, and the arrays' numbers."""
+    arrays: list[bytes] = []
+    tree = json.dumps(_as_json(value, arrays)).encode()
+    return b"".join([len(tree).to_bytes(HEADER), tree, *arrays])
 
 
-def _as_json(value: Any, arrays: list[Any]) -> Any:
-    """Return a value as JSON knows it; its arrays go into the list."""
+def _as_json(value: Any, arrays: list[bytes]) -> Any:
+    """Return a value as JSON knows it; the numbers of its arrays go into the list."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if value is ...:
         return {"unwritten": True}
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
-    if isinstance(value, np.ndarray):
-        arrays.append(value)
-        return {"array": len(arrays) - 1}
+    if isinstance(value, np.ndarray) and value.dtype.kind in NUMBERS:
+        arrays.append(value.tobytes())
+        return {"array": [value.dtype.str, *value.shape]}
     if isinstance(value, Foreign):
         return {"foreign": value.text}
     found = parts_of(value)
@@ -134,52 +131,40 @@ def unpack(packed: bytes, record: Callable[..., Callable[..., Any]] = refuse) ->
     """Return the value of `pack`; any error, where the bytes are something else.
 
     Nothing is made of them but builtins, arrays of numbers and `Foreign`, and NamedTuples where
-    `record` makes these; and nothing that is much longer than they are.
+    `record` makes these; nothing that is much longer than they are, as each byte is used once; and
+    no more parts than somebody can look at in time.
     """
-    is_plain = packed[-22:].startswith(PLAIN_END) and packed[-2:] == b"\0\0"
-    is_long = packed[-42:-38] == LONG_END or int.from_bytes(packed[-10:-6], "little") > DIRECTORY
-    if is_long or not is_plain:
-        raise ValueError("no archive, or one of too many arrays")
-    with zipfile.ZipFile(io.BytesIO(packed)) as file:
-        sizes = {info.filename: info.file_size for info in file.infolist()}
-        if any(info.compress_type != zipfile.ZIP_STORED for info in file.infolist()):
-            raise ValueError("a compressed member")
-        if sizes[TREE] > TEXT or sum(sizes.values()) > len(packed):
-            raise ValueError("a long tree, or arrays that share their bytes")
-        arrays = set(range(len(sizes) - 1))
+    begin = HEADER + int.from_bytes(packed[:HEADER])
+    if begin > min(len(packed), TEXT):
+        raise ValueError("a long tree, or one that is cut off")
+    numbers, parts_left = io.BytesIO(packed[begin:]), PARTS
 
-        def array(number: int) -> Any:
-            arrays.remove(number)  # each is there once
-            with file.open(f"{number}.npy") as member:
-                np.lib.format.read_magic(member)
-                shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)
-                if dtype.kind not in NUMBERS or is_fortran:
-                    raise ValueError("an array of something else than numbers, or not C-ordered")
-                return np.frombuffer(bytearray(member.read()), dtype).reshape(shape)
+    def array(told: list[Any]) -> Any:
+        if not NUMERIC.fullmatch(told[0]) or min(told[1:], default=0) < 0:
+            raise ValueError("an array of something else than numbers, or of a negative shape")
+        dtype, shape = np.dtype(told[0]), told[1:]
+        content = bytearray(numbers.read(dtype.itemsize * math.prod(shape)))
+        return np.frombuffer(content, dtype).reshape(shape)
 
-        return _from_json(json.loads(file.read(TREE)), array, record, DEEPEST + 3)
+    def build(tree: Any, depth: int) -> Any:
+        nonlocal parts_left
+        parts_left -= 1
+        if isinstance(tree, list) or depth == 0 or parts_left < 0:
+            raise ValueError("a bare list, nested too deep, or too many parts")
+        if not isinstance(tree, dict):
+            return tree
+        ((kind, inner),) = tree.items()
+        if kind in ("list", "tuple"):
+            items = [build(part, depth - 1) for part in inner]
+            return items if kind == "list" else tuple(items)
+        if kind in ("dict", "named"):
+            parts = inner if kind == "dict" else inner[1]
+            found = {name: build(part, depth - 1) for name, part in parts.items()}
+            return found if kind == "dict" else record(inner[0], *found)(**found)
+        made: dict[str, Callable[[Any], Any]] = {
+            "unwritten": lambda _: ..., "complex": lambda pair: complex(*pair), "array": array,
+            "foreign": lambda text: Foreign(one_line(text, LONGEST)),
+        }  # fmt: skip
+        return made[kind](inner)
 
-
-def _from_json(
-    value: Any, array: Callable[[int], Any], record: Callable[..., Callable[..., Any]], depth: int
-) -> Any:
-    """Return the value that `_as_json` has made JSON of, down to a depth."""
-    if not isinstance(value, dict):
-        if isinstance(value, list):
-            raise ValueError("a bare list")
-        return value
-    if depth == 0:
-        raise ValueError("nested too deep")
-    ((kind, inner),) = value.items()
-    if kind in ("list", "tuple"):
-        items = [_from_json(part, array, record, depth - 1) for part in inner]
-        return items if kind == "list" else tuple(items)
-    if kind in ("dict", "named"):
-        parts = inner if kind == "dict" else inner[1]
-        found = {name: _from_json(part, array, record, depth - 1) for name, part in parts.items()}
-        return found if kind == "dict" else record(inner[0], *found)(**found)
-    made: dict[str, Callable[[Any], Any]] = {
-        "unwritten": lambda _: ..., "complex": lambda pair: complex(*pair), "array": array,
-        "foreign": lambda text: Foreign(one_line(text, LONGEST)),
-    }  # fmt: skip
-    return made[kind](inner)
+    return build(json.loads(packed[HEADER:begin]), DEEPEST + 4)
