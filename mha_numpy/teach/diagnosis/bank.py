@@ -28,19 +28,12 @@ IGNORE_ALL = Mistake(
     "follow the conventions at the top of the docstring",
     {},
 )
+FOLLOWED = "the usual convention is followed, not that of your variant"
 IGNORED = [
-    *(
-        Mistake(
-            convention.ignored,
-            "the usual convention is followed, not that of your variant: " + convention.sentence,
-            convention.sentence,
-            {},
-        )
-        for convention in CONVENTIONS.values()
-    ),
-    IGNORE_ALL,
+    Mistake(one.ignored, f"{FOLLOWED}: {one.sentence}", one.sentence, {})
+    for one in CONVENTIONS.values()
 ]
-BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MISBEHAVIOURS, *IGNORED]}
+BANK = {mistake.name: mistake for mistake in [*MISTAKES, *MISBEHAVIOURS, *IGNORED, IGNORE_ALL]}
 EDITS: dict[str, dict[str, Edits]] = {name: {} for name in BANK}  # by the task whose file it is
 for _task in TASKS.values():
     for _one in _task.mistakes:
