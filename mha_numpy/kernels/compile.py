@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numba
 from llvmlite.binding import Linkage
@@ -126,12 +127,15 @@ class _Whole(JITCodeLibrary):
     """A kernel with its parts, which are its own.
 
     numba tells parts of one name and one type apart by a number that begins anew in every process:
-    a kernel from disk and one that was just compiled could call each other's.
+    a kernel from disk and one that was just compiled could call each other's. Names that are like
+    no other prevent it; "internal" alone does not, as the loader knows internal names, too.
     """
 
     def _optimize_final_module(self) -> None:
+        mark = uuid4().hex
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.name = f"{function.name}.{mark}"
                 function.linkage = Linkage.internal
         super()._optimize_final_module()
 
