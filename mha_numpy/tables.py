@@ -7,8 +7,7 @@ from itertools import accumulate
 from textwrap import wrap
 from typing import NamedTuple
 
-from mha_numpy.palette import PALETTE
-from mha_numpy.paper import ON_PAPER, PAPER
+from mha_numpy.look import ON_PAPER, PALETTE, PAPER
 
 __all__ = ["Table", "plain", "show"]
 

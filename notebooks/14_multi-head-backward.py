@@ -152,7 +152,7 @@ with trace() as full:
 d_merged = d_out @ params.w_o.T  # (B, T, H*d)
 d_w_o = np.einsum("btm,bto->mo", full["merged"], d_out)  # (H*d, D)
 d_heads = split_heads(d_merged, H)  # (B, H, T, d)
-d_q, d_k, d_v, _, _ = attention_backward(d_heads, cache.attention)
+d_q, d_k, d_v, *_ = attention_backward(d_heads, cache.attention)
 projected = {"q": merge_heads(d_q), "k": merge_heads(d_k), "v": merge_heads(d_v)}  # (B, T, H*d)
 mine = {f"w_{s}": np.einsum("bti,bto->io", x, g) for s, g in projected.items()}
 mine |= {f"b_{s}": g.sum(axis=(0, 1)) for s, g in projected.items()}

@@ -16,7 +16,7 @@ from mha_numpy.dtypes import Array, float_dtype
 from mha_numpy.errors import ConfigError, MhaError, describe
 from mha_numpy.foreign import missing_attribute
 from mha_numpy.layers.params_file import PathLike, load_params, save_params
-from mha_numpy.layers.runs import tracked
+from mha_numpy.layers.tracked import tracked
 
 
 @contextmanager

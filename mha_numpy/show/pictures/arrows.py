@@ -8,7 +8,7 @@ from matplotlib.patches import Circle
 
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.palette import PALETTE
+from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures.colors import GREY, fade
 from mha_numpy.show.pictures.labels import (
     check_labels,

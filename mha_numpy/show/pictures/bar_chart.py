@@ -6,7 +6,7 @@ from typing import Any
 
 from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.palette import PALETTE
+from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures.colors import GREY, INK
 from mha_numpy.show.pictures.labels import check_text, printable, short_number, widest
 from mha_numpy.show.pictures.layout import Box, patch, start_page

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 
 from mha_numpy.checks import check_count
-from mha_numpy.palette import PALETTE
+from mha_numpy.look import PALETTE
 
 INK, MUTED = "#1A1A1A", "#5C5C5C"  # text
 GREY = "#8A8A8A"  # hatches

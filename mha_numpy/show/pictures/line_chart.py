@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormat
 from mha_numpy.checks import check_flag
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.palette import PALETTE
+from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures.colors import GREY, INK, MUTED, head_color
 from mha_numpy.show.pictures.labels import (
     as_numbers,

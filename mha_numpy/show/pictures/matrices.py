@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from mha_numpy.checks import check_flag
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.palette import PALETTE
+from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures.blocks import is_broken, is_hidden
 from mha_numpy.show.pictures.cells import (
     MAX_NUMBERS,

@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from mha_numpy.errors import ConfigError
-from mha_numpy.paper import ON_PAPER, PAPER
+from mha_numpy.look import ON_PAPER, PAPER
 
 DPI = 150
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from mha_numpy.palette import PALETTE
+from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures import bar_chart, line_chart
 from mha_numpy.show.pictures.labels import MINUS, short_number, widest
 from mha_numpy.show.pictures.line_chart import _apart

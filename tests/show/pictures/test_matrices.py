@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgba
 
 from mha_numpy.core import causal_mask, padding_mask, window_mask
-from mha_numpy.palette import PALETTE
+from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures import matrices
 from mha_numpy.show.pictures.labels import MINUS
 from mha_numpy.show.pictures.matrices import MAY_ATTEND
