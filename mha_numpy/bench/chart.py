@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.report import in_digits
-from mha_numpy.bench.results import Cell, Results
+from mha_numpy.bench.results import Cell, Results, in_digits
 from mha_numpy.errors import ConfigError
 from mha_numpy.show.pictures import Picture, fade, head_color
 from mha_numpy.show.pictures.colors import INK, MUTED

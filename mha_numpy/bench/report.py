@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from mha_numpy.bench.contestants import CONTESTANTS
-from mha_numpy.bench.results import Cell, Results
+from mha_numpy.bench.results import Cell, Results, in_digits
 from mha_numpy.errors import ConfigError
 from mha_numpy.tables import Table
 
@@ -169,11 +169,6 @@ def _fractions(cell: Cell) -> str:
     fractions = [cell.ours_fraction or 0.0, cell.other_fraction or 0.0]
     text = " / ".join(f"{fraction:.0%}" for fraction in fractions)
     return f"{text} {ABOVE_MARK}" if round(max(fractions), 2) > 1 else text
-
-
-def in_digits(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits, or with all before the point."""
-    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 @dataclass(frozen=True)

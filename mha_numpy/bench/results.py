@@ -143,3 +143,8 @@ class Results:
         """Whether no result differs from ours, and no measurement failed."""
         failed = any(fact.note.startswith("failed") for fact in self.facts)
         return not failed and all(cell.agrees for cell in self.cells)
+
+
+def in_digits(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits, or with all before the point."""
+    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
