@@ -41,8 +41,29 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     with suppress(AttributeError):  # where numba keeps this differently, its own name has to do
         kept = dispatcher._cache
         name = f"{kept._impl.filename_base}.{_VERSION}"
-        kept._cache_file = IndexDataCacheFile(kept.cache_path, name, _VERSION)
+        kept._cache_file = CodeFiles(kept.cache_path, name, _VERSION)
     return dispatcher
+
+
+class CodeFiles(IndexDataCacheFile):
+    """Files of machine code, each named after what it was compiled for.
+
+    numba numbers them in an index: two processes that compile at the same time take the same
+    number, and each may then run what the other compiled.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep what was compiled for this signature on this processor."""
+        self._save_data(self._name(key), data)
+
+    def load(self, key: Any) -> Any:
+        """Return what was kept, or None."""
+        with suppress(OSError):
+            return self._load_data(self._name(key))
+
+    def _name(self, key: Any) -> str:
+        digest = hashlib.sha256(repr((numba.__version__, key)).encode()).hexdigest()[:16]
+        return self._data_name_pattern.format(number=int(digest, 16))
 
 
 def kernel(function: Callable[..., Any] | None = None, *, regroup: bool = False) -> Any:

@@ -151,19 +151,19 @@ def _run(function: Any, problem: Problem, *arrays: Any, parts: int) -> None:
     The heads of a sequence are cut into so many parts, each of which is one thread's. Uncompiled,
     for a debugger, or where there is little to do, one thread does all.
     """
-    (B, H, _, _), T_k = problem.q.shape, problem.k.shape[2]
-    of_all, q_offset, others = problem[:6], problem.q_offset, problem[7:]
+    (B, H, _, _), (_, H_kv, T_k, _) = problem.q.shape, problem.k.shape
+    q_offset, others, G = problem.q_offset, problem[7:], H // H_kv
     run = compiled(function, problem.q.dtype)
-
-    def of_head(x: Any, b: int, h: int) -> Any:
-        return x[b, h * x.shape[1] // H]  # query head h reads key head h // G
+    all_arrays = [(x, G == 1 or x.shape[1] == H) for x in (*problem[:6], *arrays)]
 
     def part(n: int) -> None:
         b, first = n // parts, n % parts * (H // parts)
         for h in range(first, first + H // parts):
-            inputs = [of_head(x, b, h) for x in of_all]
-            given = Problem._make([*inputs, q_offset[b], *others])
-            run(given, *[of_head(x, b, h) for x in arrays])
+            query_head, key_head = (b, h), (b, h // G)
+            given = [
+                x[query_head if is_of_queries else key_head] for x, is_of_queries in all_arrays
+            ]
+            run(Problem._make([*given[:6], q_offset[b], *others]), *given[6:])
 
     work = problem.q.size * T_k
     threads = 1 if work < LEAST_WORK or config.DISABLE_JIT else get_num_threads()

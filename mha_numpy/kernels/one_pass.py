@@ -132,16 +132,17 @@ def as_rows(x: Array) -> Array:
     return np.ascontiguousarray(x).reshape(-1, x.shape[-1] if x.ndim else 1)
 
 
-def of_rows(kernel: Any, makes: int = 1) -> Callable[..., Any]:
-    """Return a function of arrays, and last of a word if the kernel knows two ways.
+def of_rows(kernel: Any, makes: int = 1, *, knows_tanh: bool = False) -> Callable[..., Any]:
+    """Return a function of arrays, which returns so many, or the one, of the first one's shape.
 
-    It returns so many arrays, or the one, of the first one's shape.
+    If the kernel knows two ways, the function takes "tanh" or another word behind the arrays.
     """
 
     def run_kernel(*given: Any) -> Any:
-        arrays = [x for x in given if isinstance(x, np.ndarray)]
-        options = [x == "tanh" for x in given[len(arrays) :]] or [0]
-        made = run(kernel, arrays, [arrays[0].shape] * makes, options)
+        options = (0,)
+        if knows_tanh:
+            given, options = given[:-1], (given[-1] == "tanh",)
+        made = run(kernel, given, [given[0].shape] * makes, options)
         return made if makes > 1 else made[0]
 
     return run_kernel
@@ -392,7 +393,8 @@ def adam_rows(thread, threads, arguments):
 
 add = of_rows(add_rows)  # of arrays of one shape; rows of the second are repeated if too few
 relu, relu_backward = of_rows(relu_rows), of_rows(relu_rows_backward)
-gelu, gelu_backward = of_rows(gelu_rows, makes=2), of_rows(gelu_rows_backward)
+gelu = of_rows(gelu_rows, makes=2, knows_tanh=True)
+gelu_backward = of_rows(gelu_rows_backward, knows_tanh=True)
 swiglu, swiglu_backward = of_rows(swiglu_rows, makes=3), of_rows(swiglu_rows_backward, makes=2)
 
 # those whose arrays are not all of the one dtype that stands for None here

@@ -9,6 +9,7 @@ import pytest
 from llvmlite import binding
 
 import mha_numpy
+from mha_numpy.kernels.compile import CodeFiles
 from tests.processes import run_python
 from tests.sweeps import sweep
 
@@ -160,6 +161,16 @@ COMPILE_TWO = (
 
 
 class TestDisk:
+    def test_processes_that_compile_at_once_keep_apart(self, tmp_path):
+        kinds = ["float32", "float64"]
+        for kind in kinds:  # each begins with an empty folder; both write into one
+            (tmp_path / kind).mkdir()
+            CodeFiles(tmp_path / kind, "kernel", "1").save((kind,), f"code for {kind}")
+            shutil.copytree(tmp_path / kind, tmp_path, dirs_exist_ok=True)
+        kept = CodeFiles(tmp_path, "kernel", "1")
+        assert [kept.load((kind,)) for kind in kinds] == [f"code for {kind}" for kind in kinds]
+        assert kept.load(("int8",)) is None
+
     @pytest.mark.slow
     def test_compiled_once_until_any_source_changes(self, copy, tmp_path):
         def run_once():

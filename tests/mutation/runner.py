@@ -30,7 +30,7 @@ NEAREST = {
     "options": "attention", "grouped": "attention", "dtypes": "attention", "rope": "positions",
     "kernel_calls": "backends",
 }  # fmt: skip
-MACHINE_CODE = shutil.ignore_patterns("*.nbi", "*.nbc")  # of no use to those who run no kernel
+MACHINE_CODE = shutil.ignore_patterns("*.nbc")  # of no use to those who run no kernel
 BANK = ["tests/teach/exercises/test_core_by_the_bank.py"]
 OTHERS = {  # folders with few tests: all of them
     "layers": (

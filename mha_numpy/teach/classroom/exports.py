@@ -110,11 +110,7 @@ def _nbgrader_cells(v4: Any, title: Any, exercise: Exercise, points: float, seed
 
     public = f'public_check("{exercise.id}", {exercise.function_name})'
     test = NBGRADER_TEST.format(public=public, hidden=_test(exercise, seed))
-    return [
-        title,
-        code(_solution(exercise, "###"), "exercise"),
-        code(test, "test", points=points),
-    ]
+    return [title, code(_solution(exercise, "###"), "exercise"), code(test, "test", points=points)]
 
 
 def _solution(exercise: Exercise, mark: str) -> str:

@@ -76,9 +76,7 @@ class Source(NamedTuple):
 
 
 def find_submissions(
-    folder: Path | str,
-    roster: Mapping[str, str] | None = None,
-    deadline: datetime | None = None,
+    folder: Path | str, roster: Mapping[str, str] | None = None, deadline: datetime | None = None
 ) -> list[Submission]:
     """Return who handed in what, in the order of their ids.
 
