@@ -235,9 +235,9 @@ def attention_backward(
     Returns
     -------
     AttentionGrads
-        ``d_q, d_k, d_v, d_bias, d_head_gate``; the last two None where the input was None. A
-        key or value head that serves a group receives the sum of its group's gradients. Hidden
-        cells and rows that see nothing give exactly 0.
+        ``d_q, d_k, d_v``, then those of options, ``d_bias, d_head_gate``, None where the input
+        was None. A key or value head that serves a group receives the sum of its group's
+        gradients. Hidden cells and rows that see nothing give exactly 0.
 
     Notes
     -----
@@ -263,16 +263,17 @@ def attention_backward(
     if kernels is None:
         cells = cache.find_cells()
         steps = attention_steps_backward(d_heads, cells, inputs)
-        d_q, d_k, d_v, d_bias = steps.d_q, steps.d_k, steps.d_v, steps.d_bias
+        grads = steps._asdict()
         if is_watched():
             record_attention_backward(inputs, cells.visible, d_gated, d_heads, d_head_gate, steps)
     else:
         if cells is not None:  # the equations' output is its caller's to change: mix once more
             heads = shared_matmul(cells.dropped, inputs.v, cells.visible)
-        d_q, d_k, d_v, d_bias = kernel_backward(kernels, d_heads, heads, lse, inputs)
+        grads = kernel_backward(kernels, d_heads, heads, lse, inputs)
+    grads["d_head_gate"] = d_head_gate
     return AttentionGrads._make(
-        d_x if d_x is None else d_x.astype(inputs.dtype, copy=False)
-        for d_x in (d_q, d_k, d_v, d_bias, d_head_gate)
+        None if grads[name] is None else grads[name].astype(inputs.dtype, copy=False)
+        for name in AttentionGrads._fields
     )
 
 

@@ -38,8 +38,8 @@ def kernel_forward(kernels: ModuleType, inputs: AttentionInputs) -> tuple[Array,
 
 def kernel_backward(
     kernels: ModuleType, d_heads: Array, heads: Array, lse: Array, inputs: AttentionInputs
-) -> tuple[Array, Array, Array, Array | None]:
-    """Let a kernel pull back through steps 6 to 1: d_q, d_k, d_v, d_bias."""
+) -> dict[str, Array | None]:
+    """Let a kernel pull back through steps 6 to 1, to the inputs and options, by name."""
     rank, bias = inputs.q.ndim, inputs.bias
     d_heads = d_heads.astype(heads.dtype, copy=False)
     if rank < 4:
@@ -48,7 +48,8 @@ def kernel_backward(
     if rank < 4:
         d_inputs = [x if x is None else x[DROP_AXES[rank]] for x in d_inputs]
     d_q, d_k, d_v, d_biased = d_inputs
-    return d_q, d_k, d_v, None if bias is None else sum_to_shape(d_biased, bias.shape)
+    d_bias = None if bias is None else sum_to_shape(d_biased, bias.shape)
+    return {"d_q": d_q, "d_k": d_k, "d_v": d_v, "d_bias": d_bias}
 
 
 def _kernel_inputs(inputs: AttentionInputs) -> tuple[Any, ...]:

@@ -55,10 +55,10 @@ class MultiHeadGrads(NamedTuple):
     d_x_k: Array | None
     d_x_v: Array | None
     d_params: MultiHeadParams
-    d_bias: Array | None
-    d_head_gate: Array | None
     d_extra_k: Array | None
     d_extra_v: Array | None
+    d_bias: Array | None  # this and the following: of options, as in AttentionGrads
+    d_head_gate: Array | None
 
 
 def multi_head_steps(
@@ -127,7 +127,7 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
         record_merge_backward(cache.attention.inputs, d_out, of_out, d_heads)
 
     # 4. heads = attention(q, k, v)
-    d_q, d_k, d_v, d_bias, d_head_gate = attention_backward(d_heads, cache.attention)
+    d_q, d_k, d_v, d_bias, *d_others = attention_backward(d_heads, cache.attention)
 
     # 3. k, v = append(k, extra_k), append(v, extra_v)
     d_extra_k = d_extra_v = None
@@ -169,15 +169,9 @@ def multi_head_steps_backward(d_out: Array, cache: MultiHeadCache) -> MultiHeadG
         d_x_q = d_x_q + d_x_k
         step("d_x", d_x_q, "B T_q D", "d_x_q + d_x_k" if x_v_given else "d_x_q + d_x_kv")
     return MultiHeadGrads(
-        d_x_q=d_x_q,
-        d_x_k=d_x_k if x_k_given else None,
-        d_x_v=d_x_v if x_v_given else None,
-        d_params=d_params,
-        d_bias=d_bias,
-        d_head_gate=d_head_gate,
-        d_extra_k=d_extra_k,
-        d_extra_v=d_extra_v,
-    )
+        d_x_q, d_x_k if x_k_given else None, d_x_v if x_v_given else None, d_params,
+        d_extra_k, d_extra_v, d_bias, *d_others,
+    )  # fmt: skip
 
 
 @takes_attention_options
@@ -258,7 +252,7 @@ def multi_head_attention_backward(d_out: Array, cache: MultiHeadCache) -> MultiH
     Returns
     -------
     MultiHeadGrads
-        ``d_x_q, d_x_k, d_x_v, d_params, d_bias, d_head_gate, d_extra_k, d_extra_v``. An input that
+        ``d_x_q, d_x_k, d_x_v, d_params, d_extra_k, d_extra_v, d_bias, d_head_gate``. An input that
         was not given has None, and its share is in the one that it defaulted to.
 
     Notes

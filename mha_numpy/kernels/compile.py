@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite.binding import Linkage
 from numba.core import event
 from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
@@ -33,6 +34,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if numba.config.DISABLE_JIT:
         return function
     options.setdefault("error_model", "numpy")  # x / 0 is inf or NaN, as in NumPy
+    options["pipeline_class"] = _WholeCompiler
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder can be written to
@@ -120,11 +122,33 @@ class _Part(JITCodeLibrary):
         """Set nothing."""
 
 
+class _Whole(JITCodeLibrary):
+    """A kernel with its parts, which are its own.
+
+    numba tells parts of one name and one type apart by a number that begins anew in every process:
+    a kernel from disk and one that was just compiled could call each other's.
+    """
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.linkage = Linkage.internal
+        super()._optimize_final_module()
+
+
 class _PartCompiler(Compiler):
     """numba's compiler, with a library of ours."""
 
+    kind: type[JITCodeLibrary] = _Part
+
     def __init__(self, typingctx: Any, targetctx: Any, library: Any, *rest: Any) -> None:
-        super().__init__(typingctx, targetctx, _Part(targetctx.codegen(), "part"), *rest)
+        library = self.kind(targetctx.codegen(), self.kind.__name__)
+        library.enable_object_caching()
+        super().__init__(typingctx, targetctx, library, *rest)
+
+
+class _WholeCompiler(_PartCompiler):
+    kind = _Whole
 
 
 class _Notice(event.Listener):

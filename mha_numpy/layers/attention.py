@@ -122,8 +122,7 @@ class MultiHeadAttention(Layer):
         self.rng = make_rng(rng)
         self._init_params(check_flag("bias", bias), check_flag("add_bias_kv", add_bias_kv))
         self.head_gate: Array | None = None  # for every forward that is not given another
-        self.d_bias: Array | None = None
-        self.d_head_gate: Array | None = None
+        self.d_options: dict[str, Array] = {}
 
     def _init_params(self, bias: bool, add_bias_kv: bool) -> None:
         queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
@@ -228,11 +227,12 @@ class MultiHeadAttention(Layer):
         -------
         d_query, d_key, d_value
             None for an input that was not passed: its share is in the one that it defaulted to.
-            The gradients of `bias` and `head_gate`, where given, are in ``layer.d_bias`` and
-            ``layer.d_head_gate`` until the next backward.
+            The gradients of options, such as `bias` and `head_gate`, are in ``layer.d_options``
+            until the next backward, under the names of those that were given.
         """
         grads = multi_head_attention_backward(d_out, self.forward_cache)
-        self.d_bias, self.d_head_gate = grads.d_bias, grads.d_head_gate
+        of_options = {name: getattr(grads, f"d_{name}", None) for name in OPTIONS}
+        self.d_options = {name: d for name, d in of_options.items() if d is not None}
         for name, gradient in grads.d_params._asdict().items():
             self.accumulate(name, gradient)
         if grads.d_extra_k is not None and grads.d_extra_v is not None and "extra_k" in self.params:

@@ -192,6 +192,27 @@ class TestDisk:
             assert notice == ""
 
     @pytest.mark.slow
+    def test_a_kernel_from_disk_and_one_just_compiled_keep_apart(self, tmp_path):
+        lines = (
+            "import numpy as np",
+            "from mha_numpy import attention_backward, attention_forward",
+            "x = np.random.default_rng(0).normal(size=(3, 2, 5, 8)).astype(np.float32)",
+            "q, k, v = x[:, None]",
+            "out, cache = attention_forward(q, k, v)",
+        )
+        backward = (
+            "found = attention_backward(q, cache, backend='numba')",
+            "wanted = attention_backward(q, cache)",
+            "print(all(np.allclose(*both, atol=1e-5) for both in zip(found[:3], wanted[:3])))",
+        )
+        forward = (
+            "print(np.allclose(attention_forward(q, k, v, backend='numba')[0], out, atol=1e-5))",
+        )
+        for calls in (forward, (*forward, *backward)):
+            printed, _ = run_python(*lines, *calls, NUMBA_CACHE_DIR=tmp_path)
+            assert set(printed) == {"True"}
+
+    @pytest.mark.slow
     def test_beside_the_source(self, copy):
         environment = {"NUMBA_CACHE_DIR": ""}
         run_python(*COMPILE_TWO, folder=copy.parent, **environment)

@@ -44,14 +44,13 @@ class TestMultiHeadAttention:
 
         def backward(d_out, _):
             layer.backward(d_out)
-            return {"bias": layer.d_bias, "head_gate": layer.d_head_gate}
+            return layer.d_options
 
         inputs = {"bias": rng.normal(size=(4, 1, 5)), "head_gate": rng.normal(size=(2, 4))}
         assert gradcheck(lambda **options: (layer(x, **options), None), backward, inputs)
         layer(x)
         layer.backward(x)
-        assert layer.d_bias is None
-        assert layer.d_head_gate is None
+        assert layer.d_options == {}
 
     def test_gradients_accumulate_until_zeroed(self, rng):
         layer = MultiHeadAttention(8, 2, rng=0)

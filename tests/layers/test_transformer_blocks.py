@@ -56,7 +56,10 @@ def test_gradients_with_gates_on_the_heads(rng):
 
     def backward(d_out, _):
         block.backward(d_out)
-        return {"attention": attention.d_head_gate, "cross": cross.d_head_gate}
+        return {
+            "attention": attention.d_options["head_gate"],
+            "cross": cross.d_options["head_gate"],
+        }
 
     assert_gradients(forward, backward, gates)
     forward(**gates)

@@ -129,7 +129,7 @@ MUTATIONS = [
     Mutation("factor p left out", "softmax.py", {D_SCORES: "d_scores = d_weights - row_mean"}),
     Mutation("weights not transposed", "attention.py", {D_V: D_V.replace("dropped.swapaxes(-1, -2)", "dropped")}),
     Mutation("d_scores not transposed", "attention.py", {D_K: D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")}),
-    Mutation("d_q and d_k swapped", "attention.py", {"steps.d_q, steps.d_k, steps.d_v, steps.d_bias": "steps.d_k, steps.d_q, steps.d_v, steps.d_bias"}),
+    Mutation("d_q and d_k swapped", "attention.py", {"d_scores, d_q, d_k, d_v, d_bias)": "d_scores, d_k, d_q, d_v, d_bias)"}),
     Mutation("group: mean, not sum", "grouped.py", {GROUP_SUM: GROUP_SUM.replace("sum", "mean")}),
     Mutation("group: first head alone", "grouped.py", {GROUP_SUM: "group_heads(product, leading[1])[:, :, 0]"}),
     Mutation("d_w of the last sequence alone", "linear.py", {D_W: "d_w = x[-1:].reshape(-1, w.shape[0]).T"
@@ -195,16 +195,16 @@ MUTATIONS = [
     Mutation("pair: float16 inside", "../core/pair.py", {"inner = compute_dtype(dtype)": "inner = dtype"}, "layers"),
     Mutation("pair: a gradient in the dtype of the computation", "../core/pair.py", {"d.astype(cache.dtype, copy=False)": "d"}, "layers"),
     Mutation("pair: a gradient of any shape", "../core/pair.py", {"if d_out.shape != shape:": "if False:"}, "layers"),
-    Mutation("centred over tokens", "layer_norm.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "layers"),
-    Mutation("variance divided by D - 1", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
+    Mutation("centred over tokens", "norms.py", {"centred = x - x.mean(axis=-1": "centred = x - x.mean(axis=0"}, "layers"),
+    Mutation("variance divided by D - 1", "norms.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
              "np.sqrt((centred**2).sum(axis=-1, keepdims=True) / (x.shape[-1] - 1 or 1) + eps)"}, "layers"),
-    Mutation("eps beside the root", "layer_norm.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
+    Mutation("eps beside the root", "norms.py", {"np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)":
              "(np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps)"}, "layers"),
-    Mutation("the deviation held constant", "layer_norm.py", {"inverse_std * (d_x_hat - by_std)": "inverse_std * d_x_hat"}, "layers"),
-    Mutation("the mean held constant", "layer_norm.py", {"d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)": "d_x = d_centred"}, "layers"),
-    Mutation("gain forgotten in backward", "layer_norm.py", {"    d_x_hat = d_out * gain\n": "    d_x_hat = d_out\n"}, "layers"),
-    Mutation("root mean square: a sum for the mean", "rms_norm.py", {"(d_x_hat * x_hat).mean(axis=-1": "(d_x_hat * x_hat).sum(axis=-1"}, "layers"),
-    Mutation("params: mean over tokens", "layer_norm.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
+    Mutation("the deviation held constant", "norms.py", {"inverse_std * (d_x_hat - by_std)": "inverse_std * d_x_hat"}, "layers"),
+    Mutation("the mean held constant", "norms.py", {"d_x = d_centred - d_centred.mean(axis=-1, keepdims=True)": "d_x = d_centred"}, "layers"),
+    Mutation("gain forgotten in backward", "norms.py", {"    d_x_hat = d_out * gain\n": "    d_x_hat = d_out\n"}, "layers"),
+    Mutation("root mean square: a sum for the mean", "norms.py", {"(d_x_hat * x_hat).mean(axis=-1": "(d_x_hat * x_hat).sum(axis=-1"}, "layers"),
+    Mutation("params: mean over tokens", "norms.py", {"return per_token.sum(axis=": "return per_token.mean(axis="}, "layers"),
     Mutation("relu: a gradient at 0", "activations.py", {"np.where(x.real <= 0, 0, d_out)": "np.where(x.real < 0, 0, d_out)"}, "layers"),
     Mutation("gelu: its share held constant", "activations.py", {"return d_x + d_share * slope": "return d_x"}, "layers"),
     Mutation("gelu: the density not scaled", "activations.py", {"/ math.sqrt(8)": "/ 2"}, "layers"),
@@ -212,7 +212,7 @@ MUTATIONS = [
              "d_gate = d_share * share * (1 - share)"}, "layers"),
     Mutation("dropout: backward drops nothing", "dropout.py", {"return d_out * dropout_mask": "return d_out"}, "layers"),
     Mutation("embedding: one token of each id", "embedding.py", {"d_table[rows] = np.add.reduceat(d_out_rows[order], first, axis=0)": "d_table[ids] = d_out_rows"}, "layers"),
-    Mutation("positions: backward without offset", "learned_positions.py", {"d_table[offset : offset + d_out.shape[-2]]": "d_table[: d_out.shape[-2]]"}, "layers"),
+    Mutation("positions: backward without offset", "embedding.py", {"d_table[offset : offset + d_out.shape[-2]]": "d_table[: d_out.shape[-2]]"}, "layers"),
     Mutation("cross-entropy: nothing subtracted", "cross_entropy.py", {"shifted = logits - logits.real.max(axis=-1, keepdims=True)": "shifted = logits"}, "layers"),
     Mutation("cross-entropy: the mean counts ignored tokens", "cross_entropy.py", {"max(int(counted.sum()), 1)": "max(counted.size, 1)"}, "layers"),
     Mutation("cross-entropy: smoothing shared by the others", "cross_entropy.py", {"+ label_smoothing / V": "+ (1 - at_target) * label_smoothing / max(V - 1, 1)"}, "layers"),

@@ -163,7 +163,7 @@ def ours(config):
         return_weights=True,
     )  # fmt: skip
     d_inputs = layer.backward(drawn.d_out)
-    found = {"out": out, "weights": weights, "d_bias": layer.d_bias}
+    found = {"out": out, "weights": weights, "d_bias": layer.d_options.get("bias")}
     found |= dict(zip(("d_query", "d_key", "d_value"), d_inputs, strict=True))
     return found | {f"d_{name}": gradient for name, gradient in layer.named_grads()}
 

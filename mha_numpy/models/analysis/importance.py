@@ -126,7 +126,7 @@ def _gated_by_sequence(layer: MultiHeadAttention) -> Iterator[list[Array]]:
 
     def backward(d_out: Array) -> Any:
         d_inputs = type(layer).backward(layer, d_out)
-        found.append(np.asarray(layer.d_head_gate))
+        found.append(layer.d_options["head_gate"])
         return d_inputs
 
     vars(layer).update(forward=forward, backward=backward)

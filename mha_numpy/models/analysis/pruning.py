@@ -70,7 +70,7 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
 
     pruned = copy.copy(layer)
     pruned._cache, pruned.grads, pruned.uses = None, {}, {}
-    pruned.d_bias = pruned.d_head_gate = None
+    pruned.d_options = {}
     pruned.num_heads, pruned.num_kv_heads = int(stays.sum()), int(group_stays.sum())
     pruned.params = {
         name: np.compress(columns[name[-1]], param, axis=-1) for name, param in layer.params.items()

@@ -62,7 +62,7 @@ def _is_again(step: Step, item: Step) -> bool:
 def _describe(step: Step, trace: Trace, ids: Mapping[int, int]) -> dict[str, Any]:
     tree = None
     if not step.is_constant:
-        tree = equation_tree(trace.tree_of(step), trace.known_before(step), ids, step.array)
+        tree = equation_tree(trace.tree_of(step), trace.known_before(step), ids)
     kind = "backward" if step.is_backward else "forward"
     return {
         "name": step.name,

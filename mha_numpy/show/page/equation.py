@@ -8,7 +8,6 @@ import numpy as np
 
 from mha_numpy.checking.tracing.equations import function_of, method_of, receiver_of
 from mha_numpy.checking.tracing.step import Step
-from mha_numpy.dtypes import Array
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@",
@@ -20,7 +19,6 @@ METHODS = {  # names of the arguments, in order
     "reshape": (), "transpose": (), "swapaxes": (), "repeat": ("repeats", "axis"),
     "sum": ("axis", "dtype", "out", "keepdims"), "max": ("axis", "out", "keepdims"),
 }  # fmt: skip
-ROUNDING = 0.01  # of a sum of shares, in float16 too
 
 
 class _NotComputedError(Exception):
@@ -28,21 +26,18 @@ class _NotComputedError(Exception):
 
 
 def equation_tree(
-    tree: ast.expr | None,
-    recorded: Mapping[str, Step],
-    ids: Mapping[int, int],
-    result: Array | None = None,
+    tree: ast.expr | None, recorded: Mapping[str, Step], ids: Mapping[int, int]
 ) -> list[Any] | None:
     """Return an equation as a tree for the page, None where there is none or it cannot compute it.
 
     The syntax tree has sizes in the place of axes, and names what was recorded; `ids` has the
-    number of each step in the page, by its ``id``. Where the rows of the result are shares, a
-    quotient of powers is a softmax, which the page computes without overflow and explains as such.
+    number of each step in the page, by its ``id``. Powers that are divided by their own sum are a
+    softmax, which the page computes without overflow and explains as such.
     """
     if tree is None:
         return None
     try:
-        return _Translator(recorded, ids, _are_shares(result)).tree(tree)
+        return _Translator(recorded, ids).tree(tree)
     except _NotComputedError:
         return None
 
@@ -50,10 +45,8 @@ def equation_tree(
 class _Translator:
     """Translates one equation."""
 
-    def __init__(
-        self, recorded: Mapping[str, Step], ids: Mapping[int, int], has_shares: bool
-    ) -> None:
-        self.recorded, self.ids, self.has_shares = recorded, ids, has_shares
+    def __init__(self, recorded: Mapping[str, Step], ids: Mapping[int, int]) -> None:
+        self.recorded, self.ids = recorded, ids
 
     def tree(self, node: Any) -> list[Any]:
         """Return the tree of an expression."""
@@ -62,11 +55,9 @@ class _Translator:
                 return ["number", number]
             case ast.Name(id=name) if name in self.recorded:
                 return ["array", self.ids[id(self.recorded[name])]]
-            case ast.BinOp(op=ast.Div(), left=ast.Call(args=[scores]) as powers) if (
-                self.has_shares and function_of(powers) == "exp"
-            ):
-                return ["softmax", self.tree(scores)]
             case ast.BinOp(op=op, left=left, right=right) if type(op) in OPERATORS:
+                if isinstance(op, ast.Div) and (scores := _softmax_of(left, right)):
+                    return ["softmax", self.tree(scores)]
                 return [OPERATORS[type(op)], self.tree(left), self.tree(right)]
             case ast.Compare(ops=[op], left=left, comparators=[right]) if type(op) in OPERATORS:
                 return [OPERATORS[type(op)], self.tree(left), self.tree(right)]
@@ -117,10 +108,13 @@ class _Translator:
         return [int(n) for n in value] if isinstance(value, tuple) else int(value)
 
 
-def _are_shares(array: Array | None) -> bool:
-    """Return whether every row sums to 1, or to 0 where it sees nothing; NaN is left out."""
-    if array is None or array.ndim == 0 or array.dtype.kind != "f":
-        return False
-    sums = array.sum(axis=-1, dtype=np.float64)
-    sums = sums[~np.isnan(sums)]
-    return bool((np.minimum(np.abs(sums - 1), np.abs(sums)) < ROUNDING).all())
+def _softmax_of(powers: Any, total: ast.expr) -> ast.expr | None:
+    """Return x where an equation divides np.exp(x) by its own sum over each row, else None."""
+    if function_of(powers) != "exp" or method_of(total) != "sum":
+        return None
+    summed = receiver_of(total)
+    over_rows = ast.unparse(total).removeprefix(ast.unparse(summed))
+    if ast.dump(powers) != ast.dump(summed) or over_rows != ".sum(axis=-1, keepdims=True)":
+        return None
+    scores: ast.expr = powers.args[0]
+    return scores

@@ -1,6 +1,8 @@
 """What each array means, in one plain sentence: the page shows it beside the array's name."""
 
-SAYS = {
+from mha_numpy.core.options import OPTIONS
+
+SAYS = {  # an option that is not here says what its declaration says
     "x_q": "The input has one row for each token, and a number for each of its features.",
     "x_k": "The input that keys are made of: the same tokens, or those of another sequence.",
     "x_v": "The input that values are made of: as a rule the same rows as for the keys.",
@@ -78,5 +80,5 @@ def says(name: str) -> str:
     'How much L changes with each number of q.'
     """
     if name in SAYS or not name.startswith("d_"):
-        return SAYS.get(name, "")
+        return SAYS.get(name) or (OPTIONS[name].text if name in OPTIONS else "")
     return f"How much L changes with each number of {name[2:]}."

@@ -108,15 +108,21 @@ def test_every_array_of_a_layer_has_a_meaning():
             assert len(array["says"].split()) <= 32
 
 
-@pytest.mark.parametrize(("axis", "is_softmax"), [(-1, True), (-2, False)])
-def test_a_softmax_is_known_by_its_rows_that_sum_to_1(axis, is_softmax):
-    """Whatever it is called; columns that sum to 1 are computed as they are written."""
+@pytest.mark.parametrize(
+    ("total", "is_softmax"),
+    [
+        ("powers.sum(axis=-1, keepdims=True)", True),
+        ("powers.sum(axis=-2, keepdims=True)", False),
+        ("(powers.sum(axis=-1, keepdims=True) + np.exp(-20))", False),  # rows sum almost to 1
+    ],
+)
+def test_a_softmax_is_powers_divided_by_their_own_sum(total, is_softmax):
+    """Whatever it is called; all else is computed as it is written."""
     scores = np.arange(6.0).reshape(2, 3) ** 2
-    powers = np.exp(scores)
+    shares = eval(f"powers / {total}", {"np": np, "powers": np.exp(scores)})
     with trace() as t:
         step("scores", scores, "T_q T_k")
-        equation = f"np.exp(scores) / np.exp(scores).sum(axis={axis}, keepdims=True)"
-        step("shares", powers / powers.sum(axis=axis, keepdims=True), "T_q T_k", equation)
+        step("shares", shares, "T_q T_k", f"powers / {total}".replace("powers", "np.exp(scores)"))
     tree = describe_trace(t)["arrays"][1]["tree"]
     assert (tree == ["softmax", ["array", 0]]) == is_softmax
     assert is_softmax or tree[0] == "/"
