@@ -420,7 +420,7 @@ def _assignment(options: Namespace) -> int:
     count("--held-out", "N", "how many edits of each kind to make for each function and to search "
         "without that kind (default 1)", default=1),
     path("--write", "FILE", "with --confusion, write the page, such as docs/confusion.md"),
-    switch("--search-table", "compute anew what all small edits of the right functions give"),
+    switch("--search-table", "bring up to date what all small edits of the right functions give"),
 )  # fmt: skip
 def _mistakes(options: Namespace) -> int:
     from mha_numpy.teach.diagnosis import TASKS, find_confusion, find_task, search
@@ -433,8 +433,8 @@ def _mistakes(options: Namespace) -> int:
     )
 
     if options.search_table:
-        search.write_table()
-        print(f"wrote {search.FILE}")
+        made = search.write_table()
+        print(f"{search.FILE}: computed {', '.join(made) or 'nothing: it is up to date'}")
         return 0
     pieces = list(TASKS) if options.piece is None else [find_task(options.piece).name]
     if not options.confusion:

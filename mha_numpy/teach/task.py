@@ -43,6 +43,7 @@ class Mistake(NamedTuple):
     verdict: str  # what was done
     fix: str  # what to do instead, in one line
     edits: Edits
+    is_first: bool = False  # named before others that give the same numbers
 
 
 class Again(NamedTuple):
@@ -97,6 +98,7 @@ class Task:
     """
 
     solution: Callable[..., Any]
+    place: int  # among the exercises, as they are best done; there is room between two for others
     difficulty: int  # 1 (a line or two) to 5 (an evening)
     minutes: int
     hints: Hints

@@ -21,7 +21,9 @@ MISBEHAVIOURS = [
             "begin with np.zeros in every call; no array as a default argument", {}),
 ]  # fmt: skip
 
+# where two mistakes give the same numbers, the first of them is named first
 MISTAKES = [one for task in TASKS.values() for one in task.mistakes if isinstance(one, Mistake)]
+MISTAKES.sort(key=lambda one: not one.is_first)
 IGNORE_ALL = Mistake(
     "no convention followed",
     "the usual conventions are followed, and none of those of your variant",

@@ -62,14 +62,12 @@ def find_confusion(tasks: Sequence[str], pairs: int = 100, seed: int = 0) -> lis
     >>> found.counts.rejected == found.counts.on_top == found.counts.singles
     True
     """
-    rng = np.random.default_rng(seed)
-    return [
-        _confusion(task, pairs, rng)
-        for task in progress(list(tasks), len(tasks), "making mistakes")
-    ]
+    each = progress(list(tasks), len(tasks), "making mistakes")
+    return [_confusion(task, pairs, seed) for task in each]
 
 
-def _confusion(task: str, pairs: int, rng: np.random.Generator) -> Confusion:
+def _confusion(task: str, pairs: int, seed: int) -> Confusion:
+    rng = np.random.default_rng([seed, *task.encode()])  # whatever other tasks there are
     names, seconds = list(fingerprints(task)), [0.0]
 
     def diagnosed(answers: list[Answer]) -> Diagnosis:
@@ -138,9 +136,9 @@ def hold_out(tasks: Sequence[str], each: int = 2, seed: int = 0) -> list[HeldOut
     >>> all(one.wrongly == 0 for one in found), sum(one.made for one in found) > 20
     (True, True)
     """
-    rng = np.random.default_rng(seed)
     counts = {group: np.zeros(6, dtype=int) for group in GROUPS}
     for task in progress(list(tasks), len(tasks), "holding out"):
+        rng = np.random.default_rng([seed, *task.encode()])
         edits, (rows, numbers) = candidates(task), all_numbers(task)
         groups = np.array([edits[row].edit.group for row in rows])
         for group in GROUPS:

@@ -18,7 +18,7 @@ mistakes, or if a single small edit gives the same numbers, which is then told.
 
 The mistakes are edits of the right implementation, both here and where `diagnose` compares. So this
 page says how well mistakes can be distinguished, not that a student's code makes them in just this
-way. The exhibits of the museum are code that was written apart, with one bug each: all eighteen get
+way. The exhibits of the museum are code that was written apart, with one bug each: all of them get
 their right name (`tests/teach/exercises/test_catalogue.py`). [Exercises](exercises.md) says how a
 check works.
 
@@ -36,8 +36,8 @@ HELD_OUT = (
 
 def bank_table(tasks: Sequence[str]) -> Table:
     """Return the mistakes that show in some functions, each with its fix."""
-    where = {name: [task for task in tasks if name in fingerprints(task)] for name in BANK}
-    rows = [[name, BANK[name].verdict, BANK[name].fix] for name, found in where.items() if found]
+    names = dict.fromkeys(name for task in tasks for name in fingerprints(task))
+    rows = [[name, BANK[name].verdict, BANK[name].fix] for name in names]
     of = tasks[0] if len(tasks) == 1 else f"{len(tasks)} functions"
     return Table(f"{len(rows)} known mistakes in {of}", ["mistake", "what was done", "fix"], rows)
 

@@ -25,7 +25,6 @@ from mha_numpy.checking.differences import largest_of
 from mha_numpy.checking.trees import leaves
 from mha_numpy.dtypes import Array
 from mha_numpy.progress import progress
-from mha_numpy.teach import probes
 from mha_numpy.teach.conventions import SEED, conventions_of, follow, variant_in_force
 from mha_numpy.teach.diagnosis import rewrite, small_edits
 from mha_numpy.teach.diagnosis.fingerprints import (
@@ -37,7 +36,6 @@ from mha_numpy.teach.diagnosis.fingerprints import (
 from mha_numpy.teach.diagnosis.mutants import assembled, edited_source, edits_of
 from mha_numpy.teach.diagnosis.small_edits import Edit, Edited, read_edits
 from mha_numpy.teach.diagnosis.solutions import called_by, read_solutions
-from mha_numpy.teach.task import Task
 from mha_numpy.teach.tasks import TASKS
 
 FILE = Path(__file__).with_name("small_edits.npz")
@@ -90,6 +88,7 @@ class Known(NamedTuple):
     edits: Array  # (N,) which of the task's edits
     others: Array  # (N,) how many more give the same
     numbers: Array  # (N, arrays of all probes)
+    made_of: Array  # the digest of what all this depends on
 
 
 def candidates(task: str, mistake: str | None = None) -> list[Candidate]:
@@ -167,40 +166,52 @@ def compute(task: str) -> Known:
     order = np.lexsort((rows, ranks))
     _, first, counts = np.unique(numbers[order], axis=0, return_index=True, return_counts=True)
     kept = order[first]
-    return Known(rows[kept], np.minimum(counts - 1, 255).astype(np.uint8), numbers[kept])
+    others = np.minimum(counts - 1, 255).astype(np.uint8)
+    return Known(rows[kept], others, numbers[kept], np.array(made_of(task)))
 
 
-def write_table() -> None:
-    """Compute what all small edits of all tasks give, and keep it beside this file."""
+def write_table() -> list[str]:
+    """Compute what small edits of the stale tasks give, and keep it; return their names."""
     from concurrent.futures import ProcessPoolExecutor  # not needed for a check
 
-    arrays: dict[str, Array] = {}
+    stale = stale_tasks()
+    tables: dict[str, Any] = {name: known(name) for name in TASKS}
     with ProcessPoolExecutor() as pool:
-        computed = progress(pool.map(compute, TASKS), len(TASKS), "making edits")
-        for name, table in zip(TASKS, computed, strict=True):
-            arrays |= {f"{name}.{field}": array for field, array in table._asdict().items()}
-    arrays["made_of"] = np.array(made_of())
-    np.savez_compressed(FILE, **arrays)  # type: ignore[arg-type]
+        computed = progress(pool.map(compute, stale), len(stale), "making edits")
+        tables |= zip(stale, computed, strict=True)
+    arrays: dict[str, Any] = {}
+    for name, table in tables.items():
+        arrays |= {f"{name}.{field}": array for field, array in table._asdict().items()}
+    np.savez_compressed(FILE, **arrays)
+    known.cache_clear()
+    return stale
 
 
-def made_of() -> str:
-    """Return a digest of what the table depends on: solutions, draws of probes, kinds of edits."""
-    code = [inspect.getsource(module) for module in (probes, rewrite, small_edits)]
-    code += [text for task in TASKS.values() for text in _drawn_by(task)]
-    code += [cut.source for cut in read_solutions().cuts.values()]
+def stale_tasks() -> list[str]:
+    """Return the tasks of which the table has nothing, or what was made of something else."""
+    kept = {task: known(task) for task in TASKS}
+    return [task for task, one in kept.items() if not one or one.made_of != made_of(task)]
+
+
+def made_of(task: str) -> str:
+    """Return a digest of what a task's table depends on: functions, probes, kinds of edits."""
+    cuts, called = read_solutions().cuts, called_by(task)
+    taken = {small_edits.parameters(name) for name in called}  # who takes the same is exchanged
+    used = {n for name in cuts if small_edits.parameters(name) in taken for n in called_by(name)}
+    sources = [_code_alone(cut.source) for name, cut in cuts.items() if name in used]
+    given = leaves(TASKS[task].probes()).items()
+    # to six digits, for processors round apart, and without -0.0
+    numbers = [(name, np.round(np.asarray(leaf, dtype=float), 6) + 0.0) for name, leaf in given]
+    probes = [(name, array.shape, array.tolist()) for name, array in numbers]
+    return sha256(repr((_how_made(), sources, probes)).encode()).hexdigest()
+
+
+@cache
+def _how_made() -> list[str]:
+    """Return the code that makes edits and numbers."""
+    code: list[Any] = [rewrite, small_edits, numbers_of, _number_of, _mixer]
     rules = rewrite.FILE.read_text(encoding="utf-8")
-    texts = [*map(_code_alone, code), rules]
-    return sha256(repr((SEED, SPREAD, MODULUS, texts)).encode()).hexdigest()
-
-
-def _drawn_by(task: Task) -> list[str]:
-    """Return the code of a task's file that draws its probes."""
-    source = inspect.getsource(inspect.getmodule(task.solution))  # type: ignore[arg-type]
-    tree = ast.parse(source)
-    draws: list[ast.AST] = [one for one in tree.body if "draw" in getattr(one, "name", "")]
-    named = (part for part in ast.walk(tree) if isinstance(part, ast.keyword))
-    draws += [part.value for part in named if part.arg == "draw"]
-    return [ast.get_source_segment(source, part) or "" for part in draws]
+    return [str((SPREAD, MODULUS)), rules, *(_code_alone(inspect.getsource(c)) for c in code)]
 
 
 def _code_alone(source: str) -> str:
@@ -222,7 +233,7 @@ def known(task: str) -> Known | None:
         return None
     with np.load(FILE) as file:
         names = [f"{task}.{field}" for field in Known._fields]
-        return Known(*(file[name] for name in names)) if names[0] in file else None
+        return Known(*(file[name] for name in names)) if names[-1] in file else None
 
 
 def find_edit(task: str, answers: Sequence[Answer], wrong: Sequence[bool] = ()) -> SmallEdit | None:

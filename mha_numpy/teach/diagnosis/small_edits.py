@@ -236,14 +236,15 @@ def _functions(part: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield other right functions that take the same."""
     cuts = read_solutions().cuts
     if isinstance(part, ast.Name) and part.id in cuts:
-        mine = _parameters(part.id)
+        mine = parameters(part.id)
         for other in cuts:
-            if other != part.id and _parameters(other) == mine:
+            if other != part.id and parameters(other) == mine:
                 yield NAME, _name(other)
 
 
 @cache
-def _parameters(function: str) -> tuple[str, ...]:
+def parameters(function: str) -> tuple[str, ...]:
+    """Return the names of what a function of a solution takes."""
     code = read_solutions().cuts[function].function.__code__
     return code.co_varnames[: code.co_argcount]
 

@@ -6,21 +6,7 @@ from mha_numpy.teach.exercises.exercise import Exercise, exercise_of
 from mha_numpy.teach.exercises.museum import MUSEUM
 from mha_numpy.teach.tasks import TASKS
 
-ORDER = """
-split_heads merge_heads scores softmax softmax_with_lse make_mask one_query attention multi_head
-cross_attention grouped_attention masked_attention
-scores_backward softmax_backward dropout_backward attention_backward linear_backward
-input_gradient multi_head_backward sum_over_group grouped_backward
-rope rope_backward decode_step online_attention backward_from_lse strongest_keys d_head_gate
-head_importance weights_times_norm prune_heads cost_table from_gpt2 to_gpt2
-layer_norm layer_norm_backward rms_norm gelu gelu_backward embedding_backward cross_entropy
-cross_entropy_backward adam_step train_steps train_with_adam
-"""
-EXERCISES: list[Exercise] = [
-    *(exercise_of(TASKS[name]) for name in ORDER.split()),
-    *MUSEUM,
-    break_my_attention.EXERCISE,
-]
+EXERCISES = [*map(exercise_of, TASKS.values()), *MUSEUM, break_my_attention.EXERCISE]
 
 
 def find_exercise(exercise_id: str) -> Exercise:

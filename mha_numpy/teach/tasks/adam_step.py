@@ -113,7 +113,7 @@ MISTAKES = [
     Mistake("Adam: gradient for the mean", "the step takes the gradient itself, not its running mean", "mean_hat",
             {MEAN_HAT: "mean_hat = gradient"}),
     Mistake("steps uphill", "the params move along the gradient, so the loss rises",
-            "param - learning_rate * gradient", {"param - step": "param + step"}),
+            "param - learning_rate * gradient", {"param - step": "param + step"}, is_first=True),
     Mistake("learning rate left out", "the learning rate is left out",
             "param - learning_rate * gradient",
             {"step = learning_rate * mean_hat": "step = mean_hat"}),
@@ -121,6 +121,7 @@ MISTAKES = [
 
 TASK = Task(
     adam_step,
+    place=430,
     difficulty=2,
     minutes=15,
     hints=Hints(

@@ -141,6 +141,7 @@ MISTAKES = [
 
 TASK = Task(
     attention,
+    place=80,
     difficulty=1,
     minutes=10,
     needs=("scores", "softmax"),

@@ -127,6 +127,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     attention_backward,
+    place=160,
     difficulty=4,
     minutes=35,
     needs=("attention", "scores-backward", "softmax-backward"),

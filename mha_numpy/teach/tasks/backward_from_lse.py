@@ -123,6 +123,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     backward_from_lse,
+    place=260,
     difficulty=5,
     minutes=45,
     needs=("attention-backward", "softmax-with-lse"),

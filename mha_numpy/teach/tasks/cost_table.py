@@ -124,6 +124,7 @@ MISTAKES = [
 
 TASK = Task(
     cost_table,
+    place=320,
     difficulty=2,
     minutes=15,
     needs=("multi-head", "grouped-attention"),

@@ -54,6 +54,7 @@ def _draw_cross(rng: np.random.Generator) -> list[Inputs]:
 
 TASK = Task(
     cross_attention,
+    place=100,
     difficulty=2,
     minutes=10,
     needs=("multi-head",),

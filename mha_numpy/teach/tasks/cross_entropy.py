@@ -118,6 +118,7 @@ MISTAKES = [
 
 TASK = Task(
     cross_entropy,
+    place=410,
     difficulty=3,
     minutes=20,
     needs=("softmax",),

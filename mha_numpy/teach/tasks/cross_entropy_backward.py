@@ -72,6 +72,7 @@ MISTAKES = [
 
 TASK = Task(
     cross_entropy_backward,
+    place=420,
     difficulty=3,
     minutes=20,
     needs=("cross-entropy",),

@@ -54,6 +54,7 @@ MISTAKES = [
 
 TASK = Task(
     d_head_gate,
+    place=280,
     id="head-gates",
     difficulty=2,
     minutes=10,

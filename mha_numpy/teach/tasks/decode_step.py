@@ -102,6 +102,7 @@ MISTAKES = [
 
 TASK = Task(
     decode_step,
+    place=240,
     difficulty=3,
     minutes=20,
     needs=("multi-head", "grouped-attention"),

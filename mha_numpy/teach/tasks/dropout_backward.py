@@ -45,6 +45,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     dropout_backward,
+    place=150,
     difficulty=1,
     minutes=5,
     needs=("softmax-backward",),

@@ -66,6 +66,7 @@ MISTAKES = [
 
 TASK = Task(
     embedding_backward,
+    place=400,
     difficulty=2,
     minutes=10,
     needs=("linear-backward",),

@@ -65,6 +65,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     from_gpt2,
+    place=330,
     difficulty=1,
     minutes=5,
     needs=("multi-head",),

@@ -78,6 +78,7 @@ MISTAKES = [
 
 TASK = Task(
     gelu,
+    place=380,
     difficulty=1,
     minutes=5,
     hints=Hints(

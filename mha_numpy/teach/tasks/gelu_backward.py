@@ -73,6 +73,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     gelu_backward,
+    place=390,
     difficulty=3,
     minutes=20,
     needs=("gelu",),

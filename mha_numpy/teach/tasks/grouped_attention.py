@@ -32,6 +32,7 @@ def grouped_attention(q: Array, k: Array, v: Array) -> Array:
 
 TASK = Task(
     grouped_attention,
+    place=110,
     difficulty=2,
     minutes=15,
     needs=("attention",),

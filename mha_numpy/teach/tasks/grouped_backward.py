@@ -45,6 +45,7 @@ def grouped_backward(d_heads: Array, q: Array, k: Array, v: Array, weights: Arra
 
 TASK = Task(
     grouped_backward,
+    place=210,
     difficulty=4,
     minutes=25,
     needs=("attention-backward", "sum-over-group"),

@@ -66,6 +66,7 @@ MISTAKES = [
 
 TASK = Task(
     head_importance,
+    place=290,
     difficulty=2,
     minutes=10,
     needs=("head-gates",),

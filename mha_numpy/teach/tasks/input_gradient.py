@@ -77,6 +77,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     input_gradient,
+    place=180,
     difficulty=3,
     minutes=15,
     needs=("merge-heads", "linear-backward"),

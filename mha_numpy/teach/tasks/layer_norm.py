@@ -79,6 +79,7 @@ MISTAKES = [
 
 TASK = Task(
     layer_norm,
+    place=350,
     difficulty=1,
     minutes=10,
     hints=Hints(

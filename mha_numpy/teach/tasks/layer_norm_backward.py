@@ -101,6 +101,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     layer_norm_backward,
+    place=360,
     difficulty=4,
     minutes=40,
     needs=("softmax-backward", "linear-backward"),

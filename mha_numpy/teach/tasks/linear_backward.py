@@ -78,6 +78,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     linear_backward,
+    place=170,
     difficulty=2,
     minutes=10,
     hints=Hints(

@@ -135,6 +135,7 @@ MISTAKES = [
 
 TASK = Task(
     make_mask,
+    place=60,
     id="masks",
     difficulty=2,
     minutes=15,

@@ -51,6 +51,7 @@ def _draw_masked(rng: np.random.Generator) -> list[Inputs]:
 
 TASK = Task(
     masked_attention,
+    place=120,
     difficulty=3,
     minutes=30,
     needs=("masks", "softmax", "grouped-attention"),

@@ -40,6 +40,7 @@ MISTAKES = [
 
 TASK = Task(
     merge_heads,
+    place=20,
     difficulty=1,
     minutes=5,
     needs=("split-heads",),

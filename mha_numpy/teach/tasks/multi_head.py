@@ -111,6 +111,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     multi_head,
+    place=90,
     difficulty=2,
     minutes=20,
     needs=("split-heads", "merge-heads", "attention"),

@@ -99,6 +99,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     multi_head_backward,
+    place=190,
     difficulty=5,
     minutes=60,
     needs=("multi-head", "attention-backward", "input-gradient"),

@@ -34,6 +34,7 @@ def _draw_one_query(rng: np.random.Generator) -> list[Inputs]:
 
 TASK = Task(
     one_query,
+    place=70,
     difficulty=1,
     minutes=5,
     hints=Hints(

@@ -93,6 +93,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     online_attention,
+    place=250,
     difficulty=4,
     minutes=40,
     needs=("attention", "softmax-with-lse"),

@@ -80,6 +80,7 @@ MISTAKES = [
 
 TASK = Task(
     prune_heads,
+    place=310,
     difficulty=2,
     minutes=10,
     needs=("multi-head",),

@@ -48,6 +48,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     rms_norm,
+    place=370,
     difficulty=1,
     minutes=5,
     needs=("layer-norm",),

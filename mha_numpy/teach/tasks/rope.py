@@ -106,6 +106,7 @@ MISTAKES = [
 
 TASK = Task(
     rope,
+    place=220,
     difficulty=3,
     minutes=25,
     hints=Hints(

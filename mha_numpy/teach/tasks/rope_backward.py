@@ -41,6 +41,7 @@ MISTAKES = [
 
 TASK = Task(
     rope_backward,
+    place=230,
     difficulty=2,
     minutes=10,
     needs=("rope",),

@@ -47,6 +47,7 @@ MISTAKES = [
 
 TASK = Task(
     scores,
+    place=30,
     difficulty=1,
     minutes=5,
     hints=Hints(

@@ -78,6 +78,7 @@ MISTAKES = [
 
 TASK = Task(
     scores_backward,
+    place=130,
     difficulty=2,
     minutes=10,
     needs=("scores",),

@@ -30,6 +30,7 @@ def softmax(scores: Array, mask: Array | None) -> Array:
 
 TASK = Task(
     softmax,
+    place=40,
     difficulty=2,
     minutes=20,
     hints=Hints(

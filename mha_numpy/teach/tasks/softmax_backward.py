@@ -91,6 +91,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     softmax_backward,
+    place=140,
     difficulty=3,
     minutes=20,
     needs=("softmax",),

@@ -232,6 +232,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     softmax_with_lse,
+    place=50,
     difficulty=2,
     minutes=10,
     needs=("softmax",),

@@ -46,6 +46,7 @@ MISTAKES = [
 
 TASK = Task(
     split_heads,
+    place=10,
     difficulty=1,
     minutes=5,
     hints=Hints(

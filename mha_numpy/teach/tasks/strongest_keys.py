@@ -44,6 +44,7 @@ MISTAKES = [
 
 TASK = Task(
     strongest_keys,
+    place=270,
     difficulty=1,
     minutes=3,
     hints=Hints(

@@ -55,6 +55,7 @@ MISTAKES = [
 
 TASK = Task(
     sum_over_group,
+    place=200,
     difficulty=1,
     minutes=5,
     needs=("grouped-attention",),

@@ -67,6 +67,7 @@ MISTAKES = [
 
 TASK = Task(
     to_gpt2,
+    place=340,
     difficulty=1,
     minutes=5,
     needs=("from-gpt2",),

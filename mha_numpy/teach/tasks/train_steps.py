@@ -137,6 +137,7 @@ MISTAKES: list[Mistake | Again] = [
 
 TASK = Task(
     train_steps,
+    place=440,
     difficulty=3,
     minutes=30,
     needs=("embedding-backward", "linear-backward", "cross-entropy-backward"),

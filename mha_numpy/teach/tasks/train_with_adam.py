@@ -140,6 +140,7 @@ MISTAKES = [
 
 TASK = Task(
     train_with_adam,
+    place=450,
     difficulty=4,
     minutes=30,
     needs=("train-steps", "adam-step"),

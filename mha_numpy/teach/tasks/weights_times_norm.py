@@ -74,6 +74,7 @@ MISTAKES = [
 
 TASK = Task(
     weights_times_norm,
+    place=300,
     difficulty=2,
     minutes=10,
     needs=("strongest-keys",),

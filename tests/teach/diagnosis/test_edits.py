@@ -53,17 +53,17 @@ def test_every_mistake_shows_somewhere_and_says_what_to_do(mistake):
 def test_every_edit_of_several_matters(name):
     """Without one of its edits, a mistake gives other numbers in some task."""
     all_edits = [(file, old) for file, edits in EDITS[name].items() for old in edits]
-    for left_out in all_edits:
+    for file, text in all_edits:
         rest = {
-            file: {old: new for old, new in edits.items() if (file, old) != left_out}
-            for file, edits in EDITS[name].items()
+            other: {old: new for old, new in edits.items() if (other, old) != (file, text)}
+            for other, edits in EDITS[name].items()
         }
-        (function,) = by_function({left_out[0]: {left_out[1]: ""}})
+        (function,) = by_function({file: {text: ""}})
         assert any(
             differs(task, edited(task, by_function(rest)), name)
             for task in TASKS
             if function in called_by(task)
-        ), left_out
+        ), f"{file}.py: the edit of {text!r} changes nothing; leave it out"
 
 
 def differs(task, function, mistake):

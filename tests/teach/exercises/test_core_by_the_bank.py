@@ -5,10 +5,9 @@ from functools import partial
 import pytest
 
 from mha_numpy.teach.diagnosis import TASKS
-from mha_numpy.teach.exercises import EXERCISES, Limits, judge
+from mha_numpy.teach.exercises import Limits, judge
 from tests.teach.diagnosis.by_core import BY_KERNELS, by_core
-
-OF_PIECE = {e.task: e for e in reversed(EXERCISES) if e.kind != "tests"}
+from tests.teach.exercises.test_right import OF_PIECE
 
 
 @pytest.mark.parametrize("piece", TASKS)

@@ -5,10 +5,10 @@ import pytest
 
 from mha_numpy.checking.trees import leaves
 from mha_numpy.teach.diagnosis import BANK, MISBEHAVIOURS, TASKS, fingerprints, make, right_answers
-from mha_numpy.teach.exercises import EXERCISES, judge
+from mha_numpy.teach.exercises import judge
 from tests.sweeps import sweep
+from tests.teach.exercises.test_right import OF_PIECE
 
-OF_PIECE = {e.task: e for e in reversed(EXERCISES) if e.kind != "tests"}
 some_pieces = pytest.mark.parametrize("piece", sweep(TASKS, 12))
 
 
