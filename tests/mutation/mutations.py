@@ -129,7 +129,7 @@ MUTATIONS = [
     Mutation("factor p left out", "softmax.py", {D_SCORES: "d_scores = d_weights - row_mean"}),
     Mutation("weights not transposed", "attention.py", {D_V: D_V.replace("dropped.swapaxes(-1, -2)", "dropped")}),
     Mutation("d_scores not transposed", "attention.py", {D_K: D_K.replace("d_scores.swapaxes(-1, -2)", "d_scores")}),
-    Mutation("d_q and d_k swapped", "attention.py", {"d_scores, d_q, d_k, d_v, d_bias)": "d_scores, d_k, d_q, d_v, d_bias)"}),
+    Mutation("d_q and d_k swapped", "attention.py", {"d_scores, d_q, d_k, d_v, d_bias": "d_scores, d_k, d_q, d_v, d_bias"}),
     Mutation("group: mean, not sum", "grouped.py", {GROUP_SUM: GROUP_SUM.replace("sum", "mean")}),
     Mutation("group: first head alone", "grouped.py", {GROUP_SUM: "group_heads(product, leading[1])[:, :, 0]"}),
     Mutation("d_w of the last sequence alone", "linear.py", {D_W: "d_w = x[-1:].reshape(-1, w.shape[0]).T"
