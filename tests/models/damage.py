@@ -77,8 +77,8 @@ def damage_tree(rng, tree):
         values, value = tree, copy.deepcopy(pick(rng, VALUES))
         if rng.random() < 0.5:
             values = pick(rng, list(places_in(tree)))
-        if rng.random() < 0.02:  # nested, around the depth at which Python gives up
-            depth = int(rng.integers(1, 900))
+        if rng.random() < 0.02:  # nested: twice is still within what Python writes
+            depth = int(rng.integers(1, 450))
             value = json.loads("[" * depth + "]" * depth)
         if isinstance(values, list):
             values[:] = [*values[:-1], value] if rng.random() < 0.5 else values[:-1]
