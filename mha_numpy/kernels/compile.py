@@ -65,8 +65,9 @@ class CodeFiles(IndexDataCacheFile):
             return self._load_data(self._name(key))
 
     def _name(self, key: Any) -> str:
-        digest = hashlib.sha256(repr((numba.__version__, key)).encode()).hexdigest()[:16]
-        return self._data_name_pattern.format(number=int(digest, 16))
+        digest = hashlib.sha256(repr((numba.__version__, key)).encode()).hexdigest()
+        name: str = self._data_name(int(digest[:16], 16))
+        return name
 
 
 def kernel(function: Callable[..., Any] | None = None, *, regroup: bool = False) -> Any:

@@ -196,13 +196,14 @@ class TestDisk:
         lines = (
             "import numpy as np",
             "from mha_numpy import attention_backward, attention_forward",
-            "x = np.random.default_rng(0).normal(size=(3, 2, 5, 8)).astype(np.float32)",
-            "q, k, v = x[:, None]",
+            "rng = np.random.default_rng(0)",
+            "q, d_out = rng.normal(size=(2, 1, 4, 5, 8)).astype(np.float32)",
+            "k, v = rng.normal(size=(2, 1, 2, 7, 8)).astype(np.float32)",
             "out, cache = attention_forward(q, k, v)",
         )
         backward = (
-            "found = attention_backward(q, cache, backend='numba')",
-            "wanted = attention_backward(q, cache)",
+            "found = attention_backward(d_out, cache, backend='numba')",
+            "wanted = attention_backward(d_out, cache)",
             "print(all(np.allclose(*both, atol=1e-5) for both in zip(found[:3], wanted[:3])))",
         )
         forward = (

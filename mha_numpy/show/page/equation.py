@@ -110,11 +110,8 @@ class _Translator:
 
 def _softmax_of(powers: Any, total: ast.expr) -> ast.expr | None:
     """Return x where an equation divides np.exp(x) by its own sum over each row, else None."""
-    if function_of(powers) != "exp" or method_of(total) != "sum":
-        return None
-    summed = receiver_of(total)
-    over_rows = ast.unparse(total).removeprefix(ast.unparse(summed))
-    if ast.dump(powers) != ast.dump(summed) or over_rows != ".sum(axis=-1, keepdims=True)":
+    if function_of(powers) != "exp":
         return None
     scores: ast.expr = powers.args[0]
-    return scores
+    own = f"{ast.unparse(powers)}.sum(axis=-1, keepdims=True)"
+    return scores if ast.unparse(total) == own else None
