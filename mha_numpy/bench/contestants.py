@@ -45,7 +45,7 @@ def our_attention(backend: str, drawn: Drawn, case: Case, threads: int) -> Ready
 
 
 def our_layer(backend: str, drawn: LayerDrawn, case: Case, threads: int) -> Ready:
-    """Run `nn.MultiHeadAttention`."""
+    """Run `MultiHeadAttention`."""
     layer = MultiHeadAttention(drawn.x.shape[-1], drawn.num_heads, backend=backend)
     layer.params = dict(drawn.params)
 

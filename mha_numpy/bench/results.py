@@ -146,5 +146,5 @@ class Results:
 
 
 def in_digits(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits, or with all before the point."""
+    """Return a number to this many digits, or with all those before the point."""
     return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"

@@ -148,8 +148,8 @@ def _completed(
 def _run(function: Any, problem: Problem, *arrays: Any, parts: int) -> None:
     """Call a function for every query head: problem.q is (T_q, d_k), problem.mask (T_q, T_k), ...
 
-    The heads of a sequence are cut into so many parts, each of which is one thread's. Uncompiled,
-    for a debugger, or where there is little to do, one thread does all.
+    The heads of a sequence are split into `parts`, one for each thread. Uncompiled, for a debugger,
+    or where there is little to do, one thread does all.
     """
     (B, H, _, _), (_, H_kv, T_k, _) = problem.q.shape, problem.k.shape
     q_offset, others, G = problem.q_offset, problem[7:], H // H_kv

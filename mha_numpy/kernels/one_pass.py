@@ -133,9 +133,9 @@ def as_rows(x: Array) -> Array:
 
 
 def of_rows(kernel: Any, makes: int = 1, *, knows_tanh: bool = False) -> Callable[..., Any]:
-    """Return a function of arrays, which returns so many, or the one, of the first one's shape.
+    """Return a function of arrays that returns `makes` arrays of the first one's shape.
 
-    If the kernel knows two ways, the function takes "tanh" or another word behind the arrays.
+    If the kernel knows two ways, the function takes "tanh" or another word after the arrays.
     """
 
     def run_kernel(*given: Any) -> Any:

@@ -81,7 +81,7 @@ def held_out_sections(found: Sequence[HeldOut]) -> list[Table | str]:
     explained = total.named + total.edited + total.clues
     text = (
         f"Of {total.made} edits, {explained / total.made:.1%} are explained, and {total.wrongly} "
-        f"of these wrongly. To the others it is said that nothing known gives their numbers."
+        f"of these wrongly. For the others, the check says that no known cause fits."
     )
     return [Table("Edits of a kind that is held out", columns, rows), HELD_OUT, text]
 
