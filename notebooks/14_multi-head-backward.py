@@ -2,8 +2,8 @@
 # # 14 · Multi-head backward
 #
 # Notebook 12 went back through attention itself. What lies around it looks harmless: a few linear maps and some moves.
-# But that's where most mistakes of a first implementation happen, and most of them are silent. Here is one. It has the
-# right shape, and no error is raised:
+# But that's where most mistakes of a first implementation happen, and most of them are silent. Here is one, with the
+# right shape and without an error:
 
 # %%
 import numpy as np
@@ -23,7 +23,7 @@ matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random 
 # Nothing stops you from training with the wrong one.
 #
 # **What you can do afterwards:** you can write the backward of every part around attention, and find the first wrong
-# array in a backward that fails.
+# array when a backward fails.
 #
 # ## The road back
 #
@@ -42,8 +42,8 @@ matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random 
 # | 1. `q_projected = x @ w_q + b_q`, k, v | `d_w_q`, `d_b_q`, and q's share of `d_x`; k, v |
 # | 0. one `x` for all three | `d_x` = via q + via k + via v |
 #
-# (Step 2 is the rotation of notebook 19, which is off here.) Only two things are new: the linear map, and an input that
-# is used three times.
+# (Step 2 is the rotation of notebook 19, off here.) Only two things are new: the linear map, and an input that is used
+# three times.
 #
 # ## A linear map, by hand
 #
@@ -144,9 +144,9 @@ with trace() as full:
     right = multi_head_attention_backward(d_out, cache)
 
 # %% [markdown]
-# **4.** We go back through $w_o$ and split into heads. **3.** We go back through attention. **1.** We merge again and
-# go back through the projections. Each of them returns the gradients of its own params, and a share of the gradient of
-# x. **0.** One x was three inputs, so it collects all three shares:
+# **4.** Back through $w_o$, then split into heads. **3.** Back through attention. **1.** Merge again, then back through
+# the projections. Each returns the gradients of its params, and a share of the gradient of x. **0.** One x was three
+# inputs, so it collects all three shares:
 
 # %%
 d_merged = d_out @ params.w_o.T  # (B, T, H*d)
@@ -268,8 +268,7 @@ compare(layer.grads, right.d_params._asdict())
 # %% [markdown]
 # ## What mistakes look like
 #
-# > **Predict first.** For each of the mistakes below: does the shape give it away? Is there one factor between wrong
-# > and right?
+# > **Predict first.** For each mistake below: does the shape give it away? Is there one factor between wrong and right?
 
 # %%
 w_q, b_q, last = right.d_params.w_q, right.d_params.b_q, B - 1
@@ -311,16 +310,16 @@ with trace() as wrong:
 backward_film(wrong, reference=full, note="Random params.")
 
 # %% [markdown]
-# `d_merged` is right and `d_heads` isn't, so the mistake is between the two. Everything after that is wrong through no
-# fault of its own.
+# `d_merged` is right and `d_heads` isn't, so the mistake is between the two. All that follows is wrong through no fault
+# of its own.
 #
 # ## Exercise: the linear map
 #
 # Write the backward of `out = x @ w + b`. The check compares numbers, and then it differentiates forward numerically.
 # The three branches were the exercise of notebook 04.
 #
-# To practise more, look in `mha-numpy exercises`: `multi-head-backward` is the whole way, `layer-norm-backward` is
-# another part of a model, and `museum-one-token` is a bug that shipped.
+# To practise more, look in `mha-numpy exercises`: `multi-head-backward` is the whole way, `layer-norm-backward` another
+# part, and `museum-one-token` a bug that shipped.
 
 
 # %% tags=["exercise"]
