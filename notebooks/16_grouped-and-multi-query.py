@@ -245,7 +245,7 @@ right = {"H_kv = 4": 100 * share_right(model(*held_out), answers)}
 for H_kv in (2, 1):
     share_keys(model.attentions[1], H_kv)
     right[f"H_kv = {H_kv}"] = 100 * share_right(model(*held_out), answers)
-display(bar_chart(right, title="Right answers after sharing, without more training", unit="percent"))
+display(bar_chart(right, title="Right answers after sharing, before retraining", unit="percent"))
 draw("H_kv = 1")
 
 # %% [markdown]
