@@ -211,14 +211,14 @@ chart(medians, "What softmax lets through, in the median row", "norm of a row of
 # least halves its norm (notebook 11). That leaves one step, from the scores to the query: $\bar q = \text{scale} \cdot
 # \bar s\, k$. Without a scale, nothing in it makes up for the norm of a key, which is about $\sqrt{d_k}$.
 #
-# > **Predict first.** So more and more rows vanish in softmax, and the others are multiplied by something larger. What
-# > happens to the median and to the largest row of `d_q` as d_k grows?
+# > **Predict first.** So more and more rows lose their gradient in softmax, and that of the others is multiplied by
+# > something larger. What happens to the median and to the largest row of `d_q` as d_k grows?
 #
 # <details><summary>Answer</summary>
 #
-# The median shrinks to nothing, while the largest row grows like $\sqrt{d_k}$: it belongs to one of the few rows in
-# which two keys happen to be level. With the scale, both stay where they are. (Up to about d_k = 100, the missing
-# factor hides in `d_q` what softmax has lost.)
+# The median shrinks to nothing, while the largest row grows like $\sqrt{d_k}$, because in a few rows two keys happen to
+# be level. With the scale, both stay where they are. (Up to about d_k = 100, the missing factor hides in `d_q` what
+# softmax has lost.)
 #
 # </details>
 
@@ -229,8 +229,8 @@ middle = {f"{name}: median": np.median(norm, axis=-1) for name, norm in d_q.item
 chart(largest | middle, "The gradient of a query, 4000 random queries", "norm of a row of d_q")
 
 # %% [markdown]
-# So an honest sentence would be: **without the scale, the wider the head, the more rows lose their gradient; the few
-# that keep it get one about $\sqrt{d_k}$ times as large; nothing runs away.** The cause is the saturated softmax.
+# So the honest version is: **Without the scale, the wider the head, the more rows lose their gradient. The few that
+# keep it get one about $\sqrt{d_k}$ times as large, and nothing runs away.** The cause is the saturated softmax.
 #
 # $1/d_k$ errs on the other side. All weights start nearly equal, but `d_scores` still gets its gradient, so a head can
 # easily leave this state, as the first chart showed.
@@ -249,11 +249,11 @@ q_k = q @ k.swapaxes(-1, -2)
 compare({"scores": q_k / np.sqrt(8 * 64)}, {"scores": q_k / np.sqrt(64)})
 
 # %% [markdown]
-# Each number is 0.354 times what it should be, and 0.354 is $1/\sqrt 8$, that is $1/\sqrt H$.
+# Each number is 0.354 times what it should be. That's $1/\sqrt 8$, or $1/\sqrt H$.
 #
 # ## The scale is about the start
 #
-# Training ends the independence, because a query should match the keys that it needs. If q and k agree with a
+# Training ends this independence, because a query should match the keys that it needs. If q and k agree with a
 # correlation $\rho$, the terms no longer cancel. Each is $\rho$ on average, so the scaled score is $\rho\, d_k /
 # \sqrt{d_k} = \rho \sqrt{d_k}$ on average.
 
@@ -278,8 +278,8 @@ chart(agree, "A query and a key that agree", "mean of q · k / sqrt(d_k)", log_y
 #
 # $$\bar q = \text{scale} \cdot \bar s\,k, \qquad \bar k = \text{scale} \cdot \bar s^\top q$$
 #
-# > **Predict first.** Suppose you forget it in backward, and d_k is 4. Which gradients are wrong, and by what factor?
-# > Does the model still learn?
+# > **Predict first.** Suppose you forget the scale in backward, and d_k is 4. Which gradients are wrong, and by what
+# > factor? Does the model still learn?
 #
 # <details><summary>Answer</summary>
 #
@@ -310,7 +310,7 @@ backward_film(forgotten, reference=right)
 # up there too.
 #
 # To practise more, look in `mha-numpy exercises`: `masked-attention` bounds the scores after they are scaled, and
-# `museum-softcap` bounds them in the wrong place.
+# `museum-softcap` is a bug that shipped and did so in the wrong place.
 
 
 # %% tags=["exercise"]

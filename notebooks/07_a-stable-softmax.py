@@ -225,14 +225,14 @@ panels |= {"library": weights, "its lse": cache.lse[:, None], "its d_v": weights
 matrices(panels, shared=False, title="Random scores; rows 0 and 1 see nothing")
 
 # %% [markdown]
-# A large negative number such as -1e9 is no way around -inf, as notebook 08 shows. The order matters as well. Hide
-# *first*, then take the maximum, because otherwise a large hidden score pushes every visible power down to 0.
+# A large negative number such as -1e9 instead of -inf is no way out, as notebook 08 shows. The order matters as well.
+# Hide *first*, then take the maximum, because otherwise a large hidden score pushes every visible power down to 0.
 #
 # ## Temperature: a factor is not a shift
 #
 # A shift changes nothing, but a factor does. Suppose we divide the scores by a *temperature* $\tau$.
 #
-# > **Predict first.** What happens to a row of four weights as $\tau \to 0$, and what as $\tau \to \infty$?
+# > **Predict first.** What happens to a row of four weights as $\tau \to 0$, and as $\tau \to \infty$?
 #
 # <details><summary>Answer</summary>
 #
@@ -250,11 +250,11 @@ weights = stable_softmax(np.divide.outer(row, temperatures).T)
 matrices({"weights": weights}, **labels, title="One row at seven temperatures")
 
 # %% [markdown]
-# Two more remarks. A bias on the keys adds $q_i \cdot b$ to *all* scores of query i. That's a shift, so it changes no
-# weight. (With RoPE, which turns each key by a different angle, it does.)
+# A bias on the keys is a shift, too: it adds $q_i \cdot b$ to *all* scores of query i, so it changes no weight. (With
+# RoPE, which turns each key by a different angle, it does.)
 #
-# And in float16 the *sum* can overflow as well as a power: 65,520 equal scores are enough. That's why the library
-# computes float16 in float32.
+# One danger is left in float16, where the *sum* can overflow as well as a power: 65,520 equal scores are enough. That's
+# why the library computes float16 in float32.
 #
 # ## The wrong axis
 #
@@ -283,9 +283,9 @@ matrices(panels, title="Random scores: softmax over three axes")
 # %% [markdown]
 # ## Exercise: a stable, masked softmax
 #
-# Write it so that it also returns `lse`. The check tries scores in the thousands, a row far below all others, hidden
-# cells far above the visible ones, rows that see nothing, and scores without a mask. Before it compares numbers, it
-# asks whether rows that see something sum to 1 and whether hidden weights are 0.
+# Write it, and return `lse` as well. The check tries scores in the thousands, a row far below all others, hidden cells
+# far above the visible ones, rows that see nothing, and scores without a mask. Before it compares numbers, it asks
+# whether rows that see something sum to 1 and whether hidden weights are 0.
 #
 # To practise more, look in `mha-numpy exercises`: `softmax` is the same without lse, and `museum-nan-row` and
 # `museum-float-mask` are two bugs that shipped.

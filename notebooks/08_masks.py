@@ -2,7 +2,7 @@
 # # 08 · Masks
 #
 # Can a model predict random digits? Below, one head learns to say the *next* digit in a sequence of random digits. We
-# train it twice: once it may look at the whole sequence, once a causal mask hides what comes later.
+# train it twice: once with a view of the whole sequence, once with a causal mask that hides what comes later.
 #
 # **What you can do afterwards:** you can build the mask that a model needs, pass it in the right shape and polarity,
 # and show by experiment what it hides.
@@ -104,8 +104,8 @@ matrices(both, **in_words)
 # %% [markdown]
 # ## How a shape meets the scores
 #
-# Scores are (B, H, T_q, T_k). NumPy aligns shapes at the **right**. Along an axis that has size 1, or that is missing
-# on the left, the mask repeats.
+# Scores are (B, H, T_q, T_k). NumPy aligns shapes at the **right**. The mask repeats along an axis of size 1, or one
+# that is missing on the left.
 #
 # | mask | meaning |
 # |---|---|
@@ -168,7 +168,7 @@ matrices(panels, title="Weights of random tokens: padding of shape (B, T_k) fits
 # Code often hides a cell in other ways. Take the scores $s$ = (1, 2, 3, 0.5), and let $m$ = (1, 1, 0, 0) hide the last
 # two. Each row shows one trick.
 #
-# > **Predict first.** Which tricks leave weight on hidden cells? And with which do the weights not sum to 1?
+# > **Predict first.** Which tricks leave weight on hidden cells? Which make weights that don't sum to 1?
 #
 # <details><summary>Answer</summary>
 #
@@ -214,8 +214,8 @@ matrices({"weights": list(tricks.values())}, row_labels=list(tricks), column_lab
 #
 # <details><summary>Answer</summary>
 #
-# All of it. Every key's gradient sums over all queries, 0 · NaN is NaN, and NaN plus anything is NaN. One padded row
-# ruins a training step.
+# All of it. Each row of `d_v` sums over all queries, 0 · NaN is NaN, and NaN plus anything is NaN. One padded row ruins
+# a training step.
 #
 # </details>
 
@@ -258,7 +258,7 @@ print(explain_mask(left_padded))
 #
 # <details><summary>Answer</summary>
 #
-# Under a causal mask, the outputs from j on react, and those before j stay the same to the last bit. With the wrong
+# Under a causal mask, output j and all later ones react, and the others stay the same to the last bit. With the wrong
 # polarity, only outputs *before* j react, because each token sees nothing but the future. **The reactions are the
 # mask.**
 #

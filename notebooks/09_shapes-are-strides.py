@@ -32,7 +32,7 @@ title = "A trained head, split in two ways: row = query, column = key"
 matrices({name: head_0(cut) for name, cut in ways.items()}, title=title)
 
 # %% [markdown]
-# On the left, the head does its job. On the right, nothing of that is left.
+# On the left, the head does its job. On the right, that job is gone.
 #
 # **What you can do afterwards:** you can split tokens into heads and merge them again, say when NumPy copies, and catch
 # a wrong split without a picture.
@@ -105,8 +105,9 @@ moves
 #
 # <details><summary>Answer</summary>
 #
-# `reshape` has to copy. The pieces of a token lie apart: from the end of head 0's piece to the start of head 1's is a
-# jump, but an axis has only one stride. PyTorch's `view` raises an error here, because it needs `.contiguous()` first.
+# `reshape` has to copy. The pieces of a token lie apart. There is a jump from the end of head 0's piece to the start of
+# head 1's, but an axis has only one stride. PyTorch's `view` raises an error here, because it needs `.contiguous()`
+# first.
 #
 # </details>
 

@@ -238,7 +238,7 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #
 # </details>
 #
-# "Attention mixes positions, the feed-forward layer mixes features" is half of it. Attention is the only part that
+# "Attention mixes positions, the feed-forward layer mixes features" is only half of it. Attention is the only part that
 # mixes tokens, but its projections mix features as well, and *heads* meet only in $w_o$.
 #
 # ## What a cut doesn't show
@@ -255,7 +255,7 @@ matrices(panels, title=title, meaning=("reacts", "stays"))
 #   tokens; "semantic" is the loosest name. At least nine in ten of GPT-2 small's heads have several roles (Kissane et
 #   al. 2024).
 # - **Weights are not an explanation.** They show where a head looks, but not what it takes from there (that's `v`), nor
-#   what $w_o$, the residual path and later layers make of it (Jain and Wallace 2019; Wiegreffe and Pinter 2019 answer).
+#   what $w_o$, the residual path and later layers make of it (Jain and Wallace 2019; Wiegreffe and Pinter 2019 reply).
 #   Notebook 20 draws weights times the length of the values.
 #
 # ## Exercise: which heads matter

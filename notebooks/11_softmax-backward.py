@@ -45,8 +45,8 @@ line_chart(np.arange(60), curves, title="Four gradients", **looks)
 # ## The derivative of one row, step by step
 #
 # With $Z = \sum_l e^{s_l}$, a weight is a quotient, $p_i = e^{s_i} / Z$. Let's move one score $s_j$. The numerator
-# reacts only if it is the same one ($\delta_{ij}$ is 1 for $i = j$, else 0), but the denominator always reacts. The
-# quotient rule gives
+# reacts only if it belongs to that score ($\delta_{ij}$ is 1 for $i = j$, else 0), but the denominator always reacts.
+# The quotient rule gives
 #
 # $$\frac{\partial p_i}{\partial s_j}
 # = \frac{\delta_{ij}\, e^{s_i}\, Z - e^{s_i}\, e^{s_j}}{Z^2}
@@ -101,8 +101,9 @@ matrices(panels, shared=False, title="J, column by column")
 #
 # <details><summary>Answer</summary>
 #
-# (1/2, 1/2, 0, 0) lets most through: two keys are level, and the bound of 1/2 is reached. For equal weights the largest
-# eigenvalue is 1/4. For (1, 0, 0, 0) it is 0, and that's **saturation**. The picture shows J as the scores grow.
+# (1/2, 1/2, 0, 0) lets the most through: two keys are level, and the bound of 1/2 is reached. For equal weights the
+# largest eigenvalue is 1/4. For (1, 0, 0, 0) it is 0, and that's **saturation**. The picture shows J as the scores
+# grow.
 #
 # </details>
 
@@ -228,9 +229,9 @@ matrices(panels, title="A NaN that nobody may see")
 #
 # <details><summary>Answer</summary>
 #
-# Only comparing numbers with a random upstream gradient catches them all. The weights of a row sum to 1 whatever the
-# scores are, so the true gradient for ones is 0. Six mistakes also return 0 there, even "never computed". "Divided by
-# B" passes all the cheap tests.
+# Only the third does, with numbers and a random upstream gradient. The weights of a row sum to 1 whatever the scores
+# are, so the true gradient for ones is 0. Six mistakes also return 0 there, even "never computed". "Divided by B"
+# passes all the cheap tests.
 #
 # </details>
 
@@ -285,7 +286,7 @@ gradcheck(loss_forward, loss_backward, {"scores": rng.normal(size=(3, 5))})
 #
 # <details><summary>Answer</summary>
 #
-# No, it learns at full strength: for $p_y \to 0$, $p_y - 1$ goes to -1. The upstream $1/p_y$ grows just as $p_y$
+# No, it learns at full strength, because $p_y - 1$ goes to -1 as $p_y \to 0$: the upstream $1/p_y$ grows just as $p_y$
 # shrinks. Inside attention nothing grows to match, so there saturation does stop the gradient (notebook 06).
 #
 # </details>
@@ -319,9 +320,9 @@ check("softmax-backward", my_softmax_backward)
 # ## Summary
 #
 # You can now say which of the four gradients is right, and name the test that shows it. Backward is $p\,(g - \sum
-# g\,p)$: how much better a key is than the average of its row, times its weight. It needs no Jacobian. A saturated row
-# passes nothing. Rows of `d_scores` sum to 0 and hidden cells are 0, but only numbers with a random upstream gradient
-# catch every mistake. With cross-entropy, the same formula gives p - y.
+# g\,p)$: how much better a key is than the average of its row, times its weight. It needs no Jacobian, and a saturated
+# row passes nothing. Rows of `d_scores` sum to 0 and hidden cells are 0, but only numbers with a random upstream
+# gradient catch every mistake. With cross-entropy, the same formula gives p - y.
 #
 # **In the code:** `softmax_backward` in `mha_numpy/core/softmax.py`. **Derivation:** docs/softmax.md.
 #

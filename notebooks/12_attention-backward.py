@@ -65,8 +65,8 @@ matrices({"1. scores": scores, "4. weights": weights, "6. heads": heads}, title=
 #
 # $$\text{heads}_{ic} = \sum_j w_{ij}\, v_{jc}$$
 #
-# Nudge one number, ask where it turns up, and add up all these places. $w_{ij}$ turns up in row i of the output, in
-# every column c, each time multiplied by $v_{jc}$. $v_{jc}$ turns up for every query i, multiplied by $w_{ij}$:
+# Nudge one number, ask where it turns up, and add up over all these places. $w_{ij}$ turns up in row i of the output,
+# in every column c, each time multiplied by $v_{jc}$. $v_{jc}$ turns up for every query i, multiplied by $w_{ij}$:
 #
 # $$\bar w_{ij} = \sum_c \bar h_{ic}\, v_{jc} \qquad\qquad \bar v_{jc} = \sum_i w_{ij}\, \bar h_{ic}$$
 #
@@ -78,7 +78,7 @@ matrices({"1. scores": scores, "4. weights": weights, "6. heads": heads}, title=
 #
 # <details><summary>Answer</summary>
 #
-# `d_weights = d_heads @ v.T` and `d_v = weights.T @ d_heads`. The cell checks both.
+# `d_weights = d_heads @ v.T` and `d_v = weights.T @ d_heads`. The next cell checks both.
 #
 # </details>
 
@@ -304,9 +304,10 @@ check("attention-backward", my_attention_backward)
 # %% [markdown]
 # ## Summary
 #
-# You have derived what found the antidiagonal. Backward runs forward's lines in reverse. For a product, put the
-# gradient in place of the result, and sum over the indices that the array doesn't have. Shapes guide you as long as all
-# sizes differ. Fix a wrong backward where it first differs. And with lse and D, it needs no stored weights.
+# You have derived the gradient that found the antidiagonal. Backward runs forward's lines in reverse. For a product,
+# put the gradient in place of the result, and sum over the indices that the array doesn't have. Shapes guide you as
+# long as all sizes differ. Fix a wrong backward where it first differs. And with lse and D, backward needs no stored
+# weights.
 #
 # **In the code:** `attention_backward` and `attention_steps_backward` in `mha_numpy/core/attention.py`; the derivation
 # with all options: docs/attention.md.

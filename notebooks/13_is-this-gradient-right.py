@@ -2,7 +2,7 @@
 # # 13 · Is this gradient right?
 #
 # The function below claims to be the backward of attention. It returns zeros for q and for k, so no head could ever
-# learn where to look. Let's see what a gradient check says, which compares it with forward, number by number:
+# learn where to look. Let's run a gradient check on it, which compares it with forward, number by number:
 
 # %%
 import numpy as np
@@ -208,9 +208,9 @@ matrices({"caught": caught}, **labels)
 # %% [markdown]
 # Only the first example catches all of them. (In softmax by itself, ones hide even more: notebook 11.)
 #
-# Equal sizes don't fool numbers, but they fool tests that look at shapes. And a gradient that is truly 0 fools a
-# popular measure, $|a - n| / \max(|a|, |n|)$, which becomes a ratio of two roundings and warns where nothing is wrong.
-# So `gradcheck` divides by the largest gradient of the whole set instead.
+# Equal sizes don't fool a comparison of numbers, but they do fool tests that look at shapes. And a gradient that is
+# truly 0 fools a popular measure, $|a - n| / \max(|a|, |n|)$, which becomes a ratio of two roundings and warns where
+# nothing is wrong. So `gradcheck` divides by the largest gradient of the whole set instead.
 #
 # ## Exercise: a backward, and its proof
 #

@@ -2,8 +2,8 @@
 # # 14 · Multi-head backward
 #
 # Notebook 12 went back through attention itself. What lies around it looks harmless: a few linear maps and some moves.
-# But that's where most mistakes of a first implementation happen, and most of them are silent. Here is one, with the
-# right shape and without an error:
+# But that's where most mistakes of a first implementation happen, and most of them are silent. Here is one. It has the
+# right shape and raises no error:
 
 # %%
 import numpy as np
@@ -49,8 +49,8 @@ matrices({"d_w_q": right, "d_w_q, transposed by mistake": wrong}, title="Random 
 #
 # Take two tokens, (1, 2) and (3, 4), and $w = (1, 10)^\top$. Each token gives one number.
 #
-# > **Predict first.** The upstream gradient is 1 for the first token and 2 for the second. How fast does the loss grow
-# > with $w_0$, which touches *both* outputs? And what is the gradient of the second token?
+# > **Predict first.** The upstream gradient is 1 for the first token and 2 for the second. $w_0$ touches *both*
+# > outputs: how fast does the loss grow with it? And what is the gradient of the second token?
 
 # %%
 x = np.array([[[1.0, 2.0], [3.0, 4.0]]])  # (B=1, T=2, I=2)
@@ -64,7 +64,7 @@ matrices(numbers, title="Rows of x, d_out and d_x are tokens")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# $\bar w_0 = 1 \cdot 1 + 2 \cdot 3 = 7$. It sums, over all uses, the upstream gradient times the number that $w_0$ was
+# $\bar w_0 = 1 \cdot 1 + 2 \cdot 3 = 7$. For each use, it adds the upstream gradient times the number that $w_0$ was
 # multiplied by. The gradient of a token is its upstream number times (1, 10), so it's (2, 20) for the second.
 #
 # </details>
@@ -234,8 +234,8 @@ compare({"w_q": w_q_of_1, "w_o": w_o_of_1, "b_v": b_v}, expected | {"b_v": right
 # doesn't see a constant, so no output depends on $b_k$. (This needs plain scores; with a softcap or rotated keys it
 # isn't so: docs/multi-head.md.)
 #
-# > **Predict first.** Its gradient is about 1e-16, and the measured slope about 1e-11. Both mean 0. What is the
-# > relative error $|a - n| / \max(|a|, |n|)$?
+# > **Predict first.** The gradient of $b_k$ is about 1e-16, and the measured slope about 1e-11. Both mean 0. What is
+# > the relative error $|a - n| / \max(|a|, |n|)$?
 
 # %%
 sizes = {n: abs(g).max() for n, g in right.d_params._asdict().items() if n[0] == "b"}
@@ -295,7 +295,7 @@ for name, (wrong, expected) in mistakes.items():
 # Here D = 5 and H·d = 6, so the shape gives the transposed one away. At the top of this notebook both were 8, and the
 # mistake was silent. So take sizes that all differ.
 #
-# ### Find the first one
+# ### Find the first wrong array
 #
 # One wrong array makes everything after it wrong, so look for the *first* array that differs from the reference. Here
 # we split `d_merged` without the transpose:

@@ -44,8 +44,8 @@ weights_by_head(learned, written, read, note="Trained: mha-numpy train numbers, 
 # | output | T rows | **T_y rows** |
 #
 # Here is an example that we can read, with vectors made by hand and nothing trained. "The tired animal crossed the
-# street" has six words of five features. The French words have six features, in a different order. ("a" is a helping
-# word that marks the past.)
+# street" has six words with five features each. The French words have six features, in a different order. ("a" is a
+# helping word that marks the past.)
 
 # %%
 english = ["The", "tired", "animal", "crossed", "the", "street"]

@@ -26,8 +26,8 @@ to_read = {name: kv_cache_bytes(model, 8192) / 2**30 for name, model in sharing.
 bar_chart(to_read, title="Llama 3 70B: read for one token after 8192", unit="GiB")
 
 # %% [markdown]
-# While such a model writes, attention takes the time of *reading*: the processor could compute a hundred times more in
-# that time (notebook 17 counts). A model that shares keys and values reads less, and computes as much as before
+# While such a model writes, attention takes as long as the *reading* does: the processor could compute a hundred times
+# more in that time (notebook 17 counts). A model that shares keys and values reads less, and computes as much as before
 # (Shazeer 2019, section 2.4).
 #
 # **What you can do afterwards:** you can write attention whose query heads share keys and values, without a copy, and
@@ -35,8 +35,8 @@ bar_chart(to_read, title="Llama 3 70B: read for one token after 8192", unit="GiB
 #
 # ## Who reads what
 #
-# H query heads read H_kv key/value heads, so G = H / H_kv query heads form a group. Here are eight query heads in three
-# ways: **multi-head**, **grouped-query**, **multi-query**.
+# H query heads read H_kv key/value heads, so each group of G = H / H_kv query heads shares one. Here are eight query
+# heads in three ways: **multi-head**, **grouped-query**, **multi-query**.
 #
 # > **Predict first.** With 8 query heads and 2 key/value heads, counted from 0: which query heads read key/value head
 # > 1?
@@ -72,8 +72,8 @@ matrices({n: a > 0 for n, a in reads.items()}, meaning=("reads it", "doesn't"), 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For two, the first and the last. With H_kv = 1 and H_kv = 6 the two functions agree, so a test of multi-query or of
-# multi-head attention notices nothing. Test with 2 or 3.
+# It's right for two, the first and the last. With H_kv = 1 and H_kv = 6 the two functions agree, so a test of
+# multi-query or of multi-head attention notices nothing. Test with 2 or 3.
 #
 # </details>
 #
@@ -206,7 +206,7 @@ bar_chart(billions, title="Llama 3 70B: all params", unit="billions")
 #
 # And the quality? You can't compute it from shapes. Shazeer 2019 (section 4) reports a small loss for multi-query.
 # Ainslie et al. 2023 (section 3) find grouped-query close to multi-head in quality and to multi-query in speed.
-# Chowdhery et al. 2022 (PaLM, section 2) found no loss. So it depends on the model and its training.
+# Chowdhery et al. 2022 (PaLM, section 2) found no loss. So quality depends on the model and its training.
 #
 # ## Can a trained model start to share?
 #
@@ -297,7 +297,7 @@ check("sum-over-group", my_sum_over_group)
 # - Query head h reads key/value head h // G. Tiling has the right shape and the wrong heads, and no test at H_kv = 1 or
 #   H_kv = H notices it.
 # - Sharing is a broadcast with a stride of 0. In backward it's a sum over the group, not a mean.
-# - It saves some params but no operations on the scores. Above all, it saves what the model must keep and read.
+# - Sharing saves some params but no operations on the scores. Above all, it saves what the model must keep and read.
 # - A trained model can't share its keys without more training.
 #
 # **In the code:** `mha_numpy/core/grouped.py`. Derivation: docs/grouped.md.

@@ -3,7 +3,7 @@
 #
 # A model writes one token at a time. The plain way to write the next one is to read the whole text again. Here is a
 # trained model (from `mha-numpy train text`, on pieces of *Moby-Dick*) that reads four texts of 64 characters in two
-# ways: each time from the beginning, or with what it kept.
+# ways: from the beginning each time, or with what it has kept.
 
 # %%
 import numpy as np
@@ -108,8 +108,8 @@ matrices({name: cache.weights[0, :, 0] for name, cache in last.items()}, row_lab
 #
 # </details>
 #
-# The layer takes the offset from the cache, so you can't forget it. PyTorch's `is_causal=True` means the first of the
-# two, whatever the number of keys.
+# The layer takes the offset from the cache, so you can't forget it. PyTorch's `is_causal=True` always means `q_offset =
+# 0`, however many keys there are.
 #
 # ## Bytes in models you know
 #
