@@ -38,7 +38,7 @@ def losses(rule, d_k=64, steps=60):
 
 
 curves = {name: np.array(losses(rule)) for name, rule in rules.items()}  # about ten seconds
-line_chart(np.arange(60), curves, title="One head learns", x_label="steps", y_label="loss")
+line_chart(np.arange(60), curves, title="One head, three scales", x_label="steps", y_label="loss")
 
 # %% [markdown]
 # Without a scale, the head is still far from its goal when the other two have arrived. The rest of this notebook

@@ -228,7 +228,7 @@ with np.errstate(invalid="ignore"):
 panels = {"mask": blind, "naive weights": naive, "naive d_v": naive.T @ d_out}
 out, cache = attention_forward(q, k, v, mask=blind)
 panels |= {"weights": cache.weights, "d_v": attention_backward(d_out, cache).d_v}
-matrices(panels, title="Random numbers: naive code, and the library (on the right)")
+matrices(panels, title="Random numbers: naive code, then the library")
 
 # %% [markdown]
 # In the library, such a row has weights 0, output 0 and gradients 0, because the mask decides. `explain_mask` names

@@ -299,7 +299,7 @@ def in_tutorial_order(v, k, q):
     return attention_forward(q, k, v)[0]
 
 
-y, x = rng.normal(size=(2, 5, 4))  # one length and one width
+y, x = rng.normal(size=(2, 5, 4))  # the same length and width
 calls = {"Keras' order": in_keras_order(y, x, x), "the tutorial's": in_tutorial_order(y, x, x)}
 matrices({"right": attention_forward(y, x, x)[0]} | calls)
 
