@@ -240,7 +240,7 @@ backward_film(mine, reference=right)
 q_4, k_4, v_4, g_4 = rng.normal(size=(4, 4, 3))
 with trace() as masked:
     attention_backward(g_4, attention_forward(q_4, k_4, v_4, is_causal=True)[1])
-matrices({name: masked[name] for name in ("weights", "d_scores", "d_v")}, title="Causal mask, random")
+matrices({name: masked[name] for name in ("weights", "d_scores", "d_v")}, title="Causal, random")
 
 # %% [markdown]
 # ## Backward without stored weights
