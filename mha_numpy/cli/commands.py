@@ -49,7 +49,7 @@ def _report(
     path("--params", "FILE", "params of your own for one of the first four: params.npz, written "
         "by `mha-numpy train --save`"),
     switch("--example",
-        "'the cat sat on the mat', with features that have names and heads set by hand"),
+        "'The cat ate fish. It purred.', with features that have names and heads set by hand"),
     path("--input", "FILE",
         "a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence", dest="file"),
     count("--heads", "H", "query heads (default 4)"),

@@ -12,6 +12,19 @@ from mha_numpy.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """What the numbers of an example mean, in words."""
+
+    features: list[str]  # D: of a row of x, and of out
+    heads: list[str]  # H: what each head looks for
+    matched: list[list[str]]  # H lists of d_k: the columns of q and k
+    handed: list[list[str]]  # H lists of d_v: the columns of v and heads
+    asks: list[list[str]]  # H lists of T_q: what each token asks, as a question
+    asker: int  # the token that the story is about
+    wish: str  # what L rewards
+
+
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """One attention layer, what flows into it, and what is said about both."""
 
@@ -29,8 +42,13 @@ class Setting:
     query_name: str = "queries"  # on the axes of pictures
     key_name: str = "keys"
     said: tuple[str | Table, ...] = ()  # by the trained model
-    features: list[str] | None = None  # D: what each feature of the inputs means
+    meaning: Meaning | None = None  # of an example: what its numbers mean
     d_out: Array | None = None  # the upstream gradient; None: random
+
+    @property
+    def features(self) -> list[str] | None:
+        """What each of the D features of the inputs means; None: nothing in words."""
+        return self.meaning.features if self.meaning else None
 
     @property
     def options(self) -> dict[str, Any]:

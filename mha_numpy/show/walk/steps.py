@@ -71,7 +71,7 @@ def walk(
     seed : int
         Seeds the upstream gradient; without `model` the vectors and the params, too.
     example : bool
-        Instead of all these: "the cat sat on the mat", with features that have names, and two
+        Instead of all these: "The cat ate fish. It purred.", with features that have names, and two
         heads set by hand.
 
     Returns
