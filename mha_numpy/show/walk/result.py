@@ -22,6 +22,7 @@ class Meaning:
     asks: list[list[str]]  # H lists of T_q: what each token asks, as a question
     asker: int  # the token that the story is about
     wish: str  # what L rewards
+    dare: str  # what to change on the page
 
 
 @dataclass(frozen=True, kw_only=True)
