@@ -1,4 +1,4 @@
-"""What the walk prints: tokens, steps, who attends to whom, gradients."""
+"""What the walk prints: what each word looks at; in full, every step and gradient."""
 
 from collections.abc import Iterator
 from textwrap import fill
@@ -108,7 +108,7 @@ def _summary(seen: Walk) -> str:
 
 
 def _tokens(title: str, tokens: list[str]) -> str:
-    """Return the tokens, numbered; those that stand in one line stand together."""
+    """Return the tokens with their numbers; a token and its number stay on one line."""
     numbered = "  ".join(f"{i}\N{NO-BREAK SPACE}{token}" for i, token in enumerate(tokens))
     return fill(f"{title}: {numbered}", WIDTH, break_long_words=False).replace("\xa0", " ")
 

@@ -58,7 +58,7 @@ def walk(
     layer : int, optional
         Which of the L layers of a model that is not shipped: 0 to L - 1; default the last.
     file : path, optional
-        Instead of `text`: a .npy or .npz file with a (T, D) or (B, T, D) array of one's own.
+        Instead of `text`: a .npy or .npz file with a (T, D) or (B, T, D) array of yours.
     heads, kv_heads : int
         Query heads, default 4, and key/value heads if fewer.
     dim : int, optional

@@ -1,4 +1,4 @@
-"""A sentence or an array of one's own, and a layer with random params."""
+"""A sentence or an array of yours, and a layer with random params."""
 
 from pathlib import Path
 

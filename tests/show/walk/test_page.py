@@ -111,7 +111,7 @@ class TestTheCommand:
         (tmp_path / "mine.html").write_text("mine")
         code, printed = run("a b", "--dim", "4", "--html", "mine.html")
         assert code == 2
-        assert "mine.html is there and is not such a page; --force overwrites it" in printed
+        assert "mine.html exists and is not such a page; --force overwrites it" in printed
         assert (tmp_path / "mine.html").read_text() == "mine"
         for arguments in (["--force"], []):  # then it is a page of ours
             assert run("a b", "--dim", "4", "--html", "mine.html", *arguments)[0] == 0
