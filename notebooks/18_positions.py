@@ -42,11 +42,10 @@ draw_reversal("Trained, then its positions were set to zero.")
 #
 # ## Attention doesn't know about order
 #
-# `embed` gives each word a vector and adds its position. We subtract the positions again, and let
-# one layer with random params read "dog bites man" and "man bites dog".
+# `embed` gives each word a vector and adds its position. We subtract the positions again, and let a
+# random layer read "dog bites man" and "man bites dog".
 #
-# > **Predict first.** The words trade places. Does "dog" get a different output when it is the one
-# > that gets bitten?
+# > **Predict first.** The words trade places. Does "dog" get a different output when it is bitten?
 
 # %%
 from mha_numpy import MultiHeadAttention, sinusoidal_positions
@@ -66,9 +65,8 @@ matrices({"dog bites man": out, "man bites dog": swapped}, row_labels=["1st", "2
 #
 # </details>
 #
-# The same is true for any permutation $\Pi$ of the rows of $x$. The scores become $\Pi S
-# \Pi^\top$; softmax works row by row, so the weights become $\Pi P \Pi^\top$; and $\Pi^\top \Pi =
-# 1$ in
+# The same is true for any permutation $\Pi$ of the rows of $x$. The scores become $\Pi S \Pi^\top$;
+# softmax works row by row, so the weights become $\Pi P \Pi^\top$; and $\Pi^\top \Pi = 1$ in
 #
 # $$(\Pi P \Pi^\top)(\Pi V) = \Pi\,(P V).$$
 #
@@ -95,14 +93,13 @@ matrices({"one layer": difference(1), "two layers": difference(2)}, row_labels=s
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# After one layer, only "man" keeps its row: it sees the same two words, but not their order. "dog"
-# and "bites" see different neighbours, so after two layers even the row of "man" depends on the
-# order.
+# After one layer, only "man": it sees the same two words, but not their order. "dog" and "bites"
+# see different neighbours, so after two layers even "man" changes.
 #
 # </details>
 #
-# That's how causal language models without any positions still learn something about order (Haviv
-# et al. 2022). Without a mask they would have nothing to learn it from.
+# That's how causal language models without positions still learn something about order (Haviv et
+# al. 2022).
 #
 # ## Add it to the tokens: sinusoids
 #
@@ -123,15 +120,14 @@ matrices({"positions": P}, row_labels=[f"t={t}" for t in range(10)], column_labe
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The columns of pairs 2 and 3. Fast hands tell neighbours apart, and slow hands tell far from
-# near.
+# The columns of pairs 2 and 3. Fast hands tell neighbours apart, and slow hands tell far from near.
 #
 # </details>
 #
-# **A shift is a rotation of each pair.** $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and
-# $\cos(a + b) = \cos a \cos b - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a
-# 2 x 2 matrix, and that matrix depends only on the shift $s$, not on $t$. Put together, the pairs
-# give one large matrix:
+# **A shift is a rotation of each pair.** $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and $\cos(a
+# + b) = \cos a \cos b - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a 2 x 2
+# matrix, and that matrix depends only on the shift $s$, not on $t$. Put together, the pairs give
+# one large matrix:
 
 
 # %%
@@ -152,8 +148,8 @@ matrices({"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock)
 # attention doesn't compare $p_t$ with $p_u$ directly, because each passes through a learned map
 # first.
 #
-# > **Predict first.** $P P^\top$ is constant along each diagonal. Is $(P W_Q)(P W_K)^\top$
-# > constant too, if the params are random?
+# > **Predict first.** $P P^\top$ is constant along each diagonal. Is $(P W_Q)(P W_K)^\top$ constant
+# > too, if the params are random?
 
 # %%
 rng = np.random.default_rng(0)
@@ -217,13 +213,13 @@ matrices({"d_table": add_table_backward(np.ones((3, 4, 5)), tokens, table)[1]})
 # </details>
 #
 # Positions that never occur in training are never learned, and beyond its last row the table has
-# nothing to offer. So a learned table limits how long a text a model can read: 512 tokens for
-# BERT, 1024 for GPT-2.
+# nothing to offer. So a learned table limits how long a text a model can read: 512 tokens for BERT,
+# 1024 for GPT-2.
 #
 # ## Add it to the scores: ALiBi
 #
-# ALiBi (Press et al. 2022) doesn't touch tokens, q or k. Instead, each head subtracts a number
-# from its scores, and that number grows with the distance. There are no params:
+# ALiBi (Press et al. 2022) doesn't touch tokens, q or k. Instead, each head subtracts a number from
+# its scores, and that number grows with the distance. There are no params:
 #
 # $$\mathrm{bias}_{h,i,j} = -m_h\,|i - j|, \qquad m_h = 2^{-8h/H}, \quad h = 1 \dots H$$
 
@@ -239,15 +235,15 @@ matrices({f"slope 1/{4 ** (h + 1)}": bias[h] for h in range(H)})
 #
 # <details><summary>Answer</summary>
 #
-# By $e^{-1/4} = 0.78$ and by $e^{-1/256} = 0.996$. The first head is near-sighted; to the last
-# one, near and far are almost the same.
+# By $e^{-1/4} = 0.78$ and by $e^{-1/256} = 0.996$. The first head is near-sighted; to the last one,
+# near and far are almost the same.
 #
 # </details>
 #
 # **Backward.** The gradient of a bias is the gradient of the scores, summed over every axis along
-# which the bias was broadcast (here, the batch). ALiBi's bias is made of constants, so nothing
-# uses its gradient. T5 (Raffel et al. 2020, section 2.1) learns one number for each head and
-# distance, and there the gradients of all cells at that distance are summed into it.
+# which the bias was broadcast (here, the batch). ALiBi's bias is made of constants, so nothing uses
+# its gradient. T5 (Raffel et al. 2020, section 2.1) learns one number for each head and distance,
+# and there the gradients of all cells at that distance are summed into it.
 
 # %%
 from mha_numpy import attention_backward, attention_forward, trace
@@ -264,9 +260,8 @@ matrices(
 # %% [markdown]
 # ## All three on equal tokens
 #
-# Where does a head look if **all tokens are the same**? Then everything that isn't uniform must
-# come from the positions. (RoPE, the third place to put order, turns q and k; notebook 19 is about
-# it.)
+# If **all tokens are the same**, whatever isn't uniform comes from positions. (For RoPE, the third
+# way, see notebook 19.)
 #
 # > **Predict first.** One of the three falls steadily with distance; two rise again. At which
 # > distance, and why there?
@@ -290,8 +285,7 @@ line_chart(range(T), ways, title="Query 0 among equal tokens; nothing is trained
 # <details><summary>Answer</summary>
 #
 # Sinusoids and RoPE rise again at distances of 6 and 7, because their fastest hand comes round
-# after $2\pi \approx 6.28$ tokens. ALiBi falls steadily. Without positions the weights are
-# uniform.
+# after $2\pi \approx 6.28$ tokens. ALiBi falls steadily. Without positions the weights are uniform.
 #
 # </details>
 #
@@ -305,11 +299,10 @@ line_chart(range(T), ways, title="Query 0 among equal tokens; nothing is trained
 # ## A positional head, by hand
 #
 # Trained models have heads that attend to the previous token, or to the next, whatever the tokens
-# are (Clark et al. 2019 in BERT; Voita et al. 2019 in translation). Let's build one. A query
-# should match the key whose position is one less, so we turn it back by one: $q_i =
-# p_i\,\mathrm{turn}(-1) = p_{i-1}$. `turn(-1)` is a matrix, so it can be the `w_q` of a head that
-# reads only positions. Here are three: previous, same, next. (The factor 60 makes the weights
-# sharp.)
+# are (Clark et al. 2019 in BERT; Voita et al. 2019 in translation). Let's build one. A query should
+# match the key whose position is one less, so we turn it back by one: $q_i = p_i\,\mathrm{turn}(-1)
+# = p_{i-1}$. `turn(-1)` is a matrix, so it can be the `w_q` of a head that reads only positions.
+# Here are three: previous, same, next. (The factor 60 makes the weights sharp.)
 #
 # > **Predict first.** Query 0 has no previous token, and the last has no next one. Where do they
 # > look? And in a causal model, where does the head "next" look?
@@ -326,19 +319,19 @@ weights_by_head(cache.weights, text, head_names=["previous", "same", "next"])
 # <details><summary>Answer</summary>
 #
 # At their own token. The weights of a row have to sum to 1, and the nearest position wins. In a
-# causal model the next token is hidden, so "next" looks at its own token as well. A next-token
-# head needs attention that looks both ways, as in BERT.
+# causal model the next token is hidden, so "next" looks at its own token as well. A next-token head
+# needs attention that looks both ways, as in BERT.
 #
 # </details>
 #
 # ## Exercise: the gradient of a learned table
 #
-# A learned table of positions is an embedding whose ids are the positions. If two short texts
-# share one row of the batch, positions start again in the middle, so one id occurs twice. Write
-# the backward for any ids. It works for positions and for words.
+# A learned table of positions is an embedding whose ids are the positions. If two short texts share
+# one row of the batch, positions start again in the middle, so one id occurs twice. Write the
+# backward for any ids. It works for positions and for words.
 #
-# To practise more, try `museum-token-twice` and `museum-cached-mask` in `mha-numpy exercises`.
-# Both are bugs that shipped; the second got positions wrong as soon as there was a KV cache.
+# To practise more, try `museum-token-twice` and `museum-cached-mask` in `mha-numpy exercises`. Both
+# are bugs that shipped.
 
 
 # %% tags=["exercise"]

@@ -40,18 +40,16 @@ matrices({f"{way}, from {t}": f(t) for way, f in ways.items() for t in (0, 1000)
 #
 # ## Turn queries and keys
 #
-# In notebook 18, shifting sinusoids turned out to be a rotation. So why not rotate right away?
-# RoPE (Su et al. 2021) adds nothing to the tokens. It takes the finished q and k of each head, in
-# pairs of features, and turns pair $i$ of the token at position $t$ by the angle $a =
-# t\,\theta_i$:
+# In notebook 18, shifting sinusoids turned out to be a rotation. So why not rotate right away? RoPE
+# (Su et al. 2021) adds nothing to the tokens. It takes the finished q and k of each head, in pairs
+# of features, and turns pair $i$ of the token at position $t$ by the angle $a = t\,\theta_i$:
 #
 # $$\begin{pmatrix} x_1 \\ x_2 \end{pmatrix} \to
 # \begin{pmatrix} \cos a & -\sin a \\ \sin a & \cos a \end{pmatrix}
 # \begin{pmatrix} x_1 \\ x_2 \end{pmatrix}, \qquad \theta_i = \mathrm{base}^{-2i/d_k}$$
 #
-# A pair is an arrow in the plane, so we can watch it. Here is the arrow (1, 0) at positions 0 to
-# 5, in each of four pairs. (The base is 20 here, so that all four turn visibly; usually it is
-# 10000.)
+# A pair is an arrow in the plane, so we can watch it. Here is the arrow (1, 0) at positions 0 to 5,
+# in each of four pairs. (The base is 20 here, so that all four turn visibly; usually it is 10000.)
 
 # %%
 ones = np.repeat([[1.0, 0.0]], 4, axis=0).T.reshape(1, 8).repeat(6, axis=0)  # four pairs (1, 0)
@@ -70,8 +68,8 @@ arrows(pairs, title="One arrow at positions 0 to 5")
 # $$\big(R(m\theta)\,q\big)^\top \big(R(n\theta)\,k\big) = q^\top R(m\theta)^\top R(n\theta)\,k
 # = q^\top R\big((n - m)\theta\big)\,k$$
 #
-# > **Predict first.** A query is at position 2 and a key at 0. Then (a) both move by 1000; (b)
-# > only the query moves on, by 2. What happens to the angle between the two arrows?
+# > **Predict first.** A query is at position 2 and a key at 0. Then (a) both move by 1000; (b) only
+# > the query moves on, by 2. What happens to the angle between the two arrows?
 
 
 # %%
@@ -88,8 +86,8 @@ arrows(turned, title="A query and a key, turned", labels=["q", "k"])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In (a) the angle stays the same, because both arrows turn equally, and so does the dot product.
-# In (b) it changes, because the distance has changed.
+# In (a) the angle stays the same, because both arrows turn equally, and so does the dot product. In
+# (b) it changes, because the distance has changed.
 #
 # </details>
 #
@@ -143,8 +141,8 @@ matrices(maps)
 # Here is the mistake people make with them: the params were trained with one layout and run with
 # the other. Every shape is right.
 #
-# > **Predict first.** We take random q and k and both layouts. In some cells the scores must
-# > agree, whatever q and k are. Which cells?
+# > **Predict first.** We take random q and k and both layouts. In some cells the scores must agree,
+# > whatever q and k are. Which cells?
 
 # %%
 q, k = rng.normal(size=(2, 5, D))
@@ -166,9 +164,9 @@ matrices(layouts | {"difference": layouts["halves"] - layouts["interleaved"]})
 # (transformers #25199). **The fix:** permute the columns of `w_q` and `w_k` (and `b_q`, `b_k`). As
 # long as q and k are permuted in the same way, their dot product doesn't change.
 #
-# > **Predict first.** There are two heads of width 4. We run interleaved params in halves, in
-# > three ways: as they are; with all 8 columns reordered, even ones first; with the 4 columns of
-# > each head reordered. Which weights come out right?
+# > **Predict first.** There are two heads of width 4. We run interleaved params in halves, in three
+# > ways: as they are; with all 8 columns reordered, even ones first; with the 4 columns of each
+# > head reordered. Which weights come out right?
 
 # %%
 from mha_numpy import MultiHeadAttention, RopeOptions
@@ -202,8 +200,8 @@ matrices({"expected": expected} | {n: weights_of(order, False) for n, order in o
 #
 # ## Backward: turn the gradient back
 #
-# RoPE multiplies by a matrix that doesn't depend on the input, $\mathrm{out} = R(a)\,x$. So $\bar
-# x = R(a)^\top\,\overline{\mathrm{out}}$, and the transpose of a rotation is the rotation by $-a$:
+# RoPE multiplies by a matrix that doesn't depend on the input, $\mathrm{out} = R(a)\,x$. So $\bar x
+# = R(a)^\top\,\overline{\mathrm{out}}$, and the transpose of a rotation is the rotation by $-a$:
 #
 # $$R(a)^\top R(a) = \begin{pmatrix} \cos^2 a + \sin^2 a & 0 \\ 0 & \sin^2 a + \cos^2 a \end{pmatrix} = 1,
 # \qquad \bar x = R(-a)\,\overline{\mathrm{out}}$$
@@ -219,8 +217,9 @@ _, cache = rope_forward(np.ones((5, 2)))
 right, forgot = rope_backward(d_out, cache).d_x, rope_forward(d_out)[0]
 steps = {f"position {t}": np.stack([d_out[t], right[t], forgot[t]]) for t in (1, 2, 4)}
 display(gradcheck(rope_forward, rope_backward, {"x": rng.normal(size=(2, 3, 5, 4))}))
-# arrows(steps, title="The gradient, turned back and turned further", labels=["d_out", "d_x",
-# "wrong"])
+arrows(
+    steps, title="The gradient, turned back and turned further", labels=["d_out", "d_x", "wrong"]
+)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -283,12 +282,12 @@ matrices(shown, row_labels=["head 0", "head 1"], column_labels=[f"key {j}" for j
 #
 # ## Exercise: rotate, and rotate back
 #
-# Write RoPE in the *halves* layout, and its backward. The positions are an argument and need not
-# be 0, 1, 2, ... The check first looks whether every pair keeps its length, then compares the
-# numbers. It also compares your backward with numeric derivatives.
+# Write RoPE in the *halves* layout, and its backward. The positions are an argument and need not be
+# 0, 1, 2, ... The check first looks whether every pair keeps its length, then compares the numbers.
+# It also compares your backward with numeric derivatives.
 #
-# To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped:
-# positions were wrong as soon as there was a KV cache.
+# To practise more, try `museum-cached-mask` in `mha-numpy exercises`, a bug that shipped: positions
+# were wrong as soon as there was a KV cache.
 
 
 # %% tags=["exercise"]
@@ -317,8 +316,8 @@ check("rope-backward", my_rope_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain why the five tokens kept their scores: both arrows of every pair turned by
-# the same amount.
+# You can now explain why the five tokens kept their scores: both arrows of every pair turned by the
+# same amount.
 #
 # - RoPE turns q and k of every head, in pairs of features. Scores depend on the distance; lengths
 #   stay. Values stay as they are.

@@ -215,7 +215,7 @@ matrices({"p(next word)": probs[:, likely]}, row_labels=rows, column_labels=colu
 # </details>
 
 # %%
-# some = numbers[:40] # about 10 seconds
+some = numbers[:40]  # about 10 seconds
 
 
 def share_right(model, beams):

@@ -44,8 +44,8 @@ print(task.decode(task.held_out[:200]))
 # %% [markdown]
 # ## Counting
 #
-# How often does *h* follow *t*? Count all pairs, divide each row by its sum, and you have a model, a *bigram* table.
-# It takes two lines. (The counts begin at 1/10, so that an unseen pair isn't impossible.)
+# How often does *h* follow *t*? Count all pairs, divide each row by its sum, and you have a model, a *bigram* table. It
+# takes two lines. (The counts begin at 1/10, so that an unseen pair isn't impossible.)
 
 # %%
 from mha_numpy.show.pictures import bar_chart, line_chart, matrices, weights_by_head
@@ -82,7 +82,7 @@ losses = {
     "counts of characters": -np.log(alone[came]).mean(),
     "counts of pairs": -np.log(bigram[read, came]).mean(),
 }
-# bar_chart(losses, title="Loss on held-out text", unit="nats per character")
+bar_chart(losses, title="Loss on held-out text", unit="nats per character")
 
 # %% [markdown]
 # ## Sixty steps of a transformer
@@ -118,8 +118,8 @@ def loss_of(model, ids, targets):
 
 losses["60 steps"] = loss_of(young.model, held_out, targets)
 losses["shipped"] = loss_of(model, held_out, targets)
-# losses["shipped, on its training text"] = loss_of(model, seen, seen_targets) bar_chart(losses, title="Loss",
-# unit="nats per character")
+losses["shipped, on its training text"] = loss_of(model, seen, seen_targets)
+bar_chart(losses, title="Loss", unit="nats per character")
 
 # %% [markdown]
 # The shipped model is 0.6 nats below the counts of pairs; that is what attention adds here. The last two bars differ

@@ -117,10 +117,10 @@ taken = np.stack([weights_times_norm(layer)[0] for layer in layers])
 shares = taken / taken.sum(axis=-1, keepdims=True)
 on_first = {"its weight": weights[:, :, 1:, 0].mean(axis=-1)}
 on_first["its share of what is taken"] = shares[:, :, 1:, 0].mean(axis=-1)
-# length = (taken / weights)[:, :, 1] # (L, H, T_k): any row would do
+length = (taken / weights)[:, :, 1]  # (L, H, T_k): any row would do
 ratio = length[..., 0] / np.median(length[..., 1:], axis=-1)
 print({name: f"{each.mean():.2f}" for name, each in on_first.items()})
-# print(f"length of [CLS]'s vector, relative to other tokens: {np.median(ratio):.2f}")
+print(f"length of [CLS]'s vector, relative to other tokens: {np.median(ratio):.2f}")
 matrices(on_first, **labels, title=f"[CLS], seen by the other tokens. {note}")
 
 # %%

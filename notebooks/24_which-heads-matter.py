@@ -31,7 +31,7 @@ partner = np.arange(20) ^ 1  # of 0 it is 1, of 1 it is 0, of 2 it is 3, ...
 
 
 def similarities():
-# """Return the cosine of every two sentences, (20, 20), leaving out each one with itself."""
+    """Return the cosine of every two sentences, (20, 20), leaving out each one with itself."""
     vectors = model(ids, mask=mask)
     found = vectors @ vectors.T
     np.fill_diagonal(found, -np.inf)
@@ -105,7 +105,7 @@ labels = {"row_labels": [f"layer {i}" for i in range(6)]}
 labels["column_labels"] = [str(h) for h in range(12)]
 print(f"the largest loss: {cut_by_0.max():.3f}")
 lost = {"1 - correlation, one head cut by 0": cut_by_0}
-# matrices(lost, **labels, title=f"The loss without each head. {note}")
+matrices(lost, **labels, title=f"The loss without each head. {note}")
 
 # %% [markdown]
 # Perhaps a cut by 0 does harm only because later layers have never seen zeros. So for the twelve heads of the last
@@ -139,15 +139,15 @@ from mha_numpy.models.analysis import head_importance
 def forward_and_backward():
     vectors = model(ids, mask=mask)  # (20, D)
     logits = 20 * vectors @ vectors.T
-# np.fill_diagonal(logits, -np.inf) # no sentence picks itself
+    np.fill_diagonal(logits, -np.inf)  # no sentence picks itself
     loss, cache = cross_entropy_forward(logits, partner)
     d_logits = cross_entropy_backward(np.ones_like(loss), cache).d_logits
-# model.backward(20 * (d_logits + d_logits.T) @ vectors) # each vector is on both sides
+    model.backward(20 * (d_logits + d_logits.T) @ vectors)  # each vector is on both sides
 
 
 importance = head_importance(model, forward_and_backward)
 by_gradient = np.stack(list(importance.values()))
-# for name, of in {"all heads": slice(None), "only layer 5": slice(5, None)}.items():
+for name, of in {"all heads": slice(None), "only layer 5": slice(5, None)}.items():
     order = [each[of].ravel().argsort().argsort() for each in (by_gradient, cut_by_0)]
     print(f"rank correlation of gradients and cuts, {name}: {np.corrcoef(order)[0, 1]:.2f}")
 title = f"Importance by the gates' gradients. {note}"

@@ -77,7 +77,7 @@ models = CONFIGURATIONS
 counts = {name: count_parameters(model) for name, model in models.items()}
 print({name: f"{counts[name].total / m.published - 1:+.2%}" for name, m in models.items()})
 share = {name: 100 * count.attention / count.total for name, count in counts.items()}
-# bar_chart(share, title="Attention's share of all params", unit="percent")
+bar_chart(share, title="Attention's share of all params", unit="percent")
 
 # %% [markdown]
 # ## Operations
@@ -211,8 +211,8 @@ bar_chart(widths, title="Width of a head, d_k")
 #
 # ### Rules of thumb and the data
 #
-# One table in circulation recommends 4 to 8 heads below 100 million params, 8 to 16 up to a
-# billion, 16 to 96 above. Which models do *not* follow it?
+# One table in circulation recommends 4 to 8 heads below 100 million params, 8 to 16 up to a billion,
+# 16 to 96 above. Which models do *not* follow it?
 
 # %%
 bands = {1e8: (4, 8), 1e9: (8, 16), float("inf"): (16, 96)}

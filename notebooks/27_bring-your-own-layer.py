@@ -2,8 +2,8 @@
 # # 27 · Bring your own layer
 #
 # Three sequences of 5, 3 and 4 tokens are padded to 5. You make the mask of real tokens, True = may attend, and pass
-# it to PyTorch's layer as `key_padding_mask`. You get no error. Here is how far the output of each sequence is from
-# what it should be, with the mask as it is and with its inverse (*needs PyTorch*):
+# it to PyTorch's layer as `key_padding_mask`. You get no error. Here is how far each output is from what it should be,
+# with the mask and with its inverse (*needs PyTorch*):
 
 # %%
 from importlib.util import find_spec
@@ -37,8 +37,8 @@ else:
 # In this layer True means *blocked*. So the first sequence, which has no padding, gets every key blocked and becomes
 # NaN. The others look healthy but are wrong, because they read only the padding.
 #
-# Attention is the same everywhere, but its conventions are not. Once you translate the arguments, PyTorch and Keras
-# give the same numbers, down to the last digits.
+# Attention is the same everywhere; its conventions are not. Once you translate the arguments, PyTorch and Keras give
+# the same numbers.
 #
 # **What you can do afterwards:** you can bring your own layer from PyTorch or Keras, get its numbers here, forward and
 # backward, and prove that they are the same.
@@ -78,7 +78,7 @@ grads = attention_backward(d_out, cache)
 matrices({"top left, q_offset=0": causal_mask(3, 5), "q_offset=2": causal_mask(3, 5, q_offset=2)})
 
 # %% [markdown]
-# The output and all three gradients, compared with PyTorch's (*needs PyTorch*):
+# Output and gradients, compared with PyTorch's (*needs PyTorch*):
 
 # %% tags=["needs-torch"]
 if has_torch:
@@ -239,8 +239,8 @@ key_padding_mask = ~visible
 matrices({"mask: True = may attend": visible, "key_padding_mask: 1 = blocked": 1.0 * ~visible})
 
 # %% [markdown]
-# With the right mask the output agrees, and so do the gradients, each as PyTorch stores it (*needs PyTorch*). To test
-# your own layer, put it in place of `mha`:
+# With the right mask the output and the gradients agree (*needs PyTorch*). To test your own layer, put it in place of
+# `mha`:
 
 # %% tags=["needs-torch"]
 if has_torch:

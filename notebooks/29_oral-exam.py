@@ -55,8 +55,8 @@ matrices(shown)
 # **The dot product of two independent vectors of d_k numbers, each with mean 0 and variance 1, has variance d_k. If
 # you don't divide them, such scores drive softmax to weights near 0 and 1. There its Jacobian $\mathrm{diag}(p) -
 # p\,p^\top$ is almost 0, and most gradients vanish.** Divided by $\sqrt{d_k}$, scores have variance 1 at any width. So
-# B is the divided one. Below you see how much of a random gradient softmax lets through, for the same 16 queries.
-# More: notebook 06.
+# B is the divided one. Below: how much of a random gradient softmax lets through, for the same 16 queries. More:
+# notebook 06.
 # </details>
 
 # %%
@@ -74,7 +74,7 @@ matrices({"norm of each query's d_scores": norms}, row_labels=["A: undivided", "
 # of `w_o`.** In grouped and multi-query attention several query heads share one $W^K$ and one $W^V$ (question 10).
 #
 # Two heads with equal params would get the same gradients and stay equal after every step. Random initial params make
-# them different. Below are the gradients of two heads that started out equal.
+# them different. Below: the gradients of two equal heads.
 # </details>
 
 # %%
@@ -103,15 +103,15 @@ matrices({"d_w_q": grads.w_q, "d_w_v": grads.w_v}, column_labels=["0"] * 4 + ["1
 #
 # **One linear map follows, `out = merged @ w_o + b_o`. Until here every column belonged to one head; `w_o` is the
 # first place where they meet.** A product with a wide row is a sum over its pieces. So the output is the *sum* over
-# heads of `head_h @ w_o[block h]`, and each head writes into all D columns. Below are the shares of two heads and
-# their sum, which is the layer's output. More: notebook 03.
+# heads of `head_h @ w_o[block h]`, and each head writes into all D columns. Below: the shares of two heads, and their
+# sum. More: notebook 03.
 # </details>
 
 # %%
 from mha_numpy import split_heads
 
 out, cache = multi_head_attention_forward(x, params=MultiHeadParams(**layer.params), num_heads=2)
-# heads = split_heads(cache.project_out.x, 2) # the input of w_o, split into heads
+heads = split_heads(cache.project_out.x, 2)  # the input of w_o, split into heads
 w_o = layer.params["w_o"].reshape(2, 4, 8)  # a block of rows for each head
 shares = heads @ w_o  # (B, H, T, D)
 total = shares.sum(axis=1) + layer.params["b_o"]
@@ -170,8 +170,8 @@ Table("D = 512, T = 128", ["H", "params", "operations", "weights"], rows)
 # $$\text{head}_h = \text{softmax}\left(Q_h K_h^\top / \sqrt{d_k}\right) V_h,
 # \qquad \text{MHA}(X) = \text{Concat}(\text{head}_1, \ldots, \text{head}_H)\, W^O$$
 #
-# Softmax runs over the keys. The shapes are x (B, T, D), q and k (B, H, T, d_k), v (B, H, T, d_v), scores and weights
-# (B, H, T, T), heads (B, H, T, d_v), merged (B, T, H d_v), out (B, T, D). Below are these lines in NumPy.
+# Softmax runs over the keys. The shapes are x (B, T, D), q and k (B, H, T, d_k), v (B, H, T, d_v), scores
+# and weights (B, H, T, T), heads (B, H, T, d_v), merged (B, T, H d_v), out (B, T, D). Below are these lines in NumPy.
 # </details>
 
 # %%
@@ -230,8 +230,9 @@ def continue_pattern(text):
     place, own = np.eye(len(text)), np.eye(26)[[ord(letter) - ord("A") for letter in text]]
     see = {"is_causal": True, "scale": 30.0}  # large: weights close to 0 and 1
     previous = np.eye(len(text), k=-1)  # token t asks for place t - 1
-# came_before, first = attention_forward(previous, place, own, **see) # layer 1 came_before[0] = 0 # no token comes
-# before the first copied, second = attention_forward(own, came_before, own, **see) # layer 2
+    came_before, first = attention_forward(previous, place, own, **see)  # layer 1
+    came_before[0] = 0  # no token comes before the first
+    copied, second = attention_forward(own, came_before, own, **see)  # layer 2
     return chr(ord("A") + copied[-1].argmax()), np.stack([first.weights, second.weights])
 
 
@@ -247,8 +248,8 @@ weights_by_head(continue_pattern("ABCDA")[1], list("ABCDA"), head_names=names, n
 # **H query heads share H_kv key/value heads: H_kv = H is multi-head, 1 < H_kv < H grouped, H_kv = 1 multi-query. While
 # it generates text, a model keeps the keys and values of all tokens so far in every layer. These are
 # $2\,L\,H_{kv}\,T\,d_k$ numbers per sequence, and H doesn't appear in the formula.** Queries are used once and not
-# kept. So the cache is G = H / H_kv times smaller, and each step reads that much less of it. Below you see which head
-# reads which, and one cache in three variants. More: notebook 17.
+# kept. So the cache is G = H / H_kv times smaller, and each step reads that much less of it. Below: which head reads
+# which, and one cache in three variants. More: notebook 17.
 # </details>
 
 # %%
@@ -289,8 +290,8 @@ kv_cache_bytes(multi_head, 4096) / kv_cache_bytes(grouped, 4096)
 # **With H d_k = D, only softmax and the memory for weights grow with H. For quality, more heads mean more
 # distributions, but from narrower heads, whose scores have rank d_k at most. In practice you take d_k = 64 or 128, and
 # H = D / d_k follows.** The cache decides about H_kv. After training, you can remove many heads at little cost,
-# measured by the loss on one task; starting with fewer heads *before* training is worse. Below you see the rank of
-# scores, and how many known models have which d_k. More: notebook 25.
+# measured by the loss on one task; starting with fewer heads *before* training is worse. Below: the rank of scores,
+# and how many known models have which d_k. More: notebook 25.
 # </details>
 
 # %%
