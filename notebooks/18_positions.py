@@ -98,8 +98,7 @@ matrices({"one layer": difference(1), "two layers": difference(2)}, row_labels=s
 #
 # </details>
 #
-# That's how causal language models without positions still learn something about order (Haviv et
-# al. 2022).
+# That's how causal models without positions still learn about order (Haviv et al. 2022).
 #
 # ## Add it to the tokens: sinusoids
 #

@@ -95,7 +95,7 @@ else:
     print(HOW_TO_GET_TORCH)
 
 # %% [markdown]
-# That function picks a fast kernel, so in a model you should call it rather than write the formula out. It returns no
+# That function picks a fast kernel, so in a model you should call it. It returns no
 # weights, because a fast kernel never has them all at once, and neither does ours (notebook 26).
 #
 # ## The formula, written out in PyTorch

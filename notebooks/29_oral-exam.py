@@ -32,8 +32,8 @@ matrices({"A": undivided[0][:16, :16], "B": divided[0][:16, :16]}, shared=False)
 #
 # **One head gives each token one distribution over the others, and therefore one mean of values. Several heads give it
 # several means, each through its own projections, side by side.** To read two tokens equally, one head must give 0.5
-# to each, and then you can't tell which of them said what. Below, one head gives two sentences the same output; two
-# heads don't. More: notebook 03.
+# to each, and then you can't tell which of them said what. Below: one head gives two sentences the same output. More:
+# notebook 03.
 # </details>
 
 # %%
