@@ -46,7 +46,7 @@ from mha_numpy.models.analysis import cut_heads, mean_heads
 
 
 def right_without(layer, heads):
-    """Return the share of right answers while heads are cut: to 0, and to their mean."""
+    """Return the share of right answers while heads are cut: by 0, and by their mean."""
     model(ids)
     means = mean_heads(model.attentions[layer])
     shares = []
@@ -59,7 +59,7 @@ def right_without(layer, heads):
 cuts = {"nothing": (0, []), **{f"{i}.{h}": (i, [h]) for i in (0, 1) for h in range(4)}}
 cuts |= {"three of layer 1": (1, [0, 1, 2]), "all of layer 1": (1, range(4))}
 found = np.array([right_without(*cut) for cut in cuts.values()])
-matrices({"share right": found}, row_labels=list(cuts), column_labels=["to 0", "to mean"])
+matrices({"share right": found}, row_labels=list(cuts), column_labels=["by 0", "by mean"])
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -130,8 +130,8 @@ pruned, _ = multi_head_attention_forward(x, params=fewer, num_heads=2)
 compare({"gate": out - without_1, "pruned": pruned}, {"gate": shares[:, 1], "pruned": without_1})
 
 # %% [markdown]
-# Cutting a head to 0 has a flaw. The later layers are used to a vector from this head, and they may never have met
-# zeros there. A milder way is to cut it to its *mean*: the head writes its average, the same for every token, and only
+# A cut by 0 has a flaw. The later layers are used to a vector from this head, and they may never have met
+# zeros there. A milder cut is by the *mean*: the head writes its average, the same for every token, and only
 # what it says about *these* tokens is lost. Above, both cuts agree; in larger models they may not.
 #
 # ## How much does a head matter?
@@ -286,7 +286,7 @@ check("head-importance", my_head_importance)
 # ## Summary
 #
 # - The output is $\sum_h g_h\,\mathrm{head}_h w_o^h + b_o$. So heads have no order, and you can switch each one off by
-#   itself: to 0, or more mildly to its mean.
+#   itself: by 0, or more mildly by its mean.
 # - A gate's gradient ranks all heads in one backward pass. But it is a slope at gate 1, and the head that the model
 #   couldn't do without was on flat ground beside a cliff.
 # - One head did a job by itself, and four heads shared another. So "this head can be cut" doesn't mean "this job isn't
@@ -300,6 +300,6 @@ check("head-importance", my_head_importance)
 # Multi-Head Self-Attention*; Clark et al. 2019, *What Does BERT Look At?*; Behnke and Heafield 2020, *Losing Heads in
 # the Lottery*; McGrath et al. 2023, *The Hydra Effect*; Jain and Wallace 2019, *Attention is not Explanation*;
 # Wiegreffe and Pinter 2019, *Attention is not not Explanation*; Wang et al. 2022, *Interpretability in the Wild* (cuts
-# to the mean).
+# by the mean).
 #
 # **Next:** [11, softmax backward](11_softmax-backward.ipynb).
