@@ -3,8 +3,8 @@
 #
 # *About 10 minutes, with the exercise.*
 #
-# This small model has learned to say twelve digits backwards. Run the two cells to see it work. Then put in twelve
-# digits of your own, and run the second one again.
+# This small model has learned to say twelve digits backwards. Run the two cells to see it work. Then put in your own
+# twelve digits, and run the second one again.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -28,8 +28,8 @@ print("it reads:", *digits)
 print("it says: ", *say(digits))
 
 # %% [markdown]
-# Nothing in its code says "backwards". The same code could copy the digits instead, if only the numbers inside it were
-# different. So how does it know where to look?
+# Nothing in its code says "backwards". With different numbers inside, the same code could copy the digits instead. So
+# how does it know where to look?
 #
 # **What you can do afterwards:** you can read a picture of attention weights, and find out what a head is good for by
 # switching it off.
@@ -45,10 +45,11 @@ print("it says: ", *say(digits))
 # > second at place 9. Which bar will be the longest?
 
 # %%
+say(digits)  # the head keeps the weights of what it has read last
 row = head.weights[0, 0, 2]
 shares = np.round(100 * row, 1)
 bars = {f"{digit} (place {place})": shares[place] for place, digit in enumerate(digits)}
-bar_chart(bars, title="Where the head looks at place 2 (trained params)", unit="percent")
+bar_chart(bars, title="Where it looks while it writes the third digit (trained)", unit="percent")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -100,15 +101,16 @@ bar_chart(right, title="Digits that are right, in 500 new rows", unit="percent")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Something else. It says a 7 and a 0, which it has never read, and only 11% of its digits are right, about as many as
-# by guessing. The head was the only way from one place to another. Without it each place sees nothing but its own
+# Something else. It says a 7 and a 0, which weren't there to read, and only 11% of its digits are right, hardly better
+# than guessing. The head was the only way from one place to another. Without it each place sees nothing but its own
 # digit.
 #
 # </details>
 #
 # ## Before it was trained
 #
-# Nobody put that diagonal into the model. Here is the head before training, with random params, and after it.
+# We didn't put that diagonal into the model. Here is the head before training, when its *params*, the numbers inside
+# it, were random, and after it.
 
 # %%
 from mha_numpy.models import AttentionOnlyLM
@@ -154,8 +156,8 @@ for name, heads in cuts.items():
 
 # %% [markdown]
 # Either head is enough for this number. Without both, the model still writes good German, but it's a different number,
-# because nothing in it comes from the English words any more. So if a cut changes nothing, the head may still do the
-# job. Another one does it too.
+# because nothing in it comes from the English words any more. So a cut that changes nothing doesn't show that a head
+# does nothing. Another head may do the same job.
 #
 # All of this is about two tasks and two training runs. In large models most heads do several things.
 #

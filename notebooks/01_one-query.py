@@ -86,8 +86,8 @@ matrices(steps, column_labels=fruits, shared=False)
 #
 # </details>
 #
-# Those three lines are attention for one query. From here on, only the numbers change. (Try a query of zeros, then one
-# that is ten times as long. You get the plain mean of the prices, then the price of the melon.)
+# Those three lines are attention for one query. From here on, only the numbers change. (Try it: a query of zeros gives
+# you the plain mean of the prices, and `10 * nectarine` gives you the price of the melon.)
 #
 # ## Words as vectors that we can read
 #
@@ -112,7 +112,7 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 # %% [markdown]
 # ## Three roles of one token
 #
-# In a sentence every word, or *token*, plays all three roles. It has one vector for each, made by a matrix:
+# In a sentence every word, or *token*, plays all three roles. It has one vector for each role, made by its own matrix:
 #
 # $$q = x\,w_q, \qquad k = x\,w_k, \qquad v = x\,w_v$$
 #

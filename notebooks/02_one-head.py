@@ -3,9 +3,9 @@
 #
 # *About 8 minutes. The exercise is for after the hour.*
 #
-# In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". But every word has a query. We
-# could go through them one after the other, but we can also ask all of them at once. A line of matrix products computes
-# every row of this picture.
+# In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". The other words have queries
+# too. We could go through them one after the other, but we can also ask all of them at once. A line of matrix products
+# computes every row of this picture.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -48,8 +48,8 @@ weights_by_head(cache.weights[None], tokens, note="One head, with params that we
 #
 # ## All queries at once
 #
-# First we do it as in notebook 01, in a loop over the queries. Then we do the same with matrix products. Each gives the
-# same numbers:
+# First we do it as in notebook 01, in a loop over the queries. Then we do the same with matrix products. Both ways give
+# the same numbers:
 #
 # $$\text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
 

@@ -3,8 +3,8 @@
 #
 # *About 9 minutes. The exercise is for after the hour.*
 #
-# So far we chose the params of our heads, or drew them at random. Here a head finds its own. It needs to know one thing
-# about each of its numbers: if this number grows, does the loss rise or fall?
+# So far the params of our heads were made up, random, or already trained. Here a head finds its own. It needs to know
+# one thing about each of its numbers: if this number grows, does the loss rise or fall?
 #
 # **What you can do afterwards:** you can say what a gradient means, carry one backward through a head by hand, and check
 # your own backward against numbers computed without it.

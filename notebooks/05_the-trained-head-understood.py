@@ -122,8 +122,8 @@ ways = {"through the head": through_head, "past the head": past_head}
 matrices(ways, title="Row: the digit. Column: the logit that it raises or lowers.")
 
 # %% [markdown]
-# Through the head every digit raises its own logit, by 13 to 28. Past the head the numbers are small. So two
-# pictures are the whole model. *Place with place* says where to read, and *through the head* writes down what is there.
+# Through the head every digit raises its own logit, by 13 to 28. Past the head the numbers are small. So two pictures
+# are the whole model. *Place with place* says where to read, and *through the head* writes down what is there.
 #
 # > **Predict first.** In notebook 00 we switched this head off, and 3 1 4 1 5 9 2 6 5 3 5 8 became 1 9 2 9 0 5 7 2 0 1 0 2.
 # > Where did that come from?
@@ -183,7 +183,7 @@ if find_spec("torch"):
     print("PyTorch says:", *logits.argmax(dim=-1)[0].numpy())
     display(compare({"logits": logits.numpy()}, {"logits": model(digits)}))
 else:
-    print("PyTorch is not installed here: pip install torch, then run this cell again")
+    print("PyTorch is not installed here, so these lines did not run: pip install torch")
 
 # %% [markdown]
 # You know every line. Embedding and positions, three projections, attention, `w_o`, and the *residual* `x + ...`, which
@@ -194,19 +194,21 @@ else:
 # A GPT has the same parts, more of them, and two new ones, *norm* and *feed-forward*:
 #
 # ```text
-# ids ─► embedding + positions ─► N × [ norm ─► attention ─► add ─► norm ─► feed-forward ─► add ] ─► norm ─► logits
+# ids ─► embedding + positions ─► the block, N times ─► norm ─► logits
+#
+# the block:  norm ─► attention ─► add ─► norm ─► feed-forward ─► add
 # ```
 #
-# | part | what it does | here |
+# | part | what it does | where |
 # |---|---|---|
-# | ids | text as whole numbers | [22](22_a-text-of-your-own.ipynb) |
-# | embedding | looks up one vector per id: `table[ids]` | this notebook; `layers/embedding.py` |
-# | positions | add a vector for the place (in our model only for queries and keys) | this notebook; [18](18_positions.ipynb) |
+# | ids | text as whole numbers | notebook [22](22_a-text-of-your-own.ipynb) |
+# | embedding | looks up one vector per id: `table[ids]` | here; `layers/embedding.py` |
+# | positions | add a vector for the place (in our model only for queries and keys) | here; notebook [18](18_positions.ipynb) |
 # | norm | gives each token mean 0 and variance 1 | `layers/norms.py` |
-# | attention | many heads, each sees only earlier tokens and itself | [03](03_many-heads.ipynb); the mask: [08](08_masks.ipynb) |
+# | attention | many heads; a token sees only itself and the tokens before it | notebook [03](03_many-heads.ipynb); [08](08_masks.ipynb) for the mask |
 # | add | the residual, `x + layer(norm(x))` | `layers/residual.py` |
-# | feed-forward | two products with an activation in between, for each token separately | [10](10_cutting-heads.ipynb); `layers/feed_forward.py` |
-# | logits | score every possible next token | this notebook; [22](22_a-text-of-your-own.ipynb) |
+# | feed-forward | two products with an activation in between, for each token separately | notebook [10](10_cutting-heads.ipynb); `layers/feed_forward.py` |
+# | logits | score every possible next token | here; notebook [22](22_a-text-of-your-own.ipynb) |
 #
 # The files are in `mha_numpy`, where `models/transformer_lm.py` puts the parts together. Notebook 22 trains such a model.
 #
