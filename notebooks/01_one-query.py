@@ -168,7 +168,7 @@ matrices({"bank": rows}, row_labels=["before", "after"], column_labels=features[
 # %% [markdown]
 # ## The trained head
 #
-# Now the same two lines on the numbers from the top. The last row is what the model itself computed.
+# Now the same two lines on the numbers from the top. The last panel is what the model itself computed.
 
 # %%
 trained_scores = word_keys @ vierzig / np.sqrt(16)

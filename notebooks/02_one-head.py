@@ -144,6 +144,8 @@ matrices(rows, row_labels=labels[1:], column_labels=columns)
 #
 # </details>
 #
+# (Try it: write *river* instead of *market*, so that the hints disagree, and run the cell again.)
+#
 # ## A head doesn't know the order
 #
 # > **Predict first.** Shuffle the keys, and shuffle the values in the same way. What happens to the output of "bank"? And

@@ -108,6 +108,8 @@ print("six digits:           ", *model(digits[:, :6]).argmax(axis=-1)[0])
 #
 # </details>
 #
+# (Try it: swap places 5 and 6 instead. No answer changes, and you can say why.)
+#
 # ## What it hands over
 #
 # The weights say where the head reads. What it brings from there goes through `w_v`, `w_o` and the unembedding, which
