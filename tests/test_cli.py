@@ -263,7 +263,7 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_from_which_it_goes_on(tmp_path
     _, errors = training.communicate(timeout=60)
     assert training.returncode == 130
     assert "stopped after step" in errors
-    assert f"the same command goes on from {checkpoint}" in errors
+    assert f"run the same command to continue from {checkpoint}" in errors
 
 
 @pytest.mark.slow

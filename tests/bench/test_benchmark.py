@@ -364,7 +364,7 @@ class TestCommand:
 class TestCompile:
     @pytest.mark.parametrize(
         ("folder", "last"),
-        [("here", "kept in here"), (None, "not kept: no cache folder can be written to")],
+        [("here", "kept in here"), (None, "not kept: there is no writable cache folder")],
     )
     def test_a_line_for_each_step_and_the_place(self, folder, last, monkeypatch, capsys):
         ahead = pytest.importorskip("mha_numpy.kernels.ahead")

@@ -53,8 +53,8 @@ def judge(
         Called in the child process; returns the function: it may import a student's file.
     limits : Limits
     strict : bool
-        Whether a function that calls this package is rejected, by a stage "own work". Else there
-        is a remark, and nothing more.
+        Whether a stage "own work" rejects a function that calls this package. Without it there is
+        only a remark.
 
     Returns
     -------
@@ -62,8 +62,8 @@ def judge(
 
     Notes
     -----
-    What computes no answer may be called: NamedTuples, `mha_numpy.checking` and `mha_numpy.show`.
-    What a file calls while it is loaded does not count, and neither do other threads.
+    A function may call what computes no answer: NamedTuples, `mha_numpy.checking` and
+    `mha_numpy.show`. Calls made while a file is loaded do not count, and neither do other threads.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def judge(
     ...     return weights * (d_weights - (weights * d_weights).sum(axis=-2, keepdims=True))
     >>> verdict = judge(find_exercise("softmax-backward"), lambda: mine)
     >>> verdict.passed, verdict.summary
-    (False, "softmax's sum is taken over the queries")
+    (False, 'the row sum of softmax is taken over the queries')
     """
     start = perf_counter()
     run = run_calls(get_function, probe_inputs(exercise), limits)
@@ -83,7 +83,7 @@ def judge(
     if strict:  # a stage in place of the remark
         found = verdict.remarks.pop(LIBRARY, "")
         passed = False if found else verdict.stages[0].passed or None
-        finding = f"{found}; write it yourself" if found else "" if passed else "not looked at"
+        finding = f"{found}; write it yourself" if found else "" if passed else "not checked"
         verdict.stages.append(Stage("own work", passed, finding))
     return replace(verdict, seconds=round(perf_counter() - start, 3))
 
@@ -165,14 +165,14 @@ def memory_stage(run: Run) -> Stage:
         return Stage("memory", False, next(filter(None, errors)))
     answer, all_scores = run.calls[-1].answer, 8 * T_Q * T_K
     if not isinstance(answer, int) or not 0 <= answer < 2**63:
-        return Stage("memory", False, "cannot be told")
+        return Stage("memory", False, "cannot be measured")
     found = (
-        f"it held {in_bytes(answer)} at most; the limit is {in_bytes(all_scores)}, which all "
-        f"scores of {T_K} keys would take"
+        f"it held {in_bytes(answer)} at most; the limit is {in_bytes(all_scores)}, the size of all "
+        f"scores of {T_K} keys"
     )
     passed = answer < all_scores
     return Stage(
         "memory",
         passed,
-        found if passed else f"{found}: keep the scores of one block of keys alone",
+        found if passed else f"{found}: keep the scores of only one block of keys",
     )

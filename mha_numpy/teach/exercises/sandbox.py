@@ -1,4 +1,4 @@
-"""run_calls: call somebody's function in a process of its own, whatever it does there.
+"""run_calls: call a student's function in a separate process, whatever it does there.
 
 A guard against accidents, not against malice: the process may read, write and delete what its user
 may, and what it starts in a session of its own outlives it.
@@ -157,7 +157,7 @@ class Heard:
     @property
     def place(self) -> str:
         """Where the run is now."""
-        return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "on loading"
+        return f"call {len(self.calls) + 1} of {self.count}" if self.is_loaded else "while loading"
 
 
 def _run_here(messages: Iterator[Message], heard: Heard) -> None:

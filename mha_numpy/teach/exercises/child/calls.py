@@ -102,7 +102,7 @@ def measured(function: Callable[..., Any]) -> Callable[..., int]:
 
 def _no_input(*_: object) -> NoReturn:
     """Stand for `input`, which would ask the reader of a notebook."""
-    raise EOFError("input() cannot be answered here")
+    raise EOFError("input() does not work here")
 
 
 @contextmanager
