@@ -13,7 +13,8 @@ from mha_numpy.teach.tasks.gelu import draw_gelu, gelu_argument
 def gelu_backward(d_out: Array, x: Array) -> Array:
     """Return the gradient of GELU's input.
 
-    Forward was ``out = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``, element by element.
+    Forward was ``out = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``, for each element
+    separately.
 
     Parameters
     ----------

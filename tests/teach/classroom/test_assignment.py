@@ -243,7 +243,7 @@ def test_no_assignment(tmp_path):
 
 def test_a_format_without_its_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbformat", None)
-    with pytest.raises(ConfigError, match="--format files does without"):
+    with pytest.raises(ConfigError, match="or write --format files"):
         make_assignment("softmax", tmp_path / "hw")
 
 

@@ -81,4 +81,4 @@ def test_alternatives_stand_in_one_line():
     verdict = judge(exercise, lambda: make("softmax", ["softmax over queries"]))
     verdict.remarks["or"] = "\n- one\n- another"
     verdict.remarks["input 1 of 3"] = "x (2, 3)"
-    assert cause_of(verdict).endswith("; or else one; or another")
+    assert cause_of(verdict).endswith("; or one; or another")

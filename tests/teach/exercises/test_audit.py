@@ -247,7 +247,7 @@ class TestHarm:
         (section,) = found.sections
         assert section.rows == [[*row] for row in found.rejected_right]
         assert section.title.startswith("test_mine.py: nothing is counted")
-        assert section.title.endswith("by 5 of 7 tests")
+        assert section.title.endswith("because 5 of 7 tests reject right functions")
 
     @pytest.mark.slow
     @pytest.mark.parametrize(

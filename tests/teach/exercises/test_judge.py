@@ -334,7 +334,7 @@ CAUSES = [  # an exercise, a function, the mistakes that are named, what remarks
     # at most: an upper bound
     (
         "linear-backward", scaled(2), set(),
-        {"evidence": "; at most [0-9]+ other small edits do so, too$"},
+        {"evidence": "; at most [0-9]+ other small edits do too$"},
     ),
     (
         "attention-backward", make("attention_backward", ["sign of d_k", "row sum left out"]),
@@ -356,7 +356,7 @@ CAUSES = [  # an exercise, a function, the mistakes that are named, what remarks
         {
             "likely cause": "^the arrays are in a different order: d_k is in the place of d_q, d_q is in the place of d_k$",
             "and also": "^d_k has the wrong sign$",
-            "evidence": "gives, once they are in the right order$",
+            "evidence": "arrays, once they are in the right order$",
         },
     ),
 ]  # fmt: skip

@@ -131,7 +131,7 @@ class TestBounds:
         attention = bounded(make(EXERCISE.task))
         for _ in range(CALLS):
             attention(x, x, x, x > 0, None)
-        with pytest.raises(ValueError, match=f"expected {CALLS} calls or fewer"):
+        with pytest.raises(ValueError, match=f"expected at most {CALLS} calls"):
             attention(x, x, x, x > 0, None)
 
 
