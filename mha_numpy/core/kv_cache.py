@@ -82,7 +82,7 @@ class KVCache:
         """Forget all tokens but the first `length`."""
         if check_count("length", length, least=0) > self._length:
             raise ConfigError(
-                f"length: expected at most {self._length}, what is held; got {length}"
+                f"length: expected at most {self._length}, the tokens that it has; got {length}"
             )
         self._length = int(length)
 

@@ -337,15 +337,15 @@ def multi_head_attention_decode(
     if not isinstance(kv_cache, KVCache):
         raise ConfigError(f"kv_cache: expected a KVCache; got {type(kv_cache).__name__}")
     if "q_offset" in options:
-        raise ConfigError("q_offset: expected none, for with a KV cache it is the cache's length")
+        raise ConfigError("q_offset: expected none with a KV cache, whose length it is")
     inputs = check_multi_head_inputs(
         x, x_k, x_v, params, num_heads, num_kv_heads, rope, extra_k, extra_v
     )
     T, T_new = inputs.x_q.shape[1], inputs.x_k.shape[1]
     if T_new != T and (rope or options.get("is_causal") or options.get("window")):
         raise ShapeError(
-            f"x_k: expected {T} tokens as x, whose places rope, is_causal and window "
-            f"compare; got {T_new}"
+            f"x_k: expected {T} tokens like x, because rope, is_causal and window compare their "
+            f"positions; got {T_new}"
         )
     options["q_offset"] = kv_cache.length
     with backend(options.pop("backend", None)), kv_cache.unchanged_on_error():

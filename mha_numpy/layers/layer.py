@@ -191,8 +191,8 @@ class Layer(metaclass=LayerType):
             ):
                 raise ConfigError(
                     f"{name}: expected to be set on the parts of a {type(self).__name__} that have "
-                    f"it, as it has none itself; write part.{name} = ... for each such part in "
-                    "layer.layers()"
+                    f"it, because it has none itself; write part.{name} = ... for each such part "
+                    "in layer.layers()"
                 )
             if name in RESERVED:
                 kind = "()" * callable(getattr(Layer, name))

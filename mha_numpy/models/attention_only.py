@@ -73,7 +73,7 @@ class AttentionOnlyLM(Layer):
         """
         if kv_caches is not None and not self.is_causal:
             raise ConfigError(
-                "kv_caches: expected None where is_causal=False: tokens see later ones"
+                "kv_caches: expected None with is_causal=False, because tokens see later ones"
             )
         caches = check_kv_caches(kv_caches, len(self.attentions))
         past = caches[0].length if kv_caches else 0

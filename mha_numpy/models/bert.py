@@ -63,7 +63,7 @@ class Bert(Layer):
         super().__init__()
         if "norm_first" in block_options:
             raise ConfigError(
-                "norm_first: expected none, as Bert is post-norm; "
+                "norm_first: expected none, because Bert is post-norm; "
                 f"got {describe(block_options['norm_first'])}"
             )
         rng = make_rng(rng)

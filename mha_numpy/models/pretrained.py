@@ -152,7 +152,7 @@ def find_model(source: PathLike) -> Path:
         package = PACKAGES[str(source)]
         found = find_spec(package)
         if found is None or found.origin is None:
-            raise ConfigError(f"{source}: expected its package to be installed; {_pip(package)}")
+            raise ConfigError(f"{source}: its package is not installed; {_pip(package)}")
         return Path(found.origin).parent / "model"
     what = (
         f"{one_line(source)}: expected a folder with {FILES[0]}, {FILES[2]} and {FILES[1]}, one of "

@@ -279,7 +279,7 @@ class Trace:
         """Return the last step of a name, which may lack the place if there is one such place."""
         if not isinstance(name, str):
             raise MissingStepError(
-                f"name: expected that of a step, such as 'scores'; got {describe(name)}"
+                f"name: expected the name of a step, such as 'scores'; got {describe(name)}"
             )
         found = [step for step in self.steps if _is_called(step, name)]
         whole = [step for step in found if step.name == name]

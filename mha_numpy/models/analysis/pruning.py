@@ -54,9 +54,9 @@ def prune_heads(layer: MultiHeadAttention, heads: int | Sequence[int]) -> MultiH
         )
     if len(set(in_group[group_stays])) > 1:
         raise ConfigError(
-            f"heads: expected each group of {H // H_kv} heads to keep equally many, or none; got "
-            f"{heads}, after which the {H_kv} groups keep {', '.join(map(str, in_group))}; cut as "
-            "many of each group, or whole groups"
+            f"heads: expected each group of {H // H_kv} heads to keep the same number, or none; "
+            f"got {heads}, after which the {H_kv} groups keep {', '.join(map(str, in_group))}; cut "
+            "the same number of each group, or whole groups"
         )
 
     # the columns of w_q, w_k, w_v and the rows of w_o that belong to a head that stays

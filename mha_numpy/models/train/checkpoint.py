@@ -131,7 +131,7 @@ def load_checkpoint(
     except ConfigError as reason:
         raise FileError(f"{path}: {reason}") from reason
     except RecursionError as reason:
-        raise FileError(f"{path}: expected JSON; got brackets nested too deep") from reason
+        raise FileError(f"{path}: expected JSON; got brackets nested too deeply") from reason
     check_arrays(path, found, _arrays_of(optimizer), same_dtype=True)
     if ruined := [name for name, array in found.items() if not is_finite(array)]:
         raise FileError(f"{path}: expected finite numbers; got nan or inf in {ruined[0]}")
@@ -223,7 +223,7 @@ def _check_options(ours: dict[str, str], theirs: Any) -> None:
         if got != expected:
             raise ConfigError(
                 f"{one_line(name)}: expected {one_line(expected)}; got {one_line(got)}; "
-                "go on with the model and optimizer that the file is of, or begin a new file"
+                "continue with the model and optimizer of the file, or start a new file"
             )
 
 

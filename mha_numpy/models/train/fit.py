@@ -119,9 +119,7 @@ def _loss_of(model: Layer, label_smoothing: float, loss: Loss | None) -> Loss:
             f"loss: expected a pair of functions, (forward, backward); got {describe(loss)}"
         )
     if label_smoothing:
-        raise ConfigError(
-            f"label_smoothing: expected 0 with a loss of your own; got {label_smoothing}"
-        )
+        raise ConfigError(f"label_smoothing: expected 0 with your own loss; got {label_smoothing}")
     return loss
 
 

@@ -119,7 +119,7 @@ def _without_copy(
     if not np.array_equal(held, found[scores]):
         raise ConfigError(
             f"{scores}: expected the numbers of {tokens}, as tie_word_embeddings (here tied=True) "
-            "says; got others"
+            "says; got different ones"
         )
     return {name: array for name, array in found.items() if name != scores}
 

@@ -115,7 +115,7 @@ def make_assignment(
         forms = ", ".join((*FORMS, *EXPORTS))
         raise ConfigError(f"format: expected one of {forms}; got {form!r}")
     if os.path.lexists(out / TABLE) and not force:
-        raise ConfigError(f"out: {out} already holds {TABLE}; add --force to overwrite it")
+        raise ConfigError(f"out: {out} already has {TABLE}; add --force to overwrite it")
     ready = READY.get(name) or Ready("Exercises in attention", _ids(name))
     title, ids = ready
     if form in EXPORTS:

@@ -199,7 +199,7 @@ def test_wrong_use_writes_nothing(tmp_path, arguments, message):
 
 def test_what_is_there_is_kept(tmp_path):
     make_assignment("softmax", tmp_path / "hw", form="files")
-    with pytest.raises(ConfigError, match=r"already holds assignment.toml; add --force"):
+    with pytest.raises(ConfigError, match=r"already has assignment.toml; add --force"):
         make_assignment("softmax", tmp_path / "hw")
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="out: expected a folder; .* is a file"):

@@ -44,5 +44,7 @@ def test_wrong_use():
         make("x")
     with pytest.raises(ConfigError, match="mistakes: expected names from BANK; got 'x'"):
         make("softmax", ["x"])
-    with pytest.raises(ConfigError, match="mistakes: expected mistakes that change different texts"):
+    with pytest.raises(
+        ConfigError, match="mistakes: expected mistakes that change different texts"
+    ):
         make("softmax", ["softmax over heads", "softmax over queries"])

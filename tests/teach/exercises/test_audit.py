@@ -349,7 +349,10 @@ class TestWrongUse:
         self.assert_refused(tmp_path, "def test_x(): pass", "No module named 'no_such'")
 
     def test_no_file(self, tmp_path):
-        with pytest.raises(ConfigError, match=r"^file: expected a file or a folder of tests; there is no .*no_such\.py$"):
+        with pytest.raises(
+            ConfigError,
+            match=r"^file: expected a file or a folder of tests; there is no .*no_such\.py$",
+        ):
             audit_tests(tmp_path / "no_such.py")
 
     @pytest.mark.parametrize("seconds", [0, -1, float("nan"), "1"])

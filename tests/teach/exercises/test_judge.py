@@ -284,7 +284,8 @@ def test_what_holds_all_scores_is_right_but_for_its_memory():
 @pytest.mark.parametrize(
     ("answer", "error", "finding"),
     [
-        (10**4000, "", "cannot be measured"), (-1, "", "cannot be measured"), ("1", "", "cannot be measured"),
+        (10**4000, "", "cannot be measured"), (-1, "", "cannot be measured"),
+        ("1", "", "cannot be measured"),
         (None, "ValueError", "ValueError"), (1024, "", "it held 1 KiB at most; the limit is "),
     ],
 )  # fmt: skip
@@ -348,13 +349,15 @@ CAUSES = [  # an exercise, a function, the mistakes that are named, what remarks
         "linear-backward", lambda *given: make("linear_backward")(*given)[::-1], set(),
         {
             "likely cause":
-            "^the arrays are right, but in a different order: d_b is in the place of d_x, d_x is in the place of d_b$",
+            "^the arrays are right, but in a different order: d_b is in the place of d_x, "
+            "d_x is in the place of d_b$",
         },
     ),
     (
         "attention-backward", reordered, {"sign of d_k"},
         {
-            "likely cause": "^the arrays are in a different order: d_k is in the place of d_q, d_q is in the place of d_k$",
+            "likely cause": "^the arrays are in a different order: d_k is in the place of d_q, "
+            "d_q is in the place of d_k$",
             "and also": "^d_k has the wrong sign$",
             "evidence": "arrays, once they are in the right order$",
         },

@@ -35,7 +35,7 @@ class Induction:
         if 2 * num_tokens > 3 * vocab_size:
             raise ConfigError(
                 f"num_tokens: expected at most {3 * vocab_size // 2}, 1.5 times "
-                f"vocab_size={vocab_size}, as no token is drawn twice; got {num_tokens}"
+                f"vocab_size={vocab_size}, because no token is drawn twice; got {num_tokens}"
             )
 
     def draw_batch(self, rng: np.random.Generator, size: int) -> Batch:

@@ -37,7 +37,7 @@ class Text:
         self.trained_on, self.held_out = ids[:cut], ids[cut:]
         if len(self.held_out) <= num_tokens:
             raise ConfigError(
-                f"text: expected more than {10 * (num_tokens + 1):,} characters, for its last "
+                f"text: expected more than {10 * (num_tokens + 1):,} characters, because its last "
                 f"tenth is held out and must have {num_tokens + 1}; got {len(text):,}"
             )
 
