@@ -172,7 +172,7 @@ def only_visible(cells: Array, visible: Array | None) -> Array:
 def check_mask(name: str, mask: Any, scores_shape: tuple[int, ...], axes: str) -> Array:
     """Return the mask as a bool array that broadcasts to the scores, or raise a MaskError.
 
-    Where B = H, a mask of rank 3 could mean either axis: it is refused rather than guessed.
+    Where B = H, a mask of rank 3 could mean either axis: it is refused, not guessed.
     """
     mask = check_kind(name, mask)
     try:

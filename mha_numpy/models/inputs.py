@@ -1,4 +1,4 @@
-"""What several models take beside ids: masks of tokens, and KV caches."""
+"""Inputs of several models besides ids: masks of tokens, and KV caches."""
 
 from collections.abc import Sequence
 from typing import Any

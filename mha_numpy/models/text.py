@@ -34,7 +34,7 @@ def as_tokens(ids: list[list[int]], names: list[list[str]]) -> Tokens:
 
 
 class Tokenizer:
-    """Cuts text into the tokens of a tokenizer.json, by the package tokenizers."""
+    """Cuts text into the tokens of a tokenizer.json, with the package tokenizers."""
 
     def __init__(self, path: Path) -> None:
         try:

@@ -100,7 +100,7 @@ def clip_gradients(layer: Layer, max_norm: float) -> float:
     layer : Layer
         With gradients; here and below.
     max_norm : float
-        The greatest length that is left as it is.
+        The greatest length that stays as it is.
 
     Notes
     -----

@@ -33,7 +33,7 @@ def read_safetensors(path: PathLike) -> dict[str, Array]:
     Returns
     -------
     dict from names to arrays
-        bfloat16, which NumPy does not have, becomes float32; nothing else is changed.
+        bfloat16, which NumPy does not have, becomes float32; nothing else changes.
     """
     return _read(as_path("path", path), _whole)
 

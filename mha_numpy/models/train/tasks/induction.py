@@ -13,8 +13,8 @@ class Induction:
 
     A sequence is made of segments of 4 to 10 tokens; each occurs two or three times, with up to
     two other tokens before each occurrence. Tokens are drawn without being put back, so a token
-    that is there again belongs to a segment that has come back. The targets are all tokens of a
-    second or third occurrence but its first, which cannot be predicted.
+    that occurs again belongs to a segment that has come back. The targets are all tokens of a
+    second or third occurrence except its first, which cannot be predicted.
 
     Parameters
     ----------

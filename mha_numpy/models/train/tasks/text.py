@@ -42,11 +42,11 @@ class Text:
             )
 
     def draw_batch(self, rng: np.random.Generator, size: int) -> Batch:
-        """Draw pieces of what is trained on."""
+        """Draw pieces of the text to train on."""
         return self._cut(self.trained_on, rng, size)
 
     def draw_held_out(self, rng: np.random.Generator, size: int) -> Batch:
-        """Draw pieces of what is held out."""
+        """Draw pieces of the held-out text."""
         return self._cut(self.held_out, rng, size)
 
     def _cut(self, ids: Array, rng: np.random.Generator, size: int) -> Batch:
