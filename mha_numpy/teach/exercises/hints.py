@@ -98,7 +98,7 @@ def give_hint(exercise: Exercise, number: int, mistakes: Sequence[str] = ()) -> 
         return Hint(
             exercise, number, f"{_whose(exercise, own)}: {text}.", _picture(exercise, shown[0].name)
         )
-    fixed = [line for mistake in own for line in (f"{mistake.verdict}; instead:", mistake.fix)]
+    fixed = [line for mistake in own for line in (f"{mistake.verdict}; better:", mistake.fix)]
     lines = [*fixed, *["the whole answer:"] * bool(fixed), *hints.fix.split("\n")]
     return Hint(exercise, number, "\n".join(map(_set_apart, lines)))
 

@@ -40,7 +40,7 @@ TASK = Task(
         where="Compare the head axis of q with that of k and v: docs/grouped.md, the table of who "
         'reads what. Notebook 16, "Repeat, never tile".',
         question="H = 6 and H_kv = 2: which three query heads read key head 0? Are they "
-        "neighbours? And which heads read it after you have lengthened k in your way?",
+        "neighbours? And which heads read it after your code has lengthened k?",
         mistake="groups tiled, not repeated",
         fix="np.repeat(k, G, axis=1)\n"
         "and v in the same way; or without a copy, with q and k as:\n"

@@ -108,7 +108,7 @@ MISTAKES = [
             "key >= i + q_offset - left", {"is_near(key, query, left)": "is_near(key, query - q_offset, left)"}),
     Mistake("window one too wide", "the window reaches one key too far back", "key >= query - left",
             {"key >= query - left": "key >= query - left - 1"}),
-    Mistake("window one too narrow", "the window's last key is left out: the key exactly `left` positions back is visible too", "key >= query - left",
+    Mistake("window one too narrow", "the window's last key is left out: the key exactly `left` positions back should be visible too", "key >= query - left",
             {"key >= query - left": "key > query - left"}),
     Mistake("window forgotten", "the window is not applied", "combine the mask with key >= query - left",
             {"key >= query - left": "key >= 0 * query"}),

@@ -95,8 +95,8 @@ def laws_of_softmax(name: str) -> list[Law]:
 
 
 POWERS_TIMES_MASK = (
-    "e^scores is multiplied by the mask, and no maximum is subtracted, so large scores overflow, "
-    "and where they are hidden, inf * 0 is NaN"
+    "e^scores is multiplied by the mask, and no maximum is subtracted, so large scores overflow "
+    "and large hidden ones become inf * 0, which is NaN"
 )
 
 POWERS = "powers = np.exp(masked - np.where(sees_none, 0.0, largest))"

@@ -148,7 +148,7 @@ TASK = Task(
         where="Three things differ from the previous loop: what you keep for each param from step "
         "to step, where dropout comes in, forward and backward, and that evaluation has no "
         "dropout.",
-        question="In step 3, how often has each param already moved? What is t for the table, and "
+        question="In step 3, how often has each param been moved? What is t for the table, and "
         "for w? And what is dropped when you evaluate the held-out sequences?",
         mistake="dropout not undone backward",
         fix="x = table[inputs] * keep[n] / (1 - p); ...; d_embedded = d_x * keep[n] / (1 - p)\n"
