@@ -370,7 +370,7 @@ def test_heads_says_what_is_wrong(tmp_path, program):
     assert "--force" in taken.err
     assert note.read_text(encoding="utf-8") == "mine"
     absent = program("heads", tmp_path, "a cat", "--out", tmp_path / "heads.html")
-    assert "config.json: cannot read it: No such file" in absent.err
+    assert "config.json: expected a readable file: No such file" in absent.err
 
 
 def test_heads_reads_a_language_model_in_words_of_its_own(tmp_path, program):

@@ -77,7 +77,9 @@ def read_arrays(
                 for part in parts
             }
     except OSError as reason:
-        raise FileError(f"{path}: cannot read it: {reason.strerror or reason}") from reason
+        raise FileError(
+            f"{path}: expected a readable file: {reason.strerror or reason}"
+        ) from reason
     except Exception as reason:  # whatever the readers make of foreign bytes
         what = one_line(reason) or type(reason).__name__
         raise FileError(

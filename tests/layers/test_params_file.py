@@ -79,8 +79,8 @@ WRONG = {
     ),
     "no arrays": (lambda path: path.write_text("{}"), "foreign one: File is not a zip file"),
     "empty": (lambda path: path.write_bytes(b""), "damaged or foreign one"),
-    "nothing": (lambda path: None, "cannot read it: No such file"),
-    "a folder": (lambda path: path.mkdir(), "cannot read it: Is a directory"),
+    "nothing": (lambda path: None, "expected a readable file: No such file"),
+    "a folder": (lambda path: path.mkdir(), "expected a readable file: Is a directory"),
 }
 
 

@@ -214,10 +214,13 @@ def test_missing_and_damaged_files_are_named(tmp_path):
         (tmp_path / name).write_text(content)
         with pytest.raises(FileError, match=f"{name}: expected "):
             from_pretrained(tmp_path)
-    for name in ("model.safetensors", "config.json"):
+    for name, said in (
+        ("model.safetensors", "expected a file; there is none"),
+        ("config.json", "expected a readable file: No such file"),
+    ):
         make_folder(tmp_path)
         (tmp_path / name).unlink()
-        with pytest.raises(FileError, match=f"{name}: cannot read it: "):
+        with pytest.raises(FileError, match=f"{name}: {said}"):
             from_pretrained(tmp_path)
 
 

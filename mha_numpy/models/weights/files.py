@@ -64,7 +64,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as reason:
-        raise FileError(f"{path}: cannot read it: {reason.strerror or reason}") from reason
+        raise FileError(
+            f"{path}: expected a readable file: {reason.strerror or reason}"
+        ) from reason
     except ValueError as reason:
         raise FileError(f"{path}: expected JSON; got {one_line(reason)}") from reason
     except RecursionError as reason:
@@ -111,7 +113,7 @@ def _read_one(path: Path, take: Callable[[Any, str], Array]) -> dict[str, Array]
     except ImportError as reason:
         raise ConfigError(f"safetensors is not installed; {INSTALL}") from reason
     if not os.path.isfile(path):  # False for a name too long, where a Path raises
-        raise FileError(f"{path}: cannot read it: there is no such file")
+        raise FileError(f"{path}: expected a file; there is none")
     try:
         with safe_open(path, framework="numpy") as file:
             return {name: take(file, name) for name in file.keys()}  # noqa: SIM118

@@ -49,7 +49,7 @@ def test_an_index_that_does_not_fit_is_named(tmp_path):
     write_safetensors(tmp_path / "part.safetensors", {"a": ARRAYS["a"]})
     wrong = {
         "index.json: expected b in part.safetensors": dict.fromkeys("ab", "part.safetensors"),
-        "other.safetensors: cannot read it: there is no such file": {"a": "other.safetensors"},
+        "other.safetensors: expected a file; there is none": {"a": "other.safetensors"},
         "expected a weight_map of names to files beside it": {"a": "../part.safetensors"},
         "expected a weight_map of names": ["a"],
         "beside it; got 'aaaa": {"a": "a" * 5000},
@@ -108,7 +108,7 @@ def test_what_is_no_path_is_refused(use, path):
 
 
 def test_no_file_and_no_place_for_one(tmp_path):
-    with pytest.raises(FileError, match="model.safetensors: cannot read it: there is no such"):
+    with pytest.raises(FileError, match="model.safetensors: expected a file; there is none$"):
         read_safetensors(tmp_path)
     with pytest.raises(FileError, match="a.safetensors: cannot write it: "):
         write_safetensors(tmp_path / "none" / "a.safetensors", ARRAYS)
