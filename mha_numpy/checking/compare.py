@@ -206,7 +206,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _told(value: Any) -> str:
-    """Say what somebody's code returned, even where that fails at saying it."""
+    """Say what the code under test returned, even if its own repr fails."""
     if isinstance(value, (tuple, list, dict)) and len(value):
         return f"a {type(value).__name__} of {len(value)}"
     try:

@@ -49,7 +49,7 @@ class Convention:
 
     @property
     def ignored(self) -> str:
-        """The name of the mistake of whoever follows the usual convention instead."""
+        """The name of the mistake of following the usual convention instead."""
         return f"not followed: {self.name}"
 
 

@@ -325,7 +325,7 @@ def fit(
 def held_interrupt() -> Iterator[Callable[[], bool]]:
     """Let a first Ctrl-C wait: what is yielded tells whether it came; a second one interrupts.
 
-    A thread that is not the main one gets no Ctrl-C, and a handler of somebody else stays.
+    A thread that is not the main one gets no Ctrl-C, and anyone else's handler stays.
     """
     pressed: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A mistake is an edit: what stands in a source, and what is written instead."""
+"""A mistake is an edit: a text in a source, and what is written instead."""
 
 from itertools import pairwise
 

@@ -1,7 +1,7 @@
 """judge: run a student's function within limits, and say what is known about it.
 
-`probe_inputs` says what to call it with, and `judge_answers` what came of the calls, so that
-somebody else may make them.
+`probe_inputs` returns the inputs to call it with, and `judge_answers` examines the answers, so the
+calls can be made elsewhere.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ T_Q, T_K, WIDTH, BLOCK = 32, 2048, 4, 64  # of what its memory is measured with
 
 
 def check_callable(function: object) -> None:
-    """Raise a ConfigError unless somebody's function is one."""
+    """Raise a ConfigError unless it can be called."""
     if not callable(function):
         raise ConfigError(f"function: expected a function; got {describe(function)}")
 
@@ -102,7 +102,7 @@ def probe_inputs(exercise: Exercise) -> list[Inputs]:
 
 
 def judge_answers(exercise: Exercise, run: Run) -> Verdict:
-    """Examine what a function returned for `probe_inputs`, whoever made the calls.
+    """Examine what a function returned for `probe_inputs`, wherever the calls were made.
 
     The run is of `run_calls` or of `run_isolated`. The verdict lacks the stage "memory", for which
     a function has to be called once more.

@@ -95,7 +95,7 @@ class Records:
         return found
 
     def _save(self) -> None:
-        """Write the file anew, as a whole: a stop in between leaves the former one."""
+        """Write the file again, as a whole: a stop in between leaves the former one."""
         if self.path is None:
             return
         records = {name: asdict(record) for name, record in self._records.items()}

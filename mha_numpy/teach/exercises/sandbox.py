@@ -62,7 +62,7 @@ def run_calls(
 ) -> Run:
     """Call a function once for each of the inputs, in a child process within limits.
 
-    `get_function` is called in the child, and may import somebody's file. Inputs are arguments by
+    `get_function` is called in the child, and may import a student's file. Inputs are arguments by
     name, handed over by position, in order. Each call gets deep copies, writable; one array under
     two names stays one. Answers hold arrays, numbers, strings, None and ``...``, in tuples, lists
     and dicts; a NamedTuple has become a dict, a NumPy scalar an array, and all else `Foreign`.
@@ -73,7 +73,7 @@ def run_calls(
     nothing that it does to its memory is seen here. Answers come back as bytes, from which nothing
     but builtins, arrays and `Foreign` is made. An error's line is the deepest one outside of
     installed packages. Warnings are ignored, as are overflow and division by zero in NumPy. Memory
-    is limited on Linux alone. Where processes do not fork (Windows, a browser), the calls are made
+    is limited only on Linux. Where processes do not fork (Windows, a browser), the calls are made
     in this process, without any limit.
     """
     heard = Heard(len(inputs), check_limits(limits))

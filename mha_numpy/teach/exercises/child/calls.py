@@ -1,4 +1,4 @@
-"""Loading somebody's function and calling it, with all that is told of each call."""
+"""Loading a student's function and calling it, with a message about each call."""
 
 import builtins
 import copy
