@@ -325,7 +325,7 @@ LOADING = {  # the first one is always tried
     "import pytest\n@pytest.mark.skip\ndef test_x(softmax): pass": "it contains no tests",
     "def test_x(): pass": "no test calls any of the functions: take one by its name",
     "import sys\nsys.exit(3)": "SystemExit: 3 (line 2",
-    "import os\nos._exit(0)": "ended its process with 0",
+    "import os\nos._exit(0)": "ended its process with exit code 0",
     "import time\ntime.sleep(99)": "loading it took longer than 1 s",
 }
 
