@@ -37,10 +37,11 @@ def _report(
 
 @command(
     "run a sentence through attention and show every step",
-    "Run a sentence through multi-head attention, forward and backward. Show every step with its "
-    "shape, show which token attends to which, and check every gradient.",
-    f"mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
-    option("text", "the sentence", nargs="?"),
+    "Run a sentence through multi-head attention, forward and backward. Show what each word looks "
+    "at, check every gradient, and write a page on which you can change any number.",
+    "mha-numpy walk --open",
+    option("text", "your own sentence, with random vectors (default: 'The cat ate fish. It "
+        "purred.', with two heads set by hand)", nargs="?"),
     word("--model", "NAME",
         "a trained model: induction, numbers, reverse, text, minilm (a real BERT), or a folder "
         "with a BERT, GPT-2, Llama or Mistral (default: random params)"),
@@ -48,8 +49,6 @@ def _report(
         "a layer of minilm or of a folder's model, counted from 0 (default: the last)"),
     path("--params", "FILE", "your own params for one of the first four: params.npz from "
         "`mha-numpy train --save`"),
-    switch("--example",
-        "use 'the cat sat on the mat', with named features and heads set by hand"),
     path("--input", "FILE",
         "read a (T, D) or (B, T, D) array from a .npy or .npz file instead of a sentence",
         dest="file"),
@@ -61,7 +60,8 @@ def _report(
     option("--dtype", "float16, float32 or float64 (default)", default="float64"),
     option("--seed", "seed of the upstream gradient, random vectors and random params (default 0)",
         type=int, default=0),
-    switch("--memory", "show the memory of each step: strides, bytes, view or copy"),
+    switch("--verbose", "show every step with its shape and equation, and every gradient"),
+    switch("--memory", "the same, with the memory of each step: strides, bytes, view or copy"),
     path("--save", "DIR", "write pictures (PNG, SVG) and the trace (JSON) to this folder"),
     path("--html", "FILE", "write a page on which you can change any number"),
     switch("--open", "open that page in the browser (page.html by default)"),
@@ -71,7 +71,7 @@ def _walk(options: Namespace) -> int:
     from mha_numpy.show.walk import walk
     from mha_numpy.show.walk.files import FILES, save
     from mha_numpy.show.walk.page import check_page, page_of, save_page
-    from mha_numpy.show.walk.report import WIDTH, sections
+    from mha_numpy.show.walk.report import NEXT, WIDTH, brief, sections
 
     html = options.html or (Path("page.html") if options.open else None)
     if options.save:
@@ -83,10 +83,22 @@ def _walk(options: Namespace) -> int:
     saved = save(seen, options.save) if options.save else []
     if html:
         save_page(page_of(seen), html)
-    _report(sections(seen, memory=options.memory), saved, WIDTH)
+    is_whole = options.verbose or options.memory
+    told = (
+        sections(seen, memory=options.memory) if is_whole else brief(seen, is_shaded=_can_shade())
+    )
+    _report(told, saved, WIDTH)
     if html:
         _tell_of_page(html, is_wanted=options.open)
+        print(f"there: {seen.meaning.dare}" if seen.meaning else "there: change any number")
+    print(NEXT)
     return 0 if seen.report else 1
+
+
+def _can_shade() -> bool:
+    """Whether a terminal reads, which shows shaded cells."""
+    out = sys.stdout
+    return out is not None and out.isatty() and "utf" in (out.encoding or "").lower()
 
 
 def _tell_of_page(path: Path, *, is_wanted: bool) -> None:

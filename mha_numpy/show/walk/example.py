@@ -1,4 +1,4 @@
-"""A sentence whose numbers mean something: features with names, and heads set by hand."""
+"""The sentence with a question in it: features with names, and two heads set by hand."""
 
 from typing import TypeAlias
 
@@ -6,53 +6,68 @@ import numpy as np
 
 from mha_numpy.dtypes import Array
 from mha_numpy.layers import MultiHeadAttention
-from mha_numpy.show.walk.result import Setting
+from mha_numpy.show.walk.result import Meaning, Setting
 
-TOKENS = ["the", "cat", "sat", "on", "the", "mat"]
-FEATURES = ["article", "noun", "verb", "preposition", "animal", "thing", "cos", "sin"]
+TOKENS = ["The", "cat", "ate", "fish", "It", "purred"]
+SENTENCE = "The cat ate fish. It purred."
+FEATURES = ["article", "thing", "action", "stand-in", "alive", "food", "place x", "place y"]
 IS = {
-    "the": ["article"], "cat": ["noun", "animal"], "sat": ["verb"], "on": ["preposition"],
-    "mat": ["noun", "thing"],
+    "The": ["article"], "cat": ["thing", "alive"], "ate": ["action"], "fish": ["thing", "food"],
+    "It": ["stand-in"], "purred": ["action"],
 }  # fmt: skip
-POSITIONS = [  # cos and sin of 45 degrees more for each token, to one decimal
+PLACES = [  # cos and sin of 45 degrees more for each token, to one decimal
     (1.0, 0.0), (0.7, 0.7), (0.0, 1.0), (-0.7, 0.7), (-1.0, 0.0), (-0.7, -0.7)
 ]  # fmt: skip
-NOTE = "Set by hand, not trained: head 0 looks by meaning, head 1 at the word before."
+NOTE = "Set by hand, not trained: head 0 asks who is meant, head 1 looks at the word before."
 
 Table: TypeAlias = dict[str, dict[int, float]]  # {feature: {column: number}}
 
 # columns 0 to 3 are head 0, columns 4 to 7 are head 1
 QUERIES: Table = {
-    # head 0: a verb asks for an animal, a preposition for a thing, a noun for a verb, "the" for a
-    # noun
-    "verb": {0: 2}, "preposition": {1: 2}, "noun": {2: 2}, "article": {3: 2},
-    # head 1: one's own position, turned back by 45 degrees
-    "cos": {4: 4, 5: -4}, "sin": {4: 4, 5: 4},
+    # head 0: an article asks for its thing, a thing for its action, an action for its thing, and a
+    # stand-in for a thing that is alive
+    "article": {0: 2}, "thing": {1: 2}, "action": {0: 2}, "stand-in": {0: 2, 2: 1},
+    # head 1: the token's own place, turned back by 45 degrees
+    "place x": {4: 4, 5: -4}, "place y": {4: 4, 5: 4},
 }  # fmt: skip
 KEYS: Table = {
-    "animal": {0: 3}, "thing": {1: 3}, "verb": {2: 3}, "noun": {3: 3},  # what a word can offer
-    "cos": {4: 4}, "sin": {5: 4},  # where it stands
+    "thing": {0: 3}, "action": {1: 3}, "stand-in": {0: 1}, "alive": {2: 3}, "food": {3: 3},
+    "place x": {4: 4}, "place y": {5: 4},
 }  # fmt: skip
 VALUES: Table = {
-    "noun": {0: 1, 5: 1}, "verb": {1: 1, 6: 1}, "animal": {2: 1}, "thing": {3: 1},
-    "article": {4: 1}, "preposition": {7: 1},
+    "thing": {0: 1, 5: 1}, "action": {1: 1, 6: 1}, "stand-in": {0: 1, 7: 1}, "alive": {2: 1},
+    "food": {3: 1}, "article": {4: 1},
 }  # fmt: skip
-OUTPUTS: Table = {  # what head 0 found counts whole, what head 1 found counts half
-    "noun": {0: 1, 5: 0.5}, "verb": {1: 1, 6: 0.5}, "animal": {2: 1}, "thing": {3: 1},
-    "article": {4: 0.5}, "preposition": {7: 0.5},
+OUTPUTS: Table = {  # what head 0 brings counts whole, what head 1 brings counts half
+    "thing": {0: 1, 5: 0.5}, "action": {1: 1, 6: 0.5}, "alive": {2: 1}, "food": {3: 1},
+    "article": {4: 0.5}, "stand-in": {7: 0.5},
 }  # fmt: skip
+MEANING = Meaning(
+    features=FEATURES,
+    heads=["who is meant", "the word before"],
+    matched=[["thing", "action", "alive", "food"], ["place x", "place y", "unused", "unused"]],
+    handed=[["thing", "action", "alive", "food"], ["article", "thing", "action", "stand-in"]],
+    asks=[
+        ["which thing?", "what does it do?", "who does it?", "what happens to it?",
+         "which living thing?", "who does it?"],
+        ["which word comes before?"] * len(TOKENS),
+    ],
+    asker=TOKENS.index("It"),
+    wish="the new row of It says alive, and not food",
+    dare="make the fish alive, and see where It looks",
+)  # fmt: skip
 
 
 def example_setting(seed: int = 0) -> Setting:
-    """Return "the cat sat on the mat" and a layer of two heads, all numbers set by hand.
+    """Return "The cat ate fish. It purred." and a layer of two heads, all numbers set by hand.
 
-    The loss is about one token: it grows if "sat" finds a noun and an animal, and falls if it finds
-    a thing.
+    Whom does "It" mean? L is a wish about the answer: it grows if the new row of "It" says alive,
+    and falls if it says food.
 
     Examples
     --------
     >>> setting = example_setting()
-    >>> dict(zip(setting.features, setting.inputs["x_q"][0, 1].tolist()))["animal"]
+    >>> dict(zip(setting.features, setting.inputs["x_q"][0, 1].tolist()))["alive"]
     1.0
     """
     layer = MultiHeadAttention(len(FEATURES), 2, bias=False)
@@ -60,23 +75,21 @@ def example_setting(seed: int = 0) -> Setting:
     layer.params = {name: _by_feature(table) for name, table in tables.items()}
     layer.params["w_o"] = _by_feature(OUTPUTS).T
     x = np.array([[float(feature in IS[token]) for feature in FEATURES] for token in TOKENS])
-    x[:, -2:] = POSITIONS
+    x[:, -2:] = PLACES
     d_out = np.zeros((1, *x.shape))
-    for feature, number in {"noun": 1, "animal": 1, "thing": -1}.items():
-        d_out[0, TOKENS.index("sat"), FEATURES.index(feature)] = number
+    for feature, number in {"alive": 1, "food": -1}.items():
+        d_out[0, TOKENS.index("It"), FEATURES.index(feature)] = number
     return Setting(
         layer=layer,
         inputs={"x_q": x[None]},
         tokens=TOKENS,
         source_tokens=TOKENS,
-        features=FEATURES,
+        meaning=MEANING,
         d_out=d_out,
         seed=seed,
         about=(
-            "All numbers are set by hand, and nothing is trained. Head 0 looks by meaning: a verb "
-            "asks for an animal, a preposition for a thing. Head 1 looks at the word before. The "
-            "upstream gradient is about one word: L grows if 'sat' finds a noun and an animal, and "
-            "falls if it finds a thing."
+            f"{SENTENCE} Whom does It mean? Two heads look at the other words: head 0 asks who is "
+            "meant, head 1 asks for the word before. All numbers are set by hand, to be read."
         ),
         note=NOTE,
     )
