@@ -287,7 +287,7 @@ for name, (wrong, expected) in mistakes.items():
 # %% [markdown]
 # | finding | look for |
 # |---|---|
-# | last two axes exchanged | `x.T @ d` written as `d.T @ x` |
+# | last two axes swapped | `x.T @ d` written as `d.T @ x` |
 # | a different number of axes | a missing sum over B or T |
 # | each is 1/B, or 1/(B·T), of what was expected | a mean instead of a sum |
 # | all differ, no factor | a branch, a sequence, a move |
