@@ -411,7 +411,7 @@ def test_no_text_is_smaller_than_13_pixels(open_page, wide):
             page = open_page(name, wide, width=width)
             sizes = page.evaluate(
                 """() => {
-                  const hasWords = ({ nodeType, textContent }) => nodeType === 3 && textContent.trim();
+                  const hasWords = (node) => node.nodeType === 3 && node.textContent.trim();
                   return [...document.querySelectorAll("#page *")]
                     .filter((each) => [...each.childNodes].some(hasWords))
                     .map((each) => [each.outerHTML, parseFloat(getComputedStyle(each).fontSize)]);

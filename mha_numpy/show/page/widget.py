@@ -31,7 +31,7 @@ if (data.training) startTraining(document.getElementById("train"), data.training
 startTour({ root: document.getElementById("tour"), page });"""
 
 LEARNING_SCRIPTS = (
-    "arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS,
+    "arrays.js", "equations.js", "trace.js", "view/element.js", "view/paint.js", *TRAINING_SCRIPTS,
 )  # fmt: skip
 LEARNING_START = """startTraining(document.getElementById("train"), data);
 onTheme(() => {});
@@ -67,7 +67,7 @@ def stepper(
     """Make a page of every recorded array, forward and backward, that computes them itself.
 
     It shows where each number came from, with the arithmetic. A number of an input or of a param
-    can be changed: the page then computes everything after it anew.
+    can be changed: the page then computes everything after it again.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def training_page() -> Stepper:
     """Make a page in which a single head learns to say digits backwards.
 
     The page draws random params and batches, and computes forward, loss, backward and Adam
-    itself, by the equations of one training step that was recorded here. In some 500 steps the
-    weights show the antidiagonal; a click draws the params anew, and it is gone.
+    itself, by the equations of one training step that was recorded here. After about 500 steps
+    the weights show the antidiagonal; a click draws new params, and it is gone.
 
     Returns
     -------

@@ -26,15 +26,6 @@ const notesBelow = (block) => [
   ...(isPair(block) && block.isFirst ? [ROLES[block.rowName]] : []),
   ...(block.array.isBool ? ["True = may attend"] : []),
 ];
-const widths = new Map();  // of words, in pixels: each is measured once
-const ruler = new OffscreenCanvas(1, 1).getContext("2d");
-function textWidth(text) {
-  if (!widths.has(text)) {
-    ruler.font = `${LEAST_TEXT}px ${getComputedStyle(document.body).fontFamily}`;
-    widths.set(text, ruler.measureText(text).width);
-  }
-  return widths.get(text);
-}
 const isWord = (axis, label) => /^T/.test(axis) && isNaN(label);
 const nameWidth = ({ title, head, number }, hasHead) =>
   8.5 * title.length + 8 + (head === null || !hasHead ? 0 : 1.1 * textWidth(headName(number)) + 6);

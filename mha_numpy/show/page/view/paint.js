@@ -56,6 +56,16 @@ const largest = ({ first, tree }) => (isShares(tree) ? 1 : first.reduce(
 const hasChanged = ({ first, isBool }, place, value) =>
   value !== first[place] && !(Math.abs(value - first[place]) <= (isBool ? 0 : 1e-9)) && !(Number.isNaN(value) && Number.isNaN(first[place]));
 
+const widths = new Map();  // of words, in pixels: each is measured once
+const ruler = new OffscreenCanvas(1, 1).getContext("2d");
+function textWidth(text) {
+  if (!widths.has(text)) {
+    ruler.font = `${LEAST_TEXT}px ${getComputedStyle(document.body).fontFamily}`;
+    widths.set(text, ruler.measureText(text).width);
+  }
+  return widths.get(text);
+}
+
 // All fractions of an array have the same decimals, and all its numbers the same size of digits.
 const looks = new WeakMap();  // by the numbers of an array, of which each change makes new ones
 function lookOf(array, trace) {
@@ -162,7 +172,7 @@ function paintCell(ctx, colors, x, y, size, value, look) {
   }
   if (!numbers || (isHidden && !isBool)) return;
   text(ctx, numbers.write(value), x + inner / 2, y + inner / 2 + 0.5, {
-    size: numbers.size, font: colors.sans, color: value === 0 ? colors.dim : colors.ink, bold: value !== 0,
+    size: numbers.size, font: colors.sans, color: value === 0 ? colors.dim : colors.ink, bold: strength >= 0.1,
   });
 }
 
