@@ -78,7 +78,8 @@ SCENES = (
             ("example", "Each column says one thing about it. The row of {word} says {x}."),
             ("example asker", "What does {word} stand for? Nothing in its row tells you."),
             ("plain !cross", "The row of {word} is all that attention knows of it at the start."),
-            ("cross", "The words on top look; the words of the other sentence are looked at."),
+            ("cross", "The words at the top look. The words that they look at have separate rows, "
+             "such as {best}."),
             ("unlike", "On top you see what the model says at each place, here what it reads."),
         ),
         (
@@ -89,6 +90,7 @@ SCENES = (
         ),
         one=(_single("x", "i"),),
         all=(_every("x", "tokens"), _every("y", "keys")),
+        across=(_single("x", "i", "looks"), _single("y", "b", "is looked at")),
     ),
     Scene(
         "roles", "Ask, offer, give", "One row becomes three", "What should it ask for?",
@@ -98,8 +100,8 @@ SCENES = (
              "for {q}. To be found by others, it *offers* {k}. To those who look, it *gives* {v}."),
             ("plain !cross", "What {word} *asks* for is its query, `q`. What it *offers*, so that "
              "others find it, is its key, `k`. What it *gives* to them is its value, `v`."),
-            ("plain cross", "The query of {word}, `q`, is what it *asks* for. {best}, of the other "
-             "sentence, *offers* a key, `k`, and *gives* a value, `v`."),
+            ("plain cross", "The query of {word}, `q`, is what it *asks* for. {best}, which it looks "
+             "at most, *offers* a key, `k`, and *gives* a value, `v`."),
             ("plain", "Each of these rows has {width} numbers in this head."),
         ),
         (
@@ -163,9 +165,9 @@ SCENES = (
         "weights", "Share", "Scores become shares", "More for one, less for the rest",
         ("weights",),
         (
-            ("", "The attention of {word} is 100%, and the scores divide it: {best} gets "
-             "{best.share}."),
-            ("two", "{next} gets {next.share}."),
+            ("two", "The attention of {word} is 100%, and the scores divide it: {best} gets "
+             "{best.share}, {next} gets {next.share}."),
+            ("!two", "There is only {best}, so it gets {best.share}."),
             ("", "Each share is a *weight*: how much {word} takes from that word. A score that is "
              "1 higher makes its share about 2.7 times as large beside the others."),
         ),

@@ -112,7 +112,7 @@ alive 0.78, food 0.17. The largest part is 78% of the row of cat.'
             flags(story, word, head), facts(story, word, head),
         ),
         tables=tuple(
-            _table(story, layout, word, head) for layout in layouts
+            _table(story, layout, word, head, back) for layout in layouts
             if {c.rstrip("*") for c in layout.columns} & {"x", "y"} <= story.steps.keys()
         ),
     )  # fmt: skip
@@ -145,9 +145,10 @@ def _filled(template: str, fact: Callable[[str], list[Piece]]) -> list[Piece]:
     return [piece for piece in [*found, ("text", template[end:])] if piece[1]]
 
 
-def _table(story: Story, layout: Layout, word: int, head: int) -> Table:
+def _table(story: Story, layout: Layout, word: int, head: int, back: bool) -> Table:
     columns = [name for slot in layout.columns for name in _columns(story, slot, head)]
-    rows = [line for row in layout.rows for line in _lines(story, row, word, head, len(columns))]
+    shown = [row for row in layout.rows if not back or row.role != "before"]  # it has another wish
+    rows = [line for row in shown for line in _lines(story, row, word, head, len(columns))]
     return Table(layout.caption, tuple(columns), tuple(rows))
 
 

@@ -142,7 +142,10 @@ def story_of(
     if meaning:
         opens = (meaning.asker, 0)
     else:  # at the largest weight
-        weights = np.array([story.matrix("weights", head) for head in range(story.num_heads)])
+        heads = range(story.num_heads)
+        weights = np.array([story.matrix("weights", head) for head in heads])
+        hidden = np.array([story.hidden(head) for head in heads])
+        weights[(~hidden).sum(axis=-1) == 1] = 0  # a word without a choice
         head, word, _ = np.unravel_index(int(weights.argmax()), weights.shape)
         opens = (int(word), int(head))
     return Story(**{**vars(story), "opens": opens})
@@ -239,7 +242,7 @@ def flags(story: Story, word: int, head: int) -> set[str]:
         "example": bool(story.meaning), "plain": not story.meaning, "cross": story.is_cross,
         "unlike": not story.is_cross and list(story.tokens) != list(story.source_tokens),
         "asker": word == asker_of(story), "single": story.num_heads == 1,
-        "two": weights.shape[1] > 1, "tie": np.ptp(two) < 1e-9,
+        "two": bool((~story.hidden(head)[word]).sum() > 1), "tie": np.ptp(two) < 1e-9,
         "hides": bool(story.hidden(head)[word].any()),
     }  # fmt: skip
     for part in ("x", "q", "k", "v", "scores", "heads", "out"):
@@ -275,6 +278,7 @@ def written(value: float) -> str:
 def signed(slope: float) -> str:
     """Write a slope with its sign: three decimals, or none."""
     text = rounded(slope, 0 if abs(slope - round(slope)) < 1e-6 else 3)
+    text = "0" if text == "\N{MINUS SIGN}0" else text
     return text if text[0] == "\N{MINUS SIGN}" else f"+{text}"
 
 
