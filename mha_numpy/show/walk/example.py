@@ -54,6 +54,7 @@ MEANING = Meaning(
     ],
     asker=TOKENS.index("It"),
     wish="the new row of It says alive, and not food",
+    written=SENTENCE.split(),
 )  # fmt: skip
 
 

@@ -314,7 +314,7 @@ function startPage(data) {
     return { array: id, place: placeOf(id, index) };
   };
   return {
-    trace, here, edit, undo, setSwitch, controls,
+    trace, here, changed, edit, undo, setSwitch, controls,
     open: go,
     change: (call) => subscribers.push(call),
     reset: () => undo(),
