@@ -8,6 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mha_numpy.look import css_tokens
+
 
 @dataclass(frozen=True)
 class Page:
@@ -52,7 +54,7 @@ def document(
         read("document.html"),
         {
             "title": escape(title),
-            "style": "\n".join(_without_comments(read(name)) for name in styles),
+            "style": css_tokens() + "\n".join(_without_comments(read(name)) for name in styles),
             "body": body,
             # inside of a script element only "<" could end it
             "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),

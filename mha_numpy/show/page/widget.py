@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.checks import check_flag
@@ -17,21 +17,27 @@ from mha_numpy.show.pictures.recorded import (
     check_sequence,
     check_steps,
 )
+from mha_numpy.show.scenes import story_of
+
+if TYPE_CHECKING:
+    from mha_numpy.show.walk.result import Meaning
 
 SCRIPTS = (  # in this order: one scope holds them all
     "arrays.js", "equations.js", "trace.js", "view/element.js", "view/axes.js", "view/blocks.js",
     "view/layout.js", "view/paint.js", "view/motion.js", "view/stage.js", "view/map.js",
     "view/arithmetic.js", "view/slope.js", "view/panel.js", "view/controls.js", "view/listing.js",
-    "view/keyboard.js", "view/page.js", "tour.js",
+    "view/keyboard.js", "view/page.js", "story/facts.js", "story/stage.js", "story/panel.js",
+    "story/story.js",
 )  # fmt: skip
-STYLES = ("page.css", "tour.css")
+STYLES = ("page.css", "story/story.css")
 TRAINING_SCRIPTS, TRAINING_STYLES = ("learning.js", "train.js"), ("train.css",)
-START = """const page = startPage(data);
+START = """document.getElementById("page").hidden = Boolean(data.story);
+const page = startPage(data);
 if (data.training) startTraining(document.getElementById("train"), data.training);
-startTour({ root: document.getElementById("tour"), page });"""
+if (data.story) startStory(data, page);"""
 
 LEARNING_SCRIPTS = (
-    "arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS,
+    "arrays.js", "equations.js", "trace.js", "view/element.js", "view/paint.js", *TRAINING_SCRIPTS,
 )  # fmt: skip
 LEARNING_START = """startTraining(document.getElementById("train"), data);
 onTheme(() => {});
@@ -63,11 +69,13 @@ def stepper(
     features: Sequence[str] | None = None,
     note: str = "",
     training: bool = False,
+    meaning: "Meaning | None" = None,
 ) -> Stepper:
     """Make a page of every recorded array, forward and backward, that computes them itself.
 
-    It shows where each number came from, with the arithmetic. A number of an input or of a param
-    can be changed: the page then computes everything after it anew.
+    A trace of one attention layer is told as a story of six scenes; all arrays are one click away.
+    The page shows where each number came from, with the arithmetic. A number can be changed: the
+    page then computes everything after it again.
 
     Parameters
     ----------
@@ -85,6 +93,8 @@ def stepper(
         What the page says about the numbers: what is random, what is trained.
     training : bool
         Let a head learn below the arrays, as in `training_page`.
+    meaning : Meaning, optional
+        What the numbers of an example mean, for the sentences of the story.
 
     Returns
     -------
@@ -117,6 +127,11 @@ def stepper(
     passes = dict.fromkeys("backward" if step.is_backward else "forward" for step in steps)
     title = f"{len(steps)} arrays, {' and '.join(passes)}"
     told: dict[str, Any] = {"title": title, "note": note, "sequence": sequence, **labels}
+    story = story_of(
+        trace, tokens=labels["tokens"], source_tokens=labels["sourceTokens"], meaning=meaning,
+        note=note, sequence=sequence,
+    )  # fmt: skip
+    told["story"] = story.as_dict() if story else None
     if check_flag("training", training):
         told["training"] = describe_training()
     return Stepper(_page(title, {**told, **describe_trace(trace, sequence)}),
@@ -127,8 +142,8 @@ def training_page() -> Stepper:
     """Make a page in which a single head learns to say digits backwards.
 
     The page draws random params and batches, and computes forward, loss, backward and Adam
-    itself, by the equations of one training step that was recorded here. In some 500 steps the
-    weights show the antidiagonal; a click draws the params anew, and it is gone.
+    itself, by the equations of one training step that was recorded here. After about 500 steps
+    the weights show the antidiagonal; a click draws new params, and it is gone.
 
     Returns
     -------
@@ -148,7 +163,7 @@ def training_page() -> Stepper:
     """
     data = describe_training()
     page = document(
-        "Watch a head learn", '<section id="train"></section>\n', data,
+        "Watch a head learn", '<main id="train"></main>\n', data,
         styles=("page.css", *TRAINING_STYLES), scripts=LEARNING_SCRIPTS, start=LEARNING_START,
     )  # fmt: skip
     return Stepper(page, LEARNING_FALLBACK, len(data["trace"]["arrays"]))
@@ -157,7 +172,7 @@ def training_page() -> Stepper:
 def _page(title: str, data: dict[str, Any]) -> str:
     learns = "training" in data
     return document(
-        title, read("page.html"), data,
+        title, read("story/story.html") + read("page.html"), data,
         styles=STYLES + TRAINING_STYLES * learns, scripts=SCRIPTS + TRAINING_SCRIPTS * learns,
         start=START,
     )  # fmt: skip

@@ -55,6 +55,7 @@ MEANING = Meaning(
     asker=TOKENS.index("It"),
     wish="the new row of It says alive, and not food",
     dare="make the fish alive, and see where It looks",
+    written=SENTENCE.split(),
 )  # fmt: skip
 
 

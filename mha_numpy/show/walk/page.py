@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from mha_numpy.show.page import Stepper
     from mha_numpy.show.page.document import Page
 
-TRAINED = (
-    "For trained heads run mha-numpy lab (notebook 00), or "
-    'mha-numpy walk --model reverse "3 1 4 1 5 9 2 6 5 3 5 8" --html page.html'
-)
+READABLE = "For numbers that you can read, run mha-numpy walk --example --html page.html"
 MARK = b'<meta name="generator" content="mha-numpy">'  # of every page of ours
 
 
@@ -52,8 +49,8 @@ def page_of(seen: Walk) -> "Stepper":
         )
     return stepper(
         recorded, tokens=seen.tokens, source_tokens=seen.source_tokens,
-        features=seen.features, training=True,
-        note=seen.page_note if seen.is_trained else f"{seen.page_note} {TRAINED}",
+        features=seen.features, training=True, meaning=seen.meaning,
+        note=seen.page_note if seen.is_trained or seen.meaning else f"{seen.note} {READABLE}",
     )  # fmt: skip
 
 

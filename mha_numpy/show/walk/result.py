@@ -23,6 +23,7 @@ class Meaning:
     asker: int  # the token that the story is about
     wish: str  # what L rewards
     dare: str  # what to change on the page
+    written: list[str]  # T_q: the tokens as the sentence has them, with its full stops
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,207 @@
+// What the story says and shows, from the trace as it is now: scenes/story.py and scenes/still.py say
+// the same of a trace as it was recorded, and a test holds the two against each other.
+
+function openFacts(told, trace, sequence) {
+  const parts = {};
+  for (const [part, name] of Object.entries(told.parts)) parts[part] = trace.arrays[trace.byName.get(name)];
+  const { meaning, tokens: looks, sourceTokens: source } = told;
+  const sizeOf = (part, axis) => parts[part].shape[parts[part].axes.indexOf(axis)] ?? 1;
+  const heads = sizeOf("weights", "H");
+  const isCross = "y" in parts;
+  const reads = isCross ? looks : source;  // what a row of x is the vector of
+
+  // The matrix that an array, or the gradient of one, holds for a head.
+  function matrix(part, head) {
+    const of = parts[part.replace(/^d_/, "")];
+    const array = part.startsWith("d_") ? trace.gradientOf(of) : of;
+    if (!array) return null;
+    const at = { B: sequence, H: head, H_kv: Math.floor(head * sizeOf("k", "H_kv") / heads) };
+    const [rows, cols] = of.shape.slice(-2);
+    const before = flatten(of.axes.slice(0, -2).map((axis) => at[axis] ?? 0), of.shape.slice(0, -2));
+    const start = before * rows * cols;
+    return { array, rows, cols, start, place: (i, j) => start + i * cols + j,
+      at: (i, j) => array.data[start + i * cols + j],
+      row: (i) => [...array.data.slice(start + i * cols, start + (i + 1) * cols)],
+      all: () => [...array.data.slice(start, start + rows * cols)] };
+  }
+  const isHidden = (head, i, j) => "masked" in parts && matrix("masked", head).at(i, j) === -Infinity;
+
+  function columns(part, head) {
+    const name = part.replace(/^d_/, "");
+    if (name === "scores" || name === "weights") return source;
+    const byHead = { q: "matched", k: "matched", v: "handed", heads: "handed" }[name];
+    const names = meaning && (byHead ? meaning[byHead][head] : meaning.features);
+    const { cols } = matrix(name, head);
+    return names?.length === cols ? names : [...Array(cols).keys()].map(String);
+  }
+
+  // --- numbers
+
+  const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
+  function number(value) {
+    if (!Number.isFinite(value)) return String(value).replace("Infinity", "∞").replace("-", "−");
+    for (const [digits, unit] of [[0, 1], [1, 10]]) {
+      const round = Math.round(value * unit) / unit;
+      if (Math.abs(value - round) < 1e-6 && (round || Math.abs(value) < 1e-12)) return fixed(round + 0, digits);
+    }
+    return fixed(value, Math.abs(value) >= 10 ? 1 : 2);
+  }
+  function signed(slope) {
+    const text = fixed(slope, Math.abs(slope - Math.round(slope)) < 1e-6 ? 0 : 3).replace(/^−0$/, "0");
+    return text[0] === "−" ? text : `+${text}`;
+  }
+  const percent = (share) => `${fixed(100 * share, 0)}%`;
+
+  const ranked = (weights) => {
+    const order = weights.map((w, j) => [-Math.round(w * 1e9), j]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    return [order[0][1], (order[1] ?? order[0])[1]];
+  };
+  const asker = () => {
+    if (meaning || !parts.out || !trace.gradientOf(parts.out)) return meaning?.asker ?? 0;
+    const { rows, row } = matrix("d_out", 0);
+    const sizes = [...Array(rows).keys()].map((i) => Math.max(...row(i).map(Math.abs)));
+    return sizes.indexOf(Math.max(...sizes));
+  };
+  const EPSILON = 5e-4;
+
+  // --- facts: [kind, text] pieces
+
+  function fact(name, word, head) {
+    const [which, what = ""] = name.split(".");
+    const w = matrix("weights", head).row(word);
+    const [best, next] = ranked(w);
+    const other = (head + 1) % heads;
+    const theirs = matrix("weights", other).row(word);
+    const places = {
+      best: () => best, next: () => next, other: () => ranked(theirs)[0],
+      gain: () => most("d_scores"), loss: () => least("d_scores"),
+      helper: () => most("d_weights"), hinderer: () => least("d_weights"),
+    };
+    const most = (part) => { const r = matrix(part, head).row(word); return r.indexOf(Math.max(...r)); };
+    const least = (part) => { const r = matrix(part, head).row(word); return r.indexOf(Math.min(...r)); };
+    const at = places[which]?.();
+    if (which === "other" && !what) return [["number", String(other)]];
+    if (at !== undefined && (!what || what === "best")) return [["word", source[at]]];
+    if (which === "other") return [["number", percent(theirs[at])]];
+    if (which === "gain" || which === "loss") {
+      return [["number", signed(matrix("d_scores", head).at(word, at) * (what === "tenth" ? 0.1 : 1))]];
+    }
+    if (at !== undefined && places[which] !== places.best && places[which] !== places.next) {
+      return [["number", signed(matrix("d_weights", head).at(word, at))]];
+    }
+    if (at !== undefined) {
+      return [["number", what === "share" ? percent(w[at]) : number(matrix("scores", head).at(word, at))]];
+    }
+    if (name === "word" || name === "asker") return [["word", looks[name === "word" ? word : asker()]]];
+    if (name === "wish") return [["text", meaning.wish]];
+    if (name === "question") return [["text", meaning.asks[head][word]]];
+    if (name === "head") return [["number", String(head)]];
+    if (name === "D") return [["number", String(matrix("x", 0).cols)]];
+    if (name === "width") return [["number", String(matrix("q", 0).cols)]];
+    if (name === "scale") return [["number", number(trace.arrays[trace.byName.get("scale")].data[0])]];
+    return list(name, word, head);
+  }
+
+  // The numbers of a row that matter most, with the names of their columns.
+  function list(name, word, head) {
+    const [isWished, isSlope] = [name === "wished", name.startsWith("d_")];
+    const part = isWished ? "out" : name;
+    const [row, labels] = [matrix(part, head).row(word), columns(part, head)];
+    const order = [...row.keys()].sort((a, b) => Math.abs(row[b]) - Math.abs(row[a]) || a - b);
+    const kept = (isWished ? order.filter((c) => matrix("d_out", head).at(word, c))
+      : order.slice(0, isSlope ? 2 : 3).filter((c) => Math.abs(row[c]) >= (isSlope ? EPSILON : 0.005)));
+    const pieces = kept.sort((a, b) => a - b).flatMap((c, n) => [
+      ["text", `${n ? ", " : ""}${/^\d+$/.test(labels[c]) ? `number ${labels[c]}` : labels[c]} `],
+      ["number", (isSlope ? signed : number)(row[c])],
+    ]);
+    return pieces.length ? pieces : [["text", "nothing"]];
+  }
+
+  function flags(word, head) {
+    const w = matrix("weights", head).row(word);
+    const [best, next] = ranked(w);
+    const found = {
+      example: meaning, plain: !meaning, cross: isCross, asker: word === asker(), single: heads === 1,
+      unlike: !isCross && String(looks) !== String(source), two: w.filter((_, j) => !isHidden(head, word, j)).length > 1,
+      tie: Math.abs(w[best] - w[next]) < 1e-9, hides: w.some((_, j) => isHidden(head, word, j)),
+    };
+    for (const part of ["x", "q", "k", "v", "scores", "heads", "out"]) {
+      const slopes = parts[part] && matrix(`d_${part}`, head);
+      if (!slopes) continue;
+      const large = (numbers) => Math.max(...numbers.map(Math.abs)) >= EPSILON;
+      found[part] = large(slopes.row(word < slopes.rows ? word : 0));
+      if (part === "heads") found.head = large(slopes.all());
+    }
+    found.kv = !isCross && (found.k || found.v);
+    return found;
+  }
+
+  // The sentences whose conditions hold, as pieces.
+  function says(scene, isBack, word, head) {
+    const known = flags(word, head);
+    const holds = (condition) => (condition[0] === "!" ? !known[condition.slice(1)] : Boolean(known[condition]));
+    const templates = (isBack ? scene.says_back : scene.says)
+      .filter(([conditions]) => conditions.split(" ").filter(Boolean).every(holds));
+    return templates.flatMap(([, template], n) => [
+      ...(n ? [["text", " "]] : []),
+      ...template.split(/(\{[\w.]+\}|\*[^*]+\*|`[^`]+`)/).filter(Boolean).flatMap((piece) => {
+        const inner = piece.slice(1, -1);
+        if (piece[0] === "{") return fact(inner, word, head);
+        return [piece[0] === "*" ? ["term", inner] : piece[0] === "`" ? ["name", inner] : ["text", piece]];
+      }),
+    ]);
+  }
+
+  // --- what is on stage: tables of rows, rows of slices, slices of cells {part, id, place, i, j, head}
+
+  function slice(part, letters, head) {
+    if (!part.includes(" ")) return [part];
+    const [name, row, column] = part.split(" ");
+    if (name === "heads*") return [...Array(heads).keys()].flatMap((h) => slice(`heads ${row}`, letters, h));
+    const { array: { id }, cols, place } = matrix(name, head);
+    const i = letters[row];
+    const js = column ? [letters[column]] : [...Array(cols).keys()];
+    return js.map((j) => ({ part: name, id, place: place(i, j), i, j, head }));
+  }
+
+  function lines(row, word, head) {
+    const best = ranked(matrix("weights", head).row(word))[0];
+    const [words, only] = { i: [looks, word], k: [reads, word], b: [source, best],
+      queries: [looks], keys: [source], tokens: [reads] }[row.each] ?? [[]];
+    const places = only === undefined ? [...words.keys()] : [only];
+    return places.map((n) => ({
+      word: words[n], role: row.role, isChosen: row.each !== "keys" && n === word,
+      slices: row.parts.map((part) => slice(part, {
+        i: row.each === "keys" || row.each === "b" ? word : n, j: n, k: n, b: best,
+      }, head)),
+    }));
+  }
+
+  function tables(scene, word, head, isAll, isBack) {
+    const one = isCross && scene.across.length ? scene.across : scene.one;
+    const layouts = isAll ? scene.all : one;
+    const isThere = ({ columns: slots }) =>
+      !slots.some((slot) => ["x", "y"].includes(slot) && !(slot in parts));
+    return layouts.filter(isThere).map((layout) => ({
+      caption: layout.caption,
+      columns: layout.columns.map((slot) => (slot === "keys" ? source : slot === "heads*"
+        ? [...Array(heads).keys()].flatMap((h) => columns("heads", h))
+        : slot in parts ? columns(slot, head) : [slot])),
+      isOfWords: layout.columns[0] === "keys",
+      rows: layout.rows.filter(({ role }) => !isBack || role !== "before").flatMap((row) => (row.each === "line" ? [null] : lines(row, word, head))),
+    }));
+  }
+
+  // Where a cell is, in words.
+  function place({ part, i, j, head }) {
+    const verb = { q: " asks for", k: " offers", v: " gives", heads: " receives", out: ", new row" }[part] ?? "";
+    if (part === "scores" || part === "weights") {
+      return [["word", looks[i]], ["text", " looking at "], ["word", source[j]]];
+    }
+    const words = ["k", "v", "y"].includes(part) ? source : part === "x" ? reads : looks;
+    const label = columns(part, head)[j];
+    return [["word", words[i]], ["text", `${verb}: ${/^\d+$/.test(label) ? `number ${label}` : label}`]];
+  }
+
+  return { parts, heads, isCross, matrix, isHidden, columns, number, signed, ranked, asker, fact, flags, says, tables, place };
+}

@@ -1,0 +1,232 @@
+// The stage of the story: tables of buttons, each a number of the trace that can be chosen and changed.
+
+const MOST_CELLS = 300;  // more would be slow, and too small to read: the map has them all
+
+function openScene({ root, trace, facts, choose, change, undo }) {
+  const first = trace.arrays.map(({ data }) => data.slice());  // as the page was opened
+  const ROW = 8;  // numbers of a vector in a line
+  const keyOf = ({ id, place }) => `${id}:${place}`;
+  const cellAt = (button) => cells.get(button.dataset.key);
+  const largest = (numbers) => numbers.reduce((most, v) => Math.max(most, Number.isFinite(v) ? Math.abs(v) : 0), 1e-9);
+  let cells = new Map();  // what is on stage, by key
+
+  const countCells = (tables) => tables.flatMap(({ rows }) => rows)
+    .reduce((sum, row) => sum + (row ? row.slices.flat().length : 0), 0);
+
+  const isSigns = (slice) => typeof slice[0] === "string";
+  const namedPiece = ([kind, words]) => ({
+    word: () => element("b", "w", words), number: () => element("strong", "", words),
+    term: () => element("em", "", words), name: () => element("code", "", words),
+  }[kind]?.() ?? words);
+
+  function buttonOf(cell) {
+    const head = ["x", "y", "out"].includes(cell.part) ? "plain" : `head-${cell.head % 8}`;
+    const button = element("button", `cell ${head}`, element("span", "value"), element("span", "to"));
+    Object.assign(button, { type: "button", tabIndex: -1 });
+    button.dataset.key = keyOf(cell);
+    cells.set(keyOf(cell), cell);
+    return button;
+  }
+
+  function rowOf(row, tall, width) {
+    if (!row) {
+      const line = element("td");
+      line.colSpan = width + 1;
+      return element("tr", "line", line);
+    }
+    const label = element("th", "", row.word, row.role ? element("small", "", row.role) : "");
+    label.scope = "row";
+    const made = element("tr", row.isChosen ? "on" : "", label);
+    row.slices.forEach((slice, n) => {
+      if (slice[0] === "bar") {
+        const bar = element("span", "bar");
+        bar.dataset.of = keyOf(row.slices[n - 1][0]);
+        made.append(element("td", "long", bar));
+      } else if (isSigns(slice)) made.append(element("td", "sign", slice[0]));
+      else if (tall && slice.length > 1) made.append(element("td", "", element("div", "lines", ...slice.map(buttonOf))));
+      else made.append(...slice.map((cell) => element("td", "", buttonOf(cell))));
+    });
+    return made;
+  }
+
+  // A table; vectors of more than eight numbers are written in lines of eight.
+  function tableOf({ caption, columns, isOfWords, rows }) {
+    if (!rows.length) return element("p", "flow", caption);
+    const isTall = !isOfWords && columns.some((names) => names.length > ROW);
+    const numbers = columns.reduce((sum, names) => sum
+      + (isTall ? Math.min(ROW, names.length) : names.length) * (names[0] !== ""), 0);
+    const head = element("tr", "", element("td"));
+    for (const names of columns) {
+      const shown = isTall && names.length > 1 ? [`numbers 0 to ${names.length - 1}`] : names;
+      for (const name of shown) {
+        const kind = isOfWords ? "word" : shown === names ? "" : "whole";
+        const th = element(name ? "th" : "td", kind, element("span", "", name));
+        if (name) th.scope = "col";
+        head.append(th);
+      }
+    }
+    const width = head.children.length - 1;
+    const isStrip = isTall && rows.length > 3;  // too many to be read: colours only
+    const made = element("table", isStrip ? "strips" : "", element("thead", "", head),
+      element("tbody", "", ...rows.map((row) => rowOf(row, isTall, width))));
+    if (caption) made.prepend(element("caption", "", caption));
+    made.style.setProperty("--n", Math.max(numbers, 1));
+    made.style.setProperty("--signs", columns.flat().filter((name) => !name).length);
+    return made;
+  }
+
+  function show(tables, isMoving) {
+    cells = new Map();
+    root.replaceChildren(...tables.map(tableOf));
+    root.classList.remove("enter");
+    if (isMoving) {
+      void root.offsetWidth;  // so that it begins anew
+      root.classList.add("enter");
+    }
+    fit();
+    const button = root.querySelector(".cell");
+    if (button) button.tabIndex = 0;
+  }
+
+  // Columns whose names don't fit side by side are written upwards; tiny cells lose their numbers.
+  function fit() {
+    for (const table of root.querySelectorAll("table")) {
+      table.classList.remove("upright");
+      const spans = [...table.querySelectorAll("thead th:not(.whole) span")];
+      const isTight = spans.some((span) => span.offsetWidth > span.parentElement.clientWidth + 1);
+      const width = table.querySelector(".cell")?.offsetWidth ?? 62;
+      table.classList.toggle("upright", isTight);
+      table.classList.toggle("tight", width < 46 && !table.matches(".strips"));
+      table.classList.toggle("mute", width < 27 && !table.matches(".strips"));
+    }
+  }
+
+  const isMoved = ({ id, place }) => Math.abs(trace.arrays[id].data[place] - first[id][place]) > 1e-9;
+  const isMine = ({ id, place }) => trace.arrays[id].edits.has(place);
+
+  // A number as its cell has it: where that is narrow, without a zero, and with less behind the point.
+  function written(value, isTight) {
+    const text = facts.number(value);
+    if (!isTight || !Number.isFinite(value)) return text;
+    const short = Math.abs(value) < 1 ? text : Number(value.toFixed(Math.abs(value) < 10 ? 1 : 0));
+    return String(short).replace("-", "−").replace(/^(−?)0\./, "$1.");
+  }
+
+  function paint({ chosen, isBack }) {
+    const sources = chosen ? sourcesOf(chosen) : new Set();
+    const scales = new Map();  // of each matrix on stage: its largest number at first, its largest slope
+    for (const button of root.querySelectorAll(".cell")) {
+      const cell = cellAt(button);
+      const key = `${cell.part}:${cell.head}`;
+      if (!scales.has(key)) {
+        const { array, start, rows, cols } = facts.matrix(cell.part, cell.head);
+        const slopes = isBack ? facts.matrix(`d_${cell.part}`, cell.head) : null;
+        scales.set(key, {
+          most: largest(first[array.id].slice(start, start + rows * cols)),
+          slopes, steepest: slopes ? largest(slopes.all()) : 1,
+        });
+      }
+      const { most, slopes, steepest } = scales.get(key);
+      const value = trace.arrays[cell.id].data[cell.place];
+      const isHidden = ["scores", "weights"].includes(cell.part) && facts.isHidden(cell.head, cell.i, cell.j);
+      const slope = slopes && !isHidden && steepest > 1e-8 ? slopes.at(cell.i, cell.j) : 0;
+      const lift = Math.abs(slope) / steepest;
+      const hasArrow = lift >= 0.06;
+      button.style.setProperty("--m", Math.min(1, Math.abs(value) / most).toFixed(3));
+      button.style.setProperty("--g", hasArrow ? (0.35 + 0.65 * lift).toFixed(2) : 0);
+      const kinds = {
+        less: value < -1e-12, nil: Math.abs(value) < 1e-12, hatched: isHidden, moved: isMoved(cell), mine: isMine(cell),
+        source: sources.has(keyOf(cell)), here: chosen && keyOf(chosen) === keyOf(cell),
+        pulled: hasArrow, down: slope < 0,
+      };
+      for (const [kind, is] of Object.entries(kinds)) button.classList.toggle(kind, Boolean(is));
+      const isTight = button.offsetWidth < 46;
+      const text = isHidden ? "" : written(value, isTight);
+      button.firstChild.textContent = text;
+      button.classList.toggle("wide", text.length > 4);
+      const wish = hasArrow ? (slope > 0 ? ", should rise" : ", should fall") : "";
+      const place = facts.place(cell).map(([, text]) => text).join("");
+      button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : facts.number(value)}${wish}`);
+    }
+    for (const bar of root.querySelectorAll(".bar")) {
+      const { id, place, head } = cells.get(bar.dataset.of);
+      bar.className = `bar head-${head % 8}`;
+      bar.style.setProperty("--v", trace.arrays[id].data[place]);
+    }
+  }
+
+  // The cells on stage that a number was computed from.
+  function sourcesOf({ id, place }) {
+    const found = new Set();
+    const look = (array, index, depth) => {
+      for (const leaf of leavesOf(trace.story(array, index))) {
+        const source = trace.arrays[leaf.array];
+        const key = `${leaf.array}:${flatten(leaf.index, source.shape)}`;
+        if (cells.has(key)) found.add(key);
+        else if (depth && source.tree) look(source, leaf.index, depth - 1);
+      }
+    };
+    const array = trace.arrays[id];
+    look(array, unflatten(place, array.shape), 4);
+    return found;
+  }
+
+  // --- hands and keys
+
+  let drag = null;
+  root.addEventListener("pointerdown", (event) => {
+    const button = event.target.closest(".cell");
+    if (!button || event.pointerType !== "mouse") return;
+    const cell = cellAt(button);
+    drag = { cell, x: event.clientX, value: trace.arrays[cell.id].data[cell.place], steps: 0 };
+  });
+  addEventListener("pointermove", ({ clientX }) => {
+    const steps = drag ? Math.round((clientX - drag.x) / 5) : 0;
+    if (!drag || steps === drag.steps) return;
+    drag.steps = steps;
+    change(drag.cell, Number((drag.value + steps / 10).toFixed(6)));
+  });
+  addEventListener("pointerup", () => { drag = null; });
+  root.addEventListener("click", ({ target }) => {
+    const button = target.closest(".cell");
+    if (button) choose(cellAt(button));
+  });
+
+  function go(from, [dx, dy]) {
+    const middle = (box) => [box.x + box.width / 2, box.y + box.height / 2];
+    const buttons = [...root.querySelectorAll(".cell")];
+    const places = new Map(buttons.map((each) => [each.dataset.key, middle(each.getBoundingClientRect())]));
+    const next = nextCell(places, cellAt(from), [dx, dy]);
+    if (next) focus(`${next.id}:${next.place}`);
+  }
+  function focus(key, options) {
+    const button = root.querySelector(`[data-key="${key}"]`);
+    if (!button) return;
+    for (const each of root.querySelectorAll(".cell[tabindex='0']")) each.tabIndex = -1;
+    button.tabIndex = 0;
+    button.focus(options);
+  }
+  root.addEventListener("keydown", (event) => {
+    const button = event.target.closest(".cell");
+    if (!button || event.ctrlKey || event.metaKey || event.altKey) return;
+    const cell = cellAt(button);
+    const by = { "+": 0.1, "=": 0.1, "-": -0.1 }[event.key];
+    if (by) change(cell, Number((trace.arrays[cell.id].data[cell.place] + by).toFixed(6)));
+    else if (event.key === "Backspace") undo(cell);
+    else if (event.key in ARROWS) go(button, ARROWS[event.key]);
+    else return;
+    event.preventDefault();
+  });
+  root.addEventListener("focusin", ({ target }) => {
+    if (target.matches?.(".cell")) {
+      for (const each of root.querySelectorAll(".cell[tabindex='0']")) each.tabIndex = -1;
+      target.tabIndex = 0;
+    }
+  });
+
+  return {
+    show, paint, fit, focus, keyOf, countCells, piece: namedPiece, first, isMoved,
+    has: (cell) => cells.has(keyOf(cell)),
+    reveal: () => root.querySelector(".here")?.scrollIntoView({ block: "nearest" }),
+  };
+}

@@ -1,0 +1,357 @@
+// The story: a sentence, a scene at a time, forward and back. Where the reader is, and what is asked.
+
+const SWITCHES = { "cut-first": "roles", "no-transpose": "roles", "head-by-head": "roles", "by-sqrt-D": "weights", "no-scale": "weights" };
+const PLAY = 5000;  // milliseconds of a scene
+
+function startStory(data, page) {
+  const { story: told, sequence = 0 } = data;
+  const { trace, controls } = page;
+  const byId = (name) => document.getElementById(`story-${name}`);
+  const root = document.getElementById("story");
+  const facts = openFacts(told, trace, sequence);
+  const { tokens: words, meaning, scenes } = told;
+  const [opensWord, opensHead] = told.opens;
+  const last = scenes.length - 1;
+  const isWide = facts.parts.x?.shape.at(-1) > 8;
+  const canReturn = trace.hasLoss && scenes.at(-1).id === "join"
+    && scenes.flatMap(({ arrays }) => arrays).every((part) => trace.gradientOf(facts.parts[part]));
+  const at = { scene: 0, word: opensWord, head: opensHead, all: false, cell: null, back: false, expert: false };
+  const scene = () => scenes[at.scene];
+  let [playing, steps, tried] = [0, 0, null];
+
+  const set = (cell, value) => page.edit(cell.id, cell.place, value);
+  const undo = (cell) => page.undo(cell.id, cell.place);
+  const stage = openScene({
+    root: byId("stage"), trace, facts, undo,
+    choose: (cell) => { at.cell = cell; refresh(); stage.reveal(); },
+    change(cell, value) {
+      at.cell = cell;
+      if (trace.isEditable(trace.arrays[cell.id], cell.place)) set(cell, value);
+    },
+  });
+  const panel = openNumber({
+    root: byId("panel"), trace, facts, stage, edit: set, undo, close: letGo,
+    open: ({ id, place }) => { go({ expert: true }); page.open(id, place); },
+  });
+  const cellOf = (part, i, j, head = at.head) => {
+    const { array, place } = facts.matrix(part, head);
+    return { part, id: array.id, place: place(i, j), i, j, head };
+  };
+
+  // --- one change for each scene that shows what it is about: {label, cell, value} or {label, act}
+
+  const isMost = (numbers, sign = 0) => numbers.reduce((best, v, j) =>
+    ((sign ? sign * v : Math.abs(v)) > (sign ? sign * numbers[best] : Math.abs(numbers[best])) ? j : best), 0);
+  const word = (name) => element("b", "w", name);
+
+  function tryOf() {
+    const { id } = scene();
+    const { matrix } = facts;
+    const [i, h] = [at.word, at.head];
+    const [best, next] = facts.ranked(matrix("weights", h).row(i));
+    const say = (part, n) => { const name = facts.columns(part, h)[n]; return /^\d+$/.test(name) ? `number ${name}` : name; };
+    const source = told.sourceTokens;
+    if (id === "words") {
+      if (meaning) {
+        const rival = facts.ranked([...stage.first[facts.parts.weights.id]].slice(i * words.length, (i + 1) * words.length))[1];
+        const up = isMost(matrix("d_out", 0).row(meaning.asker), 1);
+        if (canReturn && facts.parts.x && !facts.isCross) {
+          return { label: ["make ", word(source[rival]), ` ${say("x", up)}`], cell: cellOf("x", rival, up), value: 1 };
+        }
+      }
+      const n = isMost(matrix("x", h).row(i));
+      return { label: [`double ${say("x", n)} of `, word(words[i])], cell: cellOf("x", i, n), value: 2 * matrix("x", h).at(i, n) };
+    }
+    if (id === "roles") {
+      const away = meaning && canReturn ? facts.columns("q", h).indexOf(meaning.features[isMost(matrix("d_out", 0).row(meaning.asker), -1)]) : -1;
+      if (away >= 0) return { label: ["let ", word(words[i]), ` ask for ${say("q", away)}`], cell: cellOf("q", i, away), value: 2 };
+      const n = isMost(matrix("q", h).row(i));
+      return { label: ["turn round what ", word(words[i]), " asks for most"], cell: cellOf("q", i, n), value: -matrix("q", h).at(i, n) };
+    }
+    if (id === "scores") {
+      const value = Math.round(10 * (matrix("scores", h).at(i, best) + 1)) / 10;
+      return { label: ["give ", word(source[next]), " the highest score"], cell: cellOf("scores", i, next), value };
+    }
+    if (id === "weights") {
+      const value = Math.round(10 * (matrix("scores", h).at(i, best) - 3)) / 10;
+      return { label: ["lower the score of ", word(source[best]), " by 3"], cell: cellOf("scores", i, best), value };
+    }
+    if (id === "mix") {
+      const n = isMost(matrix("v", h).row(best));
+      return { label: ["let ", word(source[best]), ` give twice as much ${say("v", n)}`], cell: cellOf("v", best, n), value: 2 * matrix("v", h).at(best, n) || 1 };
+    }
+    const gates = facts.heads > 1 && controls.get("heads");
+    if (!gates) return null;
+    const turn = (isOn) => controls.set("heads", gates.with(h, Number(isOn)));
+    return { label: [`switch off head ${h}`], act: () => turn(false), undo: () => turn(true) };
+  }
+
+  function showTry() {
+    const button = byId("try");
+    const offer = at.back || !trace.isLive ? null : tried ?? tryOf();
+    button.hidden = !offer;
+    if (!offer) return;
+    button.replaceChildren(tried ? "Undo: " : "Try: ", ...offer.label.map((part) => (part.cloneNode ? part.cloneNode(true) : part)));
+    button.onclick = () => {
+      const isDone = tried;
+      tried = isDone ? null : offer;
+      if (offer.act) return (isDone ? offer.undo : offer.act)();
+      if (!stage.has(offer.cell)) go({ all: false });
+      at.cell = offer.cell;
+      if (isDone) undo(offer.cell);
+      else set(offer.cell, offer.value);
+      stage.reveal();
+    };
+  }
+
+  // --- options of the layer, each in the scene it belongs to
+
+  function showOptions() {
+    const box = byId("options");
+    const { id } = scene();
+    const made = [];
+    const label = (input, ...words) => made.push(element("label", "", input, element("span", "", ...words)));
+    const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
+    if (trace.isLive && id === "weights") {
+      const causal = controls.get("causal");
+      if (causal !== undefined) {
+        const box = input("checkbox", { checked: causal, onchange: () => controls.set("causal", box.checked) });
+        label(box, "hide later words (causal)");
+      }
+      const scale = controls.get("scale");
+      if (scale !== undefined) {
+        const most = Math.max(2, 4 * stage.first[trace.byName.get("scale")][0]);
+        const range = input("range", { min: 0, max: most, step: 0.01, value: scale, oninput: () => controls.set("scale", Number(range.value)) });
+        label(range, "scale ", element("output", "", facts.number(scale)));
+      }
+    }
+    const gates = trace.isLive && id === "join" && facts.heads > 1 ? controls.get("heads") : null;
+    (gates ?? []).forEach((gate, h) => {
+      const box = input("checkbox", { checked: gate !== 0, onchange: () => controls.set("heads", gates.with(h, Number(box.checked))) });
+      label(box, `head ${h}`);
+    });
+    const mine = trace.isLive ? data.switches.filter((each) => SWITCHES[each.id] === id) : [];
+    const asked = data.switches.find((each) => each.id === controls.chosen());
+    if (mine.length) {
+      const menu = element("select", "", new Option("What if ...?", ""), ...mine.map((each) => new Option(each.label, each.id)));
+      menu.value = mine.includes(asked) ? asked.id : "";
+      menu.setAttribute("aria-label", "What if ...?");
+      menu.onchange = () => page.setSwitch(menu.value || null);
+      made.push(menu);
+      if (mine.includes(asked)) made.push(element("p", "", element("b", "", asked.question), ` ${asked.says}`));
+    }
+    const kept = box.contains(document.activeElement) ? document.activeElement : null;
+    if (kept?.type === "range") {  // it stays in the hand
+      box.querySelector("output").textContent = facts.number(controls.get("scale"));
+      return;
+    }
+    const place = kept ? [...box.querySelectorAll("input, select")].indexOf(kept) : -1;
+    box.replaceChildren(...made);
+    box.querySelectorAll("input, select")[place]?.focus();
+  }
+
+  // --- the wish
+
+  const rate = () => {
+    const slopes = ["w_q", "w_k"].map((name) => trace.gradientOf(trace.arrays[trace.byName.get(name)]).data);
+    return 0.1 / Math.max(1e-9, ...slopes.flatMap((each) => [...each].map(Math.abs)));
+  };
+  const canStep = canReturn && trace.isLive && ["w_q", "w_k"].every((name) => trace.byName.has(name) && !trace.arrays[trace.byName.get(name)].tree);
+  const firstRate = canStep ? rate() : 0;  // of the first step: it moves no number by more than 0.1
+
+  function step() {
+    steps += 1;
+    page.changed(() => {
+      const moves = ["w_q", "w_k"].map((name) => {
+        const array = trace.arrays[trace.byName.get(name)];
+        const slopes = trace.gradientOf(array).data;
+        return [array.id, [...array.data].map((value, place) => [place, value + firstRate * slopes[place]])];
+      });
+      for (const [id, pairs] of moves) trace.setMany(id, pairs);
+    });
+  }
+
+  function showGoal() {
+    byId("goal").hidden = !at.back;
+    if (!at.back) return;
+    const goal = trace.loss();
+    const find = (selector) => byId("goal").querySelector(selector);
+    find(".goal").replaceChildren("Goal: ", meaning ? meaning.wish : "a larger sum of d_out · out", ". Now it is ",
+      element("strong", "", goal.toFixed(3).replace("-", "−")), ".");
+    find(".meter").hidden = !meaning;
+    find(".meter i").style.width = `${100 * Math.min(1, Math.max(0, goal))}%`;
+    find(".step").hidden = !canStep;
+    find(".again").disabled = !trace.isEdited();
+    find(".steps").textContent = steps ? `${steps} ${steps === 1 ? "step" : "steps"}: each number of w_q and w_k moved a little along its slope.`
+      : "▲ should rise, ▼ should fall; a larger arrow matters more.";
+  }
+
+  // --- painting
+
+  const changedScenes = () => scenes.filter(({ arrays }) => arrays.some((part) => facts.parts[part]
+    && facts.parts[part].data.some((v, place) => Math.abs(v - stage.first[facts.parts[part].id][place]) > 1e-9)));
+
+  function refresh() {
+    const changed = changedScenes();
+    stage.paint({ chosen: at.cell, isBack: at.back });
+    byId("says").replaceChildren(...facts.says(scene(), at.back, at.word, at.head).map(stage.piece));
+    panel.show(at.cell, at.back, changed.map(({ name }) => name));
+    const from = Math.max(0, scenes.findIndex((each) => changed.includes(each)));
+    [...byId("scenes").children].forEach((item, n) => {
+      item.classList.toggle("moved", changed.includes(scenes[n]));
+      item.style.setProperty("--wait", `${Math.max(0, n - from) * 140}ms`);
+      item.firstChild.setAttribute("aria-label", `Scene ${n + 1}: ${scenes[n].name}${changed.includes(scenes[n]) ? ", changed" : ""}`);
+    });
+    root.classList.toggle("choosing", Boolean(at.cell));
+    showTry();
+    showOptions();
+    showGoal();
+  }
+
+  const uniqueWord = (i) => (words.indexOf(words[i]) === words.lastIndexOf(words[i]) && words[i][0] !== "@" ? words[i] : `@${i}`);
+  function showAddress() {
+    if (at.expert) return;
+    const address = [scene().id, encodeURIComponent(uniqueWord(at.word)), at.head, ...(at.back ? ["back"] : [])].join("/");
+    try { history.replaceState(null, "", `#${address}`); } catch { /* a frame has no address */ }
+  }
+
+  function go(to, { isMoving = true } = {}) {
+    const before = { ...at };
+    Object.assign(at, to);
+    if (["scene", "word", "head", "all", "back"].some((name) => at[name] !== before[name])) {
+      at.cell = to.cell ?? null;
+      tried = null;
+    }
+    byId("main").hidden = at.expert;
+    root.querySelector(".scrub").hidden = root.querySelector(".who").hidden = at.expert;
+    for (const id of ["page", "train"]) {
+      const section = document.getElementById(id);
+      if (section) section.hidden = !at.expert;
+    }
+    byId("expert").setAttribute("aria-pressed", String(at.expert));
+    byId("expert").textContent = at.expert ? "The story" : "All arrays";
+    root.classList.toggle("back", at.back);
+    const { id, name, title, back, arrays } = scene();
+    const names = arrays.map((part) => facts.parts[part].name);
+    byId("step").replaceChildren(`${at.back ? "The way back" : "The way there"} · ${at.scene + 1} of ${scenes.length} · `, element("code", "", names.join(", ")));
+    byId("title").textContent = at.back ? back : title;
+    byId("note").hidden = !told.note || at.back || at.scene > 0;
+    const showsAll = (id === "words" && !isWide) || at.all;
+    const isSmall = (all) => stage.countCells(facts.tables(scene(), at.word, at.head, all, at.back)) <= MOST_CELLS;
+    byId("heads").hidden = facts.heads === 1 || id === "words" || id === "join";
+    byId("extent").hidden = words.length === 1 || (id === "words" && !isWide) || !isSmall(true);
+    const asked = byId("words").querySelectorAll("input")[at.word];
+    asked.checked = true;
+    byId("words").scrollLeft = asked.parentElement.offsetLeft - byId("words").offsetLeft - 60;
+    byId("heads").querySelectorAll("input")[at.head].checked = true;
+    byId("extent").querySelectorAll("input")[Number(at.all)].checked = true;
+    [...byId("scenes").children].forEach((item, n) => {
+      item.classList.toggle("done", at.back ? n > at.scene : n < at.scene);
+      if (n === at.scene) item.firstChild.setAttribute("aria-current", "step");
+      else item.firstChild.removeAttribute("aria-current");
+    });
+    byId("now").textContent = name;
+    byId("previous").disabled = at.scene === 0;
+    byId("next").disabled = at.scene === last;
+    byId("back").checked = at.back;
+    if (!at.expert) {
+      stage.show(facts.tables(scene(), at.word, at.head, showsAll && isSmall(true), at.back), isMoving);
+      refresh();
+    }
+    showAddress();
+    tellHeight();
+  }
+
+  function letGo() {
+    const { cell } = at;
+    at.cell = null;
+    refresh();
+    if (cell) stage.focus(stage.keyOf(cell), { preventScroll: true });
+  }
+
+  // --- the bars above and below
+
+  function choices(box, name, labels, act) {
+    box.replaceChildren(...labels.map(([content, kind], n) => {
+      const input = Object.assign(document.createElement("input"), { type: "radio", name: `story-${name}`, value: n });
+      input.addEventListener("change", () => act(n));
+      return element("label", kind ?? "", input, element("span", "", ...content));
+    }));
+  }
+  const isMany = facts.heads > 4;  // their numbers are enough then
+  choices(byId("words"), "word", words.map((each, i) => [[meaning?.written?.[i] ?? each]]), (n) => go({ word: n }));
+  choices(byId("heads"), "head", [...Array(facts.heads).keys()].map((h) => [[
+    element("i", "mark", "●■▲◆"[h] ?? String(h)), element("span", isMany ? "spoken" : "", `Head ${h}`),
+    element("span", "extra", meaning ? `: ${meaning.heads[h]}` : ""),
+  ], `head-${h % 8}`]), (n) => go({ head: n }));
+  choices(byId("extent"), "extent", [[["one word"]], [["all words"]]], (n) => go({ all: Boolean(n) }));
+  byId("note").textContent = told.note;
+  byId("wish").hidden = !canReturn;
+  byId("scenes").replaceChildren(...scenes.map((each, n) => {
+    const button = Object.assign(element("button", "", element("span", "", each.name)), { type: "button" });
+    button.addEventListener("click", () => go({ scene: n }));
+    return element("li", "", button);
+  }));
+
+  const turn = (by) => go({ scene: Math.min(last, Math.max(0, at.scene + by)) });
+  function stop() {
+    clearInterval(playing);
+    playing = 0;
+    byId("play").textContent = "▶";
+    byId("play").setAttribute("aria-label", "Play the story");
+  }
+  function play() {
+    if (playing) return stop();
+    const [by, end] = at.back ? [-1, 0] : [1, last];
+    if (at.scene === end) go({ scene: last - end });
+    byId("play").textContent = "❚❚";
+    byId("play").setAttribute("aria-label", "Pause");
+    playing = setInterval(() => {
+      turn(by);
+      if (at.scene === end) stop();
+    }, PLAY);
+  }
+  byId("previous").addEventListener("click", () => turn(-1));
+  byId("next").addEventListener("click", () => turn(1));
+  byId("play").addEventListener("click", play);
+  byId("expert").addEventListener("click", () => go({ expert: !at.expert }));
+  byId("back").addEventListener("change", ({ target }) => go(target.checked
+    ? { back: true, scene: last, word: facts.asker(), head: opensHead, all: false } : { back: false }));
+  byId("goal").querySelector(".step").addEventListener("click", step);
+  byId("goal").querySelector(".again").addEventListener("click", () => { steps = 0; page.reset(); });
+  addEventListener("pointerdown", ({ target }) => { if (playing && !target.closest?.("#story-play")) stop(); });
+  document.addEventListener("keydown", (event) => {
+    if (at.expert || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (playing && event.target.id !== "story-play") stop();
+    if (event.target.matches?.('input[type="number"], select')) return;
+    if (event.key === "n") turn(1);
+    if (event.key === "p") turn(-1);
+    if (event.key === "Escape" && at.cell) letGo();
+  });
+
+  // --- the start
+
+  page.change(() => { if (!at.expert) refresh(); });
+  const isFramed = parent !== window;
+  root.classList.toggle("framed", isFramed);
+  const tellHeight = () => { if (isFramed) askForHeight(at.expert ? 960 : root.offsetHeight); };
+  new ResizeObserver(() => {
+    if (!at.expert) { stage.fit(); stage.paint({ chosen: at.cell, isBack: at.back }); }
+    tellHeight();
+  }).observe(byId("main"));
+  function read() {
+    const hash = decodeURI(location.hash.slice(1));
+    if (hash && !hash.includes("/") && trace.byName.has(hash)) return { expert: true };
+    const [id, name = "", head, back] = hash.split("/").map(decodeURIComponent);
+    const n = name[0] === "@" ? Number(name.slice(1)) : words.indexOf(name);
+    return {
+      expert: false, scene: Math.max(0, scenes.findIndex((each) => each.id === id)),
+      word: words[n] === undefined ? opensWord : n, head: Number(head) < facts.heads ? Number(head) : opensHead,
+      back: back === "back" && canReturn,
+    };
+  }
+  addEventListener("hashchange", () => go(read()));
+  root.hidden = false;
+  go(read(), { isMoving: false });
+  return { go, at };
+}

@@ -1,0 +1,339 @@
+"""The story in a real browser: what it says is what the scenes say, and what is changed travels."""
+
+import re
+
+import numpy as np
+import pytest
+
+from mha_numpy.checking.tracing import trace
+from mha_numpy.core import attention_forward
+from mha_numpy.show.page import stepper
+from mha_numpy.show.scenes import still, story_of
+from mha_numpy.show.scenes.still import Cell
+from mha_numpy.show.walk import walk
+from mha_numpy.show.walk.example import FEATURES
+from mha_numpy.show.walk.page import page_of, record
+
+pytestmark = pytest.mark.slow
+
+SCENES = ["words", "roles", "scores", "weights", "mix", "join"]
+IT, CAT, FISH = 4, 1, 3
+PHONE = {"width": 390, "height": 844, "has_touch": True}
+OTHERS = {
+    "own": {"text": "to be or not", "heads": 4, "dim": 8},
+    "cross": {"text": "the black cat", "cross": "le chat noir dort", "heads": 2, "dim": 8},
+    "grouped": {"text": "to be or not", "causal": True, "heads": 4, "kv_heads": 2, "dim": 16},
+    "long": {"text": " ".join(f"w{i}" for i in range(32)), "heads": 12, "dim": 24},
+}
+
+
+def told(seen, change=None):
+    """Return the story of a walk; `change` gets its layer's inputs before the walk is recorded."""
+    inputs = {name: x.copy() for name, x in seen.inputs.items()}
+    if change:
+        change(inputs)
+    changed = type(seen)(**{**vars(seen), "inputs": inputs})
+    return story_of(
+        record(changed), tokens=seen.tokens, source_tokens=seen.source_tokens, meaning=seen.meaning
+    )
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return walk(example=True)
+
+
+@pytest.fixture(scope="module")
+def story(seen):
+    return told(seen)
+
+
+@pytest.fixture(scope="module")
+def drawn(seen):
+    return page_of(seen)
+
+
+@pytest.fixture
+def open_story(show, drawn):
+    """Return a function that opens the story of the example."""
+    return lambda place="", page=drawn, **options: show(
+        page, place, reduced_motion="reduce", **options
+    )
+
+
+SHOWN = """() => {
+  const text = (selector) => document.querySelector(selector).innerText.replace(/\\s+/g, " ").trim();
+  const rows = [...document.querySelectorAll("#story-stage tbody tr:not(.line)")];
+  return {
+    title: text("#story-title"), says: text("#story-says"),
+    rows: rows.map((row) => row.querySelector("th").firstChild.textContent),
+    cells: [...document.querySelectorAll("#story-stage .cell")].map((cell) => [
+      cell.dataset.key, cell.ariaLabel, cell.classList.contains("hatched")]),
+  };
+}"""
+
+
+def go(page, place):
+    page.evaluate("(place) => { location.hash = place; }", place)
+    page.wait_for_function("(place) => location.hash === '#' + place", arg=place)
+    page.wait_for_timeout(15)
+
+
+def assert_shows(page, expected):
+    """Compare the page with a still: its title, its sentence, its words and its numbers."""
+    shown = page.evaluate(SHOWN)
+    assert shown["title"] == expected.title
+    assert shown["says"] == expected.text
+    lines = [line for table in expected.tables for line in table.rows if not line.is_rule]
+    assert shown["rows"] == [line.word for line in lines]
+    cells = [cell for line in lines for cell in line.cells if isinstance(cell, Cell)]
+    assert len(shown["cells"]) == len(cells)
+    for (_, label, is_hatched), cell in zip(shown["cells"], cells, strict=True):
+        assert is_hatched == cell.is_hidden
+        number = re.search(r": ([^:,]+)(, should \w+)?$", label)[1]
+        assert number == ("hidden" if cell.is_hidden else cell.text), label
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+def test_every_scene_says_and_shows_what_its_still_does(open_story, story, back):
+    page = open_story()
+    for scene in SCENES:
+        for word, name in enumerate(story.tokens):
+            for head in range(story.num_heads):
+                go(page, f"{scene}/{name}/{head}" + "/back" * back)
+                assert_shows(page, still(story, scene, word=word, head=head, back=back))
+        if scene != "words":
+            page.get_by_text("all words").click()
+            everything = still(story, scene, word=5, head=1, everything=True, back=back)
+            assert_shows(page, everything)
+            page.get_by_text("one word").click()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_stories_of_other_sentences_are_told_alike(open_story, name):
+    options = dict(OTHERS[name])
+    seen = walk(options.pop("text"), **options)
+    story = told(seen)
+    page = open_story(page=page_of(seen))
+    for scene in SCENES:
+        for word in {0, story.opens[0], len(story.tokens) - 1}:
+            for back in (False, True):
+                head = story.opens[1]
+                go(page, f"{scene}/@{word}/{head}" + "/back" * back)
+                assert_shows(page, still(story, scene, word=word, head=head, back=back))
+    assert "nothing here is trained" in page.locator("#story-note").text_content()
+
+
+def test_what_is_changed_travels_through_the_scenes_after_it(open_story, seen):
+    page = open_story()
+    assert page.locator("#story-scenes .moved").count() == 0
+    page.get_by_role("button", name="Try: make fish alive").click()
+    assert page.locator("#story-scenes .moved").count() == 6
+    assert page.get_by_label("Scene 4: Share, changed").count() == 1
+    assert page.locator("#story-stage .mine").count() == 1
+    assert "It was 0." in page.locator("#story-panel .effect").inner_text()
+
+    def change(inputs):
+        inputs["x_q"][0, FISH, FEATURES.index("alive")] = 1
+
+    changed = told(seen, change)
+    for scene in SCENES:
+        go(page, f"{scene}/It/0")
+        assert_shows(page, still(changed, scene, word=IT, head=0))
+    assert page.locator("#story-stage .moved").count() > 0
+    go(page, "words/It/0")
+    page.locator("#story-stage .mine").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
+    assert page.locator("#story-scenes .moved").count() == 0
+
+
+def test_a_change_marks_only_what_depends_on_it(open_story):
+    page = open_story("mix/It/0")
+    page.get_by_role("button", name="Try: let cat give twice as much thing").click()
+    moved = page.locator("#story-scenes .moved").all_inner_texts()
+    assert moved == ["Ask, offer, give", "Mix", "Join"]
+    page.get_by_role("button", name="Undo: let cat give").click()
+    assert page.locator("#story-scenes .moved").count() == 0
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_every_scene_has_a_change_to_try_that_is_undone(open_story, scene):
+    page = open_story(f"{scene}/It/0")
+    button = page.locator("#story-try")
+    before = page.evaluate(SHOWN)
+    button.click()
+    assert page.evaluate(SHOWN) != before
+    assert button.inner_text().startswith("Undo: ")
+    button.click()
+    assert page.evaluate(SHOWN) == before
+
+
+def test_keys_choose_change_and_go_on(open_story):
+    page = open_story("scores/It/0")
+    chosen = lambda: page.evaluate("document.activeElement.ariaLabel")  # noqa: E731
+    page.locator("#story-stage .cell").first.focus()
+    assert chosen() == "It asks for: thing: 2"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert chosen() == "The offers: action: 0"
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    assert chosen() == "The offers: action: 0.2"
+    assert page.locator("#story-panel h2").inner_text() == "The offers: action head 0"
+    page.keyboard.press("-")
+    assert chosen() == "The offers: action: 0.1"
+    page.keyboard.press("Backspace")
+    assert chosen() == "The offers: action: 0"
+    page.keyboard.press("Escape")
+    assert page.locator("#story-panel .chosen").is_hidden()
+    page.keyboard.press("n")
+    assert page.evaluate("location.hash") == "#weights/It/0"
+    page.keyboard.press("p")
+    page.keyboard.press("p")
+    assert page.evaluate("location.hash") == "#roles/It/0"
+    assert page.locator("#story-stage [tabindex='0']").count() == 1
+
+
+def test_the_way_back_has_a_goal_that_small_steps_bring_nearer(open_story, seen):
+    page = open_story()
+    page.get_by_role("switch", name="Show how to make it better").check()
+    assert page.evaluate("location.hash") == "#join/It/0/back"
+    goal = lambda: float(page.locator("#story-goal .goal strong").inner_text())  # noqa: E731
+    first = goal()
+    assert first == pytest.approx(float((seen.trace["out"] * seen.d_out).sum()), abs=1e-3)
+    assert page.locator("#story-stage .pulled").count() == 4  # alive and food, received and new
+    for _ in range(5):
+        page.get_by_role("button", name="Take a small step").click()
+    assert goal() > first + 0.1
+    go(page, "roles/It/0/back")
+    assert "more here" not in page.locator("#story-says").inner_text()
+    page.get_by_label("It asks for: alive").click()
+    effect = page.locator("#story-panel .effect").inner_text()
+    about, truth = re.findall(r"[+−][\d.]+", effect)[1:3]
+    assert float(about) == pytest.approx(float(truth), abs=0.006)
+    page.get_by_role("button", name="Start again").click()
+    assert goal() == first
+    assert page.get_by_label("It asks for: alive: 1, should rise").count() == 1
+
+
+def test_what_belongs_to_a_scene_is_switched_there(open_story):
+    page = open_story("weights/It/0")
+    page.get_by_label("hide later words").check()
+    assert page.locator("#story-stage .hatched").count() == 2  # score and share of purred
+    page.get_by_label("hide later words").uncheck()
+    page.locator("#story-options input[type=range]").fill("0")
+    assert "cat gets 17%" not in page.locator("#story-says").inner_text()
+    assert "17%" in page.locator("#story-says").inner_text()
+    go(page, "join/It/0")
+    page.get_by_label("head 0").uncheck()
+    assert "its row says alive 0, food 0" in page.locator("#story-says").inner_text()
+    go(page, "roles/It/0")
+    page.get_by_label("What if ...?").select_option("cut-first")
+    assert "Why are heads cut" in page.locator("#story-options").inner_text()
+
+
+def test_all_arrays_are_a_click_away_and_have_addresses(open_story):
+    page = open_story("w_q")
+    assert page.locator("#page").is_visible()
+    assert page.locator("#story-main").is_hidden()
+    page.get_by_role("button", name="The story").click()
+    assert page.locator("#page").is_hidden()
+    assert page.locator("#story-title").is_visible()
+    page.get_by_label("fish: alive: 0").click()
+    page.locator("#story-panel summary").click()
+    assert page.locator("#story-panel details code").inner_text().startswith("x_q[0, 3, 4]")
+    page.get_by_role("button", name="Open this array").click()
+    assert page.locator("#page").is_visible()
+    assert page.locator("#name").inner_text() == "x_q"
+
+
+SIZES = """() => [...document.querySelectorAll("#story *")].filter((element) => element.offsetWidth
+  && [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
+  .map((element) => [parseFloat(getComputedStyle(element).fontSize), element.outerHTML.slice(0, 80)])
+  .filter(([size]) => size > 0 && size < 13)"""
+TARGETS = """() => [...document.querySelectorAll("#story :is(button, label, select)")]
+  .filter((element) => element.offsetWidth && element.offsetHeight < 44
+    && !element.closest(".scrub li, summary"))
+  .map((element) => element.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_nothing_scrolls_sideways_and_nothing_is_small(open_story, width):
+    size = {"width": width, "height": 844}
+    for name, options in [("example", None), *OTHERS.items()]:
+        made = {}
+        if options:
+            made["page"] = page_of(walk(options["text"], **{**options, "text": None})) if 0 else None
+        if options and name in ("own", "long"):
+            chosen = dict(options)
+            made["page"] = page_of(walk(chosen.pop("text"), **chosen))
+        elif options:
+            continue
+        page = open_story(**{k: v for k, v in made.items() if v}, **size, has_touch=width < 700)
+        for scene in SCENES:
+            for back in ("", "/back"):
+                go(page, f"{scene}/@0/0{back}")
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, scene)
+                assert page.evaluate(SIZES) == [], (name, scene)
+                if width < 700:
+                    assert page.evaluate(TARGETS) == [], (name, scene)
+
+
+def test_on_a_phone_the_panel_is_a_sheet_above_the_scrubber(open_story):
+    page = open_story("scores/It/0", **PHONE)
+    page.get_by_label("It looking at purred").click()
+    box, bar = page.locator("#story-panel").bounding_box(), page.locator(".scrub").bounding_box()
+    assert box["height"] <= 0.46 * PHONE["height"] + 1
+    assert box["y"] + box["height"] <= bar["y"] + 2
+    page.wait_for_timeout(100)
+    cell = page.get_by_label("It looking at purred").bounding_box()
+    assert cell["y"] + cell["height"] <= box["y"]
+    page.get_by_role("button", name="Close").click()
+    assert page.locator("#story-panel").is_hidden()
+
+
+def test_a_trace_without_x_and_out_is_a_shorter_story_without_a_wish(open_story):
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    with trace() as t:
+        attention_forward(x, x, x)
+    page = open_story(page=stepper(t, tokens=["the", "cat", "sat"]))
+    scenes = page.locator("#story-scenes li").all_inner_texts()
+    assert scenes == ["Ask, offer, give", "Compare", "Share", "Mix"]
+    assert page.locator("#story-wish").is_hidden()
+    for _ in range(3):
+        assert page.locator("#story-stage .cell").count() > 0
+        page.get_by_role("button", name="Next scene").click()
+
+
+def test_a_trace_that_is_no_story_opens_on_its_arrays(open_story):
+    with trace() as t:
+        attention_forward(*[np.eye(3)] * 3)
+        attention_forward(*[np.eye(3)] * 3)
+    page = open_story(page=stepper(t))
+    assert page.locator("#page").is_visible()
+    assert page.locator("#story").is_hidden()
+
+
+def test_the_story_plays_until_it_is_touched(open_story):
+    page = open_story()
+    page.clock.install()
+    page.get_by_role("button", name="Play the story").click()
+    page.clock.fast_forward(5100)
+    page.clock.fast_forward(5100)
+    assert page.evaluate("location.hash") == "#scores/It/0"
+    page.locator("#story-title").click()
+    page.clock.fast_forward(20000)
+    assert page.evaluate("location.hash") == "#scores/It/0"
+
+
+def test_in_a_notebook_the_frame_is_as_high_as_the_story(visit, drawn, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><body>{drawn._repr_html_()}</body>", encoding="utf-8")
+    page = visit(path.as_uri(), path.as_uri(), "about:srcdoc", viewport={"width": 900, "height": 700})
+    frame = page.frame_locator("iframe")
+    frame.locator("#story-title").wait_for()
+    page.wait_for_timeout(500)
+    outer = page.locator("iframe").bounding_box()
+    bar = frame.locator(".scrub").bounding_box()
+    assert abs(outer["y"] + outer["height"] - bar["y"] - bar["height"]) < 30
+    assert frame.locator("#story-stage").bounding_box()["height"] > 200
