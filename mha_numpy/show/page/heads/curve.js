@@ -1,4 +1,4 @@
-// A line chart: what is lost with 0, 1, 2, ... heads cut.
+// A line chart: what is lost when 0, 1, 2, ... heads are cut.
 
 // Round numbers that part an interval into about `count` pieces.
 function ticksOf(low, high, count) {
@@ -40,7 +40,7 @@ function openCurve(root, lines, { name, across, pick }) {
       class: i ? "random" : "ours",
       d: `M${line.map((value, n) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join("L")}`,
     }));
-    const told = `${name}, by the number of ${across}; the numbers are in a table below.`;
+    const told = `${name}, by the ${across}; the numbers are in a table below.`;
     root.replaceChildren(inSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told },
       ...rules, ...steps, ...paths.reverse(),
       inSvg("text", { x: 0, y: 12 }, name),

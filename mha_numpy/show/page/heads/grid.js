@@ -1,8 +1,5 @@
 // A map of all heads: a row for each layer, a button for each head.
 
-const FULL_GOLD = 0.7;  // from here on, gold needs dark letters, in the dark too
-const ON_GOLD = "#16161a";
-
 // Rows and columns to go on by an arrow key.
 function stepOf({ key, ctrlKey, metaKey, altKey }) {
   if (ctrlKey || metaKey || altKey) return undefined;
@@ -76,10 +73,9 @@ function openGrid(root, heads, label, { pick, point = () => {} }) {
   };
 }
 
-// A share of the full colour: gold is more than zero, violet is less.
-function tint(cell, share) {
-  const strength = Math.min(1, Math.abs(share));
-  const color = share < 0 ? "--violet" : "--gold";
-  cell.style.background = `color-mix(in srgb, var(${color}) ${(100 * strength).toFixed(1)}%, var(--paper))`;
-  cell.style.color = strength > FULL_GOLD ? ON_GOLD : "var(--ink)";
+// A share of the full colour, which is that of a head or plain: filled is more than zero, a ring less.
+function tint(cell, share, name) {
+  const color = `color-mix(in oklab, var(--${name}) ${(100 * Math.min(1, Math.abs(share))).toFixed(1)}%, var(--card))`;
+  cell.style.background = share < 0 ? "var(--card)" : color;
+  cell.style.boxShadow = share < 0 ? `inset 0 0 0 4px ${color}` : "";
 }

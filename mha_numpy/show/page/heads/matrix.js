@@ -1,6 +1,8 @@
 // One head, large: a table with a cell for each query and key, and a sentence for the cell.
 
-const LARGEST = 36, SMALLEST = 13, READABLE = 26;  // of a cell, in pixels
+const LARGEST = 40, SMALLEST = 13, READABLE = 30;  // of a cell, in pixels
+
+const brief = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2).replace(/^0/, ""));
 
 // `show` gives the cells their numbers; `point` is called with a query and a key.
 function openMatrix(root, point) {
@@ -33,7 +35,7 @@ function openMatrix(root, point) {
     const room = (root.clientWidth - widest) / labels.length - 1.2;
     const cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room)));
     root.style.setProperty("--cell", `${cell}px`);
-    root.style.setProperty("--digits", cell < READABLE ? "0" : `${Math.min(11.5, cell * 0.34)}px`);
+    root.style.setProperty("--digits", cell < READABLE ? "0" : "13px");
   }
 
   function choose(i, j, isTold = true) {
@@ -69,12 +71,12 @@ function openMatrix(root, point) {
   return {
     build,
     // Numbers by `value(i, j)`, of which `full` has full colour; hidden cells are hatched.
-    show(value, full, isHidden, name) {
+    show(value, full, isHidden, name, head) {
       root.firstChild.setAttribute("aria-label", name);
       cells.forEach((row, i) => row.forEach((cell, j) => {
         cell.classList.toggle("hatched", isHidden(i, j));
-        cell.textContent = isHidden(i, j) ? "" : value(i, j).toFixed(2);
-        tint(cell, value(i, j) / full);
+        cell.textContent = isHidden(i, j) ? "" : brief(value(i, j));
+        tint(cell, value(i, j) / full, `fill-${head % 8}`);
       }));
     },
     choose,

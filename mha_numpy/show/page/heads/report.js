@@ -1,24 +1,23 @@
-// The report: which text, head and cell are shown, and what is said of them.
+// The report: which text, head and cell are shown, and what the page says about them.
 
 // What is measured; see VectorChange and LossChange.
 const MEASURES = {
   vectors: {
     unit: "1 − cosine",
-    about: `The model makes a vector for each text: the mean of its tokens’ last hidden states, at length 1. What
-      counts is how far a cut turns it: 1 − the cosine between the vector without the head and the vector of the whole
+    about: `The model computes a vector for each text: the mean of its tokens’ last hidden states, scaled to length 1.
+      We measure how far a cut turns it: 1 − the cosine between the vector without the head and the vector of the whole
       model, on average over the texts. 0 is no change, 1 is a right angle.`,
-    gradient: `For the whole model 1 − cosine is at its lowest, so its own gradient is 0. Here the vector is
-      differentiated instead: half of |its slope over the head’s gate|², which is what 1 − cosine would be if the
-      slope stayed as it is. Where a vector has more than 32 numbers, it is estimated along 32 random directions, and may
-      be a quarter off.`,
-    mean: "In the last layer this takes less away, for the texts’ vectors are means over tokens themselves.",
+    gradient: `In the whole model 1 − cosine is at its lowest, so its own gradient is 0. We differentiate the vector
+      instead and take half of |its slope over the head’s gate|², which is what 1 − cosine would be if the slope stayed
+      constant. A vector of more than 32 numbers is estimated along 32 random directions, and may be a quarter off.`,
+    mean: "In the last layer this removes less, because the texts’ vectors are themselves means over tokens.",
   },
   loss: {
     unit: "change of the loss",
-    about: `The model foresees each next token of the texts; its loss is the mean cross-entropy, in nats for each
-      token. What counts is how much the loss grows without the head. Where it shrinks, the change is negative.`,
-    gradient: `|The slope of the loss over the head’s gate|, each text by itself, summed: how much the loss would
-      change if the slope stayed as it is.`,
+    about: `The model predicts each next token of the texts; its loss is the mean cross-entropy, in nats per token. We
+      measure how much the loss grows without the head. Where it shrinks, the change is negative.`,
+    gradient: `|The slope of the loss over the head’s gate|, computed for each text and summed: how much the loss would
+      change if the slope stayed constant.`,
     mean: "",
   },
 };
@@ -37,7 +36,7 @@ function startReport(data) {
   let [text, layer, head, mode, shown] = [texts[0], 0, 0, "weights", "pictures"];
   let colors = readColors();
 
-  const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)} %`;
+  const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)}%`;
   const small = (value) => (value === 0 ? "0" : Number(value.toPrecision(2)).toString().replace("-", "−"));
   const nameOf = (l, h) => `layer ${l}, head ${h}`;
   const titled = (l, h) => `Layer ${l}, head ${h}`;
@@ -67,11 +66,14 @@ function startReport(data) {
     const canvas = Object.assign(element("canvas"), { width: size, height: size });
     const image = new ImageData(size, size);
     const pixels = new Uint32Array(image.data.buffer);
-    const gold = colors.more.at(-1).pixel & 0xffffff;
     for (let i = 0; i < size; i++) for (let j = 0; j < size; j++) {
-      pixels[i * size + j] = (Math.round(255 * value(l, h, i, j) / full) << 24 | gold) >>> 0;
+      pixels[i * size + j] = (Math.round(255 * value(l, h, i, j) / full) << 24) >>> 0;
     }
-    canvas.getContext("2d").putImageData(image, 0, 0);
+    const ctx = canvas.getContext("2d");
+    ctx.putImageData(image, 0, 0);
+    ctx.globalCompositeOperation = "source-in";  // what is black so far takes the head's colour
+    ctx.fillStyle = colors.shade(1, h, true);
+    ctx.fillRect(0, 0, size, size);
     return canvas;
   }
 
@@ -80,7 +82,7 @@ function startReport(data) {
     const largest = shown === "distance" || shown === "entropy"
       ? Math.max(...heads.flatMap((_, l) => text[mode === "norms" ? "shares" : "scores"][l][shown])) : 1;
     overview.paint((button, l, h) => {
-      button.style.background = "";
+      button.removeAttribute("style");
       button.classList.remove("hatched");
       if (shown === "pictures") {
         button.replaceChildren(thumbnail(l, h, fulls[l]));
@@ -89,22 +91,22 @@ function startReport(data) {
       }
       const score = scoreOf(shown, l, h);
       button.classList.toggle("hatched", score === null);
-      if (score !== null) tint(button, score / (largest || 1));
-      const number = score === null ? "" : isShare(shown) ? score.toFixed(2).replace(/^0/, "") : score.toFixed(1);
-      button.replaceChildren(button.clientWidth < 32 ? "" : number);
+      if (score !== null) tint(button, score / (largest || 1), "fill-x");
+      const number = score === null ? "" : isShare(shown) ? percent(score) : score.toFixed(1);
+      button.replaceChildren(button.clientWidth < 38 ? "" : number);
       button.ariaLabel = `${nameOf(l, h)}: ${names[shown][0]} ${number || "unknown"}`;
     });
     const where = names[shown]?.[1];
     const of = MODES[mode];
     byId("scale").textContent = shown === "pictures"
       ? mode === "weights" ? "Full colour is a weight of 1." : "Full colour is the largest weight × norm of the layer."
-      : !isShare(shown) ? `By ${of}: ${where}. Full colour is ${largest.toFixed(1)}, the most of all heads.`
-        : `The share of ${of} on ${where}, on average over ${queriesOf(shown)}. Full colour is 1.`;
+      : !isShare(shown) ? `By ${of}: ${where}. Full colour is ${largest.toFixed(1)}, the largest of all heads.`
+        : `The share of ${of} on ${where}, on average over ${queriesOf(shown)}. Full colour is 100%.`;
   }
 
   function queriesOf(pattern) {
     const [count, all] = [text.places[pattern], text.labels.length];
-    return count === all ? `all ${all} queries` : count === 0 ? "no query: none has such a key"
+    return count === all ? `all ${all} queries` : count === 0 ? "no query, because none has such a key"
       : count === 1 ? `the only query that has such a key` : `the ${count} queries that have such a key`;
   }
 
@@ -119,7 +121,7 @@ function startReport(data) {
     byId("one-title").textContent = titled(layer, head);
     byId("says").textContent = text.says[layer][head];
     matrix.show((i, j) => value(layer, head, i, j), fullOf(layer), isHidden,
-      `${MODES[mode]}, ${nameOf(layer, head)}`);
+      `${MODES[mode]}, ${nameOf(layer, head)}`, head);
     matrix.choose(...(isPicked ? strongest() : matrix.chosen()));
     showScores();
     if (!isPicked) return;
@@ -128,7 +130,7 @@ function startReport(data) {
     try { history.replaceState(null, "", `#l${layer}h${head}`); } catch { /* a frame has no address */ }
   }
 
-  // Where the head stands far away, as from the grids below, the page goes there.
+  // Where the head is far away, as from the grids below, the page goes there.
   function reveal(title) {
     const { top } = title.getBoundingClientRect();
     if (top < 0 || top > 0.75 * innerHeight) title.scrollIntoView();
@@ -150,7 +152,7 @@ function startReport(data) {
     byId("cell-told").textContent = isHidden(i, j)
       ? `${titled(layer, head)}: ${places} may not see “${key}” (${j}), which comes later.`
       : `${titled(layer, head)}: ${places} gives ${percent(share)} of its weight to the key “${key}” (${j}). ` +
-        `The value there writes a vector of length ${small(norm)}, so that a length of ${small(share * norm)} arrives.`;
+        `The value there writes a vector of length ${small(norm)}, so a length of ${small(share * norm)} arrives.`;
   }
 
   function showScores() {
@@ -163,7 +165,7 @@ function startReport(data) {
     const cell = (pattern, by) => {
       const score = scoreOf(pattern, layer, head, by);
       if (score === null) return element("td", "", "–");
-      return element("td", "", score.toFixed(2), ...(isShare(pattern) ? [bar(score)] : []));
+      return element("td", "", ...(isShare(pattern) ? [percent(score), bar(score)] : [score.toFixed(2)]));
     };
     const row = (pattern) => {
       const heading = element("th", "", names[pattern][0]);
@@ -183,8 +185,8 @@ function startReport(data) {
       element("table", "", element("thead", "", element("tr", "", ...top)),
         element("tbody", "", ...known.map(row))),
       element("p", "hint", `Without it, ${words.unit}: ${small(worth.zero[layer][head])} when cut by 0, ` +
-        `${small(worth.mean[layer][head])} by its mean; ${small(worth.gradient[layer][head])} by its slope, ` +
-        `place ${cutAs} of ${worth.order.length} from the least.`),
+        `${small(worth.mean[layer][head])} when cut by its mean, and ${small(worth.gradient[layer][head])} by its ` +
+        `slope, which ranks it ${cutAs} of ${worth.order.length}, least important first.`),
     );
   }
 
@@ -203,23 +205,23 @@ function startReport(data) {
     const grid = openGrid(root, heads, `${title}: ${words.unit}`, { pick, point: pointWorth });
     grid.paint((button, l, h) => {
       const change = worth[kind][l][h];
-      tint(button, Math.sign(change) * Math.sqrt(Math.abs(change) / largestWorth));
+      tint(button, Math.sign(change) * Math.sqrt(Math.abs(change) / largestWorth), "plain");
       button.ariaLabel = `${nameOf(l, h)}: ${small(change)}`;
     });
     return [kind, grid];
   }));
-  byId("overview-told").textContent = "Point at a head, or go from head to head with the arrow keys. A click or " +
-    "Enter opens it.";
+  byId("overview-told").textContent = "Point at a head, or move between heads with the arrow keys. A click or Enter " +
+    "opens it.";
   byId("worth-told").textContent = "Point at a head to read its numbers. A click opens it above.";
   byId("worth-about").textContent = words.about;
   byId("worth-scale").textContent = `One scale for all three: full colour is ${small(largestWorth)}, and colour grows ` +
-    "with the square root, so that small changes can be seen. Violet is less than zero.";
+    "with the square root, so that you can see small changes. A ring is less than zero.";
 
   // --- one head after the other
 
   const left = openGrid(byId("left"), heads, "Which heads are cut", { pick });
   const curve = openCurve(byId("curve"), [worth.curve, worth.random], {
-    name: words.unit, across: "heads that are cut", pick: cut,
+    name: words.unit, across: "number of heads cut", pick: cut,
   });
   const numberOf = new Map(worth.order.map(([l, h], n) => [`${l} ${h}`, n + 1]));
 
@@ -252,8 +254,8 @@ function startReport(data) {
   byId("title").textContent = data.title;
   byId("note").textContent = data.note;
   const count = texts.length === 1 ? "one text" : `${texts.length} texts`;
-  byId("limits").textContent = `This is one model on ${count}: what is seen here holds for them, and need not ` +
-    "hold for others.";
+  byId("limits").textContent = `This is one model on ${count}. What you see here is true of them; it need not be ` +
+    "true of others.";
   const [choose, select] = [byId("texts").querySelector("select"), byId("shown")];
   choose.append(...texts.map(({ name }, at) => new Option(name, at)));
   byId("texts").hidden = texts.length === 1;

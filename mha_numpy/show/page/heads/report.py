@@ -1,7 +1,9 @@
 """head_report(): what each head of a model does on some texts, and what is lost without it."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 from mha_numpy.errors import ConfigError
@@ -22,7 +24,7 @@ SCRIPTS = (
 )  # fmt: skip
 STYLES = ("page.css", "heads/heads.css")
 
-NOTE = "Trust this notebook to look into each head. The pattern that each follows most:"
+NOTE = "Trust this notebook to open each head. Until then, the pattern that each follows most:"
 
 LEAST_TOKENS, MAX_TOKENS = 2, 64  # of a text
 MAX_WEIGHTS = 1_500_000  # of all heads and texts: a page of some 4 MB
@@ -36,6 +38,7 @@ class HeadReport(Page):
 
     heads: int
     texts: int
+    data: dict[str, Any] = field(repr=False)  # what the page shows, ready for JSON
 
 
 def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = "") -> HeadReport:
@@ -95,11 +98,29 @@ def head_report(model: Any, texts: str | Sequence[str] | Tokens, *, note: str = 
         "texts": [{"name": name, **text} for name, text in zip(names, described, strict=True)],
         "worth": worth,
     }  # fmt: skip
+    return _report_of(data)
+
+
+def stored_report(path: Path | str) -> HeadReport:
+    """Make the page of a report whose ``data`` were saved as JSON: it needs no model.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    HeadReport
+    """
+    return _report_of(json.loads(Path(path).read_text(encoding="utf-8")))
+
+
+def _report_of(data: dict[str, Any]) -> HeadReport:
     page = document(
-        title, read("heads/heads.html"), data,
+        data["title"], read("heads/heads.html"), data,
         styles=STYLES, scripts=SCRIPTS, start="startReport(data);",
     )  # fmt: skip
-    return HeadReport(page, _table_of(data), sum(heads), len(labels))
+    return HeadReport(page, _table_of(data), sum(data["heads"]), len(data["texts"]), data)
 
 
 def _read_texts(
@@ -162,7 +183,7 @@ def _table_of(data: dict[str, Any]) -> str:
         for h in range(data["heads"][number]):
             known = {name: scores[name][h] or 0 for name in PATTERNS if name in scores}
             best = max(known, key=lambda name: known[name])
-            cells.append(f'<td style="{CELL}">{PATTERNS[best][0]} {known[best]:.2f}</td>')
+            cells.append(f'<td style="{CELL}">{PATTERNS[best][0]} {known[best]:.0%}</td>')
         rows.append(f'<tr><th style="{CELL}">layer {number}</th>{"".join(cells)}</tr>')
     return (
         '<table style="border-collapse:collapse;background:#ffffff;color:#1a1a1a">'

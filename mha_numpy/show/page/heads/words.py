@@ -1,4 +1,4 @@
-"""What a head does on a text, in one or two sentences; never more than the numbers say."""
+"""What a head does on a text, in one or two sentences; never more than the numbers show."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ OTHERS = {
 }
 FLOW = "weight \N{MULTIPLICATION SIGN} norm"
 MOST, MUCH = 0.5, 0.3  # of all weight
-DIFFERS = 0.2  # a share by weight x norm that is told, because it is so far from that by weight
+DIFFERS = 0.2  # from here on, a share by weight x norm is named beside that by weight
 
 
 def say_head(
@@ -36,24 +36,24 @@ def say_head(
     >>> scores = {"previous": 0.9, "first": 0.02, "distance": 1.1, "entropy": 0.4}
     >>> flows = {"previous": 0.8, "first": 0.1}
     >>> say_head(scores, flows, {"previous": 8, "first": 8}, 9)
-    'On this text, 90 % of its weight lies on the token before.'
+    'On this text, 90% of its weight is on the token before.'
     """
     usual = [name for name in PATTERNS if 2 * places.get(name, 0) >= queries]
     best = max(usual, key=lambda name: scores[name])
     keys, distance = np.exp(scores["entropy"]), scores["distance"]
-    spread = f"spreads as over {keys:.1f} keys, {distance:.1f} tokens away on average."
+    spread = f"is as wide as over {keys:.1f} equal keys, {distance:.1f} tokens away on average."
     if scores[best] < MUCH:
-        told = f"On this text, its weight follows none of the patterns: it {spread}"
+        told = f"On this text, its weight follows none of the patterns. It {spread}"
     else:
-        told = f"On this text, {_percent(scores[best])} of its weight lies on {_where(best)}"
-        told += ", more than on any other of the patterns" * (scores[best] < MOST)
+        told = f"On this text, {_percent(scores[best])} of its weight is on {_where(best)}"
+        told += ", more than on any other pattern" * (scores[best] < MOST)
         if abs(flows[best] - scores[best]) >= DIFFERS:
             how = "but only" if flows[best] < scores[best] else "and"
             told += f", {how} {_percent(flows[best])} of {FLOW}"
         told += f". Its weight {spread}" if scores[best] < MOST else "."
     most = max(usual, key=lambda name: flows[name])
     if most != best and flows[most] >= MUCH:
-        told += f" Of {FLOW} {_percent(flows[most])} lies on {_where(most)}."
+        told += f" {_percent(flows[most])} of {FLOW} is on {_where(most)}."
     return told
 
 
@@ -63,4 +63,4 @@ def _where(pattern: str) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.0f}%"

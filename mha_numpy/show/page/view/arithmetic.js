@@ -25,8 +25,7 @@ function commonFactor(terms) {
 function writeStory(told, point, outer = 0) {
   const { op, args, value } = told;
   if (!op || (op === "negative" && !args[0].op && args[0].array === undefined)) {
-    const sign = value < 0 ? "less" : value > 0 ? "more" : "zero";
-    const made = element("span", `number ${sign}`, written(value));
+    const made = element("span", value === 0 ? "number zero" : "number", written(value));
     if (told.array !== undefined) point(made, told);
     return made;
   }

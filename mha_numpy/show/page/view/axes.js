@@ -5,17 +5,23 @@ function nameAxes(data, trace) {
   for (const { axes, shape } of trace.arrays) axes.forEach((axis, i) => { sizes[axis] = shape[i]; });
   const labels = {
     T_q: data.tokens, T_k: data.sourceTokens ?? data.tokens,
-    D: data.features, kdim: data.features, vdim: data.features,
+    D: data.features, D_out: data.features, kdim: data.features, vdim: data.features,
   };
   const heads = sizes.H ?? 1;
+  const meaning = data.story?.meaning;
+  const columns = { d_k: meaning?.matched, d_v: meaning?.handed };  // their names, head by head
   const isHead = (axis) => axis === "H" || axis === "H_kv";
   const isMerged = (axis) => /^H(_kv)?\*/.test(axis);  // heads side by side, as in H*d_k
   const headsAlong = (axis) => (axis.startsWith("H_kv") ? sizes.H_kv ?? heads : heads);
   const named = (axis, i, size) => (labels[axis]?.length === size ? labels[axis][i] : undefined);
   const width = (axis, size) => size / headsAlong(axis);
+  const ofHead = (axis, i, head) => columns[axis.split("*").at(-1)]?.[head]?.[i];
 
-  function label(axis, i, size) {
-    return named(axis, i, size) ?? String(isMerged(axis) ? i % width(axis, size) : i);
+  // `head` is that of the cell, where heads have an axis of their own.
+  function label(axis, i, size, head) {
+    if (!isMerged(axis)) return named(axis, i, size) ?? ofHead(axis, i, head) ?? String(i);
+    const each = width(axis, size);
+    return ofHead(axis, i % each, Math.floor(i / each)) ?? String(i % each);
   }
 
   // The query head that gives a place its colour; null where it belongs to none.
@@ -26,6 +32,7 @@ function nameAxes(data, trace) {
   }
 
   function inWords({ axes, shape }, index) {
+    const head = index[axes.findIndex(isHead)];
     const isPair = axes.includes("T_q") && axes.includes("T_k");
     return axes.flatMap((axis, at) => {
       const [i, size] = [index[at], shape[at]];
@@ -38,9 +45,11 @@ function nameAxes(data, trace) {
       }
       if (isMerged(axis)) {
         const each = width(axis, size);
-        return [`head ${Math.floor(i / each)}`, `feature ${i % each}`];
+        const words = label(axis, i, size);
+        return [`head ${Math.floor(i / each)}`, isNaN(words) ? `“${words}”` : `feature ${words}`];
       }
-      return axis === "1" || size === 1 ? [] : [name ? `“${name}”` : `feature ${i}`];
+      const words = name ?? ofHead(axis, i, head);
+      return axis === "1" || size === 1 ? [] : [words ? `“${words}”` : `feature ${i}`];
     }).join(", ");
   }
 

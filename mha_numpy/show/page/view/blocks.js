@@ -62,8 +62,9 @@ function blocksOf({ array, shape, places, axes, title }, names, sequence) {
     const along = (list, count, apart, ask) => Array.from({ length: count }, (__, k) => {
       const axis = list.length ? axes[list.at(ask === "headAt" ? 0 : -1)] : -1;
       if (axis < 0) return ask === "headAt" ? null : "";
-      const index = unflatten(cells[k * apart], array.shape)[axis];
-      return names[ask](array.axes[axis], index, array.shape[axis]);
+      const index = unflatten(cells[k * apart], array.shape);
+      const head = index[array.axes.findIndex(names.isHead)];
+      return names[ask](array.axes[axis], index[axis], array.shape[axis], head);
     });
     const blocks = sizeOf(sizes(kept));
     const headAxis = kept.find((axis) => names.isHead(nameOf(axis)));

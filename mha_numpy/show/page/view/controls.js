@@ -1,6 +1,7 @@
-// The controls: options of the layer, questions ("What if ...?"), reset, and L.
+// The controls: options of the layer, questions ("What if ...?"), Start again, what the map shows,
+// and L. `views` are [words, get, set].
 
-function openControls({ root, data, trace, change, setSwitch, reset }) {
+function openControls({ root, data, trace, change, setSwitch, reset, views }) {
   const { options } = data;
   const arrayOf = (name) => trace.arrays[trace.byName.get(name)];
   const places = ({ data: now }) => [...now.keys()];
@@ -44,12 +45,11 @@ function openControls({ root, data, trace, change, setSwitch, reset }) {
   const shown = [];  // what brings the controls up to date
   const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
 
-  function checkbox(words, get, set, color = "") {
+  function checkbox(words, get, set, kind = "") {
     const box = input("checkbox");
-    box.style.accentColor = color;
     box.addEventListener("change", () => set(box.checked));
     shown.push(() => { box.checked = get(); });
-    root.append(element("label", "", box, words));
+    root.append(element("label", kind, box, words));
   }
 
   function slider(words, { get, set }) {
@@ -80,7 +80,7 @@ function openControls({ root, data, trace, change, setSwitch, reset }) {
   }
 
   function resetButton() {
-    const button = Object.assign(element("button", "", "reset"), { type: "button" });
+    const button = Object.assign(element("button", "", "Start again"), { type: "button" });
     button.addEventListener("click", reset);
     shown.push(() => { button.disabled = !trace.isEdited() && !chosen; });
     root.append(button);
@@ -92,24 +92,24 @@ function openControls({ root, data, trace, change, setSwitch, reset }) {
       const now = trace.loss();
       const moved = Math.abs(now - initial) > 5e-7 ? ` (${signed(now - initial)})` : "";
       output.replaceChildren(`L = Σ d_out · out = ${signed(now).replace("+", "")}`,
-        element("span", "changed", moved));
+        element("strong", "", moved));
     });
     root.append(output);
   }
 
   if (trace.isLive) {
     if (options.causal) checkbox("causal", known.causal.get, known.causal.set);
-    if (options.heads) known.heads.get().forEach((_, head) => checkbox(`head ${head}`,
+    if (options.heads) known.heads.get().forEach((_, head) => checkbox(headName(head),
       () => known.heads.get()[head] !== 0,
-      (isOn) => known.heads.set(known.heads.get().with(head, Number(isOn))),
-      `var(--head-${head % 8})`));
+      (isOn) => known.heads.set(known.heads.get().with(head, Number(isOn)))));
     if (options.scale) slider("scale", known.scale);
     if (data.switches.length) questions();
     resetButton();
   } else {
-    root.append(element("p", "hint", "Nothing can be changed here: the page cannot compute all "
-      + "of these arrays itself, so they are shown as they were recorded."));
+    root.append(element("p", "hint", "You can't change anything here: the page cannot compute all "
+      + "of these arrays, so it shows them as they were recorded."));
   }
+  for (const view of views) checkbox(...view, "view");
   if (trace.hasLoss) showLoss();
 
   return {

@@ -7,6 +7,24 @@ const element = (tag, className, ...children) => {
   return made;
 };
 
+// One stop of the Tab key for a group of links or buttons; arrow keys go on within it.
+function roving(root, selector) {
+  const all = () => [...root.querySelectorAll(selector)].filter((each) => each.offsetParent);
+  function stop(chosen = all()[0]) {
+    for (const each of root.querySelectorAll(selector)) each.tabIndex = each === chosen ? 0 : -1;
+  }
+  root.addEventListener("focusin", ({ target }) => { if (target.matches(selector)) stop(target); });
+  root.addEventListener("keydown", (event) => {
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!by || !event.target.matches(selector)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const items = all();
+    items[items.indexOf(event.target) + by]?.focus();
+  });
+  return stop;
+}
+
 // Call after each change of the theme: the system's, or that of the notebook around the page.
 function onTheme(recolor) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);

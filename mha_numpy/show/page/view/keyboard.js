@@ -1,4 +1,4 @@
-// The keyboard: every key that the page listens to, and from cell to cell as they stand.
+// The keyboard: every key that the page listens to, and from cell to cell as they lie.
 
 // The cell nearest to another one in a direction; `places` are [x, y] by "id:place".
 function nextCell(places, { id, place }, [dx, dy]) {
@@ -25,7 +25,7 @@ function listenToKeys(root, canvas, keys, walk) {
     const isOurs = target === document.body || root.contains(target);
     if (!isOurs || root.hidden || (isField && key !== "Escape")) return;
     const isFree = target === document.body || target === canvas;
-    if (key in ARROWS && (isFree || target.closest("#map"))) walk(ARROWS[key]);
+    if (key in ARROWS && isFree) walk(ARROWS[key]);
     else if (key in keys && (isFree || key !== "Enter")) keys[key]();
     else return;
     event.preventDefault();

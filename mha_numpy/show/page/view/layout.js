@@ -3,12 +3,13 @@
 //
 // A layout is a function of the size of a cell; `fitted` takes the one with the largest cells.
 
-const LARGEST_CELL = 34;
-const READABLE_CELL = 26;  // from here on, cells hold their numbers
+const LARGEST_CELL = 54;
 const SMALL_CELLS = [2, 1, 1 / 2, 1 / 4];  // where the page is longer than the view, but no wider
-const TITLE = 20;
-const LINE = 17;  // of labels above columns
-const LONGEST = 64;  // a label, in pixels
+const TITLE = 22;
+const [LINE, NOTE] = [20, 18];  // of labels above columns, of notes below
+const LABELLED = 14;  // from here on, cells have words beside them
+const LONGEST = 96;  // a label, in pixels
+const WORD = 16;  // the size of a token, where other labels have 13
 
 const pieceGap = (cell) => Math.max(2, Math.round(cell * 0.3));
 const columnLeft = ({ group }, j, cell) =>
@@ -25,25 +26,17 @@ const notesBelow = (block) => [
   ...(isPair(block) && block.isFirst ? [ROLES[block.rowName]] : []),
   ...(block.array.isBool ? ["True = may attend"] : []),
 ];
-const widths = new Map();  // of words, in pixels: each is measured once
-const ruler = new OffscreenCanvas(1, 1).getContext("2d");
-function textWidth(text) {
-  if (!widths.has(text)) {
-    ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-    widths.set(text, ruler.measureText(text).width);
-  }
-  return widths.get(text);
-}
-const noteWidth = (text) => textWidth(text) * 11 / 12;
+const isWord = (axis, label) => /^T/.test(axis) && isNaN(label);
 const nameWidth = ({ title, head, number }, hasHead) =>
-  7.6 * title.length + 8 + (head === null || !hasHead ? 0 : 1.1 * textWidth(`head ${number}`) + 6);
-const longestOf = (labels) => Math.min(LONGEST, Math.max(...labels.map(textWidth)));
-const labelWidth = ({ rowLabels }, cell) =>
-  (cell < 9 ? 0 : 12 + longestOf(rowLabels) * Math.min(12, cell) / 12);
-function labelHeight({ colLabels }, cell) {
-  if (cell < 14) return 0;
-  const longest = longestOf(colLabels);
-  return 0.7 * longest < cell ? LINE : cell < READABLE_CELL ? 0 : longest;
+  8.5 * title.length + 8 + (head === null || !hasHead ? 0 : 1.1 * textWidth(headName(number)) + 6);
+const longestOf = (labels, axis) => Math.min(LONGEST, Math.max(...labels.map((label) =>
+  textWidth(label) * (isWord(axis, label) ? WORD / LEAST_TEXT : 1))));
+const labelWidth = ({ rowLabels, rowName }, cell) =>
+  (cell < LABELLED ? 0 : 12 + longestOf(rowLabels, rowName));
+function labelHeight({ colLabels, colName }, cell) {
+  if (cell < LABELLED) return 0;
+  const longest = longestOf(colLabels, colName);
+  return longest + 6 <= cell ? LINE : longest + 4;
 }
 const wide = (block, cell, hasHead = true) =>
   Math.max(boxWidth(block, cell), cell >= 9 ? nameWidth(block, hasHead) : 0);
@@ -58,8 +51,8 @@ const single = (block, role) => (cell) => {
   const notes = cell >= 9 ? notesBelow(block) : [];
   return {
     boxes: [box(block, cell, left, top, { role })],
-    width: Math.max(left + wide(block, cell), ...notes.map(noteWidth)),
-    height: top + boxHeight(block, cell) + 14 * notes.length + 4,
+    width: Math.max(left + wide(block, cell), ...notes.map(textWidth)),
+    height: top + boxHeight(block, cell) + NOTE * notes.length + 4,
   };
 };
 
@@ -108,8 +101,8 @@ const product = ([left, above, bias, result]) => (cell) => {
       ...(bias ? [box(bias, cell, x, biasTop, { ...bare, role: "source", title: "left" })] : []),
       box(result, cell, x, y, { ...bare, role: "result", title: "below" }),
     ],
-    width: Math.max(x + boxWidth(above, cell), ...notes.map(noteWidth)),
-    height: y + boxHeight(result, cell) + TITLE + 14 * notes.length + 6,
+    width: Math.max(x + boxWidth(above, cell), ...notes.map(textWidth)),
+    height: y + boxHeight(result, cell) + TITLE + NOTE * notes.length + 6,
   };
 };
 
@@ -178,30 +171,41 @@ function sceneOf(array, trace, names, sequence, head) {
   return { kind: "cells", candidates: results[0].rows === 1 ? options.reverse() : options };
 }
 
-// The first candidate whose cells can be read, if need be on a longer page; otherwise the one with
-// the largest cells.
+// The size of a cell that its number fits, as numbers were at the start: with two decimals, or with
+// one, which says too little of shares.
+const rooms = new Map();
+function roomOf({ array }, isShort) {
+  if (!rooms.has(array.first)) rooms.set(array.first, writingOf(array, array.first).widths);
+  return rooms.get(array.first).at(isShort && !isShares(array.tree) ? -1 : Math.min(1, rooms.get(array.first).length - 1)) + 9;
+}
+const isReadable = ({ boxes }, isShort = true) => boxes.every(({ block, cell }) => cell >= roomOf(block, isShort));
+
+const cellOf = (found) => found.boxes[0].cell;
+
+// The first layout whose cells hold their numbers, if need be with one decimal, or on a longer page;
+// else one whose rows and columns have their words; otherwise the one with the largest cells.
 function fitted(candidates, width, height) {
-  const inView = largestCells(candidates, width, height);
-  const longer = largestCells(candidates, width, 2 * height);
-  const isReadable = ({ boxes: [{ cell }] }) => cell >= READABLE_CELL;
-  return !isReadable(inView) && isReadable(longer) ? longer : inView;
+  const largest = [height, 2 * height].map((most) =>
+    candidates.map((each) => largestCells(each, width, most)).filter(Boolean));
+  const [inView, longer] = largest;
+  const isLabelled = (found) => cellOf(found) >= LABELLED;
+  for (const [found, isGood] of [
+    [inView, (each) => isReadable(each, false)], [inView, isReadable],
+    [longer, (each) => isReadable(each, false)], [longer, isReadable],
+    [inView, isLabelled], [longer, isLabelled],
+  ]) {
+    const good = found.find((each) => isGood(each));
+    if (good) return good;
+  }
+  return inView.toSorted((a, b) => cellOf(b) - cellOf(a))[0] ?? narrow(candidates, width);
 }
 
-function largestCells(candidates, width, height) {
-  const fits = (candidate, cell) => {
+function largestCells(candidate, width, height) {
+  for (let cell = LARGEST_CELL; cell >= 2; cell--) {
     const found = candidate(cell);
-    return found.width <= width && found.height <= height ? found : null;
-  };
-  let best = null;
-  for (const candidate of candidates) {
-    for (let cell = LARGEST_CELL; cell > (best?.boxes[0].cell ?? 1); cell--) {
-      const found = fits(candidate, cell);
-      if (!found) continue;
-      if (cell >= READABLE_CELL) return found;
-      best = found;
-    }
+    if (found.width <= width && found.height <= height) return found;
   }
-  return best ?? narrow(candidates, width);
+  return null;
 }
 
 function narrow(candidates, width) {

@@ -1,4 +1,4 @@
-// What stands behind the canvas and below it: the numbers as a table, and all arrays as a list.
+// What is behind the canvas and below it: the numbers as a table, and all arrays as a list.
 
 function tabulate(root, { name, data }, blocks) {
   root.replaceChildren(...blocks.map(({ rows, cols, cells, head, number, rowLabels, colLabels }) => {

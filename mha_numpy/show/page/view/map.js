@@ -1,98 +1,137 @@
-// The map: a thumbnail of every array, in the order of the computation, d_X below X.
+// The map: a card for every array that does something, in the order of the computation, and on it
+// the array's gradient. Where an array is on stage, the cards shrink to their names.
 
-// The column of each array. What comes of the inputs goes from left to right; a param or a mask
-// stands just before what reads it first; a gradient stands where its array does.
-function columnsOf(trace, gradientNames) {
-  const columns = [];
-  const forward = trace.arrays.filter((array) => array.pass !== "backward");
-  const isInput = ({ id, tree, pass, isBool, shape }) =>
-    !tree && pass === "forward" && !isBool && (id === 0 || shape.length > 2);
-  const stream = new Set(forward.filter(isInput).flatMap(({ id }) => [...trace.reachedBy(id)]));
-  for (const { id, tree } of forward) if (stream.has(id)) {
-    const reads = trace.arrays[id].reads;
-    const before = reads.filter((each) => stream.has(each)).map((each) => columns[each]);
-    const hasParam = reads.some((each) => !stream.has(each) && trace.arrays[each].shape.length > 1);
-    const isCopy = !tree || tree[0] === "array";
-    columns[id] = isCopy ? Math.max(0, ...before) : Math.max(...before, hasParam ? 1 : 0) + 1;
-  }
-  for (const { id } of forward.toReversed()) if (!stream.has(id)) {
-    const readers = forward.filter(({ reads }) => reads.includes(id)).map((each) => columns[each.id]);
-    columns[id] = readers.length ? Math.max(0, Math.min(...readers) - 1) : 0;
-  }
-  const twins = new Map(forward.map(({ id, name }) => [gradientNames[name], id]));
-  for (const { id, name, pass } of trace.arrays) if (pass === "backward") {
-    const known = trace.arrays[id].reads.map((each) => columns[each]).filter(Number.isFinite);
-    columns[id] = columns[twins.get(name) ?? trace.byName.get(name.slice(2))] ?? Math.min(...known, 99);
-  }
-  return columns;
+const [THUMB_WIDTH, THUMB_HEIGHT, THUMB_CELL] = [100, 72, 8];  // in pixels
+const PASSING = ["where", "*", "+", "-"];
+
+// The array that another one repeats, number by number, if there is one.
+function repeatedBy({ tree, shape, data }, arrays) {
+  const parts = tree?.[0] === "array" ? [tree] : PASSING.includes(tree?.[0]) ? tree.slice(1) : [];
+  return parts.filter(([op]) => op === "array").map(([, id]) => arrays[id]).find((source) =>
+    String(source.shape) === String(shape) && data.every((value, i) => value === source.data[i]));
 }
 
-function drawMap({ root, trace, names, sequence, gradientNames, go }) {
-  const columns = columnsOf(trace, gradientNames);
-  const used = [...new Set(columns)].sort((a, b) => a - b);
-
-  const thumbs = trace.arrays.map((array) => {
-    const link = element("a");
-    link.href = `#${array.name}`;
-    link.title = array.name;
-    link.setAttribute("aria-label", `${array.name}, ${array.shape.join(" by ") || "one number"}`);
-    link.addEventListener("click", (event) => { event.preventDefault(); go(array.id); });
-    const blocks = blocksOf(operandOf(["array", array.id], trace), names, sequence);
-    const wide = blocks.reduce((n, { cols }) => n + cols, 0);
-    const size = Math.min(3, 34 / wide, 21 / blocks[0].rows);
-    const pictures = blocks.map(({ rows, cols, head }) => {  // a pixel for each cell, enlarged by style
-      const canvas = Object.assign(document.createElement("canvas"), { width: cols, height: rows });
-      canvas.style.width = `${cols * size}px`;
-      canvas.style.height = `${Math.max(3, rows * size)}px`;
-      if (head !== null) canvas.style.borderColor = `var(--head-${head % 8})`;
-      return canvas.getContext("2d");
-    });
-    link.append(...pictures.map((ctx) => ctx.canvas));
-    return { link, array, blocks, pictures };
+// Which arrays do nothing to the numbers they get; and, of all that hold the same numbers in one
+// shape or another, the one that is shown: that of each head, or the first.
+function rolesOf({ arrays }, isHead) {
+  const groups = [...arrays.keys()];
+  const isIdle = arrays.map((array) => {
+    const { id, tree, edits, isBool, data, reads } = array;
+    const repeated = repeatedBy(array, arrays);
+    if (repeated) groups[id] = groups[repeated.id];
+    else if (tree && onlyMoves(tree) && !edits.size) groups[id] = groups[reads[0]];
+    return Boolean(repeated) || (isBool && data.every(Boolean));
   });
-  for (const column of used) {
-    const first = thumbs.find(({ array: { id, pass } }) => columns[id] === column && pass !== "backward");
-    root.append(element("span", "column", first?.array.name ?? ""));
+  for (const { id, tree } of arrays) if (!tree) {  // gates that are all 1, a bias of zeros
+    const readers = arrays.filter(({ pass, reads }) => pass !== "backward" && reads.includes(id));
+    isIdle[id] ||= readers.length > 0 && readers.every((each) => isIdle[each.id] && groups[each.id] !== id);
   }
-  for (const pass of ["forward", "backward"]) {
-    for (const column of used) {
-      const lane = root.appendChild(element("div", `lane ${pass}`));
-      const here = thumbs.filter(({ array }) =>
-        columns[array.id] === column && (array.pass === "backward") === (pass === "backward"));
-      lane.append(...here.map(({ link }) => link));
-    }
+  const shown = new Map();
+  const isOfHeads = (id) => isHead(arrays[id].axes.at(-3) ?? "");
+  for (const { id } of arrays) {
+    const chosen = shown.get(groups[id]);
+    if (chosen === undefined || (isOfHeads(id) && !isOfHeads(chosen))) shown.set(groups[id], id);
   }
-  root.style.gridTemplateColumns = `repeat(${used.length}, auto)`;
+  return { isIdle, first: (id) => arrays[groups[id]], shownFor: (id) => shown.get(groups[id]) };
+}
 
-  function paintOne({ array, blocks, pictures }, colors) {
-    const [most, isHidden] = [largest(array), hiddenIn(array, trace)];
-    pictures.forEach((ctx, i) => ctx.putImageData(pixelsOf(blocks[i], colors, most, isHidden), 0, 0));
+function drawMap({ root, trace, names, sequence, go }) {
+  const { arrays } = trace;
+  const view = { gradients: true, steps: false };
+  let current = null;
+  const twins = new Map();  // of a gradient, the array that it belongs to
+  for (const array of arrays) {
+    const known = trace.gradientOf(array);
+    if (known && array.pass !== "backward") twins.set(known.id, array.id);
+  }
+  for (const { id, pass, name } of arrays) {
+    const twin = trace.byName.get(name.slice(2));
+    if (pass === "backward" && !twins.has(id) && name.startsWith("d_") && twin !== undefined) twins.set(id, twin);
+  }
+
+  const cards = arrays.map((array) => (twins.has(array.id) ? null
+    : root.appendChild(element("div", "card", element("code", "")))));
+  const thumbs = arrays.map((array) => {
+    const { id, name, shape } = array;
+    const isTwin = twins.has(id);  // of the same shape
+    const link = Object.assign(element("a", "", element("span", "", element("b", "", name),
+      element("small", "", shape.length && !isTwin ? `(${shape.join(", ")})` : ""))), { href: `#${name}`, title: name });
+    link.addEventListener("click", (event) => { event.preventDefault(); go(id, undefined, { isFocused: true }); });
+    const blocks = blocksOf(operandOf(["array", id], trace), names, sequence);
+    const wide = blocks.reduce((sum, { cols }) => sum + cols, 0);
+    const cell = array.data.length === 1 ? THUMB_HEIGHT / 2
+      : Math.max(1, Math.min(THUMB_CELL, Math.floor(THUMB_WIDTH / wide), Math.floor(THUMB_HEIGHT / blocks[0].rows)));
+    const pictures = blocks.map((block) => canvasOf(block, cell));
+    const figures = pictures.map((canvas, i) => {
+      const { head, number } = blocks[i];
+      const mark = element("figcaption", "", head === null ? "" : SHAPES[head] ?? String(number));
+      if (head !== null) mark.style.color = `var(--head-${Math.floor(head) % 8}-ink)`;
+      return element("figure", "", canvas, mark);
+    });
+    link.append(element("span", "thumbs", ...figures));
+    const card = cards[isTwin ? twins.get(id) : id];
+    card.insertBefore(link, card.lastChild);
+    return { link, array, blocks, pictures, cell };
+  });
+  const stop = roving(root, "a");
+
+  // The equation of a card: with names that are on the map, where the others only repeat them.
+  function equationOf({ id }, { isIdle, first, shownFor }) {
+    const { equation, pass } = view.steps ? arrays[id] : first(id);
+    if (!equation) return pass === "param" ? "param" : "input";
+    return equation.replace(/\w+/g, (word) => {
+      const named = trace.byName.get(word);
+      return named !== undefined && isIdle[named] && !view.steps ? arrays[shownFor(named)].name : word;
+    });
+  }
+
+  function arrange() {
+    const roles = rolesOf(trace, names.isHead);
+    const { isIdle, shownFor } = roles;
+    const isShown = ({ id, pass }) => {
+      if (id === current) return true;
+      if (pass !== "backward") return !isIdle[id] && (view.steps || shownFor(id) === id);
+      const twin = twins.get(id);
+      if (!view.gradients) return false;
+      if (twin === undefined) return !isIdle[id] && (view.steps || shownFor(id) === id);
+      if (trace.gradientOf(arrays[twin])?.id === id && shownFor(twin) === twin) return !isIdle[twin];
+      return view.steps && !isIdle[id] && (!isIdle[twin] || Boolean(arrays[twin].tree));
+    };
+    for (const { link, array } of thumbs) {
+      link.hidden = !isShown(array);
+      const isChanged = array.data.some((value, i) => hasChanged(array, i, value));
+      link.classList.toggle("changed", isChanged);
+      link.ariaLabel = `${array.name}, ${array.shape.join(" by ") || "one number"}${isChanged ? ", changed" : ""}`;
+    }
+    arrays.forEach((array, id) => {
+      if (!cards[id]) return;
+      cards[id].hidden = ![...cards[id].querySelectorAll("a")].some((link) => !link.hidden);
+      cards[id].lastChild.textContent = equationOf(array, roles);
+    });
   }
 
   return {
+    view, arrange, stop,
     paint(colors, ids = null) {
-      for (const thumb of thumbs) if (!ids || ids.has(thumb.array.id)) paintOne(thumb, colors);
+      for (const { array, blocks, pictures, cell } of thumbs) if (!ids || ids.has(array.id)) {
+        const look = lookOf(array, trace);
+        pictures.forEach((canvas, i) => paintBlock(canvas, blocks[i], cell, colors, look));
+      }
+      arrange();
     },
-    mark(current, sources) {
+    mark(id, sources) {
+      current = id;
       for (const { link, array } of thumbs) {
-        link.classList.toggle("current", array.id === current);
+        link.classList.toggle("current", array.id === id);
         link.classList.toggle("source", sources.includes(array.id));
-        if (array.id === current) link.setAttribute("aria-current", "true");
+        if (array.id === id) link.setAttribute("aria-current", "true");
         else link.removeAttribute("aria-current");
       }
-    },
-    flash(changed, color) {
-      for (const { link, array } of thumbs) if (changed.has(array.id)) {
-        link.animate({ background: [color, "transparent"] }, { duration: FLASH, easing: "ease-out" });
-      }
-    },
-    reveal(id) {
-      const { link } = thumbs[id];
-      const [at, scroll] = [link.offsetLeft, root.parentElement];
-      if (at < scroll.scrollLeft || at + link.offsetWidth > scroll.scrollLeft + scroll.clientWidth) {
-        scroll.scrollLeft = at - scroll.clientWidth / 2;
-      }
+      arrange();
+      if (id !== null) stop(thumbs[id].link);
+      if (id !== null) root.scrollLeft = thumbs[id].link.offsetLeft - root.clientWidth / 2;
     },
     linkOf: (id) => thumbs[id].link,
+    shown: () => thumbs.filter(({ link }) => !link.hidden).map(({ array }) => array.id),
   };
 }

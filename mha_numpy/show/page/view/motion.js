@@ -2,7 +2,6 @@
 
 const PANELS = 450;  // milliseconds
 const CELLS = { moves: 1000, product: 1000, cells: 800, given: 0 };
-const FLASH = 900;
 
 const eased = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
 const within = (t) => Math.min(1, Math.max(0, t));

@@ -21,15 +21,16 @@ function startPage(data) {
   let head = null;  // the only head that is shown; null for all
   let colors = readColors();
 
-  const stale = new Set();  // arrays whose thumbnails are to be painted anew
+  const stale = new Set();  // arrays whose thumbnails are to be painted again
   const clock = startClock(() => {
+    if (isHidden()) return;
     stage.paint();
     if (stale.size) map.paint(colors, stale);
     stale.clear();
   });
   const stage = openStage({ canvas: byId("cells"), trace, names, sequence, clock, onHover, onPick });
   const map = drawMap({
-    root: byId("map"), trace, names, sequence, gradientNames: data.gradients, go: (id) => go(id),
+    root: byId("map"), trace, names, sequence, go: (...where) => go(...where),
   });
   const panel = openPanel({
     root: byId("panel"), trace, names, colors: () => colors, edit, undo,
@@ -37,6 +38,10 @@ function startPage(data) {
   });
   const controls = openControls({
     root: byId("controls"), data, trace, setSwitch, reset: () => undo(),
+    views: [
+      ...(Object.keys(data.gradients).length ? [["gradients", "show gradients"]] : []),
+      ["steps", "show reshapes"],
+    ].map(([name, words]) => [words, () => map.view[name], (isOn) => { map.view[name] = isOn; map.arrange(); }]),
     change(option, id, pairs) {
       changed(() => trace.setMany(id, pairs));
       tell("option", { name: option, value: controls.get(option) });
@@ -57,19 +62,39 @@ function startPage(data) {
   const twinOf = (array) => [trace.gradientOf(array), panel.forward(array)]
     .find((each) => each && each !== array);
 
-  function go(id, place, { isMoving = true } = {}) {
+  const isStaged = () => byId("page").classList.contains("staged");
+  function go(id, place, { isMoving = true, isFocused = false } = {}) {
     const array = trace.arrays[id];
+    byId("page").classList.add("staged");
     const isSame = cell && isAlike(trace.arrays[cell.id], array);
     cell = { id, place: place ?? (isSame ? cell.place : strongest(array)) };
     isHeld = place !== undefined;
-    const isNew = current !== array;
+    const isNew = current !== array || !byId("map").querySelector(".current");
     current = array;
     if (isNew) showHeading();
     showStage(isMoving && isNew);
     showCell();
     showTable();
     tell("go", here());
+    if (isFocused) byId("cells").focus({ preventScroll: true });
     if (isPhone() && isMoving) stage.scrollTo(cell);
+  }
+
+  function leaveStage() {
+    byId("page").classList.remove("staged");
+    map.mark(null, []);
+    map.stop(map.linkOf(current.id));
+    setAddress("");
+  }
+
+  function backToMap() {
+    leaveStage();
+    map.linkOf(current.id).focus();
+  }
+
+  function setAddress(name) {
+    if (isHidden()) return;  // it is the story's
+    try { history.replaceState(null, "", `#${name}`); } catch { /* a frame has no address */ }
   }
 
   function showHeading() {
@@ -81,9 +106,7 @@ function startPage(data) {
     byId("twin").textContent = twinOf(current)?.name ?? "";
     byId("again").disabled = !tree;
     map.mark(id, reads);
-    map.reveal(id);
-    if (isHidden()) return;  // the address is the story's
-    try { history.replaceState(null, "", `#${name}`); } catch { /* a frame has no address */ }
+    setAddress(name);
   }
 
   function showStage(isMoving = false) {
@@ -94,16 +117,17 @@ function startPage(data) {
     }
     const choices = [...(isPhone() ? [] : [null]), ...Array(names.heads).keys()];
     byId("tabs").replaceChildren(...(blocks.length > 1 ? choices : []).map((choice) => {
-      const tab = element("button", "", choice === null ? "all heads" : `head ${choice}`);
+      const tab = element("button", "", choice === null ? "all heads" : headName(choice));
       tab.type = "button";
       tab.setAttribute("aria-pressed", String(choice === head));
       tab.addEventListener("click", () => showHead(choice));
       return tab;
     }));
     stage.show(current, head, isMoving);
-    if (blocks.length > 1 && head === null && stage.cellSize() < READABLE_CELL) {
+    if (blocks.length > 1 && head === null && !stage.isReadable()) {
       byId("tabs").append(element("span", "hint", "Choose one head to see its numbers."));
     }
+    stopAtTab(byId("tabs").querySelector("[aria-pressed=true]") ?? undefined);
   }
 
   function showHead(chosen) {
@@ -163,7 +187,7 @@ function startPage(data) {
   function changed(change) {
     const before = trace.arrays.map((array) => array.data);
     change();
-    const differing = new Map();  // the places of each array whose number is another one now
+    const differing = new Map();  // the places of each array whose number is different now
     for (const { id, data: now } of trace.arrays) {
       const places = new Set();
       if (now !== before[id]) {
@@ -175,11 +199,7 @@ function startPage(data) {
     }
     for (const id of differing.keys()) stale.add(id);
     clock.stop("stage");
-    stage.flash(differing);
-    if (!wantsLessMotion() && differing.size) {
-      map.flash(differing, colors.flash);
-      clock.play("flash", FLASH);
-    }
+    clock.paint();
     controls.show();
     showCell(false);
     showTable();
@@ -210,7 +230,9 @@ function startPage(data) {
   // --- the keys
 
   function step(by) {
-    if (trace.arrays[current.id + by]) go(current.id + by);
+    const shown = map.shown();
+    const next = shown[shown.indexOf(current.id) + by];
+    if (next !== undefined) go(next);
   }
 
   function walk(direction) {
@@ -226,10 +248,13 @@ function startPage(data) {
   }
 
   function letGo() {
+    const isAtRest = !isHeld && !stage.isMoving() && document.activeElement === byId("cells");
+    if (isAtRest) return backToMap();
     byId("cells").focus();
     onPick(null);
   }
 
+  const stopAtTab = roving(byId("tabs"), "button");
   listenToKeys(byId("page"), byId("cells"), {
     ",": () => step(-1), ".": () => step(1), r: stage.replay, g: toTwin, Escape: letGo,
     Enter: panel.startEditing, "-": () => panel.turn(-0.1),
@@ -243,10 +268,13 @@ function startPage(data) {
   byId("again").addEventListener("click", stage.replay);
   byId("twin").addEventListener("click", toTwin);
   byId("table").addEventListener("toggle", showTable);
+  byId("all").addEventListener("click", backToMap);
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    if (!isStaged()) go(current.id);
+    byId("cells").focus();
+  });
   byId("note").textContent = data.note ?? "";
-  const title = data.tokens ? data.title.replace(/^[^,]*/, "Attention on your sentence") : data.title;
-  document.title = title;
-  byId("title").textContent = `${title}. Click any cell.`;
 
   const named = () => trace.byName.get(decodeURIComponent(location.hash.slice(1)));
   addEventListener("hashchange", () => {
@@ -275,9 +303,11 @@ function startPage(data) {
   listArrays(byId("list"), trace, (id) => { go(id); byId("work").scrollIntoView(); });
   const start = trace.byName.get(data.start?.array) ?? 0;
   const first = named() ?? start;
+  const isAsked = named() !== undefined;
   const place = first === start && data.start ? placeOf(start, data.start.index) : undefined;
   go(first, place, { isMoving: false });
   isHeld = false;
+  if (!isAsked) leaveStage();
 
   const cellOf = ({ array, index }) => {
     const id = trace.byName.get(array);

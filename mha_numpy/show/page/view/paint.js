@@ -1,6 +1,9 @@
-// Numbers as cells: sign by colour, strength by size, hidden cells hatched, heads by frame alone.
+// Numbers as cells: filled is more than zero, a ring is less, strength is size, and the colour is
+// the head's. Hidden cells are hatched; a folded corner means that a number has changed.
 
 const SHADES = 48;
+const SHAPES = "●■▲◆";  // of heads 0 to 3
+const LEAST_TEXT = 13;  // pixels
 
 const digitsFor = (size) => (size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
 // "0" is exactly zero, "0.00" is tiny; a whole number has decimals only if they are asked for.
@@ -24,40 +27,72 @@ function readColors() {
     return pair ? pair[isDark ? 2 : 1] : value;
   };
   const parse = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-  const pixelOf = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
-  const paper = parse(of("paper"));
-  const ramp = (name) => Array.from({ length: SHADES + 1 }, (_, i) => {
-    const share = i && 0.1 + 0.9 * (i / SHADES);
-    const rgb = parse(of(name)).map((to, k) => Math.round(paper[k] + (to - paper[k]) * share));
-    const light = (0.3 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2]) / 255;
-    return { pixel: pixelOf(rgb), css: `rgb(${rgb})`, ink: light > 0.52 ? "#16161a" : "#ffffff" };
-  });
+  const card = parse(of("card"));
+  const ramp = (name) => Array.from({ length: SHADES + 1 }, (_, i) =>
+    `rgb(${parse(of(name)).map((to, k) => Math.round(card[k] + (to - card[k]) * (0.15 + 0.85 * i / SHADES)))})`);
+  const eight = (name) => Array.from({ length: 8 }, (_, i) => name(i));
+  const [fills, marks] = [eight((i) => ramp(`fill-${i}`)), eight((i) => ramp(`head-${i}`))];
+  const [fill, mark] = [ramp("fill-x"), ramp("plain")];
+  const inks = eight((i) => of(`head-${i}-ink`));
+  const at = (head) => Math.floor(head) % 8;
   return {
-    paper: of("paper"), ink: of("ink"), muted: of("muted"), line: of("line"), hatch: of("hatch"),
-    flash: of("flash"), font: of("mono"), words: of("sans"),
-    heads: Array.from({ length: 8 }, (_, i) => of(`head-${i}`)),
-    more: ramp("gold"), less: ramp("violet"), truth: [pixelOf(parse(of("hatch"))), pixelOf(paper)],
-    ofHead(head) { return head === null ? this.muted : this.heads[Math.floor(head) % 8]; },
-    shade(value, most) {
-      const strength = Math.abs(value) / most;
-      const at = !(strength > 0) ? 0 : Math.max(1, Math.round(SHADES * Math.min(1, strength)));
-      return (value < 0 ? this.less : this.more)[at];
+    ...Object.fromEntries(["card", "sunk", "ink", "soft", "dim", "edge", "line"].map((name) => [name, of(name)])),
+    sans: of("sans"), serif: of("serif"), mono: of("mono"),
+    inkOf: (head) => (head === null ? of("soft") : inks[at(head)]),
+    // A number's colour: below numbers that are written it leaves room for ink, else it is stronger.
+    shade(strength, head, isStrong) {
+      const ramps = isStrong ? [marks, mark] : [fills, fill];
+      return (head === null ? ramps[1] : ramps[0][at(head)])[Math.round(SHADES * Math.min(1, strength || 0))];
     },
   };
 }
 
-// The number that has full colour: the largest one, and 1 among shares.
+// The number that has full colour: the largest one at the start, so that colours do not jump, and 1
+// among shares.
 const isShares = (tree) => tree && (tree[0] === "softmax" || (tree[0] === "where" && isShares(tree[2])));
-const largest = ({ data, tree }) => (isShares(tree) ? 1 : data.reduce(
+const largest = ({ first, tree }) => (isShares(tree) ? 1 : first.reduce(
   (most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 0) || 1);
 
-// All numbers of an array have the same decimals and the same size of digits.
+const hasChanged = ({ first, isBool }, place, value) =>
+  value !== first[place] && !(Math.abs(value - first[place]) <= (isBool ? 0 : 1e-9)) && !(Number.isNaN(value) && Number.isNaN(first[place]));
+
+const widths = new Map();  // of words, in pixels: each is measured once
+const ruler = new OffscreenCanvas(1, 1).getContext("2d");
+function textWidth(text) {
+  if (!widths.has(text)) {
+    ruler.font = `${LEAST_TEXT}px ${getComputedStyle(document.body).fontFamily}`;
+    widths.set(text, ruler.measureText(text).width);
+  }
+  return widths.get(text);
+}
+
+// All fractions of an array have the same decimals, and all its numbers the same size of digits.
+const looks = new WeakMap();  // by the numbers of an array, of which each change makes new ones
 function lookOf(array, trace) {
-  const { isBool, isInteger, data } = array;
-  const most = largest(array);
-  const digits = isInteger ? 0 : digitsFor(most);
-  const letters = isBool ? 5 : written(most, digits).length + Number(data.some((value) => value < 0));
-  return { isBool, most, digits, letters, isHidden: hiddenIn(array, trace) };
+  const { isBool, data } = array;
+  if (!looks.has(data)) looks.set(data, { isBool, most: largest(array), numbers: writingOf(array, data) });
+  return { ...looks.get(data), isHidden: hiddenIn(array, trace) };
+}
+
+// How numbers are written in cells of some width: {write, size}; undefined where there is no room. A
+// narrow cell takes the zero before the point away, then a decimal.
+const isWhole = (value) => value === 0 || (Math.abs(value) > 0.5 && Math.abs(value - Math.round(value)) < 1e-6);
+function writingOf({ isBool }, numbers) {
+  const digits = digitsFor(numbers.reduce((most, value) =>
+    (isWhole(value) || !Number.isFinite(value) ? most : Math.max(most, Math.abs(value))), 0));
+  const ways = digits === 2 ? [[2, "0."], [2, "."], [1, "."]] : [[digits, "0."]];
+  const known = ways.map(([n, point]) => {
+    const write = (value) => (isBool ? (value ? "True" : "False")
+      : isWhole(value) ? written(Math.round(value)) : written(value, n).replace(/\b0\./, point));
+    const words = Array.from(numbers, (value) => write(value).replace(/\d/g, "0"));
+    return { write, width: 1.08 * Math.max(0, ...[...new Set(words)].map(textWidth)) };  // in bold
+  });
+  const find = (width) => {
+    const found = known.find((each) => each.width <= width);
+    return found && { write: found.write, size: Math.min(LEAST_TEXT * width / found.width, Math.max(LEAST_TEXT, 0.36 * width)) };
+  };
+  find.widths = isBool ? [0] : known.map(({ width }) => width);
+  return find;
 }
 
 // Whether an equation hides a cell: where a mask is False, a score is -inf, or a weight left out.
@@ -80,18 +115,6 @@ function hiddenIn(array, trace) {
   return (place) => data[place] === -Infinity || isGone(place);
 }
 
-// A block as a picture of a pixel for each cell.
-function pixelsOf({ array, cells, rows, cols }, colors, most, isHidden) {
-  const image = new ImageData(cols, rows);
-  const pixels = new Uint32Array(image.data.buffer);
-  cells.forEach((place, k) => {
-    const isGrey = array.isBool ? !array.data[place] : isHidden(place);
-    const shade = array.isBool ? colors.truth[1] : colors.shade(array.data[place], most).pixel;
-    pixels[k] = isGrey ? colors.truth[0] : shade;
-  });
-  return image;
-}
-
 function hatch(ctx, x, y, size, color) {
   ctx.save();
   ctx.beginPath();
@@ -109,114 +132,132 @@ function hatch(ctx, x, y, size, color) {
 }
 
 function text(ctx, words, x, y, style) {
-  const { size = 12, least = 7, width = Infinity, color, font, align = "center", bold = false } = style;
+  const { size = LEAST_TEXT, width = Infinity, color, font, align = "center", bold = false } = style;
   ctx.fillStyle = color;
   ctx.textAlign = align;
   ctx.textBaseline = "middle";
-  const set = (pixels) => {  // a font costs more than a word: it is set where it changes
-    const wanted = `${bold ? "bold " : ""}${pixels}px ${font}`;
-    if (ctx.lastFont !== wanted) ctx.font = ctx.lastFont = wanted;
-  };
-  set(size);
-  if (width < Infinity) {
-    const needed = ctx.measureText(words).width;
-    if (needed > width) set(Math.max(least, size * width / needed));
-    while (words.length > 1 && ctx.measureText(words).width > width + 1) {
-      words = `${words.replace(/…$/, "").slice(0, -1)}…`;
-    }
+  const wanted = `${bold ? "600 " : ""}${size}px ${font}`;  // a font costs more than a word
+  if (ctx.lastFont !== wanted) ctx.font = ctx.lastFont = wanted;
+  while (words.length > 1 && ctx.measureText(words).width > width + 1) {
+    words = `${words.replace(/…$/, "").slice(0, -1)}…`;
   }
   ctx.fillText(words, x, y);
 }
 
+function fillBox(ctx, x, y, size, color) {
+  ctx.fillStyle = color;
+  if (size < 7) return ctx.fillRect(x, y, size, size);
+  ctx.beginPath();
+  ctx.roundRect(x, y, size, size, Math.min(9, size / 6));
+  ctx.fill();
+}
+const gapIn = (size) => (size >= 24 ? 3 : size > 8 ? 2 : size > 3 ? 1 : 0);
+
 function paintCell(ctx, colors, x, y, size, value, look) {
-  const shade = colors.shade(value, look.most);
-  ctx.fillStyle = look.isHidden || look.isBool ? colors.paper : shade.css;
-  const inner = size > 7 ? size - 1 : size;
-  ctx.fillRect(x, y, inner, inner);
-  if (look.isHidden) hatch(ctx, x, y, inner, colors.hatch);
-  if (size < READABLE_CELL || (look.isHidden && !look.isBool && value === 0)) return;
-  const words = look.isBool ? (value ? "True" : "False") : written(value, look.digits);
-  const fits = Math.floor(2 * (inner - 1) / (0.61 * look.letters)) / 2;  // a mono letter is 0.6 wide
-  text(ctx, words, x + inner / 2, y + inner / 2 + 0.5, {
-    size: Math.min(12.5, Math.round(size * 0.4), fits), font: colors.font,
-    color: look.isHidden || look.isBool ? colors.muted : value === 0 ? colors.muted : shade.ink,
+  const { isHidden, isBool, head, most, hasCorner } = look;
+  const inner = size - gapIn(size);
+  const numbers = look.numbers(inner - 6);
+  const strength = isBool ? 0.3 : Math.abs(value) / most;
+  if (value === 0 || isHidden) fillBox(ctx, x, y, inner, colors.sunk);
+  else fillBox(ctx, x, y, inner, colors.shade(value < 0 ? 0.25 + 0.75 * strength : strength, head, !numbers));
+  const ring = Math.min(4, Math.max(1, Math.round(inner / 7)));
+  if (value < 0 && !isHidden && inner > 2) fillBox(ctx, x + ring, y + ring, inner - 2 * ring, colors.card);
+  if (isHidden) hatch(ctx, x, y, inner, colors.edge);
+  if (hasCorner && inner > 7) {  // folded, as that of a page
+    const fold = Math.min(10, inner / 3);
+    ctx.fillStyle = colors.ink;
+    ctx.beginPath();
+    for (const [dx, dy] of [[0, 0], [fold, 0], [0, fold]]) ctx.lineTo(x + dx, y + dy);
+    ctx.fill();
+  }
+  if (!numbers || (isHidden && !isBool)) return;
+  text(ctx, numbers.write(value), x + inner / 2, y + inner / 2 + 0.5, {
+    size: numbers.size, font: colors.sans, color: value === 0 ? colors.dim : colors.ink, bold: strength >= 0.1,
   });
 }
 
-// A block's frame, labels and name. Its cells are painted apart, for they may be on their way.
+// The cells of a block, `at(i, j)` in pixels.
+function paintCells(ctx, colors, block, size, look, at) {
+  const { array, cells, cols, head, rowHeads, colHeads } = block;
+  cells.forEach((place, k) => {
+    const [i, j] = [Math.floor(k / cols), k % cols];
+    const value = array.data[place];
+    paintCell(ctx, colors, ...at(i, j, k, place), value, {
+      ...look, head: head ?? colHeads[j] ?? rowHeads[i], isHidden: look.isHidden(place),
+      hasCorner: hasChanged(array, place, value),
+    });
+  });
+}
+
+// A block by itself on a canvas, sharp where a screen has more pixels than it says.
+function canvasOf(block, cell) {
+  const canvas = element("canvas");
+  const [scale, width, height] = [devicePixelRatio || 1, boxWidth(block, cell), boxHeight(block, cell)];
+  Object.assign(canvas, { width: Math.ceil(width * scale), height: Math.ceil(height * scale) });
+  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+  return canvas;
+}
+function paintBlock(canvas, block, cell, colors, look) {
+  const ctx = canvas.getContext("2d");
+  const scale = canvas.width / boxWidth(block, cell);
+  ctx.setTransform(scale, 0, 0, scale, 0, 0);
+  ctx.clearRect(0, 0, canvas.width, canvas.height);
+  paintCells(ctx, colors, block, cell, look,
+    (i, j) => [columnLeft(block, j, cell), rowTop(block, i, cell), cell]);
+}
+
+// A block's labels and name. Its cells are painted apart, for they may be on their way.
 function paintFrame(ctx, colors, each) {
   const { block, cell, x, y } = each;
   const [width, height] = [boxWidth(block, cell), boxHeight(block, cell)];
-  const words = { font: colors.words, color: colors.muted };
-  ctx.lineWidth = cell > 9 ? 2 : 1.25;
-  const frame = (fx, fy, fw, fh, head) => {
-    ctx.strokeStyle = head === null ? colors.line : colors.ofHead(head);
-    ctx.strokeRect(fx - 2, fy - 2, fw + 3, fh + 3);
-  };
-  if (block.group) {  // heads within a row: a frame around each piece, or all pieces of a head
-    ctx.lineWidth = 1.25;
-    const [rows, high] = cell < 6 ? [1, height] : [block.rows, cell];
-    for (let i = 0; i < rows; i++) for (let j = 0; j < block.cols; j += block.group) {
-      const [left, top] = [x + columnLeft(block, j, cell), y + rowTop(block, i, cell)];
-      frame(left, top, block.group * cell, high, block.colHeads[j]);
-    }
-  } else frame(x, y, width, height, block.head);
-
-  // Bars in the heads' colours, where heads are not cut apart yet.
-  const bars = (heads, count, at) => {
-    if (block.group || heads[0] === null || heads.at(-1) === heads[0]) return;
-    for (let i = 0; i < count; i++) {
-      ctx.fillStyle = colors.ofHead(heads[i]);
-      ctx.fillRect(...at(i));
-    }
-  };
-  const thick = cell > 9 ? 4 : 3;
-  bars(block.colHeads, block.cols, (j) => [x + j * cell, y - 3 - thick, cell, thick]);
-  bars(block.rowHeads, block.rows, (i) => [x - 3 - thick, y + i * cell, thick, cell]);
-
+  const words = { font: colors.sans, color: colors.soft };
+  const labelled = (axis, label) => (isWord(axis, label)
+    ? { font: colors.serif, color: colors.ink, size: WORD } : words);
   const columnsHeight = each.labelsColumns ? labelHeight(block, cell) : 0;
   if (columnsHeight) block.colLabels.forEach((label, j) => {
     const middle = x + columnLeft(block, j, cell) + cell / 2;
-    if (columnsHeight === LINE) return text(ctx, label, middle, y - 13, { ...words, width: cell - 1 });
-    ctx.translate(middle, y - 8);  // a word that is longer than its cell is wide stands upright
+    const style = labelled(block.colName, label);
+    if (columnsHeight === LINE) return text(ctx, label, middle, y - 12, { ...style, width: cell - 1 });
+    ctx.translate(middle, y - 6);  // a word that is longer than its cell is wide stands upright
     ctx.rotate(-Math.PI / 2);
-    text(ctx, label, 0, 0, { ...words, align: "left", width: columnsHeight });
+    text(ctx, label, 0, 0, { ...style, align: "left", width: columnsHeight });
     ctx.rotate(Math.PI / 2);
-    ctx.translate(-middle, 8 - y);
+    ctx.translate(-middle, 6 - y);
   });
-  if (each.labelsRows && cell >= 9) block.rowLabels.forEach((label, i) =>
-    text(ctx, label, x - 10, y + rowTop(block, i, cell) + cell / 2,
-      { ...words, align: "right", size: Math.min(12, cell), width: LONGEST }));
+  if (each.labelsRows && labelWidth(block, cell)) block.rowLabels.forEach((label, i) =>
+    text(ctx, label, x - 8, y + rowTop(block, i, cell) + cell / 2,
+      { ...labelled(block.rowName, label), align: "right", width: LONGEST }));
 
   const isResult = each.role === "result";
-  const name = { ...words, font: colors.font, bold: isResult, align: "left", size: 12.5 };
+  const name = { ...words, font: colors.mono, bold: isResult, align: "left", size: 14 };
   if (isResult) name.color = colors.ink;
-  const top = y - 11 - columnsHeight;
-  const head = block.head === null ? "" : `head ${block.number}`;
-  const headColor = { ...words, color: colors.ofHead(block.head), bold: true, align: "right" };
+  const top = y - 12 - columnsHeight;
+  const headColor = { ...words, color: colors.inkOf(block.head), bold: true, align: "right" };
   let noteTop = y + height + 12;
   if (each.title === "left") text(ctx, block.title, x - 8, y + cell / 2, { ...name, align: "right" });
   else if (each.title === "below") {
     text(ctx, block.title, x, noteTop, name);
     noteTop += TITLE - 2;
   } else text(ctx, block.title, x - each.over, top, name);
-  if (head && each.hasHead && each.title === "above" && cell >= 9) {
-    text(ctx, head, x - each.over + wide(block, cell), top, headColor);
+  if (block.head !== null && each.hasHead && each.title === "above" && cell >= 9) {
+    text(ctx, headName(block.number), x - each.over + wide(block, cell), top, headColor);
   }
   if (cell >= 9) for (const note of notesBelow(block)) {
-    const left = Math.max(0, x - 1 - Math.max(0, noteWidth(note) - width));
-    text(ctx, note, left, noteTop, { ...words, align: "left", size: 11 });
-    noteTop += 14;
+    text(ctx, note, Math.max(0, x - 1 - Math.max(0, textWidth(note) - width)), noteTop, { ...words, align: "left" });
+    noteTop += NOTE;
   }
 }
+const headName = (number) => `${SHAPES[number] ?? ""} head ${number}`.trim();
 
 function outline(ctx, each, row, column, color, thick, dash = []) {
   const x = each.x + columnLeft(each.block, column, each.cell);
   const y = each.y + rowTop(each.block, row, each.cell);
+  const side = each.cell - gapIn(each.cell);
   ctx.strokeStyle = color;
   ctx.lineWidth = thick;
   ctx.setLineDash(dash);
-  const inset = thick / 2 - 0.5;
-  ctx.strokeRect(x + inset, y + inset, each.cell - 1 - 2 * inset, each.cell - 1 - 2 * inset);
+  ctx.beginPath();
+  ctx.roundRect(x - 0.5, y - 0.5, side + 1, side + 1, Math.min(9, side / 6));
+  ctx.stroke();
   ctx.setLineDash([]);
 }

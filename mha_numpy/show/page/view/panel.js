@@ -4,6 +4,7 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
   const part = (name) => root.querySelector(`[data-part=${name}]`);
   const [field, slider, switchBox] = ["field", "slider", "truth"].map(part);
   const labelOf = ({ name }, index) => (index.length ? `${name}[${index.join(",")}]` : name);
+  const stop = roving(part("arithmetic"), ".number[title]");
   let target = null;  // the number that can be changed: {array, place}
   let waiting = 0;
 
@@ -17,7 +18,7 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
   const point = (made, { array, index }) => {
     const cell = { array, place: flatten(index, trace.arrays[array].shape) };
     made.title = labelOf(trace.arrays[array], index);
-    made.tabIndex = 0;
+    made.role = "link";
     if (trace.arrays[array].isBool) made.textContent = inFull(trace.arrays[array], cell.place);
     for (const event of ["pointerenter", "focus"]) made.addEventListener(event, () => light([cell]));
     for (const event of ["pointerleave", "blur"]) made.addEventListener(event, () => light([]));
@@ -30,21 +31,21 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     const told = trace.story(array, index);
     const result = element("strong", "", ` = ${inFull(array, place)}`);
     if (!told) {
-      const given = array.pass === "param" ? "Nothing computes a param: it is learned, or set."
-        : "Nothing computes an input: it is given.";
+      const given = array.pass === "param" ? "A param is learned or set; nothing computes it."
+        : "An input comes from outside; nothing computes it.";
       return [element("p", "sum", element("code", "", labelOf(array, index)), result),
-        element("p", "hint", array.equation ? "It was recorded: the page cannot compute it." : given)];
+        element("p", "hint", array.equation ? "Recorded, because the page cannot compute it." : given)];
     }
     const isEdited = told.op === "edited";
     const [from, change] = isEdited ? [told.args[0], told.args[1].value] : [told, 0];
     const added = ` ${change < 0 ? "−" : "+"} ${inDecimals(Math.abs(change))} by your edit`;
-    const edited = isEdited ? element("span", "changed", array.isBool ? " (your edit)" : added) : "";
+    const edited = isEdited ? element("strong", "", array.isBool ? " (your edit)" : added) : "";
     if (from.array !== undefined) {
       const source = element("span", "number", labelOf(trace.arrays[from.array], from.index));
       point(source, from);
       source.textContent = labelOf(trace.arrays[from.array], from.index);
       return [element("p", "sum", source, edited, result),
-        element("p", "hint", "The same number: it only stands at another place.")];
+        element("p", "hint", "The same number in a different place.")];
     }
     const sum = [writeStory(from, point), halves(from), edited];
     const isChoice = CHOICES.includes(from.op) && [undefined, "negative"].includes(from.args[0].op);
@@ -127,6 +128,7 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     part("cell").textContent = labelOf(array, index);
     part("words").textContent = names.inWords(array, index);
     part("arithmetic").replaceChildren(...tellArithmetic(array, index, place));
+    stop();
     part("equation").textContent = array.equation ? `${array.name} = ${array.equation}` : "";
     part("readers").replaceChildren(...tellReaders(array, place));
     showEditor(array, place);

@@ -1,7 +1,7 @@
 // A gradient is a slope: the loss as a curve over one number, and its tangent.
 
 const [POINTS, SLOPE_TIME] = [33, 300];  // of a curve, and the milliseconds that it may take
-let slopeWidth = 0;  // of the canvas: it is asked once, for to ask costs a layout of the page
+let slopeWidth = 0;  // of the canvas: it is asked once, because asking costs a layout of the page
 addEventListener("resize", () => { slopeWidth = 0; });
 
 function drawSlope(canvas, colors, { from, to, at, loss, gradient, curve, name }) {
@@ -33,18 +33,17 @@ function drawSlope(canvas, colors, { from, to, at, loss, gradient, curve, name }
   ctx.beginPath();
   ctx.rect(20, 0, width, height);
   ctx.clip();
-  if (curve.length) line(curve, colors.muted, 2);
+  if (curve.length) line(curve, colors.edge, 3);
   const tangent = (value) => loss + gradient * (value - at);
-  const color = gradient === 0 ? colors.ink : colors.shade(gradient, Math.abs(gradient)).css;
-  line([tangent(from), tangent(to)], color, 2, [5, 4]);
+  line([tangent(from), tangent(to)], colors.ink, 2, [5, 4]);
   ctx.fillStyle = colors.ink;
   ctx.beginPath();
   ctx.arc(x(at), y(loss), 4.5, 0, 7);
   ctx.fill();
   ctx.restore();
-  text(ctx, "L", 8, 11, { color: colors.ink, font: colors.words, align: "left" });
+  text(ctx, "L", 8, 11, { color: colors.ink, font: colors.sans, align: "left" });
   text(ctx, `${name} →`, width - 6, height - 9, {
-    color: colors.muted, font: colors.font, size: 11, align: "right", width: width - 30,
+    color: colors.soft, font: colors.mono, align: "right", width: width - 30,
   });
 }
 

@@ -1,20 +1,19 @@
 // The stage: the current array with what it is computed from, on one canvas.
 
-const HEADING = 140;  // controls and heading above the canvas, in pixels
+const HEADING = 320;  // names, controls and heading above the canvas, in pixels
 
 function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   const ctx = canvas.getContext("2d");
   const state = {
     array: null, scene: null, layout: null, before: new Map(), head: null, colors: readColors(),
-    cell: null, lit: [], led: [], extra: [], changed: new Map(),
+    cell: null, lit: [], led: [], extra: [],
     pictures: new WeakMap(),  // by the numbers of an array
   };
   const keyOf = (id, place) => `${id}:${place}`;
 
   function arrange() {
-    const width = Math.max(300, canvas.parentElement.clientWidth);  // none, where it is hidden
-    const top = document.getElementById("controls").offsetTop + HEADING;  // whatever else is shown
-    const height = innerWidth < 640 ? 1200 : Math.max(400, innerHeight - top);
+    const width = canvas.clientWidth || 300;  // none, where it is hidden
+    const height = innerWidth < 640 ? 1200 : Math.max(400, innerHeight - HEADING);
     state.scene = sceneOf(state.array, trace, names, sequence, state.head);
     const found = fitted(state.scene.candidates, width - 4, height);
     const dx = Math.max(0, Math.floor((width - found.width) / 2));
@@ -79,7 +78,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     for (const each of boxes) {
       const { array } = each.block;
       if (!looks.has(array)) looks.set(array, lookOf(array, trace));
-      paintCells(each, time, sources, looks.get(array));
+      paintBox(each, time, sources, looks.get(array));
     }
     ctx.globalAlpha = 1;
     if (time === Infinity) paintMarks(boxes);
@@ -87,46 +86,39 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
 
   // The cells of a box. Those of the result may be on their way: from their sources, where the
   // equation only moves numbers, or else out of nothing, in the order of reading.
-  function paintCells(each, time, sources, look) {
-    const { block: { array, cells, cols, group, head, number }, cell } = each;
+  function paintBox(each, time, sources, look) {
+    const { block, cell } = each;
+    const { array, cells, cols, group, head, number } = block;
     const { kind } = state.scene;
     const isComing = each.role === "result" && kind !== "given" && time !== Infinity;
-    if (cell < 8 && !isComing && !group) {  // many small cells: one picture, as long as they stay
-      ctx.globalAlpha = each.alpha * (sources && time > PANELS ? 0.3 : 1);
-      ctx.imageSmoothingEnabled = false;
-      const picture = pictureOf(each.block, look);
-      ctx.drawImage(picture, each.x, each.y, cols * cell, cells.length / cols * cell);
+    const faded = sources && time > PANELS ? 0.3 : 1;
+    if (cell < 9 && !isComing) {  // many small cells: one picture, as long as they stay
+      ctx.globalAlpha = each.alpha * faded;
+      ctx.drawImage(pictureOf(block, cell, look), each.x, each.y, boxWidth(block, cell), boxHeight(block, cell));
       return;
     }
     const pieces = group ? cols / group : state.layout.boxes.filter(({ role }) => role === "result").length;
-    cells.forEach((place, k) => {
-      const [i, j] = [Math.floor(k / cols), k % cols];
+    paintCells(ctx, state.colors, block, cell, look, (i, j, k, place) => {
       const piece = group ? Math.floor(j / group) : head === null ? null : number;
       const share = isComing ? shareOf(time, kind, k / cells.length, pieces, piece) : 1;
-      let at = placeIn(each, i, j);
-      ctx.globalAlpha = each.alpha;
-      if (isComing && sources) {
-        const from = sources.get(sourceKey(array, place));
-        if (!from || time < PANELS) return;
-        at = at.map((to, axis) => between(from[axis], to, share));
-        ctx.globalAlpha = 1;
-      } else if (isComing) ctx.globalAlpha *= share;
-      else if (sources && time > PANELS) ctx.globalAlpha *= 0.3;
-      if (ctx.globalAlpha === 0) return;
-      const own = { ...look, isHidden: look.isHidden(place) };
-      paintCell(ctx, state.colors, ...at, array.data[place], own);
+      const to = placeIn(each, i, j);
+      ctx.globalAlpha = each.alpha * (isComing ? (sources ? 1 : share) : faded);
+      const from = isComing && sources?.get(sourceKey(array, place));
+      if (!isComing || !sources) return to;
+      if (!from || time < PANELS) ctx.globalAlpha = 0;
+      return to.map((end, axis) => between(from?.[axis] ?? end, end, share));
     });
   }
 
-  function pictureOf(block, { most, isHidden }) {
+  function pictureOf(block, cell, look) {
     const { data } = block.array;  // another array after every change
     const known = state.pictures.get(data) ?? state.pictures.set(data, new Map()).get(data);
-    if (!known.has(block.key)) {
-      const canvas = new OffscreenCanvas(block.cols, block.rows);
-      canvas.getContext("2d").putImageData(pixelsOf(block, state.colors, most, isHidden), 0, 0);
-      known.set(block.key, canvas);
+    const key = `${block.key} ${cell}`;
+    if (!known.has(key)) {
+      known.set(key, canvasOf(block, cell));
+      paintBlock(known.get(key), block, cell, state.colors, look);
     }
-    return known.get(block.key);
+    return known.get(key);
   }
 
   function sourceKey(array, place) {
@@ -136,26 +128,19 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   }
 
   function paintMarks(boxes) {
-    const { colors } = state;
-    const flash = clock.isPlaying("flash") ? 1 - clock.time("flash") / FLASH : 0;
+    const { ink } = state.colors;
     const sets = [state.lit, state.led, state.extra].map((list) =>
       new Set(list.map(({ array, place }) => keyOf(array, place))));
     const own = state.cell && keyOf(state.cell.id, state.cell.place);
     for (const each of boxes) {
-      const { block: { array, cells, cols, head, colHeads } } = each;
-      const changed = flash > 0 ? state.changed.get(array.id) : undefined;
+      const { block: { array, cells, cols } } = each;
       cells.forEach((place, k) => {
         const key = keyOf(array.id, place);
-        const mark = (...style) => outline(ctx, each, Math.floor(k / cols), k % cols, ...style);
-        if (changed?.has(place)) {
-          ctx.globalAlpha = flash;
-          mark(colors.flash, 3);
-          ctx.globalAlpha = 1;
-        }
-        if (sets[1].has(key)) mark(colors.ink, 1.5, [2, 2]);
-        if (sets[0].has(key)) mark(colors.ofHead(head ?? colHeads[k % cols]), 2);
-        if (sets[2].has(key)) mark(colors.flash, 2.5);
-        if (key === own) mark(colors.ink, 3);
+        const mark = (...style) => outline(ctx, each, Math.floor(k / cols), k % cols, ink, ...style);
+        if (sets[1].has(key)) mark(1);
+        if (sets[0].has(key)) mark(1.5, [3, 3]);
+        if (sets[2].has(key)) mark(2.5);
+        if (key === own) mark(3);
       });
     }
   }
@@ -205,15 +190,13 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
     show, replay, paint, arrange, readersOf,
     mark(cell, lit, led) { Object.assign(state, { cell, lit, led }); clock.paint(); },
     light(cells) { state.extra = cells; clock.paint(); },
-    flash(changed) { state.changed = changed; },
     recolor() { Object.assign(state, { colors: readColors(), pictures: new WeakMap() }); },
-    cellSize: () => state.layout.boxes[0].cell,
+    isReadable: () => isReadable(state.layout),
     where: positions,
     scrollTo({ id, place }) {  // into what the sheets at the bottom of a phone leave free
       const at = positions("result").get(keyOf(id, place)) ?? positions("source").get(keyOf(id, place));
       const y = canvas.getBoundingClientRect().top + (at?.[1] ?? 0);
-      const sheets = [...document.querySelectorAll("#panel, .tour-card")];
-      const least = sheets.reduce((left, { offsetHeight }) => left - offsetHeight, innerHeight - 60);
+      const least = innerHeight - 60 - document.getElementById("panel").offsetHeight;
       const most = parseFloat(getComputedStyle(canvas).scrollMarginTop);  // below what sticks there
       scrollBy({ top: y > least ? y - least : Math.min(0, y - most) });
     },
