@@ -336,6 +336,7 @@ function startStory(data, page) {
   root.classList.toggle("framed", isFramed);
   const tellHeight = () => { if (isFramed) askForHeight(at.expert ? 960 : root.offsetHeight); };
   new ResizeObserver(() => {
+    root.style.setProperty("--scrub", `${root.querySelector(".scrub").offsetHeight}px`);
     if (!at.expert) { stage.fit(); stage.paint({ chosen: at.cell, isBack: at.back }); }
     tellHeight();
   }).observe(byId("main"));
