@@ -61,7 +61,7 @@ def _report(
     option("--seed", "seeds the upstream gradient, and random vectors and params (default 0)",
         type=int, default=0),
     switch("--memory", "show the memory of each step: strides, bytes, view or copy"),
-    path("--save", "DIR", "write pictures (PNG, SVG) and the trace (JSON) there"),
+    path("--save", "DIR", "write pictures (SVG) and the trace (JSON) there"),
     path("--html", "FILE", "write a page there on which any number can be changed"),
     switch("--open", "open that page in the browser (page.html by default)"),
     switch("--force", "let --save and --html overwrite files"),
@@ -187,7 +187,7 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
     "time attention side by side with other libraries",
     "Time attention, forward and backward, side by side with those of PyTorch, JAX and ONNX "
     "Runtime that are installed, after comparing the results. This takes some minutes.",
-    "mha-numpy bench --quick --against torch,numpy --chart ratios.png",
+    "mha-numpy bench --quick --against torch,numpy --chart ratios.svg",
     word("--ours", "BACKEND", "the backend to compare with all others (default numba)",
         default="numba"),
     word("--against", "NAMES",
@@ -205,7 +205,7 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
     path("--markdown", "FILE", "write the report there"),
     path("--write", "FILE", "replace the report on this family of processors in a Markdown page, "
         "such as docs/performance.md"),
-    path("--chart", "FILE.png", "draw the ratios there"),
+    path("--chart", "FILE.svg", "draw the ratios there"),
 )  # fmt: skip
 def _bench(options: Namespace) -> int:
     from mha_numpy.bench import Settings, benchmark

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 from mha_numpy.bench import Cell, Fact, Ratio, Results, Settings
-from mha_numpy.bench.chart import ratio_chart
+from mha_numpy.bench.chart import figure_of, ratio_chart
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.report import Files, replace_report, sections, to_json, to_markdown
 from mha_numpy.errors import ConfigError
@@ -172,19 +172,19 @@ def test_a_page_without_a_place_for_the_report(page):
 
 def test_files(tmp_path):
     (tmp_path / "page.md").write_text(PAGE)
-    names = ("all.json", "report.md", "page.md", "chart.png")
+    names = ("all.json", "report.md", "page.md", "chart.svg")
     paths = [tmp_path / name for name in names]
     results = made_up()
     assert Files(*paths).save(results) == paths
     assert paths[0].read_text() == to_json(results)
     assert paths[1].read_text() == to_markdown(results)
     assert paths[2].read_text() == replace_report(PAGE, "Abacus, beads", to_markdown(results))
-    assert paths[3].read_bytes().startswith(b"\x89PNG")
+    assert paths[3].read_text().startswith("<svg")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
 def test_no_chart_where_nobody_was_compared(tmp_path):
-    assert Files(chart=tmp_path / "chart.png").save(made_up(cells=[])) == []
+    assert Files(chart=tmp_path / "chart.svg").save(made_up(cells=[])) == []
     assert not list(tmp_path.iterdir())
     with pytest.raises(ConfigError, match="chart: expected a ratio"):
         ratio_chart(made_up(cells=[]))
@@ -201,8 +201,8 @@ def bars_of(ax):
 
 
 def test_chart():
-    picture = ratio_chart(made_up())
-    torch, loops = picture.axes
+    figure, picture = figure_of(made_up()), ratio_chart(made_up())
+    torch, loops = figure.axes
     assert torch.get_title(loc="left").startswith("time of PyTorch / time of our NumPy")
     assert loops.get_title(loc="left").startswith("time of our loops / time of our NumPy")
     found = {(case, round(x)): (bottom, bottom + top) for case, x, bottom, top in bars_of(torch)}
@@ -211,10 +211,10 @@ def test_chart():
     assert torch.get_yscale() == "log"
     assert any(list(line.get_ydata()) == [1, 1] for line in torch.lines)
     assert [label.get_text() for label in loops.get_xticklabels()] == ["1,2,5,4", "3,4/2,1,9,8"]
-    assert [text.get_text() for text in picture.legends[0].texts] == ["fwd", "fwd+bwd causal"]
-    assert "PyTorch 0.5 to 2; our loops 4 to 4" in picture.get_label()
-    assert "on Abacus, beads" in picture.get_label()
-    assert picture.legends[0].get_title().get_text() == "measured on Abacus, beads"
+    assert [text.get_text() for text in figure.legends[0].texts] == ["fwd", "fwd+bwd causal"]
+    assert "PyTorch 0.5 to 2; our loops 4 to 4" in picture.alt
+    assert "on Abacus, beads" in picture.alt
+    assert picture.title == "Measured on Abacus, beads"
 
 
 def test_bars_are_apart_and_told_by_more_than_colour():
@@ -226,7 +226,7 @@ def test_bars_are_apart_and_told_by_more_than_colour():
         for shape in shapes
         for case in cases
     ]
-    (ax,) = ratio_chart(made_up(cells)).axes
+    (ax,) = figure_of(made_up(cells)).axes
     middles = sorted(x for _, x, *_ in bars_of(ax))
     assert min(b - a for a, b in pairwise(middles)) > 0.1
     looks = {}

@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from matplotlib.colors import to_rgb
-
 from mha_numpy.checking.tracing import Step
+from mha_numpy.look import tokens
 from mha_numpy.show.pictures.blocks import Blocks, cut_step
-from mha_numpy.show.pictures.colors import text_on
 from mha_numpy.show.pictures.panels import named_sizes
 from mha_numpy.tables import CELL, RULE
 
@@ -52,7 +50,7 @@ def _unbroken(text: str) -> str:
     return text.replace(" ", "&nbsp;")
 
 
-def _square(label: str, color: str) -> str:
-    """Return a head's number in its colour."""
-    ink = text_on(to_rgb(color))
-    return f'<span style="background:{color};color:{ink};padding:0 4px">{escape(label)}</span>'
+def _square(label: str, token: str) -> str:
+    """Return a head's number over a line in its colour."""
+    line = f"border-bottom:3px solid {tokens()[token][0]}"
+    return f'<span style="{line};padding:0 4px;margin-right:3px">{escape(label)}</span>'

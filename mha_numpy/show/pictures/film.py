@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from mha_numpy.checking.tracing import Trace
 from mha_numpy.checks import check_flag
 from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
-from mha_numpy.show.pictures.layout import start_page
-from mha_numpy.show.pictures.panels import Panel, arrange, legend_entries, paint, prepare, reading
+from mha_numpy.show.pictures.panels import Panel, paint, prepare, reading
 from mha_numpy.show.pictures.recorded import axis_labels, check_sequence, check_steps
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import MARGIN, Drawing
 
 SHARED = (
     "A key/value head that serves several query heads has the colour of the first and the numbers "
@@ -23,15 +23,13 @@ def shape_film(
     sequence: int = 0,
     tokens: Sequence[str] | None = None,
     source_tokens: Sequence[str] | None = None,
-    columns: int | None = None,
     note: str = "",
 ) -> Picture:
-    """Draw every step of a pass in order, left to right and top to bottom, one panel each.
+    """Draw every step of a pass in order, one panel each.
 
     A small square is a number: its colour is that of the head it belongs to (grey: of none), its
-    shade ``|value|`` relative to the panel's largest; a minus marks a negative one. So one sees
-    each token's row being cut into heads, the heads parting, attending, and lying side by side
-    again.
+    strength ``|value|`` relative to the panel's largest; a ring is a negative one. You see how each
+    token's row is split into heads, how the heads part, attend, and come side by side again.
 
     Parameters
     ----------
@@ -42,19 +40,16 @@ def shape_film(
     sequence : int
         Which sequence of the batch; nothing else of axis B is drawn.
     tokens : sequence of T_q strings, optional
-        They stand beside the rows of queries.
+        Beside the rows of queries.
     source_tokens : sequence of T_k strings, optional
-        They stand beside the rows of keys and values; default `tokens`, where there are as many.
-    columns : int, optional
-        Panels in a row; default as many as fit a notebook's width, of 6, 3, 2 and 1: much comes in
-        threes.
+        Beside the rows of keys and values; default `tokens`, where there are as many.
     note : str
         A sentence under the heading, such as "Random params: nothing here is trained.".
 
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels.
+        One panel for each step.
 
     Notes
     -----
@@ -62,7 +57,7 @@ def shape_film(
     H*d_k is coloured piece by piece. A key/value head that serves several query heads has the
     colour of the first of them, and its panel a ◆. Cells of -inf are hatched, NaN and +inf
     cross-hatched. Squares are of one size in the whole film where that fits; a panel that is drawn
-    smaller says so. Blocks of more than 64 rows or columns are images without gaps.
+    smaller says so.
 
     Examples
     --------
@@ -73,24 +68,22 @@ def shape_film(
     >>> with trace() as t:
     ...     out, cache = attention_forward(x, x, x)
     >>> film = shape_film(t)
-    >>> [panel.get_title(loc="left") for panel in film.axes]
+    >>> [panel.title for panel in film.panels]
     ['1 q', '2 k', '3 v', '4 scores', '5 weights', '6 heads']
     """
     steps = check_steps(trace, "film", backward=check_flag("backward", backward))
     batch = check_sequence(steps, sequence)
     labels = axis_labels(steps, tokens, source_tokens)
     panels = prepare(steps, trace.steps, sequence, labels)
-    rows, headers = arrange(panels, columns)
-
     title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
     title += f"{len(panels)} step{'s' * (len(panels) > 1)}{of_batch(sequence, batch)}"
-    notes = [check_text("note", note), reading(panels, SHARED)]
-    alt = _alt_text(title, notes[0], panels)
-    film, axes = start_page(rows, title, notes, alt=alt, legend=legend_entries(panels))
-    for ax, panel, header in zip(axes, panels, headers, strict=True):
-        ax.set_label(f"step {panel.step.number}")
-        paint(ax, panel, header)
-    return film
+    notes = [check_text("note", note), *reading(panels, SHARED)]
+    drawn = []
+    for panel in panels:
+        drawing = Drawing(panel.title, f"{panel.title} {' '.join(panel.facts)}.")
+        paint(drawing, panel, MARGIN, MARGIN)
+        drawn.append(drawing)
+    return Picture(drawn, title=title, notes=notes, alt=_alt_text(title, notes[0], panels))
 
 
 def _alt_text(title: str, note: str, panels: list[Panel]) -> str:
