@@ -9,6 +9,9 @@ from mha_numpy.checking.tracing import trace
 from mha_numpy.core import causal_mask, step
 from mha_numpy.layers import MultiHeadAttention
 from mha_numpy.show.page import stepper
+from mha_numpy.show.page.data import describe_trace
+from mha_numpy.show.page.document import document, read
+from mha_numpy.show.page.widget import SCRIPTS, STYLES
 from tests.compare import Tolerance, assert_close
 
 pytestmark = pytest.mark.slow
@@ -42,6 +45,20 @@ def run(change=None, *, x=X, mask=None, gate=(1.0, 1.0)):
 @pytest.fixture(scope="module")
 def drawn():
     return stepper(run(), tokens=TOKENS, note="These params are random.")
+
+
+@pytest.fixture
+def within(visit, tmp_path):
+    """Return a function that opens the page of a trace, and leaves what it returns in `page`."""
+
+    def opened():
+        html = document("two views", read("page.html"), describe_trace(run()), styles=STYLES,
+                        scripts=SCRIPTS, start="window.page = startPage(data);")  # fmt: skip
+        path = tmp_path / "within.html"
+        path.write_text(html, encoding="utf-8")
+        return visit(path.as_uri(), path.as_uri())
+
+    return opened
 
 
 @pytest.fixture
@@ -135,6 +152,36 @@ def test_heads_causality_and_scale_are_switched(open_page):
     page.get_by_role("slider", name="scale").fill("0")
     assert_close(numbers(page, "weights"), np.full(18, 1 / 3), SHOWN)
     assert_close(numbers(page, "d_q"), np.zeros(12), SHOWN)
+
+
+def test_another_view_shares_the_trace_and_hears_of_every_change(within):
+    page = within()
+    heard = page.evaluate(
+        """() => {
+          const { trace, change, edit, undo, reset, setSwitch, open, controls } = page;
+          const [view, heard] = [document.getElementById("page"), []];
+          const w_q = trace.byName.get("w_q");
+          change((differing) => heard.push([...differing.keys()].map((id) => trace.arrays[id].name)));
+          view.hidden = true;
+          edit(w_q, 0, 2.5);
+          undo(w_q, 0);
+          controls.set("causal", true);
+          reset();
+          setSwitch("no-scale");
+          setSwitch(null);
+          open(trace.byName.get("d_w_q"), 0);
+          view.hidden = false;
+          return heard;
+        }"""
+    )
+    assert [bool(names) for names in heard] == [True] * 6
+    assert heard[0] == heard[1]
+    assert {"w_q", "scores", "d_x"} <= set(heard[0])
+    assert "w_q" not in heard[2]
+    assert {"weights", "out"} <= set(heard[2])
+    assert page.locator("#name").inner_text() == "d_w_q"
+    page.wait_for_function("document.getElementById('cells').clientWidth > 500")
+    assert_shows_core(page, run())
 
 
 WORDS = """() => {

@@ -23,7 +23,7 @@ function listenToKeys(root, canvas, keys, walk) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const isField = target.closest?.("input, select, textarea");
     const isOurs = target === document.body || root.contains(target);
-    if (!isOurs || (isField && key !== "Escape")) return;
+    if (!isOurs || root.hidden || (isField && key !== "Escape")) return;
     const isFree = target === document.body || target === canvas;
     if (key in ARROWS && (isFree || target.closest("#map"))) walk(ARROWS[key]);
     else if (key in keys && (isFree || key !== "Enter")) keys[key]();

@@ -7,10 +7,12 @@ function startPage(data) {
   const sequence = data.sequence ?? 0;
   const byId = (id) => document.getElementById(id);
   const isPhone = () => innerWidth < 640;
+  const isHidden = () => byId("page").offsetWidth === 0;  // behind the story
   const indexOf = ({ id, place }) => unflatten(place, trace.arrays[id].shape);
   const placeOf = (id, index) => flatten(index, trace.arrays[id].shape);
   const blocksOfArray = (array) => blocksOf(operandOf(["array", array.id], trace), names, sequence);
   const listeners = { go: [], edit: [], option: [], switch: [] };
+  const subscribers = [];  // called after every change, with the places of each array that differ
   const tell = (event, told) => listeners[event].forEach((call) => call(told));
 
   let current = null;  // the array on the stage
@@ -80,6 +82,7 @@ function startPage(data) {
     byId("again").disabled = !tree;
     map.mark(id, reads);
     map.reveal(id);
+    if (isHidden()) return;  // the address is the story's
     try { history.replaceState(null, "", `#${name}`); } catch { /* a frame has no address */ }
   }
 
@@ -182,6 +185,7 @@ function startPage(data) {
     showTable();
     byId("spoken").textContent =
       `${differing.size} arrays changed. ${byId("loss")?.textContent ?? ""}`;
+    for (const call of subscribers) call(differing);
   }
 
   function edit(id, place, value) {
@@ -249,12 +253,13 @@ function startPage(data) {
     if (named() !== undefined && named() !== current.id) go(named());
   });
   let wasPhone = isPhone();
-  addEventListener("resize", () => {
+  new ResizeObserver(() => {  // also where the page comes out of hiding
+    if (isHidden()) return;
     if (isPhone() !== wasPhone) head = isPhone() ? 0 : null;
     wasPhone = isPhone();
     showStage();
     showCell(false);
-  });
+  }).observe(byId("work"));
 
   function recolor() {
     colors = readColors();
@@ -279,7 +284,9 @@ function startPage(data) {
     return { array: id, place: placeOf(id, index) };
   };
   return {
-    trace, here,
+    trace, here, edit, undo, setSwitch, controls,
+    open: go,
+    change: (call) => subscribers.push(call),
     reset: () => undo(),
     goTo(name, index) {
       const id = trace.byName.get(name);

@@ -12,7 +12,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   const keyOf = (id, place) => `${id}:${place}`;
 
   function arrange() {
-    const width = canvas.parentElement.clientWidth;
+    const width = Math.max(300, canvas.parentElement.clientWidth);  // none, where it is hidden
     const top = document.getElementById("controls").offsetTop + HEADING;  // whatever else is shown
     const height = innerWidth < 640 ? 1200 : Math.max(400, innerHeight - top);
     state.scene = sceneOf(state.array, trace, names, sequence, state.head);

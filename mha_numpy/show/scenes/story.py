@@ -1,0 +1,283 @@
+"""The story of one trace: which arrays play which part, and the facts that its sentences hold."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mha_numpy.checking.tracing import Step, Trace
+from mha_numpy.dtypes import Array
+from mha_numpy.show.scenes.scenes import SCENES, Scene
+
+if TYPE_CHECKING:
+    from mha_numpy.show.walk.result import Meaning
+
+NEEDED = ("q", "k", "v", "scores", "weights", "heads")
+PARTS = {"x": "x_q", "y": "x_k", "out": "out"} | {name: name for name in NEEDED}
+TOTALS = {"x_q": "d_x", "x_k": "d_x_kv"}  # an input that is read more than once
+LEADING = {"B", "H", "H_kv", "1"}
+HIDING = "masked"
+
+
+@dataclass(frozen=True)
+class Story:
+    """A trace of one attention layer, as scenes tell it."""
+
+    scenes: tuple[Scene, ...]
+    steps: Mapping[
+        str, Step
+    ]  # by the part that they play: x, y, q, k, v, scores, ... d_x, d_q, ...
+    tokens: Sequence[str]  # T_q: the words that look
+    source_tokens: Sequence[str]  # T_k: the words that are looked at
+    meaning: "Meaning | None"
+    note: str
+    sequence: int
+    scale: float
+    opens: tuple[int, int]  # at which word, in which head
+
+    @property
+    def is_cross(self) -> bool:
+        """Whether the words that are looked at are of another sentence."""
+        return "y" in self.steps
+
+    @property
+    def has_wish(self) -> bool:
+        """Whether there is a way back, from an upstream gradient to every array of the scenes."""
+        shown = {part for scene in self.scenes for part in scene.arrays}
+        return self.steps.keys() >= {f"d_{part}" for part in {*shown, "out"}}
+
+    @property
+    def num_heads(self) -> int:
+        """The number of heads."""
+        return self.sizes("weights").get("H", 1)
+
+    def sizes(self, part: str) -> dict[str, int]:
+        """Return the sizes of an array by the names of its axes."""
+        step = self.steps[part]
+        return dict(zip(step.axes.split(), step.array.shape, strict=True))
+
+    def index(self, part: str, head: int) -> tuple[int, ...]:
+        """Return the index of the matrix that an array holds for a head."""
+        heads = self.sizes(part).get("H_kv", 1)
+        at = {"B": self.sequence, "H": head, "H_kv": head * heads // self.num_heads}
+        axes = self.steps[part].axes.split()[:-2]
+        return tuple(at.get(axis, 0) for axis in axes)
+
+    def matrix(self, part: str, head: int) -> Array:
+        """Return the matrix that an array holds for a head."""
+        return np.asarray(self.steps[part].array[self.index(part, head)], float)
+
+    def hidden(self, head: int) -> Array:
+        """Return which cells of the weights are hidden: their scores became minus infinity."""
+        if HIDING not in self.steps:
+            return np.zeros(self.matrix("weights", head).shape, bool)
+        return np.asarray(self.matrix(HIDING, head) == -np.inf)
+
+    def columns(self, part: str, head: int) -> list[str]:
+        """Return what the columns of an array are called."""
+        part = part.removeprefix("d_")
+        if part in ("scores", "weights"):
+            return list(self.source_tokens)
+        names: Sequence[str] | None = None
+        if self.meaning:
+            by_head = {"q": self.meaning.matched, "k": self.meaning.matched,
+                       "v": self.meaning.handed, "heads": self.meaning.handed}  # fmt: skip
+            names = by_head[part][head] if part in by_head else self.meaning.features
+        width = self.steps[part].array.shape[-1]
+        return list(names) if names and len(names) == width else [str(n) for n in range(width)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what the page needs beside the trace, ready for JSON."""
+        meaning = asdict(self.meaning) if self.meaning else None
+        return {
+            "scenes": [asdict(scene) for scene in self.scenes],
+            "parts": {p: s.name for p, s in self.steps.items() if p[:2] != "d_" or p == "d_out"},
+            "tokens": self.tokens, "sourceTokens": self.source_tokens, "meaning": meaning,
+            "note": self.note, "opens": self.opens,
+        }  # fmt: skip
+
+
+def story_of(
+    trace: Trace,
+    *,
+    tokens: Sequence[str] | None = None,
+    source_tokens: Sequence[str] | None = None,
+    meaning: "Meaning | None" = None,
+    note: str = "",
+    sequence: int = 0,
+) -> Story | None:
+    """Return the story of a trace; None where it is not one attention layer, whole.
+
+    Examples
+    --------
+    >>> from mha_numpy.show.walk import walk
+    >>> seen = walk(example=True)
+    >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
+    >>> [scene.name for scene in story.scenes]
+    ['Words', 'Ask, offer, give', 'Compare', 'Share', 'Mix', 'Join']
+    """
+    last = {step.name: step for step in (*trace.constants, *trace.steps)}
+    if len({step.name for step in trace}) < len(trace) or not last.keys() >= {*NEEDED, "scale"}:
+        return None
+    steps = {part: last[name] for part, name in PARTS.items() if name in last}
+    if "y" in steps and steps["y"].equation == PARTS["x"]:
+        del steps["y"]
+    if any(set(step.axes.split()[:-2]) - LEADING for step in steps.values()):
+        return None
+    if HIDING in last:
+        steps[HIDING] = last[HIDING]
+    for part, name in PARTS.items():
+        names = [each for each in (TOTALS.get(name), f"d_{name}") if each in last]
+        if part in steps and names:
+            steps[f"d_{part}"] = last[names[0]]
+    T_q, T_k = steps["weights"].array.shape[-2:]
+    looks = list(tokens or map(str, range(T_q)))
+    story = Story(
+        scenes=tuple(scene for scene in SCENES if steps.keys() >= set(scene.arrays)),
+        steps=steps, tokens=looks, meaning=meaning, note=note, sequence=sequence,
+        source_tokens=list(source_tokens or (looks if T_q == T_k else map(str, range(T_k)))),
+        scale=float(last["scale"].array), opens=(0, 0),
+    )  # fmt: skip
+    if meaning:
+        opens = (meaning.asker, 0)
+    else:  # at the largest weight
+        weights = np.array([story.matrix("weights", head) for head in range(story.num_heads)])
+        head, word, _ = np.unravel_index(int(weights.argmax()), weights.shape)
+        opens = (int(word), int(head))
+    return Story(**{**vars(story), "opens": opens})
+
+
+Piece = tuple[str, str]  # kind (text, word, number, term, name), and what is written
+EPSILON = 5e-4  # a slope below it is written as 0.000
+
+
+def facts(story: Story, word: int, head: int) -> Callable[[str], list[Piece]]:
+    """Return what gives the pieces of a fact by its name, about a word in a head."""
+    weights, scores = story.matrix("weights", head)[word], story.matrix("scores", head)[word]
+    best, following = ranked(weights)
+    other = (head + 1) % story.num_heads
+    other_weights = story.matrix("weights", other)[word]
+
+    def say(name: str) -> list[Piece]:
+        which, _, what = name.partition(".")
+        at = {"best": best, "next": following, "other": ranked(other_weights)[0]}
+        if which in ("gain", "loss"):
+            at[which] = ends(story.matrix("d_scores", head)[word])[which == "loss"]
+        if which in ("helper", "hinderer"):
+            at[which] = ends(story.matrix("d_weights", head)[word])[which == "hinderer"]
+        if which == "other":
+            return {"": [("number", str(other))],
+                    "best": [("word", story.source_tokens[at[which]])],
+                    "share": [("number", percent(other_weights[at[which]]))]}[what]  # fmt: skip
+        if which in at and not what:
+            return [("word", story.source_tokens[at[which]])]
+        if which in ("gain", "loss"):
+            slope = story.matrix("d_scores", head)[word, at[which]]
+            return [("number", signed(slope * (0.1 if what == "tenth" else 1)))]
+        if which in ("helper", "hinderer"):
+            return [("number", signed(story.matrix("d_weights", head)[word, at[which]]))]
+        if which in at:
+            number = percent(weights[at[which]]) if what == "share" else written(scores[at[which]])
+            return [("number", number)]
+        return plain_fact(name)
+
+    def plain_fact(name: str) -> list[Piece]:
+        if name in ("word", "asker"):
+            return [("word", story.tokens[word if name == "word" else asker_of(story)])]
+        if name in ("wish", "question") and story.meaning:
+            asks = story.meaning.asks[head][word]
+            return [("text", story.meaning.wish if name == "wish" else asks)]
+        sizes = {"head": head, "D": story.steps["x"].array.shape[-1] if "x" in story.steps else 0,
+                 "width": story.steps["q"].array.shape[-1]}  # fmt: skip
+        if name in sizes:
+            return [("number", str(sizes[name]))]
+        if name == "scale":
+            return [("number", written(story.scale))]
+        part = "out" if name == "wished" else name
+        row, labels = story.matrix(part, head)[word], story.columns(part, head)
+        if name == "wished":
+            order = np.flatnonzero(story.matrix("d_out", head)[word])
+        else:
+            order = np.argsort(-np.abs(row), kind="stable")[: 2 if part[:2] == "d_" else 3]
+        least, write = (EPSILON, signed) if part[:2] == "d_" else (0.005, written)
+        kept = [c for c in sorted(order) if abs(row[c]) >= least or name == "wished"]
+        found: list[Piece] = []
+        for c in kept:
+            label = labels[c] if not labels[c].isdigit() else f"number {labels[c]}"
+            found += [("text", ", " * bool(found) + label + " "), ("number", write(row[c]))]
+        return found or [("text", "nothing")]
+
+    return say
+
+
+def ranked(weights: Array) -> tuple[int, int]:
+    """Return the places of the largest weight and of the next one."""
+    order = np.argsort(-np.round(weights, 9), kind="stable")
+    return int(order[0]), int(order[min(1, len(order) - 1)])
+
+
+def ends(slopes: Array) -> tuple[int, int]:
+    """Return the places of the largest and of the smallest slope."""
+    return int(slopes.argmax()), int(slopes.argmin())
+
+
+def asker_of(story: Story) -> int:
+    """Return the word that the wish is about most."""
+    if story.meaning:
+        return story.meaning.asker
+    if "d_out" not in story.steps:
+        return 0
+    return int(np.abs(story.matrix("d_out", 0)).max(axis=-1).argmax())
+
+
+def flags(story: Story, word: int, head: int) -> set[str]:
+    """Return the conditions that hold for a word in a head."""
+    weights = story.matrix("weights", head)
+    two = weights[word, list(ranked(weights[word]))]
+    found = {
+        "example": bool(story.meaning), "plain": not story.meaning, "cross": story.is_cross,
+        "unlike": not story.is_cross and list(story.tokens) != list(story.source_tokens),
+        "asker": word == asker_of(story), "single": story.num_heads == 1,
+        "two": weights.shape[1] > 1, "tie": np.ptp(two) < 1e-9,
+        "hides": bool(story.hidden(head)[word].any()),
+    }  # fmt: skip
+    for part in ("x", "q", "k", "v", "scores", "heads", "out"):
+        if f"d_{part}" in story.steps:
+            slopes = np.abs(story.matrix(f"d_{part}", head))
+            row = word if word < len(slopes) else 0
+            found[part] = bool(slopes[row].max() >= EPSILON)
+            found["head"] = slopes.max() >= EPSILON if part == "heads" else found.get("head", False)
+    found["kv"] = not story.is_cross and (found.get("k", False) or found.get("v", False))
+    return {name for name, holds in found.items() if holds}
+
+
+def rounded(value: float, digits: int) -> str:
+    """Round a half up, as pages do."""
+    from decimal import ROUND_HALF_UP, Decimal
+
+    found = str(Decimal(float(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    return found.replace("-", "\N{MINUS SIGN}")
+
+
+def written(value: float) -> str:
+    """Write a number: 0 is exactly zero, 0.00 is tiny."""
+    if not np.isfinite(value):
+        return str(value).replace("inf", "\N{INFINITY}").replace("-", "\N{MINUS SIGN}")
+    for digits in (0, 1):
+        if abs(value - round(value, digits)) < 1e-6 and (
+            round(value, digits) or abs(value) < 1e-12
+        ):
+            return rounded(round(value, digits) + 0.0, digits)
+    return rounded(value, 1 if abs(value) >= 10 else 2)
+
+
+def signed(slope: float) -> str:
+    """Write a slope with its sign: three decimals, or none."""
+    text = rounded(slope, 0 if abs(slope - round(slope)) < 1e-6 else 3)
+    return text if text[0] == "\N{MINUS SIGN}" else f"+{text}"
+
+
+def percent(share: float) -> str:
+    """Write a share of 1."""
+    return f"{rounded(100 * share, 0)}%"
