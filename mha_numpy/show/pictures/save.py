@@ -44,7 +44,7 @@ class Picture:
     def _repr_html_(self) -> str:
         """Return images with a caption: they survive in a notebook not yet trusted."""
         images = "".join(
-            _image(panel, wide, self.alt if len(self.panels) == 1 else panel.desc)
+            image_of(panel, wide, self.alt if len(self.panels) == 1 else panel.desc)
             for panel, wide in zip_longest(self.panels, self.wide)
         )
         title = f"<strong>{escape(self.title)}</strong>" if self.title else ""
@@ -83,7 +83,7 @@ class Picture:
         return whole.svg()
 
 
-def _image(panel: Drawing, wide: Drawing | None, alt: str) -> str:
+def image_of(panel: Drawing, wide: Drawing | None, alt: str) -> str:
     """Return an image of a drawing, and of the wider one where a page has the room."""
     look = 'style="max-width:100%;height:auto;margin:0 8px 8px 0;vertical-align:top"'
     image = f'<img class="mha-picture" alt="{escape(alt)}" {look} {_source("src", panel)}>'

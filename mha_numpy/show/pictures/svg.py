@@ -21,7 +21,16 @@ MARGIN = 10  # from the drawing's edge to what is drawn
 SMALL, NUMBER, LARGE = 13, 14, 15  # text: the least, a number, a title
 LEVELS = 16  # of opacity, where cells are merged
 
-_SIZES = {"w": 16, "n": NUMBER, "m": NUMBER, "sh": SMALL, "s": SMALL, "t": LARGE, "v": NUMBER}
+_SIZES = {
+    "w": 16,
+    "n": NUMBER,
+    "m": NUMBER,
+    "sh": SMALL,
+    "s": SMALL,
+    "t": LARGE,
+    "v": NUMBER,
+    "says": LARGE,
+}
 _RULES = f"""
 .mha-picture text {{ font: 400 {NUMBER}px {FAMILIES["sans"]}; fill: var(--m-ink); }}
 .mha-picture .w {{ font: 480 16px {FAMILIES["serif"]}; }}
@@ -29,6 +38,7 @@ _RULES = f"""
 .mha-picture .m {{ font: 600 {NUMBER}px {FAMILIES["mono"]}; }}
 .mha-picture .sh {{ font: 400 {SMALL}px {FAMILIES["mono"]}; fill: var(--m-soft); }}
 .mha-picture .s {{ font-size: {SMALL}px; fill: var(--m-soft); }}
+.mha-picture .says {{ font-size: {LARGE}px; }}
 .mha-picture .i {{ fill: var(--m-ink); }} .mha-picture .v {{ font-weight: 600; }}
 .mha-picture .t {{ font-weight: 600; font-size: {LARGE}px; }}
 .mha-picture .s3 {{ font-size: {SMALL}px; }}
@@ -95,6 +105,7 @@ class Drawing:
         self.parts: list[str] = []
         self.defs: list[str] = []
         self.used: set[str] = set(_ALWAYS)
+        self.style = ""  # rules of its own
         self.width = self.height = 0.0  # of what is drawn
 
     def reach(self, x: float, y: float) -> None:
@@ -159,9 +170,10 @@ class Drawing:
                 f'x="{_n(nested[0])}" y="{_n(nested[1])}" width="{_n(width)}" height="{_n(height)}"'
             )
             return f"<svg {at} {box}>{content}</svg>"
-        style = style_of(self.used) + _RULES
+        style = style_of(self.used) + _RULES + self.style
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="mha-picture" {box} role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="mha-picture" {box} '
+            f'width="{_n(width)}" height="{_n(height)}" role="img" '
             f'aria-labelledby="{name}-t {name}-d"><title id="{name}-t">{escape(self.title)}</title>'
             f'<desc id="{name}-d">{escape(self.desc)}</desc><style>{style}</style>'
             f'<rect class="ground" style="fill:var(--m-card)" width="100%" height="100%" rx="12"/>'
