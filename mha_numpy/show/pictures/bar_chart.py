@@ -82,7 +82,7 @@ def _draw(
 ) -> Drawing:
     """Draw each bar under its name, its number at its end."""
     drawn = Drawing(title, alt)
-    number = max(width_of(text, "n") for _, text, *_ in bars)
+    number = max(width_of(text, "v") for _, text, *_ in bars)
     is_long = number > limit / 2 - MARGIN  # then numbers are beside the names' ends, below
     room = limit - 2 * MARGIN - (0 if is_long else number + 8)
     pitch = PITCH + 18 * is_long
@@ -102,7 +102,7 @@ def _draw(
             )  # fmt: skip
         end = max(share or 0, behind or 0) * room
         x, y = (MARGIN, top + 53) if is_long else (MARGIN + end + 8, top + 33)
-        drawn.text(x, y, text, "v")
+        drawn.text(x, y, text, "v", room=limit - MARGIN - x)
     drawn.reach(limit - MARGIN, 0)
     return drawn
 

@@ -125,7 +125,7 @@ class Grid(NamedTuple):
         high = min(WORD, max(long))
         for i in range(0, n, math.ceil(PITCH / pitch)):
             word = shortened(self.columns[i], WORD)
-            drawn.text(places[i] + 5, top + high, word, "w", is_turned=True)
+            drawn.text(places[i] + 4.5, top + high, word, "w", is_turned=True)
         return top + high + 8
 
     def _name_rows(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:

@@ -4,6 +4,7 @@ Its colours are names, so that it follows the theme of the page that it is part 
 page that of the system.
 """
 
+import math
 import struct
 import zlib
 from base64 import b64encode
@@ -132,7 +133,7 @@ class Drawing:
             f"{escape(text, quote=False)}</text>"
         )
         after = {"start": long, "middle": long / 2, "end": 0}["middle" if first == "n" else align]
-        self.reach(x + (5 if is_turned else after), y + (0 if is_turned else 5))
+        self.reach(x + (3.5 if is_turned else after), y + (0 if is_turned else 5))
 
     def add(self, element: str, x: float = 0.0, y: float = 0.0) -> None:
         """Add an element of SVG that reaches to (x, y); its colours are `fill` and `stroke`."""
@@ -158,7 +159,7 @@ class Drawing:
 
     def svg(self, *, nested: tuple[float, float] | None = None) -> str:
         """Return the SVG; nested at a place (x, y) in another one, its body alone."""
-        width, height = np.ceil(self.width + MARGIN), np.ceil(self.height + MARGIN)
+        width, height = self.size
         body = "".join(self.parts)
         defs = "".join(self.defs)
         name = f"m{zlib.crc32((self.title + body).encode()):08x}"
@@ -183,7 +184,7 @@ class Drawing:
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of the SVG, in units."""
-        return int(np.ceil(self.width + MARGIN)), int(np.ceil(self.height + MARGIN))
+        return math.ceil(self.width + MARGIN - 1e-6), math.ceil(self.height + MARGIN - 1e-6)
 
     def hatch(self, *, is_broken: bool = False) -> str:
         """Return the fill of hidden cells, or of broken ones, whose lines cross."""
