@@ -25,7 +25,7 @@ from mha_numpy.show.pictures.labels import (
     short_number,
 )
 from mha_numpy.show.pictures.save import Picture
-from mha_numpy.show.pictures.svg import DESK, PHONE, Drawing, width_of
+from mha_numpy.show.pictures.svg import DESK, PHONE, width_of, wrapped
 
 MARKERS = dict(zip("os^DvPX*", (5.5, 5.2, 6, 5, 6, 7.5, 7, 10), strict=True))  # with sizes
 DASHES: tuple[Any, ...] = (
@@ -38,7 +38,7 @@ MAX_MARKERS = 20  # on a line
 STEPS = [1, 2, 2.5, 5, 10]  # between ticks
 
 # units
-ABOVE, BELOW, EDGE = 34, 50, 14  # the plot: name of the axis; ticks and name; beside it
+ABOVE, BELOW, EDGE = 42, 50, 14  # the plot: name of the axis; ticks and name; beside it
 BESIDE, PITCH = 24, 17  # from the plot to a name; from one name to the next
 PLOT = {PHONE: 190, DESK: 280}  # height by width
 NAMES = {PHONE: 96, DESK: 200}  # the longest name at its line's end, else all are in a legend
@@ -93,16 +93,19 @@ def line_chart(
     empty = [np.isnan(line).all() for line in values.values()]
     notes = [f"No values: {name}." for name, is_empty in zip(names, empty, strict=True) if is_empty]
     alt = _lines_in_words(title, x_label, y_label, across, values)
-    drawn: list[Drawing] = []
-    for limit in (PHONE, DESK):
-        with mpl.rc_context(dict(STYLE)):
-            figure = _draw(across, dict(zip(names, values.values(), strict=True)), limit, x_label,
-                           y_label, is_log_x=log_x, is_log_y=log_y)  # fmt: skip
-        drawn.append(drawing_of(figure, title, alt))
-    return Picture(drawn[:1], title=title, notes=notes, alt=alt, wide=drawn[1:])
+    named = dict(zip(names, values.values(), strict=True))
+    phone, desk = (
+        drawing_of(
+            figure_of(across, named, limit, x_label, y_label, is_log_x=log_x, is_log_y=log_y),
+            title, alt,
+        )
+        for limit in (PHONE, DESK)
+    )  # fmt: skip
+    return Picture([phone], title=title, notes=notes, alt=alt, wide=[desk])
 
 
-def _draw(
+@mpl.rc_context(dict(STYLE))
+def figure_of(
     across: Array, lines: dict[str, Array], limit: int, x_label: str, y_label: str, *,
     is_log_x: bool, is_log_y: bool,
 ) -> Figure:  # fmt: skip
@@ -111,7 +114,9 @@ def _draw(
     is_direct = longest <= NAMES[limit]
     entries = 0 if is_direct else len(lines)
     columns = max(1, int((limit - 2 * EDGE) // (longest + 62)))
-    above = ABOVE + 21 * math.ceil(entries / columns) + 6 * bool(entries)
+    told = ["\n".join(wrapped(name, limit - 2 * EDGE - 40)) for name in lines]
+    high = max(text.count("\n") + 1 for text in told)
+    above = ABOVE + (4 + 17 * high) * math.ceil(entries / columns) + 6 * bool(entries)
     height = above + PLOT[limit] + BELOW
     figure = Figure(figsize=(limit * PX, height * PX))
     width = limit - 2 * EDGE - (BESIDE + longest) * is_direct
@@ -132,7 +137,7 @@ def _draw(
         handles = [Line2D([], [], **_look(i)) for i in range(entries)]
         order = [i for c in range(columns) for i in range(c, entries, columns)]  # read in lines
         drawn = figure.legend(
-            [handles[i] for i in order], [list(lines)[i] for i in order], ncols=columns,
+            [handles[i] for i in order], [told[i] for i in order], ncols=columns,
             loc="upper left", bbox_to_anchor=(EDGE / limit, 1 - 10 / height), borderpad=0,
             borderaxespad=0, handlelength=2.2, labelspacing=0.45, columnspacing=1.4,
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """A scene of the story as a drawing: its title, its tables of cells, and what is said."""
 
+import math
 import re
 
 import numpy as np
@@ -9,7 +10,7 @@ from mha_numpy.show.pictures.svg import MARGIN, Drawing, shortened, width_of, wr
 from mha_numpy.show.scenes import Cell, Still, Story, Table
 
 # units
-WIDTH = 400  # of a scene
+WIDTH = 370  # of a scene
 ROW, HIGH, SIGN, BAR, GAP = 36, 32, 18, 110, 3  # a row and its cells; other columns; between cells
 LEAST_SLOPE = 0.06  # of the largest: a smaller one has no arrow
 SPOKEN = 135  # characters that are read in four seconds
@@ -48,7 +49,7 @@ def draw_names(drawn: Drawing, story: Story, number: int, y: float) -> None:
                 f'<rect style="{style}" x="{x}" y="{y + 6:.1f}" width="{long:.1f}" height="3"/>'
             )
             drawn.reach(0, y + 9)
-        x += long + 13
+        x += long + 10
 
 
 def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_back: bool) -> float:
@@ -64,7 +65,7 @@ def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_b
         BAR if bar else SIGN for bar, cell in zip(is_bar, has_cells, strict=True) if not cell
     )
     room = WIDTH - MARGIN - left - others
-    wide = min(48.0, np.floor(room / max(1, sum(has_cells)) - GAP))
+    wide = min(48.0, math.floor(room / max(1, sum(has_cells)) - GAP))
     widths = [
         wide if cell else BAR if bar else SIGN for cell, bar in zip(has_cells, is_bar, strict=True)
     ]
@@ -118,7 +119,7 @@ def _draw_cell(
     has_arrow = is_back and abs(cell.lift) >= LEAST_SLOPE
     text = cell.text if width >= 36 else re.sub(rf"^({MINUS}?)0\.", r"\1.", cell.text)
     middle = x + width / 2
-    kind = "n z" if cell.value == 0 else "n"
+    kind = f"n{' s3' * (width < 36)}{' z' * (cell.value == 0)}"
     drawn.text(middle, y + (17 if has_arrow else 21), text, kind)
     if has_arrow:
         size = 4 + 5 * abs(cell.lift)

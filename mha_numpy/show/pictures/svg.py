@@ -236,7 +236,7 @@ class Drawing:
             ground = f'<path style="fill:{self.color("line")}" opacity=".6" d="'
             self.parts.append(f'{ground}{path(pale)}"/>')
         ring = float(min(3.0, max(1.0, side / 6)))
-        levels = np.ceil(np.abs(shares) * LEVELS - 1e-9).astype(int)
+        levels = np.maximum(1, np.rint(np.abs(shares) * LEVELS)).astype(int)
         levels[np.abs(shares) < 0.004] = 0
         for level in np.unique(levels[levels > 0]).tolist():
             share = level / LEVELS

@@ -196,11 +196,11 @@ def drawings_of(picture):
     return [*picture.panels, *(wide for wide in picture.wide if wide is not None)]
 
 
-def assert_readable(picture):
+def assert_readable(picture, limit=PHONE):
     """Check sizes, places and colours of all that a picture draws."""
     for drawing in drawings_of(picture):
         svg, (width, height) = drawing.svg(), drawing.size
-        assert width <= (PHONE if drawing in picture.panels else 800), (width, drawing.title)
+        assert width <= (limit if drawing in picture.panels else 800), (width, drawing.title)
         assert_well_made(svg)
         if "<svg" in svg[4:]:  # a chart
             sizes = [float(n) * 96 / 72 for n in re.findall(r"font-size: ([\d.]+)px", svg)]
