@@ -34,7 +34,7 @@ def ratio_chart(results: Results) -> Picture:
         paper shows them too. Whiskers are quartiles. The axis is logarithmic: 2 is as far from 1 as
         1/2 is.
     """
-    with mpl.rc_context(dict(STYLE)):
+    with mpl.rc_context(STYLE):
         figure = figure_of(results)
     alt = _alt_text(results)
     title = f"Measured on {results.machine['family']}"

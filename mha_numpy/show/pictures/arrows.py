@@ -63,8 +63,8 @@ def arrows(
     title, note = check_text("title", title), check_text("note", note)
     told = {name: _in_words(name, array, names) for name, array in rows.items()}
     alt = f"{title}. {'; '.join(told.values())}."
-    panels = [_draw(name, array / radius, names, told[name]) for name, array in rows.items()]
-    return Picture(panels, title=title, notes=[note], alt=alt)
+    drawn = [_draw(name, array / radius, names, told[name]) for name, array in rows.items()]
+    return Picture(drawn, title=title, notes=[note], alt=alt)
 
 
 def _draw(name: str, array: Array, names: Sequence[str], told: str) -> Drawing:

@@ -1,7 +1,6 @@
 """matplotlib in the look of the pictures: names for colours, text as text, sized for the column."""
 
 import re
-from collections.abc import Mapping
 from io import StringIO
 from typing import Any
 
@@ -14,7 +13,7 @@ from mha_numpy.show.pictures.svg import MARGIN, Drawing
 PX = 1 / 96  # inches; an SVG of matplotlib has 72 units to the inch: 9.75 points are 13 px
 TEXT = 13 * 0.75  # in points
 _INK, _SOFT, _EDGE, _LINE = (TOKENS[name][0] for name in ("ink", "soft", "edge", "line"))
-STYLE: Mapping[str, Any] = {
+STYLE: dict[Any, Any] = {
     "figure.dpi": 96, "savefig.transparent": True, "svg.fonttype": "none",
     "svg.hashsalt": "mha_numpy", "font.family": "DejaVu Sans", "font.size": TEXT,
     "axes.titlesize": TEXT, "axes.titlelocation": "left", "axes.titlecolor": _SOFT,
@@ -39,7 +38,7 @@ def drawing_of(figure: Figure, title: str, desc: str) -> Drawing:
     True
     """
     file = StringIO()
-    with mpl.rc_context(dict(STYLE)):
+    with mpl.rc_context(STYLE):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     drawn = Drawing(title, desc)
     text = re.sub(

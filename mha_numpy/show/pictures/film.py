@@ -96,8 +96,8 @@ def film(story: Story, *, back: bool = False) -> Film:
         short.append(draw_scene(shown, words=words, is_back=back))
     for scenes in (panels, short):
         bottom = max(scene.height for scene in scenes) + 22
-        for (number, _), scene in zip(order, scenes, strict=True):
-            draw_names(scene, story, number, bottom)
+        for (number, _), drawn in zip(order, scenes, strict=True):
+            draw_names(drawn, story, number, bottom)
     sentence = " ".join(story.tokens)
     title = f"The wish's way back: {sentence}" if back else f"Six scenes: {sentence}"
     alt = f"{title}. " + " ".join(f"{scene.title}: {scene.desc}" for scene in short)

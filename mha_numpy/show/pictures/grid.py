@@ -134,9 +134,9 @@ class Grid(NamedTuple):
         words, kind = self.rows, "w"
         if words is None and n > MAX_NUMBERS:
             words, kind, every = [str(i) for i in range(n)], "s", _every(n, pitch)
-        for i in range(0, n if words else 0, every):
+        for i, word in list(enumerate(words or ()))[::every]:
             y = top + i * pitch + at.high / 2 + 5
-            drawn.text(left - 8, y, shortened(words[i], WORD, kind), kind, align="end")
+            drawn.text(left - 8, y, shortened(word, WORD, kind), kind, align="end")
 
     def _write_numbers(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
         size = "" if at.size == NUMBER else " s3"

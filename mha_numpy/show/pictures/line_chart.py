@@ -104,7 +104,7 @@ def line_chart(
     return Picture([phone], title=title, notes=notes, alt=alt, wide=[desk])
 
 
-@mpl.rc_context(dict(STYLE))
+@mpl.rc_context(STYLE)
 def figure_of(
     across: Array, lines: dict[str, Array], limit: int, x_label: str, y_label: str, *,
     is_log_x: bool, is_log_y: bool,

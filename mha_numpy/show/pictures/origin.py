@@ -207,8 +207,8 @@ def _strength(ramp: Ramp, tokens: Array) -> Array:
 def _draw(panel: _Panel, ramp: Ramp) -> Drawing:
     drawn = Drawing(panel.name, f"{panel.name} {panel.shape}: {panel.sentence}.")
     y = float(MARGIN)
-    for line in break_code(panel.name, int(FULL / width_of("0", "m"))):
-        drawn.text(MARGIN, y + 13, line, "m")
+    for name in break_code(panel.name, int(FULL / width_of("0", "m"))):
+        drawn.text(MARGIN, y + 13, name, "m")
         y += TITLE
     drawn.text(MARGIN, y + 13, str(panel.shape), "sh")
     y += 26
@@ -218,8 +218,8 @@ def _draw(panel: _Panel, ramp: Ramp) -> Drawing:
         left, top = MARGIN + column * (width + BETWEEN), y + line * (height + BETWEEN)
         _draw_block(drawn, panel, i, ramp, left, top)
     y = drawn.height + 22
-    for line in wrapped(panel.sentence, max(drawn.width - MARGIN, 200)):
-        drawn.text(MARGIN, y, line, "s i")
+    for words in wrapped(panel.sentence, max(drawn.width - MARGIN, 200)):
+        drawn.text(MARGIN, y, words, "s i")
         y += LINE
     return drawn
 
