@@ -80,7 +80,7 @@ def film(story: Story, *, back: bool = False) -> Film:
     --------
     >>> from mha_numpy.show.scenes import story_of
     >>> from mha_numpy.show.walk import walk
-    >>> seen = walk(example=True)
+    >>> seen = walk()
     >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
     >>> [panel.title for panel in film(story).panels][:3]
     ['Words become numbers', 'One row becomes three', 'Asking meets offering']

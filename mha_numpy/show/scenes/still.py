@@ -90,7 +90,7 @@ def still(
     --------
     >>> from mha_numpy.show.scenes import story_of
     >>> from mha_numpy.show.walk import walk
-    >>> seen = walk(example=True)
+    >>> seen = walk()
     >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
     >>> still(story, "mix").text
     'Each word gives its row times its share, and It receives the sum. It receives thing 0.97, \
