@@ -29,21 +29,21 @@ class Film(Picture):
         name = f"mha-film-{zlib.crc32(self.moving.svg().encode()):08x}"
         inputs, labels, images, rules = [], [], [], []
         for i, (panel, scene) in enumerate(zip(self.panels, self.names, strict=True)):
-            at = f"{name}-{i}"
+            at, title = f"{name}-{i}", f"{panel.title}. {panel.desc}"
             checked = " checked" * (i == 0)
             inputs.append(f'<input type="radio" name="{name}" id="{at}"{checked}>')
             labels.append(f'<label for="{at}">{escape(scene)}</label>')
-            images.append(image_of(panel, None, f"{panel.title}. {panel.desc}"))
+            images.append(f"<span>{image_of(panel, None, title)}</span>")
             chosen = f"#{at}:checked ~ div"
             rules.append(
-                f"{chosen} > img:nth-of-type({i + 1}) {{ display: block; }} "
+                f"{chosen} > span:nth-of-type({i + 1}) {{ display: block; }} "
                 f"{chosen} > label:nth-of-type({i + 1}) {{ font-weight: 700; "
                 "text-decoration: underline 3px; text-underline-offset: 6px; }"
                 f"#{at}:focus-visible ~ div > label:nth-of-type({i + 1}) {{ outline: 3px solid; }}"
             )
         style = (
             f".{name} > input {{ position: absolute; opacity: 0; }} "
-            f".{name} > div > img {{ display: none; }} "
+            f".{name} > div > span {{ display: none; }} "
             f".{name} label {{ display: inline-block; padding: 10px 14px 10px 0; }} "
             + " ".join(rules)
         )
@@ -55,8 +55,8 @@ class Film(Picture):
             f"<div>{''.join(images)}</div></div></figure>"
         )
 
-    def svg(self) -> str:
-        """Return all scenes in one SVG: each is seen for four seconds, again and again."""
+    def svg(self, width: int = 0) -> str:
+        """Return all scenes in one SVG, of one width: each is seen for four seconds, again."""
         return self.moving.svg()
 
 

@@ -64,7 +64,7 @@ class Grid(NamedTuple):
         if self.numbers:
             long = max(map(width_of, self.numbers, ["n"] * len(self.numbers)))
             for size, gap, wanted in ((NUMBER, GAP, CELL), (SMALL, PLAIN_GAP, NARROW)):
-                least = max(wanted, long * size / NUMBER + (8 if wanted == CELL else 4))
+                least = max(wanted, long * size / NUMBER + (10 if wanted == CELL else 4))
                 wide = min(max(least, CELL), (room + gap) / n_columns - gap)
                 if wide >= least:
                     high = CELL if wide >= CELL else max(LOW, wide)

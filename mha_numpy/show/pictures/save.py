@@ -54,13 +54,14 @@ class Picture:
         look = 'class="mha-figure" style="margin:0 0 16px 0"'
         return f"<figure {look}>{caption}<div>{images}</div></figure>"
 
-    def svg(self) -> str:
+    def svg(self, width: int = DESK) -> str:
         """Return the picture as one SVG for a file: title, notes, and the drawings in rows."""
-        drawn = [wide or panel for panel, wide in zip_longest(self.panels, self.wide)]
+        pairs = zip_longest(self.panels, self.wide)
+        drawn = [wide if wide and width >= DESK else panel for panel, wide in pairs]
         whole = Drawing(self.title or self.alt.split(". ")[0], self.alt)
         rows: list[list[Drawing]] = [[]]
         for panel in drawn:
-            if rows[-1] and sum(p.size[0] + GAP for p in [*rows[-1], panel]) - GAP > DESK:
+            if rows[-1] and sum(p.size[0] + GAP for p in [*rows[-1], panel]) - GAP > width:
                 rows.append([])
             rows[-1].append(panel)
         widths = [sum(panel.size[0] + GAP for panel in row) - GAP for row in rows]

@@ -42,14 +42,14 @@ def draw_names(drawn: Drawing, story: Story, number: int, y: float) -> None:
     x = float(MARGIN)
     for i, scene in enumerate(story.scenes):
         drawn.text(x, y, scene.name, "s b i" if i == number else "s")
-        long = width_of(scene.name, "s")
+        long = width_of(scene.name, "s") * (1.08 if i == number else 1)
         if i == number:
             style = f"fill:{drawn.color('ink')}"
             drawn.add(
                 f'<rect style="{style}" x="{x}" y="{y + 6:.1f}" width="{long:.1f}" height="3"/>'
             )
             drawn.reach(0, y + 9)
-        x += long + 10
+        x += long + 9
 
 
 def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_back: bool) -> float:

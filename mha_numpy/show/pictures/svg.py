@@ -67,7 +67,12 @@ def _advance(character: str) -> float:
         return 0.0
     if east_asian_width(character) in "WF":
         return 1.05
-    for share, known in ((0.34, "iljI.,:;'|!()[] "), (0.42, 'frt-/"\\'), (0.95, "mwMW%@—")):
+    for share, known in (
+        (0.34, "iljI.,:;'|!()[] "),
+        (0.42, 'frt-/"\\'),
+        (0.95, "mwMW%@—"),
+        (0.85, "+=\N{MINUS SIGN}\N{MULTIPLICATION SIGN}"),
+    ):
         if character in known:
             return share
     return 0.7 if character.isupper() else 0.6
@@ -235,6 +240,7 @@ class Drawing:
             pale = (np.abs(shares) < 0.03) & (True if only is None else only)
             ground = f'<path style="fill:{self.color("line")}" opacity=".6" d="'
             self.parts.append(f'{ground}{path(pale)}"/>')
+        mark = color.replace("fill-x", "plain").replace("fill-", "head-")
         ring = float(min(3.0, max(1.0, side / 6)))
         levels = np.maximum(1, np.rint(np.abs(shares) * LEVELS)).astype(int)
         levels[np.abs(shares) < 0.004] = 0
@@ -244,7 +250,7 @@ class Drawing:
                 ((shares > 0) & (levels == level), f"fill:{self.color(color)}", 0.0),
                 (
                     (shares < 0) & (levels == level),
-                    f"fill:none;stroke:{self.color(color)};stroke-width:{_n(ring)}",
+                    f"fill:none;stroke:{self.color(mark)};stroke-width:{_n(ring)}",
                     ring / 2,
                 ),
             ):
