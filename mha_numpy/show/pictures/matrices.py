@@ -18,6 +18,7 @@ from mha_numpy.show.pictures.labels import (
     short_number,
 )
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import Drawing
 
 MAX_SIDE = 512  # rows or columns
 LONGEST_NAME = 40  # characters
@@ -99,6 +100,8 @@ def matrices(
         wide.append(drawn[1])
     has_plain = any(max(array.shape) > MAX_NUMBERS for array in values.values())
     notes = _notes(values, words, largest if has_plain and is_shared else {})
+    if any('class="less"' in text and 'class="n' not in text for text in map(_drawn, panels)):
+        notes.insert(0, "A ring is less than zero.")
     return Picture(
         panels, title=title, notes=notes, alt=_alt_text(title, values, words[0]), wide=wide
     )
@@ -183,8 +186,6 @@ def _notes(values: dict[str, Array], meaning: list[str], largest: Mapping[str, f
     notes = []
     if any(largest.values()):
         notes.append(f"Full colour is {short_number(max(largest.values()))}.")
-    if any((array < 0).any() and np.isfinite(array[array < 0]).any() for array in numbers):
-        notes.append("A ring is less than zero.")
     if any(array.any() for array in masks):
         notes.append(f"Filled (True): {meaning[0]}.")
     names = [f"False: {meaning[1]}"] * any(not array.all() for array in masks)
@@ -195,6 +196,10 @@ def _notes(values: dict[str, Array], meaning: list[str], largest: Mapping[str, f
     if any(is_broken(array).any() for array in numbers):
         notes.append("Cross-hatched: NaN or +inf.")
     return notes
+
+
+def _drawn(panel: Drawing) -> str:
+    return "".join(panel.parts)
 
 
 def _alt_text(title: str, values: dict[str, Array], meaning: str) -> str:
