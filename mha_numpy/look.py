@@ -78,17 +78,3 @@ FAMILIES: Mapping[str, str] = {
     "mono": '"JetBrains Mono Variable", ui-monospace, "SF Mono", "Cascadia Mono", '
     '"DejaVu Sans Mono", monospace',
 }
-
-# tables and pictures are drawn on white paper; where a page is dark, it becomes dark paper
-PAPER = "mha-paper"  # the class of what is drawn on white
-_DARK = (
-    "filter:invert(0.9) hue-rotate(180deg)"  # light becomes dark, and colours stay what they are
-)
-# an output that is not trusted loses the style, and stays white
-ON_PAPER = (
-    "<style>"
-    f"@media (prefers-color-scheme:dark){{.{PAPER}{{{_DARK}}}}}"
-    f"body[data-jp-theme-light=true] .{PAPER},body.vscode-light .{PAPER}{{filter:none}}"
-    f"body[data-jp-theme-light=false] .{PAPER},body.vscode-dark .{PAPER}{{{_DARK}}}"
-    "</style>"
-)

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
 
-from mha_numpy.show.pictures import Picture, head_color
-from mha_numpy.show.pictures.colors import MUTED
+from mha_numpy.look import TOKENS
+from mha_numpy.show.pictures import head_color
 from mha_numpy.show.walk import walk
 
 PICTURE = Path(__file__).parents[1] / "_static" / "social.png"
 WIDTH, HEIGHT = 1280, 640  # pixels: two to one, as these pages crop it
 HEAD = 0
+MUTED = TOKENS["soft"][0]
 WORDS = """Attention in plain NumPy,
 to learn from.
 
@@ -23,14 +25,14 @@ every shape, every gradient,
 and models that learn."""
 
 
-def draw() -> Picture:
-    """Draw the name at the left, and what a head of a trained translator looks at beside it."""
+def draw() -> Figure:
+    """Draw the name on the left, and what a head of a trained translator looks at beside it."""
     seen = walk("three hundred forty-two", model="numbers")
-    picture = Picture(figsize=(WIDTH / 100, HEIGHT / 100), facecolor="white")
+    picture = Figure(figsize=(WIDTH / 100, HEIGHT / 100), facecolor="white")
     picture.text(0.05, 0.8, "mha_numpy", size=56, weight="bold", va="center")
     picture.text(0.052, 0.65, WORDS, size=24, va="top", color=MUTED, linespacing=1.4)
     axes = picture.add_axes((0.63, 0.2, 0.33, 0.7))
-    shades = LinearSegmentedColormap.from_list("head", ["#eef2f5", head_color(HEAD)])
+    shades = LinearSegmentedColormap.from_list("head", [TOKENS["sunk"][0], head_color(HEAD)])
     weights = seen.weights[0, HEAD]  # (T_q, T_k)
     axes.pcolormesh(weights, edgecolors="white", linewidth=3, vmin=0, vmax=1, cmap=shades)
     axes.invert_yaxis()

@@ -1,19 +1,15 @@
 """The ratios as bars: above the line at 1 ours is faster, below it the other."""
 
-from typing import TYPE_CHECKING, Any
+import math
 
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.results import Cell, Results, in_digits
 from mha_numpy.errors import ConfigError
-from mha_numpy.show.pictures import Picture, fade, head_color
-from mha_numpy.show.pictures.colors import INK, MUTED
+from mha_numpy.show.pictures import Picture
+from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing, shortened, wrapped
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-HATCHES = {"causal": "/////", "padding": ".....", "mask": "xxxxx", "step": "\\\\\\\\\\"}
-FORWARD, BACKWARD = fade(head_color(0))(0.35), fade(head_color(0))(0.9)
-BAR, PANEL, MARGIN = 0.27, 1.9, 0.9  # in inches: a bar, a contestant, the legend
+# units: where bars begin and end, a bar's pitch and height, a shape's name, between shapes
+LEFT, RIGHT, PITCH, HIGH, NAME, GAP = 136, PHONE - 56, 19, 11, 19, 8
 
 
 def ratio_chart(results: Results) -> Picture:
@@ -27,81 +23,73 @@ def ratio_chart(results: Results) -> Picture:
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text. Forward is pale, forward with
-        backward dark; causal and masked cases are hatched: grey paper shows them too. Whiskers
-        are quartiles. The axis is logarithmic: 2 is as far from 1 as 1/2 is.
+        A bar begins at 1: to the right ours is faster, to the left the other. Forward is pale,
+        forward with backward strong. Whiskers are quartiles. The axis is logarithmic: 2 is as far
+        from 1 as 1/2 is.
     """
     if not results.cells:
         raise ConfigError("chart: expected a ratio to draw; nothing was compared")
     others = list(dict.fromkeys(cell.other for cell in results.cells))
-    shapes = list(dict.fromkeys(cell.shape for cell in results.cells))
-    cases = list(dict.fromkeys(cell.case for cell in results.cells))
     ours = CONTESTANTS[results.settings.ours].label
-    width = 0.8 + len(shapes) * max(1.25, BAR * (len(cases) + 1))
-    size = (max(6.5, width), MARGIN + PANEL * len(others))
-    picture = Picture(figsize=size, layout="constrained")
-    panels = picture.subplots(len(others), 1, sharex=True, squeeze=False)[:, 0]
-    for ax, other in zip(panels, others, strict=True):
-        _paint(ax, [cell for cell in results.cells if cell.other == other], shapes, cases)
-        title = f"time of {CONTESTANTS[other].label} / time of {ours} (above 1, ours is faster)"
-        ax.set_title(title, loc="left", fontsize=9, color=INK)
-    panels[-1].set_xticks(range(len(shapes)), [name.replace(" ", "\n") for name in shapes])
-    panels[-1].set_xlabel("B,H[/H_kv],T_q[,T_k],d; layer B,T,D,H", fontsize=8, color=MUTED)
-    bars: dict[str, Any] = {}
-    for ax in panels:
-        bars |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    picture.legend(
-        bars.values(), bars, loc="outside upper left", ncols=4, fontsize=8, frameon=False,
-        title=f"measured on {results.machine['family']}", title_fontsize=9, alignment="left",
-    )  # fmt: skip
-    picture.set_label(_alt_text(results, others))
-    return picture
+    panels = [
+        _draw([cell for cell in results.cells if cell.other == other], ours) for other in others
+    ]
+    title = f"Measured on {results.machine['family']}"
+    notes = ["Shapes are B,H[/H_kv],T_q[,T_k],d; of a layer B,T,D,H."]
+    return Picture(panels, title=title, notes=notes, alt=_alt_text(results, others))
 
 
-def _paint(ax: "Axes", cells: list[Cell], shapes: list[str], cases: list[str]) -> None:
+def _draw(cells: list[Cell], ours: str) -> Drawing:
     """Draw the bars of one contestant, from the line at 1."""
-    width, place = 0.8 / len(cases), {}
-    for number, shape in enumerate(shapes):
-        there = [cell for cell in cells if cell.shape == shape]
-        for i, cell in enumerate(there):
-            place[cell] = number + width * (i - (len(there) - 1) / 2)
-    for case in cases:
-        found = [cell for cell in cells if cell.case == case]
-        if not found:
-            continue
-        kind, *words = case.split()
-        ratios = [cell.ratio for cell in found]
-        ax.bar(
-            [place[cell] for cell in found], [ratio.median - 1 for ratio in ratios],
-            width, bottom=1, label=case,
-            yerr=[[x.median - x.low for x in ratios], [x.high - x.median for x in ratios]],
-            color=FORWARD if kind == "fwd" else BACKWARD, hatch="".join(HATCHES[w] for w in words),
-            edgecolor=INK, linewidth=0.6, error_kw={"elinewidth": 0.8, "ecolor": INK},
-        )  # fmt: skip
-    for cell, at in place.items():
-        _, low, high = cell.ratio
-        is_above = cell.ratio.median >= 1
-        ax.annotate(
-            in_digits(cell.ratio.median, 2), (at, high if is_above else low),
-            (0, 2 if is_above else -2), textcoords="offset points", ha="center",
-            va="bottom" if is_above else "top", fontsize=7, color=INK,
-        )  # fmt: skip
-    ax.axhline(1, color=INK, linewidth=1.2)
-    ax.set_yscale("log", base=2)
-    ax.yaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
-    ax.margins(y=0.2)
-    low, high = ax.get_ylim()
-    ax.set_ylim(min(low, 0.45), max(high, 2.2))
-    ax.tick_params(labelsize=8, colors=INK)
-    ax.spines[["top", "right"]].set_visible(False)
+    name = CONTESTANTS[cells[0].other].label
+    title = f"Time of {name} / time of {ours}: above 1, ours is faster"
+    drawn = Drawing(title, f"{title}. {_span(cells)}.")
+    y = MARGIN + 4.0
+    for line in wrapped(title, PHONE - 2 * MARGIN, "v"):
+        drawn.text(MARGIN, y + 10, line, "v")
+        y += NAME
+    lowest, highest = (math.log2(pick([*ends, 1.0])) for pick, ends in (
+        (min, [cell.ratio.low for cell in cells]), (max, [cell.ratio.high for cell in cells])
+    ))  # fmt: skip
+
+    def place(ratio: float) -> float:
+        share = (math.log2(ratio) - lowest) / ((highest - lowest) or 1.0)
+        return LEFT + share * (RIGHT - LEFT)
+
+    for shape in dict.fromkeys(cell.shape for cell in cells):
+        y += GAP
+        drawn.text(MARGIN, y + 12, shortened(shape, PHONE - 2 * MARGIN, "sh"), "sh i")
+        y += NAME
+        top = y
+        for cell in (cell for cell in cells if cell.shape == shape):
+            _draw_bar(drawn, cell, y, [place(x) for x in (1.0, *cell.ratio)])
+            y += PITCH
+        line = f'style="stroke:{drawn.color("edge")}" d="M{place(1):.1f} {top:g}V{y:g}"'
+        drawn.add(f"<path {line}/>", PHONE - MARGIN, y)
+    return drawn
+
+
+def _draw_bar(drawn: Drawing, cell: Cell, y: float, places: list[float]) -> None:
+    start, end, low, high = places
+    drawn.text(LEFT - 8, y + 12, cell.case, "s", align="end")
+    color = drawn.color("head-0" if "bwd" in cell.case or "step" in cell.case else "fill-0")
+    drawn.add(
+        f'<rect class="ratio" style="fill:{color}" x="{min(start, end):.1f}" y="{y + 2:g}" '
+        f'width="{abs(end - start):.1f}" height="{HIGH}"/>'
+    )
+    ink = f"stroke:{drawn.color('ink')};stroke-width:1.2"
+    drawn.add(f'<path style="{ink}" d="M{low:.1f} {y + 2 + HIGH / 2:g}H{high:.1f}"/>')
+    drawn.text(max(start, high) + 5, y + 12, in_digits(cell.ratio.median, 2), "v s3")
+
+
+def _span(cells: list[Cell]) -> str:
+    medians = [cell.ratio.median for cell in cells]
+    name = CONTESTANTS[cells[0].other].label
+    return f"{name} {in_digits(min(medians), 2)} to {in_digits(max(medians), 2)}"
 
 
 def _alt_text(results: Results, others: list[str]) -> str:
-    told = []
-    for other in others:
-        medians = [cell.ratio.median for cell in results.cells if cell.other == other]
-        span = f"{in_digits(min(medians), 2)} to {in_digits(max(medians), 2)}"
-        told.append(f"{CONTESTANTS[other].label} {span}")
+    told = [_span([cell for cell in results.cells if cell.other == other]) for other in others]
     ours = CONTESTANTS[results.settings.ours].label
     return (
         f"Times of others divided by those of {ours}, on {results.machine['family']}. "

@@ -182,7 +182,7 @@ class Files:
     write : Path, optional
         A page where the report replaces the one on the same family of processors.
     chart : Path, optional
-        A .png file.
+        An .svg file.
     """
 
     json: Path | None = None
@@ -198,8 +198,8 @@ class Files:
                 raise ConfigError(f"{name}: expected a file in a folder that exists; got {path}")
             if places.count(path.resolve()) > 1:
                 raise ConfigError(f"{name}: expected a separate file; got {path} twice")
-        if self.chart is not None and self.chart.suffix != ".png":
-            raise ConfigError(f"chart: expected a .png file; got {self.chart}")
+        if self.chart is not None and self.chart.suffix != ".svg":
+            raise ConfigError(f"chart: expected an .svg file; got {self.chart}")
         if self.write is not None:
             replace_report(_read(self.write), "", "")
 
@@ -215,12 +215,9 @@ class Files:
                 path.write_text(texts[path], encoding="utf-8")
             if self.chart and results.cells:
                 from mha_numpy.bench.chart import ratio_chart  # matplotlib takes a second
-                from mha_numpy.show.pictures.save import DPI
+                from mha_numpy.show.pictures import save_figure
 
-                picture = ratio_chart(results)
-                told = {"Description": str(picture.get_label()), "Software": None}
-                picture.savefig(self.chart, dpi=DPI, metadata=told)
-                saved.append(self.chart)
+                saved += save_figure(ratio_chart(results), self.chart.with_suffix(""))
         except OSError as error:
             raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
         return saved

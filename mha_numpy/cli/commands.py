@@ -62,7 +62,7 @@ def _report(
         type=int, default=0),
     switch("--verbose", "show every step with its shape and equation, and every gradient"),
     switch("--memory", "the same, with the memory of each step: strides, bytes, view or copy"),
-    path("--save", "DIR", "write pictures (PNG, SVG) and the trace (JSON) to this folder"),
+    path("--save", "DIR", "write pictures (SVG) and the trace (JSON) to this folder"),
     path("--html", "FILE", "write a page on which you can change any number"),
     switch("--open", "open that page in the browser (page.html by default)"),
     switch("--force", "let --save and --html overwrite files"),
@@ -202,7 +202,7 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
     "time attention side by side with other libraries",
     "Compare the results of attention, forward and backward, with whichever of PyTorch, JAX and "
     "ONNX Runtime you have installed, then time them side by side. This takes a few minutes.",
-    "mha-numpy bench --quick --against torch,numpy --chart ratios.png",
+    "mha-numpy bench --quick --against torch,numpy --chart ratios.svg",
     word("--ours", "BACKEND", "compare this backend with all others (default numba)",
         default="numba"),
     word("--against", "NAMES",
@@ -220,7 +220,7 @@ def _handling(handler: Any, *names: str) -> Iterator[None]:
     path("--markdown", "FILE", "write the report to this file"),
     path("--write", "FILE", "replace this processor family's report in a Markdown page such as "
         "docs/performance.md"),
-    path("--chart", "FILE.png", "draw the ratios into this file"),
+    path("--chart", "FILE.svg", "draw the ratios into this file"),
 )  # fmt: skip
 def _bench(options: Namespace) -> int:
     from mha_numpy.bench import Settings, benchmark

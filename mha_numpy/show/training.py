@@ -11,7 +11,7 @@ from mha_numpy.models.train.history import History
 from mha_numpy.models.train.recipes import Trained
 from mha_numpy.tables import Table
 
-FILES = ("params.npz", "loss.png", "loss.svg", "measured.png", "measured.svg")
+FILES = ("params.npz", "loss.svg", "measured.svg")
 BEGINNING, SAMPLE = 16, 160  # characters that a text model reads, and writes
 
 

@@ -276,14 +276,14 @@ class TestCommand:
         )
         code = cli.main([
             *self.QUICK, "--only", "2,4,16", "--threads", "1", "--json", "all.json",
-            "--markdown", "report.md", "--write", "page.md", "--chart", "chart.png",
+            "--markdown", "report.md", "--write", "page.md", "--chart", "chart.svg",
         ])  # fmt: skip
         printed = capsys.readouterr()
         assert (code, printed.err) == (0, "")
         assert "our NumPy: its time / that of our NumPy, median (quartiles)" in printed.out
         assert printed.out.count("\n2,4,16,16 ") == 2 + CONTESTANTS["numba"].is_here
         assert printed.out.splitlines()[-4:] == [
-            "wrote all.json", "wrote report.md", "wrote page.md", "wrote chart.png",
+            "wrote all.json", "wrote report.md", "wrote page.md", "wrote chart.svg",
         ]  # fmt: skip
         report = (tmp_path / "report.md").read_text()
         assert page.read_text().count("<!-- benchmark: ") == 4
@@ -294,7 +294,7 @@ class TestCommand:
         assert [cell["case"] for cell in found["cells"]] == [
             "fwd", "fwd causal", "fwd+bwd", "fwd+bwd causal",
         ]  # fmt: skip
-        assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "chart.svg").read_text().startswith("<svg")
 
     @pytest.mark.slow
     def test_results_that_differ_are_exit_code_1(self, monkeypatch, capsys):
@@ -320,7 +320,7 @@ class TestCommand:
             (["--write", "page.md"], "write: expected a page with reports, one for each FAMILY"),
             (["--write", "bytes.md"], "write: cannot read bytes.md as text"),
             (["--json", "x", "--markdown", "./x"], "json: expected a separate file; got x twice"),
-            (["--chart", "chart.gif"], "chart: expected a .png file; got chart.gif"),
+            (["--chart", "chart.gif"], "chart: expected an .svg file; got chart.gif"),
         ],
     )
     def test_wrong_use_is_one_line_before_anything_is_measured(

@@ -1,16 +1,15 @@
 """Tables, Markdown, JSON, the report in a page, the chart; from figures made up here."""
 
 import json
-from itertools import pairwise
 
 import pytest
-from matplotlib.colors import to_hex, to_rgb
 
 from mha_numpy.bench import Cell, Fact, Ratio, Results, Settings
 from mha_numpy.bench.chart import ratio_chart
 from mha_numpy.bench.contestants import CONTESTANTS
 from mha_numpy.bench.report import Files, replace_report, sections, to_json, to_markdown
 from mha_numpy.errors import ConfigError
+from tests.show.pictures.helpers import assert_readable, root_of, texts_in
 
 CELLS = [
     Cell("1,2,5,4", "fwd", "torch", Ratio(2.0, 1.875, 2.25), 0.5, 1.0, 30, 1e-7, 250.5, 0.66, 0.33),
@@ -172,66 +171,63 @@ def test_a_page_without_a_place_for_the_report(page):
 
 def test_files(tmp_path):
     (tmp_path / "page.md").write_text(PAGE)
-    names = ("all.json", "report.md", "page.md", "chart.png")
+    names = ("all.json", "report.md", "page.md", "chart.svg")
     paths = [tmp_path / name for name in names]
     results = made_up()
     assert Files(*paths).save(results) == paths
     assert paths[0].read_text() == to_json(results)
     assert paths[1].read_text() == to_markdown(results)
     assert paths[2].read_text() == replace_report(PAGE, "Abacus, beads", to_markdown(results))
-    assert paths[3].read_bytes().startswith(b"\x89PNG")
+    assert paths[3].read_text().startswith("<svg")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
 def test_no_chart_where_nobody_was_compared(tmp_path):
-    assert Files(chart=tmp_path / "chart.png").save(made_up(cells=[])) == []
+    assert Files(chart=tmp_path / "chart.svg").save(made_up(cells=[])) == []
     assert not list(tmp_path.iterdir())
     with pytest.raises(ConfigError, match="chart: expected a ratio"):
         ratio_chart(made_up(cells=[]))
 
 
-def bars_of(ax):
-    """Return (case, middle, bottom, top) of all bars."""
+def bars_of(panel):
+    """Return (left, right, token) of all bars, from top to bottom."""
+    rects = [e.attrib for e in root_of(panel).iter() if e.attrib.get("class") == "ratio"]
     return [
-        (bars.get_label(), bar.get_x() + bar.get_width() / 2, bar.get_y(), bar.get_height())
-        for bars in ax.containers
-        if hasattr(bars, "patches")
-        for bar in bars.patches
+        (float(at["x"]), float(at["x"]) + float(at["width"]), at["style"].split("--m-")[1][:-1])
+        for at in rects
     ]
 
 
 def test_chart():
     picture = ratio_chart(made_up())
-    torch, loops = picture.axes
-    assert torch.get_title(loc="left").startswith("time of PyTorch / time of our NumPy")
-    assert loops.get_title(loc="left").startswith("time of our loops / time of our NumPy")
-    found = {(case, round(x)): (bottom, bottom + top) for case, x, bottom, top in bars_of(torch)}
-    assert found == {("fwd", 0): (1, 2.0), ("fwd+bwd causal", 0): (1, 0.5), ("fwd", 1): (1, 1.0)}
-    assert [text.get_text() for text in torch.texts] == ["2", "0.5", "1"]
-    assert torch.get_yscale() == "log"
-    assert any(list(line.get_ydata()) == [1, 1] for line in torch.lines)
-    assert [label.get_text() for label in loops.get_xticklabels()] == ["1,2,5,4", "3,4/2,1,9,8"]
-    assert [text.get_text() for text in picture.legends[0].texts] == ["fwd", "fwd+bwd causal"]
-    assert "PyTorch 0.5 to 2; our loops 4 to 4" in picture.get_label()
-    assert "on Abacus, beads" in picture.get_label()
-    assert picture.legends[0].get_title().get_text() == "measured on Abacus, beads"
+    torch, loops = picture.panels
+    assert torch.title == "Time of PyTorch / time of our NumPy: above 1, ours is faster"
+    assert loops.title.startswith("Time of our loops / time of our NumPy")
+    assert texts_in(torch, "v")[-3:] == ["2", "0.5", "1"]
+    assert [text for text in texts_in(torch, "s") if "fwd" in text] == [
+        "fwd", "fwd+bwd causal", "fwd",
+    ]  # fmt: skip
+    assert texts_in(torch, "i") == ["1,2,5,4", "3,4/2,1,9,8"]
+    twice, half, same = bars_of(torch)
+    one = twice[0]
+    assert half[1] == one == same[0] == same[1]
+    assert twice[1] - one == pytest.approx(one - half[0], abs=0.2)  # logarithmic
+    assert [bar[2] for bar in (twice, half)] == ["fill-0", "head-0"]
+    assert "PyTorch 0.5 to 2; our loops 4 to 4" in picture.alt
+    assert "on Abacus, beads" in picture.alt
+    assert picture.title == "Measured on Abacus, beads"
+    assert_readable(picture)
 
 
-def test_bars_are_apart_and_told_by_more_than_colour():
+def test_a_chart_of_everything_is_readable():
     cases = ["fwd", "fwd causal", "fwd mask", "fwd+bwd", "fwd+bwd causal", "fwd+bwd padding"]
     cases.append("training step")
-    shapes = ["1,2,5,4", "layer 1,2,4,2"]
+    shapes = ["1,2,5,4", "layer 1,2,4,2", "AttentionOnlyLM 64,48,64,4,2,32"]
     cells = [
-        Cell(shape, case, "torch", Ratio(2, 2, 2), 1, 2, 5, 0.0)
-        for shape in shapes
+        Cell(shape, case, "torch", Ratio(2 * i, 1, 40), 1, 2, 5, 0.0)
+        for i, shape in enumerate(shapes, 1)
         for case in cases
     ]
-    (ax,) = ratio_chart(made_up(cells)).axes
-    middles = sorted(x for _, x, *_ in bars_of(ax))
-    assert min(b - a for a, b in pairwise(middles)) > 0.1
-    looks = {}
-    for bars in (container for container in ax.containers if hasattr(container, "patches")):
-        bar = bars.patches[0]
-        grey = sum(to_rgb(to_hex(bar.get_facecolor()))) / 3
-        looks[bars.get_label()] = (grey > 0.5, bar.get_hatch())
-    assert len(set(looks.values())) == len(cases)
+    picture = ratio_chart(made_up(cells))
+    assert_readable(picture)
+    assert [text for text in texts_in(picture.panels[0], "s") if text in cases] == cases * 3

@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from matplotlib.colors import to_rgb
-
 from mha_numpy.checking.tracing import Step
+from mha_numpy.look import tokens
 from mha_numpy.show.pictures.blocks import Blocks, cut_step
-from mha_numpy.show.pictures.colors import text_on
 from mha_numpy.show.pictures.panels import named_sizes
-from mha_numpy.tables import CELL
+from mha_numpy.tables import CELL, RULE
 
 COLUMNS = ("#", "step", "heads", "axes", "shape", "strides", "equation")
 MAX_HEADS = 1000  # squares in the table; more would make it heavy
@@ -24,13 +22,13 @@ def table_of(steps: Sequence[Step], sequence: int) -> str:
 
 
 def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iterator[str]:
-    yield '<table style="border-collapse:collapse;background:#ffffff">'
-    yield f'<caption style="text-align:left;color:#1a1a1a;background:#ffffff">{NOTE}</caption>'
-    yield '<tr style="background:#d8dee9">'
+    yield '<table style="border-collapse:collapse;background:transparent">'
+    yield f'<caption style="text-align:left">{NOTE}</caption>'
+    yield f'<tr style="background:transparent;{RULE}">'
     for column in COLUMNS:
         yield f'<th style="{CELL}">{column}</th>'
     yield "</tr>"
-    for number, (step, blocks) in enumerate(zip(steps, cut, strict=True)):
+    for step, blocks in zip(steps, cut, strict=True):
         squares = zip(blocks.labels, blocks.colors, strict=False) if is_drawn else ()
         cells = [
             str(step.number),
@@ -41,7 +39,7 @@ def _parts(steps: Sequence[Step], cut: Sequence[Blocks], is_drawn: bool) -> Iter
             _unbroken(str(step.array.strides)),
             escape(step.equation or step.memory),
         ]
-        yield f'<tr style="background:{("#ffffff", "#f3f4f6")[number % 2]};{CELL}">'
+        yield f'<tr style="background:transparent;{RULE};{CELL}">'
         for cell in cells:
             yield f'<td style="padding:2px 8px;text-align:left">{cell}</td>'
         yield "</tr>"
@@ -52,7 +50,7 @@ def _unbroken(text: str) -> str:
     return text.replace(" ", "&nbsp;")
 
 
-def _square(label: str, color: str) -> str:
-    """Return a head's number in its colour."""
-    ink = text_on(to_rgb(color))
-    return f'<span style="background:{color};color:{ink};padding:0 4px">{escape(label)}</span>'
+def _square(label: str, token: str) -> str:
+    """Return a head's number over a line in its colour."""
+    line = f"border-bottom:3px solid {tokens()[token][0]}"
+    return f'<span style="{line};padding:0 4px;margin-right:3px">{escape(label)}</span>'

@@ -3,29 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import Circle
 
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.look import PALETTE
-from mha_numpy.show.pictures.colors import GREY, fade
-from mha_numpy.show.pictures.labels import (
-    check_labels,
-    check_text,
-    named_arrays,
-    short_number,
-    widest,
-    write,
-    write_title,
-)
-from mha_numpy.show.pictures.layout import NOTE_SIZE, Box, flow, start_page
+from mha_numpy.show.pictures.labels import check_labels, check_text, named_arrays, short_number
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing, shortened, width_of
 
-SIDE, ROOM, HEAD = 1.5, 0.28, 0.35  # of a panel; for names at the arrows' tips; above it; in inches
-PALEST = 0.3  # share of full colour that the first arrow has
-SIDES = {-1: "right", 0: "center", 1: "left"}  # where a name's end is at its tip, by x
-BESIDE, APART = 0.16, 0.19  # from a tip to its name; between names; in radii
+RADIUS = 60  # units: of a circle
+PALEST = 0.35  # share of full colour that the first arrow has
+SIDES = {-1: "end", 0: "middle", 1: "start"}  # where a name begins at its tip, by x
+BESIDE, APART = 0.2, 0.28  # from a tip to its name; between names; in radii
 
 
 def arrows(
@@ -37,7 +25,7 @@ def arrows(
 ) -> Picture:
     """Draw each row of an (n, 2) array as an arrow from the middle of a circle.
 
-    The arrows of a panel darken from the first to the last, so that one sees which way they turn.
+    The arrows of a panel get stronger from the first to the last, which shows how they turn.
 
     Parameters
     ----------
@@ -53,12 +41,12 @@ def arrows(
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text, with the angle of every arrow.
+        One panel for each circle; its ``alt`` says the angle of every arrow.
 
     Examples
     --------
     >>> quarter_turns = np.array([[1.0, 0], [0, 1], [-1, 0]])
-    >>> arrows({"pair 0": quarter_turns}, title="Turned by position").get_label()
+    >>> arrows({"pair 0": quarter_turns}, title="Turned by position").alt
     'Turned by position. pair 0: 0 at 0°, 1 at 90°, 2 at 180°.'
     """
     rows = named_arrays("panels", panels, "iuf")
@@ -72,37 +60,44 @@ def arrows(
     if len(names) != most:
         raise ConfigError(f"labels: expected {most}, one for each arrow; got {len(names)}")
     radius = max(float(np.hypot(*array.T).max()) for array in rows.values()) or 1.0
-    room = max(ROOM, widest(names, NOTE_SIZE))
-    box = Box(SIDE, SIDE, left=room, top=HEAD, right=room)
     title, note = check_text("title", title), check_text("note", note)
-    alt = f"{title}. {'; '.join(_in_words(n, a, names) for n, a in rows.items())}."
-    picture, axes = start_page(flow([box] * len(rows)), title, [note], alt=alt)
-    for ax, (name, array) in zip(axes, rows.items(), strict=True):
-        _paint(ax, name, array / radius, names)
-    return picture
+    told = {name: _in_words(name, array, names) for name, array in rows.items()}
+    alt = f"{title}. {'; '.join(told.values())}."
+    drawn = [_draw(name, array / radius, names, told[name]) for name, array in rows.items()]
+    return Picture(drawn, title=title, notes=[note], alt=alt)
 
 
-def _paint(ax: Axes, name: str, array: Array, names: Sequence[str]) -> None:
+def _draw(name: str, array: Array, names: Sequence[str], told: str) -> Drawing:
     """Draw one circle with its arrows; the longest arrow of all panels has length 1."""
-    ax.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
-    ax.set_axis_off()
-    ax.set_label(name)
-    write_title(ax, name, 9.5, 14, loc="center", fontweight="normal")
-    ax.add_patch(Circle((0, 0), 1.0, fill=False, edgecolor=GREY, linewidth=0.8))
-    for number, (x, y) in enumerate(array):
+    drawn = Drawing(name, f"{told}.")
+    room = max(16.0, *map(width_of, names))
+    x0, y0 = MARGIN + room + RADIUS, MARGIN + 44 + RADIUS
+    drawn.text(MARGIN, MARGIN + 13, shortened(name, PHONE - 2 * MARGIN, "t"), "t")
+    edge, blue = drawn.color("line"), drawn.color("head-0")
+    drawn.add(
+        f'<circle style="fill:none;stroke:{edge};stroke-width:1.5" cx="{x0:g}" cy="{y0:g}" '
+        f'r="{RADIUS}"/>',
+        x0 + RADIUS + room, y0 + RADIUS + 20,
+    )  # fmt: skip
+    for number, (x, y) in enumerate((array * (RADIUS, -RADIUS)).tolist()):
         share = PALEST + (1 - PALEST) * (number + 1) / len(array)
-        color = fade(PALETTE[0])(share)
-        ax.annotate(
-            "", (x, y), (0, 0), annotation_clip=False,
-            arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.6,
-                        "shrinkA": 0, "shrinkB": 0},
-        )  # fmt: skip
+        long = float(np.hypot(x, y)) or 1.0
+        a, b = x / long, y / long  # along the arrow
+        stem, wing = max(0.0, long - 9), 4.5
+        drawn.add(
+            f'<g class="arrow" opacity="{share:.2f}"><path style="stroke:{blue};stroke-width:2.2" '
+            f'd="M{x0:g} {y0:g}l{a * stem:.1f} {b * stem:.1f}"/><path style="fill:{blue}" '
+            f'd="M{x0 + x:.1f} {y0 + y:.1f}l{-9 * a - wing * b:.1f} {-9 * b + wing * a:.1f}'
+            f'l{2 * wing * b:.1f} {-2 * wing * a:.1f}z"/></g>'
+        )
     for number, (x, y) in _tips(array).items():
-        write(ax, x, y, names[number], NOTE_SIZE, f"{SIDES[round(x)]} center")
+        at = x0 + RADIUS * x, y0 - RADIUS * y + 5
+        drawn.text(*at, names[number], "s i", align=SIDES[round(max(-1.0, min(1.0, 1.2 * x)))])
+    return drawn
 
 
 def _tips(array: Array) -> dict[int, Array]:
-    """Return where the names stand: of the first arrow, the last, and those with room between."""
+    """Return the names' places: of the first arrow, the last, and those with room between."""
     outward = array / np.maximum(np.hypot(*array.T), 1e-12)[:, None]
     places = array + BESIDE * outward
     found: dict[int, Array] = {}

@@ -1,16 +1,11 @@
 """The backward film: every gradient beside its array, and where it first leaves a reference."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from matplotlib import patheffects
-from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from mha_numpy.checking.tracing import Step, Trace
 from mha_numpy.show.pictures.blocks import cut_step
-from mha_numpy.show.pictures.colors import GREY, INK
 from mha_numpy.show.pictures.difference import (
     Comparison,
     Reference,
@@ -18,24 +13,14 @@ from mha_numpy.show.pictures.difference import (
     is_drawn,
 )
 from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
-from mha_numpy.show.pictures.layout import GUTTER, Box, start_page
-from mha_numpy.show.pictures.panels import (
-    Panel,
-    arrange,
-    block_places,
-    legend_entries,
-    paint,
-    prepare,
-    reading,
-    write_header,
-)
+from mha_numpy.show.pictures.panels import FULL, HALF, Panel, paint, prepare, reading
 from mha_numpy.show.pictures.recorded import check_sequence, check_steps
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import MARGIN, Drawing
 
 FAR = 1_000_000  # from this trace's steps to the reference's, when sizes are looked up
 INPUT_OF = {"x": "x_q", "x_kv": "x_k"}  # the sum of several gradients has no array of its name
-FRAME = 0.11  # inches, around a pair
-ARROW = 0.42  # inches
+BETWEEN = FULL - 2 * HALF  # units, from an array to its gradient
 
 
 def backward_film(
@@ -44,7 +29,7 @@ def backward_film(
     """Draw every gradient beside the array that it belongs to, in the order of backward.
 
     A small square is a number, as in `shape_film`: its colour is that of the head it belongs to
-    (grey: of none), its shade ``|value|`` relative to the panel's largest; a minus marks a negative
+    (grey: of none), its strength ``|value|`` relative to the panel's largest; a ring is a negative
     one. With a reference, the heading names the first gradient that
     leaves it, and its first such cell is framed.
 
@@ -64,8 +49,8 @@ def backward_film(
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels, two for
-        each gradient: the array, or an empty place where it was not recorded, and the gradient.
+        One panel for each gradient: its array, or an empty place where that was not recorded, and
+        the gradient.
 
     Notes
     -----
@@ -85,7 +70,7 @@ def backward_film(
     ...     grads = attention_backward(np.ones((3, 2)), cache)
     >>> with trace() as mine:
     ...     d_v = step("d_v", right["weights"] @ right["d_heads"], "T_k d_v")  # not transposed
-    >>> print(backward_film(mine, reference=right).get_label().split(". ")[1])
+    >>> print(backward_film(mine, reference=right).alt.split(". ")[1])
     First difference: d_v[0, 0] = 1, expected 0.04539; 6 of 6 cells differ
     """
     wanted = "gradient, a step named d_..."
@@ -99,25 +84,26 @@ def backward_film(
         found = compare_gradients(gradients, reference, sequence)
 
     panels = _pairs(gradients, arrays, recorded, sequence, found)
-    rows, headers = arrange(panels, None, choices=(6, 4, 2))
-    boxes = [box for row in rows for box in row]
     title = f"Backward film: {len(gradients)} gradient{'s' * (len(gradients) > 1)}"
     title += of_batch(sequence, batch)
-    notes = [check_text("note", note), _reading(panels, found)]
-    alt, legend = _alt_text(title, found.verdict, notes[0], panels), legend_entries(panels)
-    film, axes = start_page(rows, title, notes, alt=alt, verdict=found.verdict, legend=legend)
-    for i, (ax, panel, header) in enumerate(zip(axes, panels, headers, strict=True)):
-        ax.set_label(f"{'gradient' if i % 2 else 'array'} {panel.step.name}")
-        is_first = gradients[i // 2] is found.first
-        if i % 2 == 0:
-            ax.add_patch(_frame(boxes[i], boxes[i + 1], is_first=is_first))
-        if i % 2 or arrays[i // 2] is not None:
-            paint(ax, panel, header)
-        else:
-            _paint_missing(ax, panel, header)
-        if is_first and i % 2:
-            _light_up(ax, panel, header, found.cell, recorded, sequence)
-    return film
+    notes = [
+        check_text("note", note),
+        found.verdict and f"{found.verdict}.",
+        *_reading(panels, found),
+    ]
+    drawn = []
+    pairs = zip(arrays, panels[::2], panels[1::2], strict=True)
+    for (array, own, gradient), step in zip(pairs, gradients, strict=True):
+        drawing = Drawing(gradient.title, f"{_in_words(own, gradient)}.")
+        paint(drawing, own, MARGIN, MARGIN, is_missing=array is None)
+        is_beside = own.width == gradient.width == HALF
+        at = (MARGIN + HALF + BETWEEN, MARGIN) if is_beside else (MARGIN, drawing.height + 14)
+        places = paint(drawing, gradient, *at)
+        if step is found.first:
+            _light_up(drawing, gradient, places, found.cell, recorded, sequence)
+        drawn.append(drawing)
+    alt = _alt_text(title, found.verdict, notes[0], panels)
+    return Picture(drawn, title=title, notes=notes, alt=alt)
 
 
 def _array_of(gradient: Step, recorded: list[Step]) -> Step | None:
@@ -159,82 +145,67 @@ def _pairs(
     return panels
 
 
-def _reading(panels: list[Panel], found: Comparison) -> str:
-    text = "Left the array, right its gradient; from pair to pair as backward goes. "
-    text += reading(
+def _reading(panels: list[Panel], found: Comparison) -> list[str]:
+    notes = ["Each array with its gradient, in the order of backward."]
+    notes += reading(
         panels, "A key/value head has the colour of its first query head, the numbers of all."
     )
     if any(panel.mark for panel in panels):
-        text += " = agrees with the reference, ≠ differs."
+        notes.append("= agrees with the reference, ≠ differs.")
     if found.first is not None:
-        text += " Start at the strong frame: what comes after it is computed from it."
-    return text
-
-
-def _frame(array: Box, gradient: Box, *, is_first: bool) -> FancyBboxPatch:
-    """Return the frame around a pair, from the array's corner; a strong one where to start."""
-    return FancyBboxPatch(
-        (-FRAME / 2, -array.top), array.width + GUTTER + gradient.width + FRAME,
-        array.full_height + FRAME / 2, boxstyle=f"round,pad={FRAME / 2},rounding_size={FRAME}",
-        facecolor="#F7F7F7", edgecolor=INK if is_first else "#D9D9D9", clip_on=False,
-        linewidth=2 if is_first else 0.8, zorder=-1, label="start here" if is_first else "pair",
-    )  # fmt: skip
-
-
-def _paint_missing(ax: Axes, panel: Panel, header: list[str]) -> None:
-    """Draw the places of an array that was not recorded, empty."""
-    write_header(ax, panel.step.name, header)
-    for place in block_places(panel, header):
-        outline = Rectangle(
-            place, *panel.block_size, fill=False, edgecolor=GREY, linewidth=0.6,
-            linestyle=(0, (3, 3)), clip_on=False, label="missing",
-        )  # fmt: skip
-        ax.add_patch(outline)
+        notes.append("Start at the framed one: what comes after it is computed from it.")
+    return notes
 
 
 def _light_up(
-    ax: Axes,
+    drawn: Drawing,
     panel: Panel,
-    header: list[str],
+    places: list[tuple[float, float]],
     cell: tuple[int, ...] | None,
     recorded: list[Step],
     sequence: int,
 ) -> None:
-    """Frame one cell and point at it; the whole picture where the shapes differ."""
-    places, layout = block_places(panel, header), panel.layout
-    corners = np.array([*places, *(np.array(places) + panel.block_size)])
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    halo = [patheffects.withStroke(linewidth=4.2, foreground="white")]
-    style: dict[str, Any] = {
-        "fill": False, "edgecolor": INK, "linewidth": 2, "joinstyle": "miter", "zorder": 5,
-        "path_effects": halo, "clip_on": False, "label": "first difference",
-    }  # fmt: skip
-    if cell is None:
-        ax.add_patch(Rectangle(low - 0.02, *(high - low + 0.04), **style))
-        return
-    if not is_drawn(panel.step, cell, sequence):
-        return
-    numbers = np.arange(panel.step.array.size).reshape(panel.step.array.shape)
-    cut = cut_step(replace(panel.step, array=numbers), sequence, recorded)
-    block, row, column = np.argwhere(cut.values == numbers[cell])[0]
-    corner = places[block] + layout.cell * np.array([column, row * layout.pitch])
-    side = layout.cell
-    ax.add_patch(Rectangle(corner, side, side, **style))
-    towards = np.where(corner + side / 2 <= (low + high) / 2, 1.0, -1.0)
-    tip = corner + side / 2 + towards * side / 2
-    ax.annotate(
-        "", tip, tip + towards * ARROW / np.sqrt(2), zorder=6, annotation_clip=False,
-        arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.6, "mutation_scale": 11,
-                    "shrinkA": 0, "shrinkB": 0, "path_effects": halo},
-    )  # fmt: skip
+    """Frame the drawing and one cell in it; all of the gradient's cells where shapes differ."""
+    ink = drawn.color("ink")
+    layout = panel.layout
+    _, rows, columns = panel.blocks.values.shape
+    high = rows * layout.pitch - layout.gap
+    if cell is None and places:
+        corner, (wide, tall) = (
+            places[0],
+            (places[-1][0] - places[0][0], places[-1][1] - places[0][1]),
+        )
+        size = wide + columns * layout.pitch - layout.gap, tall + high
+    elif cell is not None and is_drawn(panel.step, cell, sequence):
+        numbers = np.arange(panel.step.array.size).reshape(panel.step.array.shape)
+        cut = cut_step(replace(panel.step, array=numbers), sequence, recorded)
+        block, row, column = np.argwhere(cut.values == numbers[cell])[0].tolist()
+        x, y = places[block]
+        corner, size = (x + layout.pitch * column, y + layout.pitch * row), (layout.cell,) * 2
+    else:
+        corner, size = (0.0, 0.0), (0.0, 0.0)
+    if size[0]:
+        for color, width in ((drawn.color("card"), 6), (ink, 3)):
+            drawn.add(
+                f'<rect class="first" style="fill:none;stroke:{color};stroke-width:{width}" '
+                f'x="{corner[0] - 1.5:.1f}" y="{corner[1] - 1.5:.1f}" '
+                f'width="{size[0] + 3:.1f}" height="{size[1] + 3:.1f}"/>'
+            )
+    drawn.text(MARGIN, drawn.height + 20, "The first that differs: start here.", "t")
+    width, height = drawn.size
+    drawn.add(
+        f'<rect class="start" style="fill:none;stroke:{ink};stroke-width:3" x="1.5" y="1.5" '
+        f'width="{width - 3}" height="{height - 3}" rx="11"/>'
+    )
+
+
+def _in_words(array: Panel, gradient: Panel) -> str:
+    words = {"": "", "=": ", agrees", "≠": ", differs"}
+    of = " (of a param)" * (array.facts[1:2] == ["param, not recorded"])
+    return f"{gradient.step.name} {gradient.facts[0]}{words[gradient.mark]}{of}"
 
 
 def _alt_text(title: str, verdict: str, note: str, panels: list[Panel]) -> str:
-    words = {"": "", "=": ", agrees", "≠": ", differs"}
-    told = [
-        f"{gradient.step.name} {gradient.facts[0]}{words[gradient.mark]}"
-        + ("" if array.facts[1:2] != ["param, not recorded"] else " (of a param)")
-        for array, gradient in zip(panels[::2], panels[1::2], strict=True)
-    ]
+    told = map(_in_words, panels[::2], panels[1::2])
     about = f"Each beside its array, in backward's order: {'; '.join(told)}."
     return f"{sentences(title, verdict, note)} {about}"

@@ -2,21 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from mha_numpy.checks import check_number
 from mha_numpy.errors import ConfigError, describe
-from mha_numpy.look import PALETTE
-from mha_numpy.show.pictures.colors import GREY, INK
-from mha_numpy.show.pictures.labels import check_text, printable, short_number, widest
-from mha_numpy.show.pictures.layout import Box, patch, start_page
+from mha_numpy.show.pictures.labels import check_text, printable, short_number
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import DESK, MARGIN, PHONE, Drawing, shortened, width_of
 
-PALE = "#EFEFEF"
 LARGEST = 1e300  # a number that can be drawn
 LONGEST_NAME = 60  # characters
-SIZE = 9  # of text, in points
-WIDTH, PITCH = 7.0, 0.4  # of the chart; from one bar to the next; in inches
+PITCH, HIGH = 44, 16  # units: from one bar to the next; a bar
 
 
 def bar_chart(
@@ -45,12 +40,12 @@ def bar_chart(
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text, with every number.
+        Its ``alt`` says every number.
 
     Examples
     --------
     >>> picture = bar_chart({"grouped": 2.5}, title="KV cache", unit="GB", against={"grouped": 20})
-    >>> picture.get_label()
+    >>> picture.alt
     'KV cache, in GB. grouped: 2.5 (vs 20: 8x less).'
     """
     values = _check_bars("bars", bars)
@@ -64,32 +59,52 @@ def bar_chart(
     texts = {name: short_number(value) for name, value in values.items()}
     for name, other in others.items():
         texts[name] += f" (vs {short_number(other)}{_ratio(values[name], other)})"
-    left, number = widest(names, SIZE) + 0.12, widest(list(texts.values()), SIZE) + 0.1
-    length = max(WIDTH - left - number, 2.0)  # of the longest bar
-    in_unit, legend, alt = f"in {unit}" if unit else "", {}, title
-    if unit:
-        alt += f", {in_unit}"
+    alt = f"{title}{f', in {unit}' if unit else ''}"
     if others and against_label:
         alt += f", vs {against_label}"
-        legend[against_label] = patch(facecolor=PALE, linewidth=0.8)
     alt += f". {'; '.join(f'{name}: {text}' for name, text in texts.items())}."
-    box = Box(length, PITCH * len(values), left=left, right=number)
-    picture, (ax,) = start_page([[box]], title, [in_unit], alt=alt, legend=legend)
-    ax.set_label("bars")
+    notes = [f"In {unit}."] * bool(unit)
+    notes += [f"The frame behind a bar: {against_label}."] * bool(others and against_label)
     largest = max([*values.values(), *others.values()]) or 1.0
-    rows = range(len(values))
-    pale: dict[str, Any] = {"color": PALE, "edgecolor": GREY, "linewidth": 0.8, "clip_on": False}
-    shares, behind = ([n.get(name, 0.0) / largest for name in values] for n in (values, others))
-    ax.barh(rows, behind, 0.75, **pale, label="against")
-    ax.barh(rows, shares, 0.5, color=PALETTE[0], label="bars")
-    ends = ax.barh(rows, list(map(max, shares, behind)), alpha=0)
-    ax.bar_label(ends, list(texts.values()), padding=5, fontsize=SIZE, color=INK)
-    ax.set(xlim=(0, 1), ylim=(len(values) - 0.5, -0.5), xticks=[])
-    ax.set_yticks(rows, names, fontsize=SIZE, color=INK, parse_math=False)
-    ax.tick_params(length=0, pad=7)
-    ax.spines[["top", "right", "bottom"]].set_visible(False)
-    ax.spines["left"].set(color=GREY, linewidth=0.8)
-    return picture
+    shares, behind = (
+        [n[name] / largest if name in n else None for name in values] for n in (values, others)
+    )
+    bars_drawn = list(zip(names, texts.values(), shares, behind, strict=True))
+    phone, desk = (_draw(title, alt, bars_drawn, limit) for limit in (PHONE, DESK))
+    return Picture([phone], title=title, notes=notes, alt=alt, wide=[desk])
+
+
+def _draw(
+    title: str,
+    alt: str,
+    bars: list[tuple[str, str, float | None, float | None]],
+    limit: int,
+) -> Drawing:
+    """Draw each bar under its name, its number at its end."""
+    drawn = Drawing(title, alt)
+    number = max(width_of(text, "v") for _, text, *_ in bars)
+    is_long = number > limit / 2 - MARGIN  # then numbers are beside the names' ends, below
+    room = limit - 2 * MARGIN - (0 if is_long else number + 8)
+    pitch = PITCH + 18 * is_long
+    for i, (name, text, share, behind) in enumerate(bars):
+        top = MARGIN + i * pitch
+        drawn.text(MARGIN, top + 14, shortened(name, limit - 2 * MARGIN, "s"), "s i")
+        for part, look, high in ((behind, "less", HIGH), (share, "more", HIGH - 4)):
+            if part is None:
+                continue
+            color = drawn.color("plain" if look == "less" else "head-0")
+            style = f"fill:none;stroke:{color}" if look == "less" else f"fill:{color}"
+            y, long = top + 20 + (HIGH - high) / 2, max(1.0, part * room)
+            drawn.add(
+                f'<rect class="{look}" style="{style}" x="{MARGIN}" y="{y:g}" width="{long:.2f}" '
+                f'height="{high}" rx="3"/>',
+                MARGIN + long, y + high,
+            )  # fmt: skip
+        end = max(share or 0, behind or 0) * room
+        x, y = (MARGIN, top + 53) if is_long else (MARGIN + end + 8, top + 33)
+        drawn.text(x, y, text, "v", room=limit - MARGIN - x)
+    drawn.reach(limit - MARGIN, 0)
+    return drawn
 
 
 def _check_bars(name: str, bars: Mapping[str, float]) -> dict[str, float]:

@@ -8,14 +8,13 @@ import numpy as np
 
 from mha_numpy.checking.tracing import Step
 from mha_numpy.dtypes import Array
-from mha_numpy.show.pictures.colors import NO_HEAD, group_color
 
 
 class Blocks(NamedTuple):
     """One step, cut into equal blocks that lie on a grid."""
 
     values: Array  # (blocks, rows, columns)
-    colors: Sequence[str]  # of each block
+    colors: Sequence[str]  # of each block: a token such as head-0
     labels: Sequence[str]  # of each block: its query heads; none without heads
     is_shared: bool  # whether a block serves several query heads
     across: int  # blocks in a row of the grid
@@ -35,7 +34,7 @@ def cut_step(step: Step, sequence: int, recorded: list[Step]) -> Blocks:
     array = array.squeeze(stretched)
     names = [axis for i, axis in enumerate(names) if i not in stretched]
     if array.size == 0:
-        return Blocks(np.empty((1, 0, 0)), [NO_HEAD], [], False, 1, "touching", "", "")
+        return Blocks(np.empty((1, 0, 0)), ["plain"], [], False, 1, "touching", "", "")
     if not names:
         array, names = array.reshape(1), [""]
     heads = [
@@ -45,7 +44,7 @@ def cut_step(step: Step, sequence: int, recorded: list[Step]) -> Blocks:
     if H == 0:  # no head axis: one grey block
         rest = " ".join(names[:-1])
         values = array.reshape(1, math.prod(array.shape[:-1]), array.shape[-1])
-        return Blocks(values, [NO_HEAD], [], False, 1, "touching", rest, names[-1])
+        return Blocks(values, ["plain"], [], False, 1, "touching", rest, names[-1])
 
     others = names[:at] + names[at + 1 :]
     rest, last = " ".join(others[:-1]), others[-1] if others else ""
@@ -62,7 +61,7 @@ def cut_step(step: Step, sequence: int, recorded: list[Step]) -> Blocks:
             across, spread, row_axis, column_axis = H, "in row", rest, f"{axis}, {last}"
         else:
             across, spread, row_axis, column_axis = _blocks_across(values), "apart", rest, last
-    colors = [group_color(g, group) for g in range(H)]
+    colors = [f"head-{g * group % 8}" for g in range(H)]
     labels = [f"{g * group}-{(g + 1) * group - 1}" if group > 1 else str(g) for g in range(H)]
     return Blocks(values, colors, labels, group > 1, across, spread, row_axis, column_axis)
 

@@ -1,18 +1,13 @@
-"""One look for one thing: every head's colour, and the hatches of hidden and broken cells."""
+"""One look for one thing: every head's colour."""
 
-from collections.abc import Sequence
 from functools import cache
-
-import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+from typing import TYPE_CHECKING
 
 from mha_numpy.checks import check_count
 from mha_numpy.look import PALETTE
 
-INK, MUTED = "#1A1A1A", "#5C5C5C"  # text
-GREY = "#8A8A8A"  # hatches
-NO_HEAD = "#6B6B6B"  # cells that belong to no head
-HIDDEN, BROKEN = "//////", "xxxxxx"  # hatches: a hidden cell (-inf); NaN or +inf
+if TYPE_CHECKING:
+    from matplotlib.colors import LinearSegmentedColormap
 
 
 def head_color(head: int) -> str:
@@ -26,7 +21,7 @@ def head_color(head: int) -> str:
     Returns
     -------
     str
-        "#rrggbb". Heads 8 to 15 have the colours of 0 to 7, darker; head 16 is as head 0 again.
+        "#rrggbb". Head 8 has the colour of head 0 again, and so on.
 
     Notes
     -----
@@ -36,13 +31,10 @@ def head_color(head: int) -> str:
 
     Examples
     --------
-    >>> head_color(0), head_color(8), head_color(16)
-    ('#0072b2', '#00446b', '#0072b2')
+    >>> head_color(0), head_color(8)
+    ('#0072b2', '#0072b2')
     """
-    turn, place = divmod(check_count("head", head, least=0), len(PALETTE))
-    strength = 0.6 if turn % 2 else 1.0
-    red, green, blue = to_rgb(PALETTE[place])
-    return to_hex((strength * red, strength * green, strength * blue))
+    return PALETTE[check_count("head", head, least=0) % len(PALETTE)]
 
 
 def group_color(kv_head: int, group_size: int) -> str:
@@ -70,7 +62,7 @@ def group_color(kv_head: int, group_size: int) -> str:
 
 
 @cache
-def fade(color: str) -> LinearSegmentedColormap:
+def fade(color: str) -> "LinearSegmentedColormap":
     """Return the colormap that leads from white (0) to a colour (1).
 
     Parameters
@@ -84,14 +76,10 @@ def fade(color: str) -> LinearSegmentedColormap:
 
     Examples
     --------
+    >>> from matplotlib.colors import to_hex
     >>> to_hex(fade(head_color(0))(0.0)), to_hex(fade(head_color(0))(1.0))
     ('#ffffff', '#0072b2')
     """
+    from matplotlib.colors import LinearSegmentedColormap
+
     return LinearSegmentedColormap.from_list(f"white to {color}", ["#ffffff", color])
-
-
-def text_on(background: Sequence[float]) -> str:
-    """Return black or white, whichever reads better on a background of (red, green, blue, ...)."""
-    parts = np.asarray(background[:3])
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return "white" if linear @ (0.2126, 0.7152, 0.0722) < 0.2 else INK

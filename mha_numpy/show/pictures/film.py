@@ -1,98 +1,127 @@
-"""The shape film: every recorded step as small squares, coloured by the head they belong to."""
+"""The film: the story's six scenes one after the other, forward or on the way back."""
 
-from collections.abc import Sequence
+import zlib
+from html import escape
 
-from mha_numpy.checking.tracing import Trace
-from mha_numpy.checks import check_flag
-from mha_numpy.show.pictures.labels import check_text, of_batch, sentences
-from mha_numpy.show.pictures.layout import start_page
-from mha_numpy.show.pictures.panels import Panel, arrange, legend_entries, paint, prepare, reading
-from mha_numpy.show.pictures.recorded import axis_labels, check_sequence, check_steps
-from mha_numpy.show.pictures.save import Picture
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.show.pictures.save import Picture, image_of
+from mha_numpy.show.pictures.stage import draw_names, draw_scene, spoken
+from mha_numpy.show.pictures.svg import Drawing
+from mha_numpy.show.scenes import Story, still
 
-SHARED = (
-    "A key/value head that serves several query heads has the colour of the first and the numbers "
-    "of all."
-)
+SECONDS = 4  # of a scene
 
 
-def shape_film(
-    trace: Trace,
-    *,
-    backward: bool = False,
-    sequence: int = 0,
-    tokens: Sequence[str] | None = None,
-    source_tokens: Sequence[str] | None = None,
-    columns: int | None = None,
-    note: str = "",
-) -> Picture:
-    """Draw every step of a pass in order, left to right and top to bottom, one panel each.
+class Film(Picture):
+    """Scenes of the story, drawn one by one; in a file they follow each other by themselves.
 
-    A small square is a number: its colour is that of the head it belongs to (grey: of none), its
-    shade ``|value|`` relative to the panel's largest; a minus marks a negative one. So one sees
-    each token's row being cut into heads, the heads parting, attending, and lying side by side
-    again.
+    A notebook shows one scene at a time, with a button for each; nothing moves by itself.
+    """
+
+    def __init__(
+        self, panels: list[Drawing], moving: Drawing, names: list[str], **told: str
+    ) -> None:
+        super().__init__(panels, alt=told["alt"], title=told["title"], notes=[told["note"]])
+        self.moving, self.names = moving, names
+
+    def _repr_html_(self) -> str:
+        """Return the scenes as images, of which buttons choose one where a page keeps styles."""
+        name = f"mha-film-{zlib.crc32(self.moving.svg().encode()):08x}"
+        inputs, labels, images, rules = [], [], [], []
+        for i, (panel, scene) in enumerate(zip(self.panels, self.names, strict=True)):
+            at, title = f"{name}-{i}", f"{panel.title}. {panel.desc}"
+            checked = " checked" * (i == 0)
+            inputs.append(f'<input type="radio" name="{name}" id="{at}"{checked}>')
+            labels.append(f'<label for="{at}">{escape(scene)}</label>')
+            images.append(f"<span>{image_of(panel, None, title)}</span>")
+            chosen = f"#{at}:checked ~ div"
+            rules.append(
+                f"{chosen} > span:nth-of-type({i + 1}) {{ display: block; }} "
+                f"{chosen} > label:nth-of-type({i + 1}) {{ font-weight: 700; "
+                "text-decoration: underline 3px; text-underline-offset: 6px; }"
+                f"#{at}:focus-visible ~ div > label:nth-of-type({i + 1}) {{ outline: 3px solid; }}"
+            )
+        style = (
+            f".{name} > input {{ position: absolute; opacity: 0; }} "
+            f".{name} > div > span {{ display: none; }} "
+            f".{name} label {{ display: inline-block; padding: 10px 14px 10px 0; }} "
+            + " ".join(rules)
+        )
+        note = " ".join(escape(note) for note in self.notes)
+        return (
+            f'<figure class="mha-figure" style="margin:0 0 16px 0"><figcaption><strong>'
+            f"{escape(self.title)}</strong><br>{note}</figcaption><style>{style}</style>"
+            f'<div class="{name}">{"".join(inputs)}<div>{"".join(labels)}</div>'
+            f"<div>{''.join(images)}</div></div></figure>"
+        )
+
+    def svg(self, width: int = 0) -> str:
+        """Return all scenes in one SVG, of one width: each is seen for four seconds, again."""
+        return self.moving.svg()
+
+
+def film(story: Story, *, back: bool = False) -> Film:
+    """Draw the six scenes of the story: what becomes of the words, or of a wish on the way back.
 
     Parameters
     ----------
-    trace : Trace
-        Filled inside ``with trace() as t:``; at most 300 steps of a pass.
-    backward : bool
-        Draw the steps of backward instead of those of forward.
-    sequence : int
-        Which sequence of the batch; nothing else of axis B is drawn.
-    tokens : sequence of T_q strings, optional
-        They stand beside the rows of queries.
-    source_tokens : sequence of T_k strings, optional
-        They stand beside the rows of keys and values; default `tokens`, where there are as many.
-    columns : int, optional
-        Panels in a row; default as many as fit a notebook's width, of 6, 3, 2 and 1: much comes in
-        threes.
-    note : str
-        A sentence under the heading, such as "Random params: nothing here is trained.".
+    story : Story
+        From `mha_numpy.show.scenes.story_of`.
+    back : bool
+        The way back, from the wish to the words.
 
     Returns
     -------
-    Picture
-        A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the panels.
-
-    Notes
-    -----
-    Only a step's axes are read, never its name. An axis H or H_kv makes blocks; an axis such as
-    H*d_k is coloured piece by piece. A key/value head that serves several query heads has the
-    colour of the first of them, and its panel a ◆. Cells of -inf are hatched, NaN and +inf
-    cross-hatched. Squares are of one size in the whole film where that fits; a panel that is drawn
-    smaller says so. Blocks of more than 64 rows or columns are images without gaps.
+    Film
+        A notebook shows the scenes with a button for each. `save_figure` writes one SVG in which
+        they follow each other, four seconds each; who wants less motion sees the first.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from mha_numpy.core import attention_forward
-    >>> from mha_numpy.checking.tracing import trace
-    >>> x = np.eye(3)
-    >>> with trace() as t:
-    ...     out, cache = attention_forward(x, x, x)
-    >>> film = shape_film(t)
-    >>> [panel.get_title(loc="left") for panel in film.axes]
-    ['1 q', '2 k', '3 v', '4 scores', '5 weights', '6 heads']
+    >>> from mha_numpy.show.scenes import story_of
+    >>> from mha_numpy.show.walk import walk
+    >>> seen = walk()
+    >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
+    >>> [panel.title for panel in film(story).panels][:3]
+    ['Words become numbers', 'One row becomes three', 'Asking meets offering']
     """
-    steps = check_steps(trace, "film", backward=check_flag("backward", backward))
-    batch = check_sequence(steps, sequence)
-    labels = axis_labels(steps, tokens, source_tokens)
-    panels = prepare(steps, trace.steps, sequence, labels)
-    rows, headers = arrange(panels, columns)
+    if not isinstance(story, Story):
+        raise ConfigError(f"story: expected a Story of story_of(trace, ...); got {describe(story)}")
+    order = list(enumerate(story.scenes))[:: -1 if back else 1]
+    panels, short = [], []
+    for place, (_, scene) in enumerate(order):
+        shown = still(story, scene.id, back=back)
+        words = spoken(shown.text, is_last=place == len(order) - 1)
+        panels.append(draw_scene(shown, words=shown.text, is_back=back))
+        short.append(draw_scene(shown, words=words, is_back=back))
+    for scenes in (panels, short):
+        bottom = max(scene.height for scene in scenes) + 22
+        for (number, _), drawn in zip(order, scenes, strict=True):
+            draw_names(drawn, story, number, bottom)
+    sentence = " ".join(story.tokens)
+    title = f"The wish's way back: {sentence}" if back else f"Six scenes: {sentence}"
+    alt = f"{title}. " + " ".join(f"{scene.title}: {scene.desc}" for scene in short)
+    names = [scene.name for _, scene in order]
+    return Film(panels, _moving(short, title, alt), names, alt=alt, title=title, note=story.note)
 
-    title = f"Shape film of the {'backward' if backward else 'forward'} pass: "
-    title += f"{len(panels)} step{'s' * (len(panels) > 1)}{of_batch(sequence, batch)}"
-    notes = [check_text("note", note), reading(panels, SHARED)]
-    alt = _alt_text(title, notes[0], panels)
-    film, axes = start_page(rows, title, notes, alt=alt, legend=legend_entries(panels))
-    for ax, panel, header in zip(axes, panels, headers, strict=True):
-        ax.set_label(f"step {panel.step.number}")
-        paint(ax, panel, header)
-    return film
 
-
-def _alt_text(title: str, note: str, panels: list[Panel]) -> str:
-    told = "; ".join(f"{panel.title} {' '.join(panel.facts)}" for panel in panels)
-    return f"{sentences(title, note)} One panel for each, its cells coloured by head: {told}."
+def _moving(scenes: list[Drawing], title: str, alt: str) -> Drawing:
+    """Return a drawing in which each scene is seen in its turn."""
+    whole, count = Drawing(title, alt), len(scenes)
+    share = 100 / count
+    whole.style = (
+        f"@keyframes mha-scene {{ 0%, {share - 1:.2f}% {{ opacity: 1; }} "
+        f"{share:.2f}%, 99% {{ opacity: 0; }} 100% {{ opacity: 1; }} }}"
+        ".mha-picture .scene { opacity: 0; animation: mha-scene "
+        f"{SECONDS * count}s linear infinite; }}"
+        ".mha-picture .first { opacity: 1; }"
+        "@media (prefers-reduced-motion: reduce) { .mha-picture .scene { animation: none; } }"
+    )
+    for i, scene in enumerate(scenes):
+        whole.used |= scene.used
+        whole.defs += [each for each in scene.defs if each not in whole.defs]
+        delay = f"animation-delay:{(i - count) * SECONDS}s"
+        first = " first" * (i == 0)
+        body = "".join(scene.parts)
+        whole.add(f'<g class="scene{first}" style="{delay}">{body}</g>', scene.width, scene.height)
+    return whole

@@ -3,40 +3,21 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from mha_numpy.checks import check_integer
 from mha_numpy.core.masks import check_mask
 from mha_numpy.dtypes import Array, as_float_array
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.show.pictures.cells import (
-    MAX_NUMBERS,
-    SCALE,
-    fit_labels,
-    label_cells,
-    paint_cells,
-    paint_scale,
-)
-from mha_numpy.show.pictures.colors import HIDDEN, MUTED, fade, head_color
+from mha_numpy.show.pictures.grid import MAX_NUMBERS, Grid
 from mha_numpy.show.pictures.labels import (
     check_labels,
     check_text,
     decimal,
     of_batch,
+    printable,
     sentences,
-    widest,
-    write,
-    write_title,
 )
-from mha_numpy.show.pictures.layout import Box, flow, patch, start_page
 from mha_numpy.show.pictures.save import Picture
-
-TITLE_SIZE = 9  # in points
-
-# lengths in inches
-CELL, HEATMAP = 0.3, 3.3  # at most
-MANY, HEATMAP_OF_MANY = 8, 1.85  # so many heads stand three or four in a line
-TITLE, AXIS_NAME, TICK = 0.26, 0.23, 0.1
 
 
 def weights_by_head(
@@ -75,23 +56,21 @@ def weights_by_head(
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the heads and last the
-        scale.
+        One panel for each head.
 
     Notes
     -----
-    All heads share one scale: white is 0, the head's full colour is 1. Up to 12 by 12 cells have
-    their numbers. A row that may attend to nothing, by `visible` or because all its weights are 0,
-    is marked so. Where not all labels fit, every second, third, ... is written, and the picture
-    says so.
+    All heads share one scale: nothing is 0, full colour is 1. Up to 12 by 12 cells have their
+    numbers. A row that may attend to nothing, by `visible` or because all its weights are 0, is
+    marked so. Where not all labels fit, every second, third, ... is written.
 
     Examples
     --------
     >>> picture = weights_by_head(np.full((2, 3, 3), 1 / 3), ["the", "tired", "animal"])
-    >>> [ax.get_title(loc="left") for ax in picture.axes[:2]]
+    >>> [panel.title for panel in picture.panels]
     ['head 0', 'head 1']
-    >>> [label.get_text() for label in picture.axes[0].get_xticklabels()]
-    ['the', 'tired', 'animal']
+    >>> picture.panels[1].desc
+    'head 1 gives most weight to the (0.33).'
     """
     weights, seen, batch = _check_weights(weights, visible, sequence)
     H, T_q, T_k = weights.shape
@@ -106,42 +85,27 @@ def weights_by_head(
     names = [f"head {h}" for h in range(H)] if head_names is None else list(map(str, head_names))
     if len(names) != H:
         raise ConfigError(f"head_names: expected H={H} of them; got {len(names)}")
-    is_small = H >= MANY and max(T_q, T_k) > MAX_NUMBERS
-    cell = min(CELL, (HEATMAP_OF_MANY if is_small else HEATMAP) / max(T_q, T_k))
-    row_labels, column_labels = fit_labels(rows, cell), fit_labels(keys, cell)
-    box = Box(
-        T_k * cell, T_q * cell, top=TITLE,
-        left=AXIS_NAME + TICK + widest(row_labels.texts, row_labels.size),
-        right=max(0.0, widest(names, TITLE_SIZE, weight="bold") - T_k * cell),
-        below=AXIS_NAME + TICK + widest(column_labels.texts, column_labels.size),
-    )  # fmt: skip
-    scale = SCALE._replace(height=0.06 * min(H, 8), top=0.2)
-
     title = "Attention weights"
     if head_names is None:
         title += f" of {H} head" + "s" * (H > 1)
     title += of_batch(sequence, batch)
     notes = [check_text("note", note)]
-    notes.append("Each row is a query; its weights sum to 1 over the keys that it may attend to.")
-    every = max(row_labels.every, column_labels.every)
-    if every > 1:
-        notes.append(f"Labels: one token of every {every}.")
-    legend = {}
+    notes.append(f"Rows: {query_name}. Columns: {key_name}. The weights of a row sum to 1.")
+    if max(T_q, T_k) > MAX_NUMBERS:
+        notes.append("Full colour is a weight of 1.")
     if seen is not None and not seen.all():
-        legend["hidden: may not attend"] = patch(facecolor="none", hatch=HIDDEN)
-    alt = _alt_text(title, notes[0], weights, keys, names)
-    picture, axes = start_page([*flow([box] * H), [scale]], title, notes, alt=alt, legend=legend)
-    for head, ax in enumerate(axes[:H]):
-        write_title(ax, names[head], TITLE_SIZE, 5)
-        _paint(ax, weights[head], None if seen is None else seen[head], head, cell)
-        ax.set_xlabel(key_name, fontsize=8, color=MUTED, labelpad=2, parse_math=False)
-        ax.set_ylabel(query_name, fontsize=8, color=MUTED, labelpad=4, parse_math=False)
-        label_cells(ax, row_labels, column_labels, is_turned=True)
-    shades = np.linspace(0, 1, 256)
-    strips = np.stack([fade(head_color(head))(shades) for head in range(min(H, 8))])
-    paint_scale(axes[H], strips, ["0", ".25", ".5", ".75", "1"])
-    axes[H].set_title("weight", fontsize=8, color=MUTED, loc="left", pad=3)
-    return picture
+        notes.append("Hatched: hidden, may not attend.")
+    told = [_in_words(*head, keys) for head in zip(names, weights, strict=True)]
+    about = f"One panel for each head; on average over the queries, {'; '.join(told)}."
+    drawn = [
+        _grid(
+            h, name, weights[h], None if seen is None else seen[h], rows, keys, f"{told[h]}."
+        ).draw()
+        for h, name in enumerate(names)
+    ]
+    panels, wide = zip(*drawn, strict=True)
+    alt = f"{sentences(title, notes[0])} {about}"
+    return Picture(panels, title=title, notes=notes, alt=alt, wide=wide)
 
 
 def _check_weights(
@@ -174,35 +138,30 @@ def _check_weights(
     return weights.astype(np.float64), visible, batch
 
 
-def _alt_text(title: str, note: str, weights: Array, keys: list[str], names: list[str]) -> str:
-    told = []
-    for name, share in zip(names, np.nan_to_num(weights).mean(axis=1), strict=True):
-        told.append(f"{name} gives most weight to {keys[share.argmax()]} ({share.max():.2f})")
-    about = f"One heatmap for each head; on average over the queries, {'; '.join(told)}."
-    return f"{sentences(title, note)} {about}"
+def _in_words(name: str, weights: Array, keys: list[str]) -> str:
+    share = np.nan_to_num(weights).mean(axis=0)
+    return f"{name} gives most weight to {keys[share.argmax()]} ({share.max():.2f})"
 
 
-def _paint(ax: Axes, weights: Array, seen: Array | None, head: int, cell: float) -> None:
-    T_q, T_k = weights.shape
+def _grid(
+    head: int, name: str, weights: Array, seen: Array | None, rows: list[str], keys: list[str],
+    desc: str,
+) -> Grid:  # fmt: skip
     broken = np.isnan(weights)
     blind = np.asarray((weights == 0).all(axis=1) if seen is None else ~seen.any(axis=1))
     hidden = np.broadcast_to(blind[:, None], weights.shape) if seen is None else np.invert(seen)
     empty = broken | (hidden & (weights == 0))
-    cells = zip(weights.flat, empty.flat, strict=True) if max(T_q, T_k) <= MAX_NUMBERS else ()
-    numbers = ["" if nothing else decimal(weight) for weight, nothing in cells]
-    colors = fade(head_color(head))(np.nan_to_num(weights))
-    paint_cells(ax, colors, numbers, hidden, broken, cell)
-    _mark_blind(ax, blind, T_k, cell)
-    ax.set_label(f"head {head}")
-    ax.set(xlim=(0, T_k), ylim=(T_q, 0))
-    ax.spines[:].set(edgecolor=head_color(head), linewidth=1.2)
+    numbers: list[str] = []
+    if max(weights.shape) <= MAX_NUMBERS:
+        cells = zip(weights.flat, empty.flat, strict=True)
+        numbers = ["" if nothing else _number(weight) for weight, nothing in cells]
+    hidden = hidden & (weights == 0)
+    return Grid(
+        printable(name, 40), desc, weights, head, numbers, rows, keys, hidden, broken, blind,
+        is_marked=True,
+    )  # fmt: skip
 
 
-def _mark_blind(ax: Axes, blind: Array, T_k: int, cell: float) -> None:
-    """Write over rows that may attend to nothing, once for neighbours."""
-    edges = np.diff(np.pad(blind.astype(np.int8), 1))
-    for first, past in zip(*(np.nonzero(edges == sign)[0] for sign in (1, -1)), strict=True):
-        text = "sees nothing" if T_k * cell > 0.75 else "∅"
-        size = min(6.5, 72 * cell * (past - first) / 1.3)
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-        write(ax, T_k / 2, (first + past) / 2, text, size, "center center", bbox=box)
+def _number(weight: float) -> str:
+    """Return .78; 1 and 0 where it is exactly that."""
+    return "1" if weight == 1 else decimal(weight)

@@ -1,36 +1,14 @@
-"""What stands in words on a picture: names and numbers; checked, cut short, measured."""
+"""The words on a picture: names and numbers, checked and cut short."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextToPath
 
 from mha_numpy.dtypes import Array, as_array
 from mha_numpy.errors import ConfigError, DTypeError, describe
-from mha_numpy.show.pictures.colors import INK
 
 LONGEST = 24  # characters of a label
 MINUS = "\N{MINUS SIGN}"
-MONO: dict[str, Any] = {"fontfamily": "monospace"}
-MONO_WIDTH = 0.602 / 72  # inches of a monospaced character, per point of its size
-
-
-def write(
-    ax: Axes, x: float, y: float, text: str, size: float, align: str = "left top", **style: Any
-) -> None:
-    """Write a text, never as a formula; `align` says where (x, y) is: "center bottom"."""
-    ha, va = align.split()
-    default: dict[str, Any] = {"color": INK, "parse_math": False}
-    ax.text(x, y, text, fontsize=size, ha=ha, va=va, **default | style)
-
-
-def write_title(ax: Axes, text: str, size: float, pad: float, **style: Any) -> None:
-    """Write a panel's title above its upper left corner."""
-    default: dict[str, Any] = {"loc": "left", "color": INK, "fontweight": "bold"}
-    ax.set_title(text, fontsize=size, pad=pad, parse_math=False, **default | style)
 
 
 def printable(label: object, longest: int = LONGEST) -> str:
@@ -38,20 +16,6 @@ def printable(label: object, longest: int = LONGEST) -> str:
     text = str(label)
     text = text if text.strip() and text.isprintable() else repr(text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def widest(
-    labels: Sequence[str], size: float, family: str = "sans-serif", weight: str = "normal"
-) -> float:
-    """Return the width of the longest label, in inches; 0 without labels."""
-    font = FontProperties(size=size, family=family, weight=weight)
-    return max(
-        (
-            TextToPath().get_text_width_height_descent(label, font, ismath=False)[0] / 72
-            for label in labels
-        ),
-        default=0.0,
-    )
 
 
 def short_number(value: float) -> str:

@@ -4,45 +4,44 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 from mha_numpy.checks import check_flag
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.look import PALETTE
-from mha_numpy.show.pictures.colors import GREY, INK, MUTED, head_color
+from mha_numpy.look import PALETTE, TOKENS, tokens
+from mha_numpy.show.pictures.charts import PX, STYLE, drawing_of
 from mha_numpy.show.pictures.labels import (
     as_numbers,
     check_text,
     named_arrays,
     printable,
     short_number,
-    widest,
 )
-from mha_numpy.show.pictures.layout import NOTE_SIZE, Box, start_page
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import DESK, PHONE, width_of, wrapped
 
 MARKERS = dict(zip("os^DvPX*", (5.5, 5.2, 6, 5, 6, 7.5, 7, 10), strict=True))  # with sizes
 DASHES: tuple[Any, ...] = (
     "-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)),
     (0, (2, 1)), (0, (8, 2, 2, 2, 2, 2)),
 )  # fmt: skip
-GRID = "#E6E6E6"
 LARGEST = 1e300  # a number that can be drawn
 LONGEST_NAME = 60  # characters
 MAX_MARKERS = 20  # on a line
-SIZE = 9  # of names, in points
 STEPS = [1, 2, 2.5, 5, 10]  # between ticks
 
-# lengths in inches
-WIDTH, PLOT = 7.0, 3.1  # of a chart; height of the plot
-ABOVE, BELOW = 0.24, 0.42  # the plot: name of the axis; ticks and name
-NAMES = 2.1  # the longest name that stands at its line's end, or else all stand in a legend
-BESIDE, PITCH = 0.3, 0.18  # from the plot to a name; from one name to the next
+# units
+ABOVE, BELOW, EDGE = 42, 50, 14  # the plot: name of the axis; ticks and name; beside it
+BESIDE, PITCH = 24, 17  # from the plot to a name; from one name to the next
+PLOT = {PHONE: 190, DESK: 280}  # height by width
+NAMES = {PHONE: 96, DESK: 200}  # the longest name at its line's end, else all are in a legend
 
 
 def line_chart(
@@ -71,21 +70,20 @@ def line_chart(
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text, with each line's lowest and highest
-        value.
+        Its ``alt`` says each line's lowest and highest value.
 
     Notes
     -----
-    Each line has its own colour, marker and dash; where names are too long to stand at the lines'
-    ends, they stand in a legend.
+    Each line has its own colour, marker and dash; names that are too long for the lines' ends are
+    in a legend.
 
     Examples
     --------
     >>> d_k = [1, 4, 16]
     >>> lines = {"scaled": np.array([2.0, 2.0, 2.0]), "plain": np.array([2.0, 1.5, 0.5])}
     >>> picture = line_chart(d_k, lines, title="Entropy", x_label="d_k", y_label="nats", log_x=True)
-    >>> [line.get_label() for line in picture.axes[0].lines]
-    ['scaled', 'plain']
+    >>> picture.alt.split("; ")[1]
+    'plain is lowest, 0.5, at 16 and highest, 2, at 1.'
     """
     log_x, log_y = check_flag("log_x", log_x), check_flag("log_y", log_y)
     x_label, y_label = check_text("x_label", x_label), check_text("y_label", y_label)
@@ -94,26 +92,58 @@ def line_chart(
     names = [printable(name, LONGEST_NAME) for name in values]
     empty = [np.isnan(line).all() for line in values.values()]
     notes = [f"No values: {name}." for name, is_empty in zip(names, empty, strict=True) if is_empty]
-    longest = widest(names, SIZE)
-    is_direct = longest <= NAMES
-    right = BESIDE + longest if is_direct else 0.1
-    entries = [] if is_direct else names
-    legend = {name: Line2D([], [], **_look(i)) for i, name in enumerate(entries)}
-    box = Box(WIDTH - right, PLOT, top=ABOVE, right=right, below=BELOW)
     alt = _lines_in_words(title, x_label, y_label, across, values)
-    picture, (ax,) = start_page([[box]], title, notes, alt=alt, legend=legend)
-    ax.clear()  # it has units of its own
-    for i, (name, line) in enumerate(zip(names, values.values(), strict=True)):
+    named = dict(zip(names, values.values(), strict=True))
+    phone, desk = (
+        drawing_of(
+            figure_of(across, named, limit, x_label, y_label, is_log_x=log_x, is_log_y=log_y),
+            title, alt,
+        )
+        for limit in (PHONE, DESK)
+    )  # fmt: skip
+    return Picture([phone], title=title, notes=notes, alt=alt, wide=[desk])
+
+
+@mpl.rc_context(STYLE)
+def figure_of(
+    across: Array, lines: dict[str, Array], limit: int, x_label: str, y_label: str, *,
+    is_log_x: bool, is_log_y: bool,
+) -> Figure:  # fmt: skip
+    """Draw the lines as wide as the limit."""
+    longest = max(map(width_of, lines))
+    is_direct = longest <= NAMES[limit]
+    entries = 0 if is_direct else len(lines)
+    columns = max(1, int((limit - 2 * EDGE) // (longest + 62)))
+    told = ["\n".join(wrapped(name, limit - 2 * EDGE - 40)) for name in lines]
+    high = max(text.count("\n") + 1 for text in told)
+    above = ABOVE + (4 + 17 * high) * math.ceil(entries / columns) + 6 * bool(entries)
+    height = above + PLOT[limit] + BELOW
+    figure = Figure(figsize=(limit * PX, height * PX))
+    width = limit - 2 * EDGE - (BESIDE + longest) * is_direct
+    ax = figure.add_axes((EDGE / limit, BELOW / height, width / limit, PLOT[limit] / height))
+    for i, (name, line) in enumerate(lines.items()):
         ax.plot(across, line, **_look(i), label=name, clip_on=False, markevery=_marked(line))
-    numbers = np.concatenate([line[~np.isnan(line)] for line in values.values()])
-    _set_scale(ax.xaxis, ax.set_xscale, across, is_log=log_x)
-    _set_scale(ax.yaxis, ax.set_yscale, numbers, is_log=log_y)
-    if numbers.size and not log_y and 0 <= numbers.min() <= numbers.max() / 2:
+    numbers = np.concatenate([line[~np.isnan(line)] for line in lines.values()])
+    _set_scale(ax.xaxis, ax.set_xscale, across, is_log=is_log_x)
+    _set_scale(ax.yaxis, ax.set_yscale, numbers, is_log=is_log_y)
+    if numbers.size and not is_log_y and 0 <= numbers.min() <= numbers.max() / 2:
         ax.set_ylim(bottom=0)
-    _style(ax, x_label, y_label)
+    ax.set_xlabel(x_label, labelpad=3, parse_math=False)
+    ax.set_title(y_label, pad=8, parse_math=False, x=0)
+    _make_room(ax)
     if is_direct:
-        _name_ends(ax)
-    return picture
+        _name_ends(ax, PLOT[limit])
+    else:
+        handles = [Line2D([], [], **_look(i)) for i in range(entries)]
+        order = [i for c in range(columns) for i in range(c, entries, columns)]  # read in lines
+        drawn = figure.legend(
+            [handles[i] for i in order], [told[i] for i in order], ncols=columns,
+            loc="upper left", bbox_to_anchor=(EDGE / limit, 1 - 10 / height), borderpad=0,
+            borderaxespad=0, handlelength=2.2, labelspacing=0.45, columnspacing=1.4,
+        )  # fmt: skip
+        for text in drawn.get_texts():
+            text.set_parse_math(False)
+    return figure
 
 
 def _check_lines(
@@ -167,30 +197,23 @@ def _set_scale(axis: Axis, set_scale: Callable[..., None], numbers: Array, *, is
         axis.set_major_formatter(lambda value, _: short_number(value))
 
 
-def _style(ax: Axes, x_label: str, y_label: str) -> None:
-    """Name the axes; draw a light grid and no frame, and make room for the numbers on the left."""
-    text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": MUTED, "parse_math": False}
-    ax.set_xlabel(x_label, labelpad=3, **text)
-    ax.set_title(y_label, loc="left", pad=6, **text)
-    ax.tick_params(length=0, pad=5, labelsize=NOTE_SIZE, labelcolor=INK)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.get_offset_text().set(fontsize=NOTE_SIZE, color=INK)
-    ax.grid(color=GRID, linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.spines[["left", "top", "right"]].set_visible(False)
-    ax.spines["bottom"].set(color=GREY, linewidth=0.8)
+def _make_room(ax: Axes) -> None:
+    """Make room for the numbers on the left, and put the axis' name above them."""
     left, bottom, width, height = ax.get_position().bounds
     used: Any = ax.get_tightbbox()
-    room = (ax.bbox.x0 - used.x0) / ax.figure.bbox.width
-    ax.set_position((left + room, bottom, width - room, height))
+    full = ax.figure.bbox.width
+    room = max(0.0, (ax.bbox.x0 - used.x0) / full)
+    past = max(0.0, (used.x1 - ax.bbox.x1) / full - EDGE * 0.6 * PX * ax.figure.dpi / full)
+    ax.set_position((left + room, bottom, width - room - past, height))
+    ax.title.set_x(-room / (width - room - past))
 
 
 def _look(i: int) -> dict[str, Any]:
     """Return colour, marker and dash of line i."""
     marker, size = list(MARKERS.items())[i]
     return {
-        "color": PALETTE[i], "marker": marker, "linestyle": DASHES[i], "linewidth": 1.6,
-        "markersize": size, "markeredgecolor": "white", "markeredgewidth": 0.6,
+        "color": PALETTE[i], "marker": marker, "linestyle": DASHES[i],
+        "markersize": size, "markeredgecolor": TOKENS["card"][0], "markeredgewidth": 0.8,
     }  # fmt: skip
 
 
@@ -202,24 +225,24 @@ def _marked(line: Array) -> list[int]:
     return np.flatnonzero(alone | every).tolist()
 
 
-def _name_ends(ax: Axes) -> None:
+def _name_ends(ax: Axes, high: float) -> None:
     """Write each line's name at the height of its last value, moved apart where they meet."""
-    ends = []  # (height in inches, number of the line, last point)
+    ends = []  # (height in units, number of the line, last point)
     for i, line in enumerate(ax.lines):
         points = np.asarray(line.get_xydata())
         known = points[~np.isnan(points[:, 1])]
         if len(known):
-            height = (ax.transData - ax.transAxes).transform(known[-1])[1] * PLOT
+            height = (ax.transData - ax.transAxes).transform(known[-1])[1] * high
             ends.append((height, i, known[-1]))
     ends.sort(key=lambda end: end[0])
-    beside = 1 + (BESIDE - 0.06) * ax.figure.dpi / ax.bbox.width
-    places = _apart([height for height, _, _ in ends], PITCH, 0.0, PLOT)
+    beside = 1 + (BESIDE - 4) * PX * ax.figure.dpi / ax.bbox.width
+    places = _apart([height for height, _, _ in ends], PITCH, 0.0, high)
     for (_, i, end), y in zip(ends, places, strict=True):
         line = ax.lines[i]
         ax.annotate(
-            str(line.get_label()), end, (beside, y / PLOT), textcoords=ax.transAxes,
-            va="center", fontsize=SIZE, color=head_color(i + len(PALETTE)),
-            parse_math=False, annotation_clip=False,
+            str(line.get_label()), end, (beside, y / high), textcoords=ax.transAxes,
+            va="center", color=tokens()[f"head-{i}-ink"][0], parse_math=False,
+            annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.8,
                         "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 0},
         )  # fmt: skip

@@ -1,84 +1,28 @@
 """Arrays side by side: numbers by sign and size, masks by who may attend."""
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.patches import Rectangle
 
-from mha_numpy.checks import check_flag
+from mha_numpy.checks import check_flag, check_integer
 from mha_numpy.dtypes import Array
 from mha_numpy.errors import ConfigError, ShapeError
-from mha_numpy.look import PALETTE
 from mha_numpy.show.pictures.blocks import is_broken, is_hidden
-from mha_numpy.show.pictures.cells import (
-    MAX_NUMBERS,
-    NUMBER_SIZE,
-    SCALE,
-    Labels,
-    fit_labels,
-    label_cells,
-    paint_cells,
-    paint_scale,
-)
-from mha_numpy.show.pictures.colors import BROKEN, GREY, HIDDEN, MUTED, fade
+from mha_numpy.show.pictures.grid import MAX_NUMBERS, Grid
 from mha_numpy.show.pictures.labels import (
-    MONO,
     check_labels,
     check_text,
     decimal,
     named_arrays,
     printable,
     short_number,
-    widest,
-    write_title,
 )
-from mha_numpy.show.pictures.layout import PIXEL, Box, flow, patch, pixels, start_page
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import Drawing
 
 MAX_SIDE = 512  # rows or columns
-COUNTED = 8  # places of a long axis that are numbered
 LONGEST_NAME = 40  # characters
-NAME_SIZE = 9  # in points
-SIGNED = LinearSegmentedColormap.from_list(
-    "negative, white, positive", [PALETTE[1], "#ffffff", PALETTE[0]], N=257
-)
-MAY_ATTEND = fade(PALETTE[0])(0.3)
-
-# lengths in inches
-CELL, LARGE, THINNEST = 45 * PIXEL, 2.65, 0.16  # LARGE: of a side, at least a pixel a cell
-NAME, TICK, FACT = 0.24, 0.08, 0.15
-
-
-class _Panel(NamedTuple):
-    """One array, ready to be drawn."""
-
-    name: str
-    values: Array  # (rows, columns)
-    full: float  # the |x| that has the full colour; 0 if all numbers are 0
-    numbers: list[str]  # of the cells, row by row; none where they do not fit
-    cell: tuple[float, float]  # width and height
-    rows: Labels
-    columns: Labels
-    is_turned: bool  # whether column labels stand upright
-    facts: list[str]  # under the cells
-    left: float  # room for row labels
-    below: float  # room for column labels
-
-    @property
-    def box(self) -> Box:
-        """The cells, and room for name, labels and facts."""
-        (rows, columns), (wide, high) = self.values.shape, self.cell
-        words = max(
-            widest([self.name], NAME_SIZE, "monospace", "bold"),
-            widest(self.facts, NUMBER_SIZE, "monospace"),
-        )
-        width, height = max(1, columns) * wide, max(1, rows) * high
-        right, below = pixels(max(0.0, words - width)), self.below + FACT * len(self.facts)
-        return Box(width, height, self.left, NAME, right, below)
+MAY_ATTEND = 0.4  # of full colour
 
 
 def matrices(
@@ -89,6 +33,7 @@ def matrices(
     title: str = "",
     shared: bool = True,
     meaning: tuple[str, str] = ("may attend", "hidden"),
+    head: int | None = None,
 ) -> Picture:
     """Draw arrays side by side: numbers by sign and size, bools as masks.
 
@@ -105,27 +50,28 @@ def matrices(
         value is written under it.
     meaning : (str, str)
         What True and False say; they are a mask's unless written.
+    head : int, optional
+        Whose colour the cells have; default grey, as of arrays that belong to no head.
 
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text, ``.axes`` are the arrays and last the
-        scale.
+        One panel for each array.
 
     Notes
     -----
-    White is 0, blue is positive and orange negative; up to 12 by 12 cells have their numbers.
-    A False of a mask and -inf are hatched as hidden, NaN and +inf are cross-hatched. Where not all
-    labels fit, every second, third, ... is written; an axis of more than 12 without labels is
-    counted from 0.
+    A filled cell is more than 0, a ring less; the stronger, the further from 0. Up to 12 by 12
+    cells have their numbers. A False of a mask and -inf are hatched as hidden, NaN and +inf are
+    cross-hatched. Where not all labels fit, every second, third, ... is written; an axis of more
+    than 12 without labels is counted from 0.
 
     Examples
     --------
     >>> p = np.array([0.75, 0.25])
     >>> picture = matrices({"p": p, "jacobian": np.diag(p) - np.outer(p, p)})
-    >>> [ax.get_title(loc="left") for ax in picture.axes[:2]]
+    >>> [panel.title for panel in picture.panels]
     ['p', 'jacobian']
-    >>> picture.get_label()
+    >>> picture.alt
     '2 arrays: p (2,), 0.25 to 0.75; jacobian (2, 2), -0.188 to 0.188.'
     """
     values = _check_arrays(arrays)
@@ -133,6 +79,8 @@ def matrices(
     if not (isinstance(meaning, (tuple, list)) and len(meaning) == 2):
         raise ConfigError(f"meaning: expected two strings, of True and of False; got {meaning!r}")
     words = [check_text("meaning", word) for word in meaning]
+    if head is not None and check_integer("head", head) < 0:
+        raise ConfigError(f"head: expected a number from 0, or None; got {head}")
     labels = [
         None if given is None else check_labels(name, given)
         for name, given in (("row_labels", row_labels), ("column_labels", column_labels))
@@ -140,22 +88,23 @@ def matrices(
     largest = {name: _largest(array) for name, array in values.items()}
     if is_shared:
         largest = dict.fromkeys(largest, max(largest.values()))
-    panels = []
+    panels, wide = [], []
     for name, array in values.items():
         facts = [str(array.shape)] + ["no cells"] * (array.size == 0)
         if not is_shared and array.dtype != bool:
             facts.append(f"largest |x| {short_number(largest[name])}")
-        panels.append(_prepare(name, np.atleast_2d(array), largest[name], labels, facts))
-    rows, scale = flow([panel.box for panel in panels]), _scale_texts(values, largest, is_shared)
-    rows += [[SCALE]] * bool(scale)
-    alt, legend = _alt_text(title, values, words[0]), _legend(values, words)
-    picture, axes = start_page(rows, title, _notes(panels, labels), alt=alt, legend=legend)
-    for ax, panel in zip(axes, panels, strict=False):
-        _paint(ax, panel)
-    if scale:
-        lowest = 0.5 * (len(scale) == 2)
-        paint_scale(axes[-1], SIGNED(np.linspace(lowest, 1, 256))[None], scale)
-    return picture
+        drawn = _grid(
+            name, np.atleast_2d(array), largest[name], labels, facts, words[0], head
+        ).draw()
+        panels.append(drawn[0])
+        wide.append(drawn[1])
+    has_plain = any(max(array.shape) > MAX_NUMBERS for array in values.values())
+    notes = _notes(values, words, largest if has_plain and is_shared else {})
+    if any('class="less"' in text and 'class="n' not in text for text in map(_drawn, panels)):
+        notes.insert(0, "A ring is less than zero.")
+    return Picture(
+        panels, title=title, notes=notes, alt=_alt_text(title, values, words[0]), wide=wide
+    )
 
 
 def _check_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -174,49 +123,38 @@ def _check_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
     return values
 
 
-def _prepare(
-    name: str, values: Array, full: float, labels: list[list[str] | None], facts: list[str]
-) -> _Panel:
-    """Choose the size of the cells, and what is written at them."""
-    rows, columns = values.shape
-    has_numbers = max(rows, columns) <= MAX_NUMBERS and values.dtype != bool
-    numbers = _cell_texts(values) if has_numbers else []
-    if max(rows, columns) <= MAX_NUMBERS:
-        wide, high = pixels(max(CELL, widest(numbers, NUMBER_SIZE) + 0.08)), CELL
+def _grid(
+    name: str, values: Array, full: float, labels: list[list[str] | None], facts: list[str],
+    meaning: str, head: int | None,
+) -> Grid:  # fmt: skip
+    rows, columns = (
+        _labels_of(name, axis, given, size)
+        for axis, given, size in zip(("row", "column"), labels, values.shape, strict=True)
+    )
+    if values.dtype == bool:
+        shares, hidden, broken = MAY_ATTEND * values, ~values, None
     else:
-        side = max(PIXEL, min(CELL, math.floor(LARGE / max(rows, columns) / PIXEL) * PIXEL))
-        wide, high = (max(side, pixels(THINNEST / max(1, n))) for n in (columns, rows))
-    row_labels = _choose_labels(name, "row", labels[0], rows, high)
-    column_labels = _choose_labels(name, "column", labels[1], columns, wide)
-    long = widest(column_labels.texts, column_labels.size)
-    is_turned = long > wide * column_labels.every - 0.06
-    left = TICK + widest(row_labels.texts, row_labels.size) if row_labels.texts else 0.0
-    below = TICK + (long if is_turned else 0.12) if column_labels.texts else 0.0
-    return _Panel(
-        printable(name, LONGEST_NAME), values, full, numbers, (wide, high), row_labels,
-        column_labels, is_turned, facts, pixels(left), below + 0.07,
+        shares = np.where(np.isfinite(values), values, 0.0) / (full or 1.0)
+        hidden, broken = is_hidden(values), is_broken(values)
+    has_numbers = max(values.shape) <= MAX_NUMBERS and values.dtype != bool and values.size
+    return Grid(
+        printable(name, LONGEST_NAME), f"{name} {_in_words(values, meaning)}", shares, head,
+        _cell_texts(values) if has_numbers else (), rows, columns, hidden, broken, facts=facts,
     )  # fmt: skip
 
 
-def _choose_labels(
-    name: str, axis: str, labels: list[str] | None, size: int, cell: float
-) -> Labels:
-    """Choose labels as far as they fit; a long axis without labels is counted."""
-    if labels is None:
-        every = 1 << max(0, math.ceil(math.log2(max(1, size / COUNTED))))
-        counted = list(range(0, size, every)) if size > MAX_NUMBERS else []
-        return Labels(counted, [str(place) for place in counted])
-    if size <= 1 < len(labels):
-        return Labels([], [])
+def _labels_of(name: str, axis: str, labels: list[str] | None, size: int) -> list[str] | None:
+    if labels is None or size <= 1 < len(labels):
+        return None
     if len(labels) != size:
         raise ConfigError(
             f"{axis}_labels: expected {size} of them for arrays[{name!r}]; got {len(labels)}"
         )
-    return fit_labels(labels, cell)
+    return labels
 
 
 def _cell_texts(values: Array) -> list[str]:
-    """Return what stands in the cells: few characters, with one number of places for all."""
+    """Return the cells' texts: few characters, with one number of places for all."""
     known, largest = values[np.isfinite(values)], _largest(values)
     is_whole = bool((known == np.round(known)).all())
     limits = [np.inf, 99.5, 9.95, 0.5]  # numbers below have more than 0, 1, 2 places
@@ -241,81 +179,47 @@ def _largest(values: Array) -> float:
     return float(np.abs(known).max(initial=0.0))
 
 
-def _scale_texts(values: dict[str, Array], largest: dict[str, float], is_shared: bool) -> list[str]:
-    """Return what stands under the scale's ends: two if nothing is negative, none without one."""
-    numbers = [array for array in values.values() if array.dtype != bool]
-    if not any(largest.values()):
-        return []
-    is_signed = any((array[np.isfinite(array)] < 0).any() for array in numbers)
-    end = short_number(max(largest.values())) if is_shared else "largest |x|"
-    return [f"-{end}", "0", end] if is_signed else ["0", end]
-
-
-def _legend(values: dict[str, Array], meaning: list[str]) -> dict[str, Rectangle]:
-    """Return patches for the cells that are no numbers."""
+def _notes(values: dict[str, Array], meaning: list[str], largest: Mapping[str, float]) -> list[str]:
+    """Say what cells mean that are no plain numbers, and how much full colour is without any."""
     masks = [array for array in values.values() if array.dtype == bool]
     numbers = [array for array in values.values() if array.dtype != bool]
-    legend = {}
+    notes = []
+    if any(largest.values()):
+        notes.append(f"Full colour is {short_number(max(largest.values()))}.")
     if any(array.any() for array in masks):
-        legend[f"True: {meaning[0]}"] = patch(facecolor=MAY_ATTEND, linewidth=0.5)
+        notes.append(f"Filled (True): {meaning[0]}.")
     names = [f"False: {meaning[1]}"] * any(not array.all() for array in masks)
     names += ["-inf: hidden"] * any(is_hidden(array).any() for array in numbers)
     if names == ["False: hidden", "-inf: hidden"]:
         names = ["False or -inf: hidden"]
-    legend |= {name: patch(facecolor="none", hatch=HIDDEN) for name in names}
+    notes += [f"Hatched ({name.replace(':', '):')}." for name in names]
     if any(is_broken(array).any() for array in numbers):
-        legend["NaN or +inf"] = patch(facecolor="none", hatch=BROKEN)
-    return legend
-
-
-def _notes(panels: list[_Panel], labels: list[list[str] | None]) -> list[str]:
-    """Say so where not all labels fit."""
-    notes = []
-    for axis, given in enumerate(labels):
-        every = max((panel.columns if axis else panel.rows).every for panel in panels)
-        if given is not None and every > 1:
-            notes.append(f"Labels: one {('row', 'column')[axis]} of every {every}.")
+        notes.append("Cross-hatched: NaN or +inf.")
     return notes
 
 
+def _drawn(panel: Drawing) -> str:
+    return "".join(panel.parts)
+
+
 def _alt_text(title: str, values: dict[str, Array], meaning: str) -> str:
-    told = []
-    for name, array in values.items():
-        known = array[np.isfinite(array)]
-        if array.size == 0:
-            words = "no cells"
-        elif array.dtype == bool:
-            words = f"{array.sum()} of {array.size} cells: {meaning}"
-        elif known.size == 0:
-            words = "no finite number"
-        else:
-            words = f"{short_number(known.min())} to {short_number(known.max())}"
-        if array.dtype != bool:
-            for cells, kind in ((is_hidden(array), "hidden"), (is_broken(array), "NaN or +inf")):
-                words += f", {cells.sum()} {kind}" * bool(cells.any())
-        told.append(f"{name} {array.shape}, {words}")
+    told = [f"{name} {_in_words(array, meaning)}" for name, array in values.items()]
     heading = f"{title}. " if title else ""
     return f"{heading}{len(told)} array{'s' * (len(told) > 1)}: {'; '.join(told)}."
 
 
-def _paint(ax: Axes, panel: _Panel) -> None:
-    values, (rows, columns) = panel.values, panel.values.shape
-    ax.set_label(f"matrix {panel.name}")
-    write_title(ax, panel.name, NAME_SIZE, 5, **MONO)
-    ax.spines[:].set(edgecolor=GREY, linewidth=0.8)
-    ax.annotate(
-        "\n".join(panel.facts), (0, 0), (0, -72 * panel.below), xycoords="axes fraction",
-        textcoords="offset points", va="top", fontsize=NUMBER_SIZE, color=MUTED, parse_math=False,
-        **MONO,
-    )  # fmt: skip
-    if values.dtype == bool:
-        colors = np.where(values[..., None], MAY_ATTEND, 1.0)
-        hidden, broken = ~values, np.zeros_like(values)
+def _in_words(array: Array, meaning: str) -> str:
+    """Return an array's shape, and from where to where its numbers go."""
+    known = array[np.isfinite(array)]
+    if array.size == 0:
+        words = "no cells"
+    elif array.dtype == bool:
+        words = f"{array.sum()} of {array.size} cells: {meaning}"
+    elif known.size == 0:
+        words = "no finite number"
     else:
-        known = np.where(np.isfinite(values), values, 0.0)
-        colors = SIGNED(0.5 + 0.5 * known / (panel.full or 1.0))
-        hidden, broken = is_hidden(values), is_broken(values)
-    if values.size:
-        paint_cells(ax, colors, panel.numbers, hidden, broken, min(panel.cell))
-    ax.set(xlim=(0, max(1, columns)), ylim=(max(1, rows), 0))
-    label_cells(ax, panel.rows, panel.columns, is_turned=panel.is_turned)
+        words = f"{short_number(known.min())} to {short_number(known.max())}"
+    if array.dtype != bool:
+        for cells, kind in ((is_hidden(array), "hidden"), (is_broken(array), "NaN or +inf")):
+            words += f", {cells.sum()} {kind}" * bool(cells.any())
+    return f"{array.shape}, {words}"

@@ -1,49 +1,46 @@
-"""One recorded step as a panel: cut into blocks, laid out, painted. Lengths are in inches."""
+"""One recorded step as a panel: its name, axes and equation, below them its cells by head."""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.colors import Normalize
-from matplotlib.patches import Rectangle
 
 from mha_numpy.checking.tracing import Step
-from mha_numpy.checks import check_count
 from mha_numpy.dtypes import Array
 from mha_numpy.show.pictures.blocks import Blocks, cut_step, is_broken, is_hidden
-from mha_numpy.show.pictures.cells import Point, cell_corners, hatch_cells
-from mha_numpy.show.pictures.colors import BROKEN, HIDDEN, INK, MUTED, NO_HEAD, fade, text_on
-from mha_numpy.show.pictures.labels import MONO, MONO_WIDTH, printable, write, write_title
-from mha_numpy.show.pictures.layout import GUTTER, MAX_WIDTH, PIXEL, Box, head_legend, patch, pixels
+from mha_numpy.show.pictures.labels import printable
 from mha_numpy.show.pictures.recorded import check_numbers
+from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing, shortened, width_of
 
-MAX_SIDE = 64  # rows or columns of a block drawn as squares; beyond it is an image
-CELL = 22 * PIXEL  # at most; whole pixels, so that all gaps look alike
-SMALLEST_SQUARE = 5 * PIXEL  # smaller cells are drawn without gaps
-SMALLEST_SIGN = 0.03  # a cell, in inches, that has room for a minus
-PICTURES = ((2.0, 0.06), (2.9, 0.03))  # largest width or height of a picture; smallest cell
-TITLE, LINE = 0.22, 0.14
-TEXT = 1.75  # what a panel's text has at least
-LEAST_ROW, LONGEST_NAME = 0.1, 9  # of a row with its name: inches; characters of that name
-AXIS_ROOM, LABEL_ROOM = 0.2, 0.14  # an axis' name; a head's number at its block
-SMALL: dict[str, Any] = {"size": 6, "color": MUTED, **MONO}  # numbers of heads, names of rows
-MAX_VECTORS = 800  # squares in a panel that are shapes in an SVG; more are pixels there
+# units
+PITCHES = (15, 12, 10, 9, 8, 7, 6, 5, 4, 3)  # from one cell to the next, if they are squares
+NAMED = 15  # a row's pitch with room for its word
+HALF = 157 - 2 * MARGIN  # two panels of this width are side by side on a phone
+FULL = PHONE - 2 * MARGIN
+LINE, TITLE = 17, 18
+LONGEST_NAME = 9  # characters of a row's word
 
 
 class Layout(NamedTuple):
-    """Where the blocks of one step lie, from its picture's upper left corner."""
+    """Where the blocks of one step are, from the upper left corner of its cells."""
 
-    cell: float
-    pitch: float  # from one row to the next, in cells
+    pitch: float  # from one cell to the next
     lefts: Array  # (blocks,)
     tops: Array  # (blocks,)
     width: float
     height: float
     label_at: str  # "above", "right", or "" where there is no room
-    as_image: bool  # too many or too small cells for gaps
+
+    @property
+    def gap(self) -> float:
+        """What is left between cells."""
+        return 2.0 if self.pitch >= 12 else 1.0 if self.pitch >= 4 else 0.0
+
+    @property
+    def cell(self) -> float:
+        """The side of a cell."""
+        return self.pitch - self.gap
 
 
 class Panel(NamedTuple):
@@ -64,22 +61,20 @@ class Panel(NamedTuple):
 
     @property
     def left(self) -> float:
-        """Room for the name of the rows' axis, and for the rows' own names."""
-        longest = max(map(len, self.row_names), default=0)
-        return AXIS_ROOM + bool(longest) * (6 * MONO_WIDTH * longest + 0.03)
-
-    @property
-    def block_size(self) -> tuple[float, float]:
-        """Width and height of one block."""
-        _, rows, columns = self.blocks.values.shape
-        height = max(0.0, (rows - 1) * self.layout.pitch + 1)
-        return columns * self.layout.cell, height * self.layout.cell
+        """Room for the rows' words."""
+        return max((width_of(name, "w") + 6 for name in self.row_names), default=0.0)
 
     @property
     def width(self) -> float:
-        """What the picture and its unbroken lines need."""
-        lines = max(7 * MONO_WIDTH * len(line) for line in self.facts)
-        return max(self.left + self.layout.width, 9 * MONO_WIDTH * len(self.title), lines, TEXT)
+        """Half of a phone, or all of it."""
+        return HALF if self.left + self.layout.width <= HALF else FULL
+
+    @property
+    def lines(self) -> list[str]:
+        """Axes, memory and equation, broken into lines."""
+        most = int(self.width / width_of("0", "sh"))
+        equation = f"= {self.step.equation}" if self.step.equation else ""
+        return [line for text in (*self.facts, equation) for line in break_code(text, most) if line]
 
 
 def prepare(
@@ -90,26 +85,26 @@ def prepare(
 ) -> list[Panel]:
     """Cut every step into blocks and lay them out, with cells of one size where that fits.
 
-    The labels of an axis stand beside the rows that it makes, where they fit.
+    The labels of an axis are beside the rows that it makes, where they fit.
     """
     check_numbers(steps)
     cut = [cut_step(step, sequence, recorded) for step in steps]
-    for limit, smallest in PICTURES:
-        cells = [_fit(blocks, limit).cell for blocks in cut]
-        cell = min((c for c in cells if c >= smallest), default=smallest)
-        if min(cells) >= smallest:
-            break
+    named = [
+        [printable(name, LONGEST_NAME) for name in names]
+        if len(names := (labels or {}).get(blocks.row_axis, ())) == blocks.values.shape[1]
+        else []
+        for blocks in cut
+    ]
+    rooms = [FULL - max((width_of(n, "w") + 6 for n in names), default=0) for names in named]
+    fitted = [_fit(blocks, room).pitch for blocks, room in zip(cut, rooms, strict=True)]
+    common = min((pitch for pitch in fitted if pitch >= 5), default=min(fitted))
     panels = []
-    for step, blocks in zip(steps, cut, strict=True):
-        layout = _fit(blocks, limit, cell)
-        memory = step.memory + ", drawn smaller" * (layout.cell < cell)
+    for step, blocks, names, room in zip(steps, cut, named, rooms, strict=True):
+        layout = _fit(blocks, room, common)
+        memory = step.memory + ", drawn smaller" * (layout.pitch < common)
         facts = [f"[{', '.join(named_sizes(step))}]", memory]
-        if layout.cell < SMALLEST_SIGN and (blocks.values.real < 0).any():
-            facts.append("cells too small for a minus")
-        names = (labels or {}).get(blocks.row_axis, ())
-        fits = layout.cell * layout.pitch >= LEAST_ROW and blocks.values.shape[1] == len(names)
-        names = [printable(name, LONGEST_NAME) for name in names] if fits else ()
-        panels.append(Panel(step, blocks, layout, facts, row_names=names))
+        shown = names if layout.pitch >= NAMED else ()
+        panels.append(Panel(step, blocks, layout, facts, row_names=shown))
     return panels
 
 
@@ -119,72 +114,35 @@ def named_sizes(step: Step) -> list[str]:
     return [axis if axis == str(size) else f"{axis}={size}" for axis, size in sizes]
 
 
-def _lay_out(blocks: Blocks, cell: float) -> Layout:
-    """Place the blocks, given the size of a cell."""
+def _lay_out(blocks: Blocks, pitch: float) -> Layout:
+    """Place the blocks, given the distance of cells."""
     n, rows, columns = blocks.values.shape
-    as_image = max(rows, columns) > MAX_SIDE or cell < 0.99 * SMALLEST_SQUARE
-    is_striped = blocks.spread == "in row" and not as_image
-    pitch = round(1.5 * cell / PIXEL) * PIXEL / cell if is_striped else 1.0
-    width, height = columns * cell, max(0.0, (rows - 1) * pitch + 1) * cell
-    gaps = {"touching": (0.0, 0.0), "in row": (0.6, 0.04), "apart": (0.8, 0.07)}
-    share, least = gaps[blocks.spread]
-    most = 0.9 / max(blocks.across, n / blocks.across)  # a hundred heads leave room for cells
-    gap = min(pixels(max(share * cell, least)), most)
-    label, label_at = 6 * MONO_WIDTH * max(map(len, blocks.labels), default=0), ""
+    width, height = columns * pitch, rows * pitch
+    gap = {"touching": 0.0, "in row": 0.6 * pitch, "apart": max(0.8 * pitch, 6.0)}[blocks.spread]
+    label = max((width_of(text, "sh") for text in blocks.labels), default=0.0)
+    label_at = ""
     if label and blocks.across == 1 and blocks.spread == "touching":
-        label_at = "right" if height >= 0.085 else ""
+        label_at = "right" if height >= 15 else ""
     elif label:
-        label_at = "above" if width + gap >= label + 0.03 else ""
-    gap_y = gap + LABEL_ROOM * (label_at == "above") if blocks.spread == "apart" else 0.0
+        label_at = "above" if width + gap >= label + 2 else ""
+    above = TITLE * (label_at == "above")
     down, right = np.divmod(np.arange(n), blocks.across)
-    lefts, tops = right * (width + gap), LABEL_ROOM + down * (height + gap_y)
-    beside = 0.04 + label if label_at == "right" else 0.0
-    total_width = float(lefts.max(initial=0)) + width + beside
-    total_height = float(tops.max(initial=0)) + height
-    return Layout(cell, pitch, lefts, tops, total_width, total_height, label_at, as_image)
+    gap_y = gap + above if blocks.spread == "apart" else 0.0
+    lefts, tops = right * (width + gap), above + down * (height + gap_y)
+    beside = 5 + label if label_at == "right" else 0.0
+    total = float(lefts.max(initial=0)) + width + beside, float(tops.max(initial=0)) + height
+    return Layout(pitch, lefts, tops, *total, label_at)
 
 
-def _fit(blocks: Blocks, limit: float, cell: float = CELL) -> Layout:
-    """Lay out with cells of the given size, or of the largest that keeps to the limit."""
-    layout = _lay_out(blocks, cell)
-    while max(layout.width, layout.height) > limit:
-        pixels = round(layout.cell / PIXEL)
-        smaller = (pixels - 1) * PIXEL if pixels > 5 else 0.97 * layout.cell
-        layout = _lay_out(blocks, smaller)
+def _fit(blocks: Blocks, room: float, most: float = PITCHES[0]) -> Layout:
+    """Lay out with cells as large as fit, in whole units as far as possible."""
+    for pitch in PITCHES:
+        layout = _lay_out(blocks, pitch)
+        if pitch <= most and max(layout.width, layout.height) <= room:
+            return layout
+    while max(layout.width, layout.height) > room:
+        layout = _lay_out(blocks, 0.95 * layout.pitch)
     return layout
-
-
-def arrange(
-    panels: list[Panel], columns: int | None, choices: tuple[int, ...] = (6, 3, 2, 1)
-) -> tuple[list[list[Box]], list[list[str]]]:
-    """Choose the number of columns; return rows of boxes, and the lines under each title.
-
-    A column's boxes are of one width, a row's panels have equally many lines.
-    """
-    for most in choices if columns is None else (check_count("columns", columns),):
-        across = min(most, len(panels))
-        widths = [pixels(max(panel.width for panel in panels[i::across])) for i in range(across)]
-        if sum(widths) + GUTTER * (across - 1) <= MAX_WIDTH:
-            break
-    rows, headers = [], []
-    for first in range(0, len(panels), across):
-        row = panels[first : first + across]
-        lines = [panel.facts + _equation(panel, widths[i]) for i, panel in enumerate(row)]
-        most = max(map(len, lines))
-        headers += [own + [""] * (most - len(own)) for own in lines]
-        tallest = max(
-            max(panel.layout.height, LABEL_ROOM + 6.5 * MONO_WIDTH * len(panel.blocks.row_axis))
-            for panel in row
-        )
-        height = LINE * most + tallest + AXIS_ROOM
-        rows.append([Box(width, height, top=TITLE) for width in widths[: len(row)]])
-    return rows, headers
-
-
-def _equation(panel: Panel, width: float) -> list[str]:
-    if not panel.step.equation:
-        return []
-    return break_code(f"= {panel.step.equation}", int(width / (7 * MONO_WIDTH)))
 
 
 def break_code(code: str, most: int) -> list[str]:
@@ -204,123 +162,76 @@ def break_code(code: str, most: int) -> list[str]:
     return [line.rstrip().replace("\0", " ") for line in lines]
 
 
-def legend_entries(panels: list[Panel]) -> dict[str, Rectangle]:
-    """Return a patch for everything that has a colour or a hatch of its own."""
-    last = [panel.blocks.labels[-1] for panel in panels if panel.blocks.labels]
-    H = max((int(label.split("-")[-1]) + 1 for label in last), default=0)
-    entries = head_legend(H)
-    if any(not panel.blocks.labels for panel in panels):
-        entries["no head"] = patch(facecolor=NO_HEAD)
-    if any(is_hidden(panel.blocks.values).any() for panel in panels):
-        entries["-inf: hidden"] = patch(facecolor="none", hatch=HIDDEN)
-    if any(is_broken(panel.blocks.values).any() for panel in panels):
-        entries["NaN or +inf"] = patch(facecolor="none", hatch=BROKEN)
-    return entries
+def paint(
+    drawn: Drawing, panel: Panel, x: float, y: float, *, is_missing: bool = False
+) -> list[tuple[float, float]]:
+    """Draw a panel with its upper left corner at (x, y); return where its blocks are.
 
-
-def paint(ax: Axes, panel: Panel, header: list[str]) -> None:
-    """Draw one panel: title, what is known about the step, and the picture."""
+    Of an array that was not recorded only the outlines are drawn.
+    """
+    title = panel.step.name if is_missing else panel.title
+    drawn.text(x, y + 13, shortened(title, panel.width, "m"), "m")
+    for i, line in enumerate(panel.lines):
+        drawn.text(x, y + 13 + TITLE + LINE * i, line, "sh")
+    left, top = x + panel.left, y + 26 + LINE * len(panel.lines)
     blocks, layout = panel.blocks, panel.layout
-    write_header(ax, panel.title, header)
-    left, top = panel.left, LINE * len(header)
-    _name_axes(ax, panel, left, top)
+    drawn.reach(x + panel.width, top)
     if blocks.values.size == 0:
-        write(ax, left, top + LABEL_ROOM, "no cells", 7, color=MUTED)
-        return
+        drawn.text(x, top + 13, "no cells", "s")
+        return []
+    places = [
+        (left + a, top + b)
+        for a, b in zip(layout.lefts.tolist(), layout.tops.tolist(), strict=True)
+    ]
+    _, rows, columns = blocks.values.shape
     hidden, broken = is_hidden(blocks.values), is_broken(blocks.values)
-    shown = np.ma.array(np.abs(blocks.values), mask=hidden | broken)
-    largest = float(shown.max()) if shown.count() else 0.0
-    shade = (shown > 0) * (0.1 + 0.9 * shown / (largest or 1.0))
-    negative = (blocks.values.real < 0) & ~hidden
-    width, height = panel.block_size
-    for i, (x, y) in enumerate(block_places(panel, header)):
-        draw = _draw_image if layout.as_image else _draw_squares
-        draw(ax, shade[i], blocks.colors[i], (x, y), layout)
-        if layout.cell >= SMALLEST_SIGN and negative[i].any():
-            _mark_negative(ax, negative[i], shade[i], blocks.colors[i], (x, y), layout)
-        for row, name in enumerate(panel.row_names if layout.lefts[i] == 0 else ()):
-            middle = y + layout.cell * (row * layout.pitch + 0.5)
-            write(ax, panel.left - 0.04, middle, name, align="right center_baseline", **SMALL)
-        hatch_cells(ax, hidden[i], broken[i], (x, y), layout.cell, layout.pitch)
-        if layout.label_at == "above":
-            write(ax, x + width / 2, y - 0.02, blocks.labels[i], align="center bottom", **SMALL)
-        elif layout.label_at == "right":
-            style = {"align": "left center_baseline", **SMALL}
-            write(ax, x + width + 0.04, y + height / 2, blocks.labels[i], **style)
+    sizes = np.where(hidden | broken, 0, np.abs(blocks.values))
+    shares = sizes / (float(sizes.max()) or 1.0)
+    shares = np.where(shares > 0, 0.1 + 0.9 * shares, 0) * np.where(blocks.values.real < 0, -1, 1)
+    for i, place in enumerate(places):
+        if is_missing:
+            width, height = columns * layout.pitch - layout.gap, rows * layout.pitch - layout.gap
+            drawn.add(
+                f'<rect class="missing" style="fill:none;stroke:{drawn.color("edge")}" '
+                f'stroke-dasharray="4 3" x="{place[0]:.1f}" y="{place[1]:.1f}" '
+                f'width="{width:.1f}" height="{height:.1f}"/>',
+                place[0] + width, place[1] + height,
+            )  # fmt: skip
+        else:
+            drawn.cells(
+                place, shares[i], blocks.colors[i], (layout.cell, layout.cell), layout.gap,
+                hidden=hidden[i], broken=broken[i],
+            )  # fmt: skip
+        _name(drawn, panel, i, place)
+    below = top + layout.height + 16
+    across, down = blocks.column_axis, blocks.row_axis
+    axes = "  ".join(f"{sign} {axis}" for sign, axis in (("↓", down), ("→", across)) if axis)
+    drawn.text(x, below, shortened(axes, panel.width, "sh"), "sh")
+    return places
 
 
-def reading(panels: list[Panel], shared: str) -> str:
+def _name(drawn: Drawing, panel: Panel, i: int, place: tuple[float, float]) -> None:
+    """Write a block's heads, and words at the rows of those on the left."""
+    (x, y), layout = place, panel.layout
+    _, rows, columns = panel.blocks.values.shape
+    for row, name in enumerate(panel.row_names if layout.lefts[i] == 0 else ()):
+        middle = y + layout.pitch * (row + 0.5) + 4
+        drawn.text(x - 6, middle, name, "w", align="end")
+    if layout.label_at == "above":
+        middle = x + (columns * layout.pitch - layout.gap) / 2
+        drawn.text(middle, y - 5, panel.blocks.labels[i], "sh", align="middle")
+    elif layout.label_at == "right":
+        beside = x + columns * layout.pitch + 4, y + rows * layout.pitch / 2 + 4
+        drawn.text(*beside, panel.blocks.labels[i], "sh")
+
+
+def reading(panels: list[Panel], shared: str) -> list[str]:
     """Say how cells, blocks and, in a sentence of the caller, shared heads are read."""
-    text = (
-        "One cell is one number: white is 0, full colour the panel's largest |value|, and a minus "
-        "marks a negative one."
-    )
-    text += " The number at a block is its head's." * any(p.blocks.labels for p in panels)
-    return text + f" ◆ {shared}" * any(panel.blocks.is_shared for panel in panels)
-
-
-def write_header(ax: Axes, title: str, header: list[str]) -> None:
-    """Write a panel's title, and the lines below it."""
-    ax.set_axis_off()
-    write_title(ax, title, 9, 4, y=1.0, **MONO)
-    for i, line in enumerate(header):
-        write(ax, 0, LINE * i, line, 7, color=MUTED if i else INK, **MONO)
-
-
-def block_places(panel: Panel, header: list[str]) -> list[Point]:
-    """Return where each block's upper left corner lies in its panel."""
-    lefts, tops = panel.layout.lefts + panel.left, panel.layout.tops + LINE * len(header)
-    return list(zip(lefts.tolist(), tops.tolist(), strict=True))
-
-
-def _name_axes(ax: Axes, panel: Panel, left: float, top: float) -> None:
-    blocks, layout = panel.blocks, panel.layout
-    width, height = panel.block_size
-    style: dict[str, Any] = {"size": 6.5, "color": MUTED, **MONO}
-    if blocks.row_axis:
-        long = 6.5 * MONO_WIDTH * len(blocks.row_axis)
-        middle = top + LABEL_ROOM + max(height, long) / 2
-        write(ax, 0.12, middle, blocks.row_axis, align="right center", rotation=90, **style)
-    if blocks.column_axis:
-        width = width if blocks.spread == "apart" else layout.width
-        middle = left + max(width, 6.5 * MONO_WIDTH * len(blocks.column_axis)) / 2
-        below = top + layout.height + 0.04
-        write(ax, middle, below, blocks.column_axis, align="center top", **style)
-
-
-def _draw_squares(ax: Axes, shade: Array, color: str, at: Point, layout: Layout) -> None:
-    """Draw a block cell by cell, with gaps."""
-    colormap = fade(color)
-    squares = PolyCollection(
-        cell_corners(shade.shape, at, layout.cell, inset=0.06, pitch=layout.pitch),
-        array=shade.ravel(), cmap=colormap, norm=Normalize(0, 1), edgecolors=[colormap(0.4)],
-        linewidths=min(0.4, 4 * layout.cell), clip_on=False,
-    )  # fmt: skip
-    squares.set_rasterized(len(layout.lefts) * shade.size > MAX_VECTORS)  # an SVG stays small
-    ax.add_collection(squares, autolim=False)
-
-
-def _draw_image(ax: Axes, shade: Array, color: str, at: Point, layout: Layout) -> None:
-    width, height = shade.shape[1] * layout.cell, shade.shape[0] * layout.cell
-    ax.imshow(
-        shade, cmap=fade(color), norm=Normalize(0, 1), aspect="auto",
-        extent=(at[0], at[0] + width, at[1] + height, at[1]), clip_on=False,
-    )  # fmt: skip
-    frame = Rectangle(at, width, height, fill=False, edgecolor=color, linewidth=0.5, clip_on=False)
-    ax.add_patch(frame)
-
-
-def _mark_negative(
-    ax: Axes, negative: Array, shade: Array, color: str, at: Point, layout: Layout
-) -> None:
-    """Draw a minus into the negative cells of a block: the colour tells the size alone."""
-    rows, columns = np.nonzero(negative)
-    x = at[0] + layout.cell * (columns[:, None] + np.array([0.27, 0.73]))
-    y = at[1] + layout.cell * (layout.pitch * rows[:, None] + np.array([0.5, 0.5]))
-    lines: Any = np.stack([x, y], axis=-1)
-    minus = LineCollection(
-        lines, colors=[text_on(rgb) for rgb in fade(color)(shade[negative])], label="negative",
-        linewidths=min(1.3, 72 * 0.14 * layout.cell), capstyle="butt", clip_on=False,
-    )  # fmt: skip
-    minus.set_rasterized(len(layout.lefts) * shade.size > MAX_VECTORS)
-    ax.add_collection(minus, autolim=False)
+    notes = ["A cell is a number: strong is large, a ring is less than zero."]
+    if any(panel.blocks.labels for panel in panels):
+        notes.append("The number at a block is its head's.")
+    if any(is_hidden(panel.blocks.values).any() for panel in panels):
+        notes.append("Hatched: hidden (-inf).")
+    if any(is_broken(panel.blocks.values).any() for panel in panels):
+        notes.append("Cross-hatched: NaN or +inf.")
+    return notes + [f"◆ {shared}"] * any(panel.blocks.is_shared for panel in panels)

@@ -1,88 +1,150 @@
-"""Picture: a figure that carries its own description, in a notebook and in files."""
+"""Picture: drawings that carry their title, notes and description, in a notebook and in files."""
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
-from io import BytesIO
+from itertools import zip_longest
 from pathlib import Path
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from mha_numpy.errors import ConfigError, describe
+from mha_numpy.show.pictures.svg import DESK, MARGIN, Drawing, wrapped
 
-from mha_numpy.errors import ConfigError
-from mha_numpy.look import ON_PAPER, PAPER
-
-DPI = 150
+GAP = 12  # between drawings side by side
 
 
-class Picture(Figure):
-    """A figure whose ``get_label()`` is its alt text; a notebook shows it as an image with it.
+class Picture:
+    """Small drawings side by side, under them a title and notes; a notebook shows them as images.
 
-    It belongs to no window and to no pyplot: nothing has to be closed.
+    ``alt`` says in words what is seen. Each of ``panels`` is an SVG for a phone; ``wide`` are those
+    with more room, where there are such.
 
     Examples
     --------
-    >>> picture = Picture(figsize=(1, 1))
-    >>> picture.set_label("One head looks at one token.")
+    >>> drawing = Drawing("One head looks at one token.")
+    >>> picture = Picture([drawing], title="One head", alt="One head looks at one token.")
     >>> 'alt="One head looks at one token."' in picture._repr_html_()
     True
     """
 
+    def __init__(
+        self,
+        panels: Sequence[Drawing],
+        *,
+        alt: str,
+        title: str = "",
+        notes: Sequence[str] = (),
+        wide: Sequence[Drawing | None] = (),
+    ) -> None:
+        self.panels, self.wide = list(panels), list(wide)
+        self.title, self.notes, self.alt = title, [note for note in notes if note], alt
+
+    def __repr__(self) -> str:
+        return f"Picture({self.alt!r})"
+
     def _repr_html_(self) -> str:
-        png = BytesIO()
-        self.savefig(png, format="png", dpi=DPI)
-        return (
-            f'{ON_PAPER}<img class="{PAPER}" alt="{escape(str(self.get_label()))}" '
-            f'style="width:{self.get_figwidth() * 96:.0f}px;max-width:100%;background:#ffffff" '
-            f'src="data:image/png;base64,{b64encode(png.getvalue()).decode()}">'
+        """Return images with a caption: they survive in a notebook not yet trusted."""
+        images = "".join(
+            image_of(panel, wide, self.alt if len(self.panels) == 1 else panel.desc)
+            for panel, wide in zip_longest(self.panels, self.wide)
         )
+        title = f"<strong>{escape(self.title)}</strong>" if self.title else ""
+        notes = " ".join(escape(note) for note in self.notes)
+        caption = "<br>".join(part for part in (title, notes) if part)
+        caption = f"<figcaption>{caption}</figcaption>" if caption else ""
+        look = 'class="mha-figure" style="margin:0 0 16px 0"'
+        return f"<figure {look}>{caption}<div>{images}</div></figure>"
+
+    def svg(self, width: int = DESK) -> str:
+        """Return the picture as one SVG for a file: title, notes, and the drawings in rows."""
+        pairs = zip_longest(self.panels, self.wide)
+        drawn = [wide if wide and width >= DESK else panel for panel, wide in pairs]
+        whole = Drawing(self.title or self.alt.split(". ")[0], self.alt)
+        rows: list[list[Drawing]] = [[]]
+        for panel in drawn:
+            if rows[-1] and sum(p.size[0] + GAP for p in [*rows[-1], panel]) - GAP > width:
+                rows.append([])
+            rows[-1].append(panel)
+        widths = [sum(panel.size[0] + GAP for panel in row) - GAP for row in rows]
+        across = max(*widths, 300) - 2 * MARGIN
+        top = float(MARGIN)
+        for text, kind, line in [(self.title, "t", 21), *((note, "s", 18) for note in self.notes)]:
+            for part in wrapped(text, across, kind):
+                whole.text(MARGIN, top + 14, part, kind)
+                top += line
+        top -= MARGIN if top == MARGIN else 0
+        for row in rows:
+            left = 0.0
+            for panel in row:
+                width, height = panel.size
+                whole.add(panel.svg(nested=(left, top)), left + width - MARGIN, top + height)
+                whole.used |= panel.used
+                left += width + GAP
+            top += max(panel.size[1] for panel in row)
+        whole.height = top - MARGIN
+        return whole.svg()
 
 
-def save_figure(fig: Figure, stem: Path | str) -> list[Path]:
-    """Write a figure as PNG and as SVG, the same bytes each time.
+def image_of(panel: Drawing, wide: Drawing | None, alt: str) -> str:
+    """Return an image of a drawing, and of the wider one where a page has the room."""
+    look = 'style="max-width:100%;height:auto;margin:0 8px 8px 0;vertical-align:top"'
+    image = f'<img class="mha-picture" alt="{escape(alt)}" {look} {_source("src", panel)}>'
+    if wide is None:
+        return image
+    source = f'<source media="(min-width: 45rem)" {_source("srcset", wide)}>'
+    return f"<picture>{source}{image}</picture>"
+
+
+def _source(attribute: str, drawing: Drawing) -> str:
+    width, height = drawing.size
+    data = b64encode(drawing.svg().encode()).decode()
+    return f'width="{width}" height="{height}" {attribute}="data:image/svg+xml;base64,{data}"'
+
+
+def save_figure(fig: Picture, stem: Path | str) -> list[Path]:
+    """Write a picture as SVG, the same bytes each time.
 
     Parameters
     ----------
-    fig : Figure
-        Its label, ``fig.get_label()``, is written into both files as title (the first sentence)
-        and description.
+    fig : Picture
+        Its ``alt`` is written into the file as a description.
     stem : path
-        Where to, without ``.png`` or ``.svg``. Missing folders are made.
+        Where to, without ``.svg``. Missing folders are made.
 
     Returns
     -------
     list of Path
-        The PNG (150 dots per inch) and the SVG.
+        The SVG.
 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
+    >>> picture = Picture([Drawing("nothing")], alt="Nothing.")
     >>> with TemporaryDirectory() as folder:
-    ...     [path.name for path in save_figure(Picture(figsize=(1, 1)), Path(folder) / "empty")]
-    ['empty.png', 'empty.svg']
+    ...     [path.name for path in save_figure(picture, Path(folder) / "empty")]
+    ['empty.svg']
     """
-    if not isinstance(fig, Figure):
-        raise ConfigError(f"fig: expected a matplotlib Figure; got {type(fig).__name__}")
+    if not isinstance(fig, Picture):
+        raise ConfigError(
+            f"fig: expected a Picture of mha_numpy.show.pictures; got {describe(fig)}"
+        )
     stem = Path(stem)
     if not stem.name:
         raise ConfigError(f"stem: expected a path that ends in a file's name; got {str(stem)!r}")
     stem.parent.mkdir(parents=True, exist_ok=True)
-    png, svg = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
-    description = str(fig.get_label())
-    told = {"Title": description.split(". ")[0], "Description": description}
-    fig.savefig(png, dpi=DPI, metadata={**told, "Software": None})
-    with mpl.rc_context({"svg.hashsalt": "mha_numpy"}):
-        fig.savefig(svg, dpi=DPI, metadata={**told, "Date": None, "Creator": None})
-    return [png, svg]
+    path = stem.with_name(f"{stem.name.removesuffix('.svg')}.svg")
+    path.write_text(fig.svg(), encoding="utf-8", newline="\n")
+    return [path]
 
 
 def save_all(
-    folder: Path, figures: Mapping[str, Figure], texts: Mapping[str, str] | None = None
+    folder: Path, pictures: Mapping[str, Picture], texts: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """Write figures by their stems, and texts by their names, for a command's ``--save``."""
+    """Write pictures by their stems, and texts by their names, for a command's ``--save``."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [path for stem, fig in figures.items() for path in save_figure(fig, folder / stem)]
+        paths = [
+            path for stem, each in pictures.items() for path in save_figure(each, folder / stem)
+        ]
         for name, text in (texts or {}).items():
             (folder / name).write_text(text, encoding="utf-8")
             paths.append(folder / name)

@@ -1,18 +1,11 @@
 """Which query heads read which key/value head."""
 
-from matplotlib.axes import Axes
-from matplotlib.patches import Polygon, Rectangle
-
 from mha_numpy.checks import check_count
 from mha_numpy.errors import ConfigError
-from mha_numpy.show.pictures.colors import fade, group_color, head_color, text_on
-from mha_numpy.show.pictures.labels import write
-from mha_numpy.show.pictures.layout import MAX_WIDTH, Box, start_page
 from mha_numpy.show.pictures.save import Picture
+from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing
 
-# lengths in inches
-SIDE, CELL, DROP = 1.35, 0.42, 0.75
-LEGIBLE = 0.19  # of a square that has room for its number
+CELL, DROP, LEGIBLE = 40.0, 60, 18  # units: a head's square, the way down, room for a number
 
 
 def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
@@ -26,7 +19,7 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
     Returns
     -------
     Picture
-        A matplotlib Figure; ``get_label()`` is its alt text.
+        One panel.
 
     Notes
     -----
@@ -35,44 +28,51 @@ def sharing_map(num_heads: int, num_kv_heads: int) -> Picture:
 
     Examples
     --------
-    >>> print(sharing_map(4, 2).get_label())
+    >>> print(sharing_map(4, 2).alt)
     4 query heads read 2 key/value heads: query heads 0 to 1 read key/value head 0, and so on.
     """
     H, H_kv = check_count("num_heads", num_heads), check_count("num_kv_heads", num_kv_heads)
     if H % H_kv:
         raise ConfigError(f"num_kv_heads: expected a divisor of num_heads={H}; got {H_kv}")
     G = H // H_kv
-    cell = min(CELL, (MAX_WIDTH - SIDE) / H)
-    below = min(CELL, cell * G * 0.9)  # side of a key/value head's square
-    bottom = cell + DROP
     name = "multi-head" if G == 1 else "multi-query" if H_kv == 1 else "grouped-query"
-    picture, (ax,) = start_page(
-        [[Box(H * cell, bottom + below, left=SIDE)]],
-        f"{name}: H = {H}, H_kv = {H_kv}",
-        [f"G = H / H_kv = {G}: query head h reads key/value head h // {G}"],
-        alt=_alt_text(H, H_kv),
-    )
-    ax.set_axis_off()
-    for text, y in (("query heads", cell / 2), ("key/value heads", bottom + below / 2)):
-        write(ax, -0.12, y, text, 10, "right center")
+    title, alt = f"{name}: H = {H}, H_kv = {H_kv}", _alt_text(H, H_kv)
+    drawn = Drawing(title, alt)
+    pitch = min(CELL, (PHONE - 2 * MARGIN) / H)
+    below = min(CELL, pitch * G * 0.9)  # the side of a key/value head's square
+    top, left = MARGIN + 24, float(MARGIN)
+    bottom = top + pitch + DROP
+    drawn.text(left, MARGIN + 13, "query heads", "s")
     for g in range(H_kv):
-        color = group_color(g, G)
-        first, past = g * G * cell, (g + 1) * G * cell
-        x = (first + past - below) / 2
-        corners = [(first, cell), (past, cell), (x + below, bottom), (x, bottom)]
-        ax.add_patch(Polygon(corners, facecolor=fade(color)(0.3), edgecolor="white", linewidth=1))
-        _square(ax, x, bottom, below, color, g)
+        first, past = left + g * G * pitch, left + (g + 1) * G * pitch
+        x, color = (first + past - below) / 2, drawn.color(f"head-{g * G % 8}")
+        corners = [
+            (first, top + pitch),
+            (past - 2, top + pitch),
+            (x + below - 2, bottom),
+            (x, bottom),
+        ]
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in corners)
+        drawn.add(f'<polygon class="way" style="fill:{color}" opacity=".25" points="{points}"/>')
+        _square(drawn, x, bottom, below, g * G, g)
         for h in range(g * G, (g + 1) * G):
-            _square(ax, h * cell, 0.0, cell, head_color(h), h)
-    return picture
+            _square(drawn, left + h * pitch, top, pitch, h, h)
+    drawn.text(left, bottom + below + 18, "key/value heads", "s")
+    note = f"G = H / H_kv = {G}: query head h reads key/value head h // {G}."
+    return Picture([drawn], title=title, notes=[note], alt=alt)
 
 
-def _square(ax: Axes, x: float, y: float, side: float, color: str, head: int) -> None:
+def _square(drawn: Drawing, x: float, y: float, side: float, color: int, number: int) -> None:
     """Draw a head, with its number if there is room."""
-    ax.add_patch(Rectangle((x, y), side, side, facecolor=color, edgecolor="white", linewidth=0.8))
-    if side >= LEGIBLE:
-        size, ink = min(9, 36 * side), text_on(fade(color)(1.0))
-        write(ax, x + side / 2, y + side / 2, str(head), size, "center center", color=ink)
+    is_legible, drawn_side = side >= LEGIBLE, max(1.0, side - 2)
+    token = f"fill-{color % 8}" if is_legible else f"head-{color % 8}"
+    drawn.add(
+        f'<rect class="head" style="fill:{drawn.color(token)}" x="{x:.1f}" y="{y:.1f}" '
+        f'width="{drawn_side:.1f}" height="{drawn_side:.1f}" rx="{side * 0.15:.1f}"/>',
+        x + side, y + side,
+    )  # fmt: skip
+    if is_legible:
+        drawn.text(x + side / 2 - 1, y + side / 2 + 4, str(number), "n")
 
 
 def _alt_text(H: int, H_kv: int) -> str:

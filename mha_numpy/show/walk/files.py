@@ -13,7 +13,7 @@ from mha_numpy.show.walk.result import Walk
 
 PICTURES = ("shape-film", "shape-film-backward", "weights")
 LARGEST = 1e100  # of a number in a file: beyond it, squares overflow
-FILES = [f"{stem}.{kind}" for stem in PICTURES for kind in ("png", "svg")] + ["trace.json"]
+FILES = [f"{stem}.svg" for stem in PICTURES] + ["trace.json"]
 
 
 def read_input(path: Path, dim: int | None) -> Array:
@@ -54,16 +54,15 @@ def _one_array(loaded: Any, path: Path) -> Array:
 
 
 def save(seen: Walk, folder: Path) -> list[Path]:
-    """Write the pictures, each as PNG and SVG, and the trace as JSON; return the paths."""
+    """Write the pictures as SVG and the trace as JSON; return the paths."""
     from mha_numpy.show.pictures import shape_film, weights_by_head
     from mha_numpy.show.pictures.save import save_all
 
     names: dict[str, Any] = {"tokens": seen.tokens, "source_tokens": seen.source_tokens}
-    film: dict[str, Any] = {**names, "columns": 6}
     axes: dict[str, Any] = {"query_name": seen.query_name, "key_name": seen.key_name}
     figures = {
-        "shape-film": shape_film(seen.trace, **film, note=seen.note),
-        "shape-film-backward": shape_film(seen.trace, **film, backward=True, note=seen.page_note),
+        "shape-film": shape_film(seen.trace, **names, note=seen.note),
+        "shape-film-backward": shape_film(seen.trace, **names, backward=True, note=seen.page_note),
         "weights": weights_by_head(
             seen.weights, *names.values(), visible=seen.visible, **axes, note=seen.note
         ),

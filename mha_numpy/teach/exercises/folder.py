@@ -190,17 +190,18 @@ def hint_in(
     hint : Hint
         If a check has to come first, `is_given` is False and the text says so.
     picture : Path or None
-        A PNG file.
+        An SVG file.
     """
     exercise, records = find_exercise(exercise_id), Records(Path(folder) / RECORD)
     find_file(Path(folder), exercise)
     hint = records.give_hint(exercise, number, force=force)
     if hint.difference is None:
         return hint, None
-    from mha_numpy.show.pictures.save import DPI
+    from mha_numpy.show.pictures import save_figure
 
-    path = Path(folder) / f"hint_{exercise.id.replace('-', '_')}.png"
-    hint.difference.draw().savefig(path, dpi=DPI)
+    (path,) = save_figure(
+        hint.difference.draw(), Path(folder) / f"hint_{exercise.id.replace('-', '_')}"
+    )
     return hint, path
 
 

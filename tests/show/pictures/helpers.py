@@ -1,18 +1,18 @@
-"""What is drawn, and how it is read back: colours, cells, texts, and whether any overlap."""
+"""What is drawn, and how it is read back from the SVG: words, cells, colours; what is readable."""
 
 import json
 import re
+from typing import NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
-from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
-from matplotlib.image import AxesImage
-from matplotlib.text import Text
 
 from mha_numpy.checking.tracing import trace
 from mha_numpy.core import attention_backward, attention_forward, rope_forward
 from mha_numpy.layers import MultiHeadAttention
+from mha_numpy.look import tokens
+from mha_numpy.show.pictures.labels import MINUS
+from mha_numpy.show.pictures.svg import PHONE, width_of
 from mha_numpy.steps import step
 
 SENTENCE = [
@@ -78,109 +78,177 @@ def stages_of_splitting(B, T, D, H):
             "heads_by_token": heads.swapaxes(1, 2), "merged": merged}  # fmt: skip
 
 
-def panel_of(film, name):
-    (panel,) = (ax for ax in film.axes if ax.get_title(loc="left").split()[1] == name)
-    return panel
+SVG = "{http://www.w3.org/2000/svg}"
+KINDS = ("more", "less", "hidden", "broken", "cell")
+SIZES = {"w": 16, "n": 14, "m": 14, "sh": 13, "s": 13, "t": 15, "v": 14, "says": 15}
 
 
-def texts_of(artist):
-    """Return what is written, leaving out ticks that are switched off or beyond the axes."""
-    found = [artist] if isinstance(artist, Text) else []
-    for child in artist.get_children():
-        if not isinstance(child, Axis):
-            found += texts_of(child)
-        elif child.axes.axison:
-            found += [child.label, child.get_offset_text(), *ticks_of(child)]
-    return [text for text in found if text.get_visible() and text.get_text()]
+class Word(NamedTuple):
+    """A text as it is drawn."""
+
+    text: str
+    kinds: list[str]
+    x: float
+    y: float
+    anchor: str
+    is_turned: bool
+    room: float  # 0: as wide as it is
+
+    @property
+    def size(self):
+        return 13 if "s3" in self.kinds else SIZES[self.kinds[0]]
+
+    @property
+    def box(self):
+        """Left, top, right, bottom; by what a text is taken to need."""
+        wide = self.room or width_of(self.text, self.kinds[0], self.size)
+        anchor = "middle" if self.kinds[0] == "n" else self.anchor
+        start = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+        up, down = 0.72 * self.size, 0.22 * self.size
+        if self.is_turned:
+            return self.x - up, self.y - wide, self.x + down, self.y
+        return self.x - start, self.y - up, self.x - start + wide, self.y + down
 
 
-def all_words(artist):
-    return [text.get_text() for text in texts_of(artist)]
+def root_of(drawing):
+    return ElementTree.fromstring(drawing.svg())
 
 
-def words_across(ax):
-    return [label.get_text() for label in ax.get_xticklabels()]
-
-
-def words_down(ax):
-    return [label.get_text() for label in ax.get_yticklabels()]
-
-
-def ticks_of(axis):
-    """Return the labels of the ticks within the limits of the axes."""
-    low, high = sorted(axis.get_view_interval())
-    return [tick.label1 for tick in axis.get_major_ticks()
-            if tick.label1.get_text() and low <= tick.get_loc() <= high]  # fmt: skip
-
-
-def extent_of(text):
-    """Return the box of a text in pixels, without the arrow of an annotation."""
-    return Text.get_window_extent(text)
-
-
-def words_of(picture):
-    """Return what stands above the panels: heading, notes and legend."""
-    legends = [text for legend in picture.legends for text in legend.get_texts()]
-    return [text.get_text() for text in [*picture.texts, *legends]]
-
-
-def colors_of(panel):
-    """Return the full colour of every block, in order."""
-    drawn = [c for c in panel.collections if c.get_array() is not None] + list(panel.images)
-    return [to_hex(artist.get_cmap()(1.0)) for artist in drawn]
-
-
-def squares_of(panel):
-    """Return one (color, x, y, shade) per square, x and y of its upper left corner."""
+def words_in(drawing):
+    """Return every text of a drawing."""
     found = []
-    for squares in panel.collections:
-        if squares.get_array() is None:
-            continue
-        corners = [path.vertices.min(axis=0) for path in squares.get_paths()]
-        color = to_hex(squares.get_cmap()(1.0))
-        shades = np.ma.filled(squares.get_array(), np.nan)
-        found += [(color, *xy, shade) for xy, shade in zip(corners, shades, strict=True)]
+    for text in root_of(drawing).iter(f"{SVG}text"):
+        at = text.attrib
+        found.append(Word(
+            text.text or "", at["class"].split(), float(at["x"]), float(at["y"]),
+            at.get("text-anchor", "start"), "transform" in at, float(at.get("textLength", 0)),
+        ))  # fmt: skip
     return found
 
 
-def grid_of(panel):
-    """Return colours and shades as they lie on the page: left to right, top to bottom."""
-    squares = squares_of(panel)
-    xs, ys = (sorted({round(square[i], 6) for square in squares}) for i in (1, 2))
-    colors = np.full((len(ys), len(xs)), "", dtype=object)
-    shades = np.full(colors.shape, np.nan)
-    for color, x, y, shade in squares:
-        at = ys.index(round(y, 6)), xs.index(round(x, 6))
-        colors[at], shades[at] = color, shade
-    return colors, shades, np.array(xs), np.array(ys)
+def texts_in(drawing, kind=""):
+    """Return the texts of a kind, with a minus that can be typed."""
+    return [
+        word.text.replace(MINUS, "-") for word in words_in(drawing)
+        if not kind or kind in word.kinds
+    ]  # fmt: skip
 
 
-def cells_of(ax):
-    """Return the colours of the cells of a heatmap or a matrix."""
-    (image,) = ax.images
-    return np.asarray(image.get_array())
+class Painted(NamedTuple):
+    """A cell as it is drawn."""
+
+    kind: str  # more, less, hidden, broken, or cell: its ground
+    token: str
+    strength: float
+    x: float  # of its middle
+    y: float
+    wide: float
 
 
-def contrast(one, other):
-    """Return the contrast of two colours, each (red, green, blue), as accessibility counts it."""
-    parts = np.array([one, other])
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    low, high = np.sort(linear @ (0.2126, 0.7152, 0.0722) + 0.05)
-    return high / low
+def painted(drawing):
+    """Return every cell of a drawing that is a shape."""
+    found = []
+    for path in root_of(drawing).iter(f"{SVG}path"):
+        kind = path.attrib.get("class", "")
+        if kind not in KINDS:
+            continue
+        token = "".join(re.findall(r"var\(--m-([\w-]+)\)", path.attrib.get("style", "")))
+        strength = float(path.attrib.get("opacity", 1))
+        for box in path.attrib["d"].split("M")[1:]:
+            numbers = re.match(r"([\d.]+) ([\d.]+)h([\d.]+)(?:a([\d.]+)[^v]*)?v([\d.]+)", box)
+            x, y, across, r, down = (float(n or 0) for n in numbers.groups())
+            middle = (round(x + across / 2, 1), round(y + r + down / 2, 1))
+            found.append(Painted(kind, token, strength, *middle, across + 2 * r))
+    return found
 
 
-def hatched(panel, label="hidden"):
-    """Return the corners of every hatched strip: (strips, 4, 2)."""
-    paths = [patch.get_path() for patch in panel.patches if patch.get_label() == label]
-    return np.array([path.vertices for path in paths]).reshape(-1, 5, 2)[:, :4]
+def grid_of(drawing, shape=None):
+    """Return tokens, signed strengths and kinds of the cells, as rows and columns.
+
+    Cells that are painted have a strength; hidden and broken ones have none.
+    """
+    cells = painted(drawing)
+    ys, xs = (sorted({cell[i] for cell in cells}) for i in (4, 3))
+    found = np.zeros((len(ys), len(xs)), [("token", "U12"), ("share", float), ("kind", "U8")])
+    for cell in cells:
+        at = ys.index(cell.y), xs.index(cell.x)
+        if cell.kind in ("hidden", "broken"):
+            found[at] = ("", np.nan, cell.kind)
+        elif cell.kind != "cell":
+            # a ring is never fainter than 0.3
+            share = cell.strength if cell.kind == "more" else -(cell.strength - 0.3) / 0.7
+            found[at] = (cell.token, share, cell.kind)
+    return found if shape is None else found.reshape(shape)
 
 
-def hatched_cells(panel, shape, label="hidden"):
-    """Return which cells the hatched strips cover."""
-    covered = np.zeros(shape, bool)
-    for (x0, y0), _, (x1, y1), _ in hatched(panel, label).round().astype(int):
-        covered[y0:y1, x0:x1] = True
-    return covered
+def tokens_in(drawing):
+    """Return the colours of the cells, in the order in which they are painted."""
+    return list(dict.fromkeys(c.token for c in painted(drawing) if c.kind in ("more", "less")))
+
+
+def panel_of(picture, name):
+    """Return the panel of a step by its name."""
+    (panel,) = (panel for panel in picture.panels if panel.title.split()[1] == name)
+    return panel
+
+
+def drawings_of(picture):
+    return [*picture.panels, *(wide for wide in picture.wide if wide is not None)]
+
+
+def assert_readable(picture, limit=PHONE):
+    """Check sizes, places and colours of all that a picture draws."""
+    for drawing in drawings_of(picture):
+        svg, (width, height) = drawing.svg(), drawing.size
+        assert width <= (limit if drawing in picture.panels else 800), (width, drawing.title)
+        assert_well_made(svg)
+        if "<svg" in svg[4:]:  # a chart
+            sizes = [float(n) * 96 / 72 for n in re.findall(r"font-size: ([\d.]+)px", svg)]
+            assert min(sizes, default=13) > 12.99
+            continue
+        words = words_in(drawing)
+        for word in words:
+            left, top, right, bottom = word.box
+            assert word.size >= 13
+            is_inside = left > -1 and top > -1 and right < width + 1 and bottom < height + 1
+            assert is_inside, f"{word} is cut"
+        for cell in painted(drawing):
+            assert 0 < cell.x < width
+            assert 0 < cell.y < height
+        for i, one in enumerate(words):
+            for other in words[i + 1 :]:
+                low = np.maximum(one.box[:2], other.box[:2])
+                high = np.minimum(one.box[2:], other.box[2:])
+                assert not (high - low > 1).all(), f"{one.text!r} overlaps {other.text!r}"
+    assert_well_made(picture.svg())
+
+
+def assert_well_made(svg):
+    """Check that a file says what it shows, brings no colour of its own, and keeps to itself."""
+    root = ElementTree.fromstring(svg)
+    assert root.attrib["role"] == "img"
+    ids = [e.attrib["id"] for e in root.iter() if "id" in e.attrib]
+    assert len(ids) == len(set(ids))
+    assert set(root.attrib["aria-labelledby"].split()) <= set(ids)
+    assert all(re.match(r"m[0-9a-f]{8}-", name) for name in ids)
+    title, desc = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert title.text
+    assert desc.text
+    (style,) = (e.text for e in root.iter(f"{SVG}style"))
+    known = {name: {light, dark} for name, (light, dark) in tokens().items()}
+    for name, token, color in re.findall(r"--m-([\w-]+):var\(--([\w-]+),(#\w{6})\)", style):
+        assert name == token
+        assert color in known[token], color
+    without = re.sub(r"--m-[\w-]+:var\(--[\w-]+,#\w{6}\);", "", svg)
+    own = re.findall(r"#[0-9a-fA-F]{3,8}\b|\b(?:rgba?|hsl|oklab)\(", re.sub(r"#m\w+-", "", without))
+    assert not own, own
+    missing = set(re.findall(r"var\(--m-([\w-]+)\)", svg)) - set(
+        re.findall(r"--m-([\w-]+):", style)
+    )
+    assert not missing, missing
+    for selector in re.findall(r"(?:^|})\s*([^{}@]+){", re.sub(r"@media[^{]*{", "", style)):
+        if not re.match(r"(?:from|to|\d)", selector.strip()):
+            assert selector.strip().startswith(".mha-picture"), selector
 
 
 def data_of(page):
@@ -194,48 +262,3 @@ def assert_needs_no_network(page):
     html = page.to_html().replace("http://www.w3.org/2000/svg", "")
     assert "default-src 'none'" in html
     assert not re.findall(r"""https?:|src=|href=(?!.{1,2}#)|url\(|@import|import\(|fetch\(""", html)
-
-
-def size_of_cells(ax):
-    """Return width and height of a cell in pixels."""
-    if ax.images:
-        return ax.bbox.width / np.ptp(ax.get_xlim()), ax.bbox.height / np.ptp(ax.get_ylim())
-    return np.ptp(ax.transData.transform(ax.collections[0].get_paths()[0].vertices), axis=0)
-
-
-def assert_nothing_overlaps(figure):
-    """Check the boxes of all texts against each other, the drawn cells and the figure's edge."""
-    FigureCanvasAgg(figure)
-    figure.draw_without_rendering()  # places are needed, not pixels
-    for ax in figure.axes:
-        is_head = ax.get_label().startswith("head")
-        inside_cells = [text for text in ax.texts if is_head or text.get_label() == "number"]
-        longest = max(inside_cells, key=lambda text: len(text.get_text()), default=None)
-        if longest is not None and longest.get_label() == "number":
-            cell, words = size_of_cells(ax), extent_of(longest)
-            assert words.width < cell[0], f"{longest.get_text()!r} is wider than its cell"
-            assert words.height < cell[1]
-        for text in inside_cells:
-            text.set_visible(False)
-    texts = texts_of(figure)
-    assert not any(text.get_parse_math() for text in texts if "$" in text.get_text())
-    boxes = [(text.get_text(), extent_of(text)) for text in texts]
-    for ax in figure.axes:
-        for artist in [*ax.collections, *ax.images]:
-            if isinstance(artist, AxesImage):
-                box = artist.get_window_extent()
-            else:
-                box = artist.get_datalim(ax.transData).transformed(ax.transData)
-            if artist.get_array() is not None or artist.get_label() == "cells":
-                boxes.append((f"cells of {ax.get_label()}", box))
-    assert len(boxes) > len(figure.axes)
-    edges = np.array([box.extents for _, box in boxes])  # (boxes, 4): x0, y0, x1, y1
-    limits = np.array([0, 0, figure.bbox.x1, figure.bbox.y1])
-    outside = np.where([True, True, False, False], edges < limits, edges > limits).any(axis=1)
-    assert not outside.any(), f"{[boxes[i][0] for i in np.flatnonzero(outside)]} is cut"
-    low, high = np.array_split(edges, 2, axis=1)
-    common = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)  # (boxes, boxes, 2)
-    for i, j in np.argwhere(np.triu((common > 0.5).all(axis=2), 1)):
-        a, b = boxes[i][0], boxes[j][0]
-        are_one_panel = a.startswith("cells of") and a == b
-        assert are_one_panel, f"{a!r} overlaps {b!r}"

@@ -2,20 +2,16 @@
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.axis import Axis
+from matplotlib.text import Text
 
-from mha_numpy.look import PALETTE
+from mha_numpy.look import PALETTE, tokens
 from mha_numpy.show.pictures import bar_chart, line_chart
-from mha_numpy.show.pictures.labels import MINUS, short_number, widest
-from mha_numpy.show.pictures.line_chart import _apart
-from tests.show.pictures.helpers import (
-    assert_nothing_overlaps,
-    contrast,
-    extent_of,
-    texts_of,
-    ticks_of,
-    words_of,
-)
+from mha_numpy.show.pictures.charts import drawing_of
+from mha_numpy.show.pictures.labels import MINUS, short_number
+from mha_numpy.show.pictures.line_chart import _apart, figure_of
+from mha_numpy.show.pictures.svg import DESK, PHONE, width_of
+from tests.show.pictures.helpers import assert_readable, root_of, texts_in, words_in
 
 POWERS = 2.0 ** np.arange(11)
 AXES = {"title": "Title", "x_label": "across", "y_label": "upward"}
@@ -27,15 +23,59 @@ def lines_of(count, n=11):
     return {f"line {i}": 1 + rng.random(n) for i in range(count)}
 
 
+def figure(x, lines, *, log_x=False, log_y=False, limit=DESK):
+    """Return a line chart as matplotlib draws it."""
+    arrays = {name: np.asarray(line, float) for name, line in lines.items()}
+    return figure_of(
+        np.asarray(x, float), arrays, limit, "across", "upward", is_log_x=log_x, is_log_y=log_y
+    )
+
+
+def texts_of(artist):
+    """Return what is written, leaving out ticks that are switched off or beyond the axes."""
+    found = [artist] if isinstance(artist, Text) else []
+    for child in artist.get_children():
+        if not isinstance(child, Axis):
+            found += texts_of(child)
+        elif child.axes.axison:
+            found += [child.label, child.get_offset_text(), *ticks_of(child)]
+    return [text for text in found if text.get_visible() and text.get_text()]
+
+
+def ticks_of(axis):
+    """Return the labels of the ticks within the limits of the axes."""
+    low, high = sorted(axis.get_view_interval())
+    return [tick.label1 for tick in axis.get_major_ticks()
+            if tick.label1.get_text() and low <= tick.get_loc() <= high]  # fmt: skip
+
+
 def tick_texts(axis):
     return [label.get_text().replace(MINUS, "-") for label in ticks_of(axis)]
 
 
-def text_of(picture, text):
+def extent_of(text):
+    """Return the box of a text in pixels, without the arrow of an annotation."""
+    return Text.get_window_extent(text)
+
+
+def text_of(drawn, text):
     """Return a text, in its place."""
-    picture.draw_without_rendering()
-    (found,) = (artist for artist in texts_of(picture) if artist.get_text() == text)
+    drawn.draw_without_rendering()
+    (found,) = (artist for artist in texts_of(drawn) if artist.get_text() == text)
     return found
+
+
+def assert_nothing_overlaps(drawn):
+    drawn.draw_without_rendering()
+    boxes = [(text.get_text(), extent_of(text)) for text in texts_of(drawn)]
+    for i, (name, box) in enumerate(boxes):
+        assert box.x0 > -1, name
+        assert box.y0 > -1, name
+        assert box.x1 < drawn.bbox.x1 + 1, name
+        assert box.y1 < drawn.bbox.y1 + 1, name
+        for other, its in boxes[i + 1 :]:
+            apart = min(box.x1, its.x1) - max(box.x0, its.x0) < 1
+            assert apart or min(box.y1, its.y1) - max(box.y0, its.y0) < 1, (name, other)
 
 
 # lines
@@ -43,7 +83,7 @@ def text_of(picture, text):
 
 def test_every_line_has_its_values_and_a_look_of_its_own():
     lines = lines_of(8)
-    picture = line_chart(POWERS, lines, **AXES, log_x=True)
+    picture = figure(POWERS, lines, log_x=True)
     drawn = picture.axes[0].lines
     for line, (name, values) in zip(drawn, lines.items(), strict=True):
         assert line.get_label() == name
@@ -57,17 +97,17 @@ def test_every_line_has_its_values_and_a_look_of_its_own():
 
 def test_names_stand_at_the_ends_in_dark_colours_in_the_order_of_the_ends():
     lines = lines_of(8)
-    picture = line_chart(POWERS, lines, **AXES)
+    picture = figure(POWERS, lines)
     names = [text_of(picture, name) for name in lines]
-    assert all(contrast(to_rgb(text.get_color()), (1, 1, 1)) > 4.5 for text in names)
-    assert len({text.get_color() for text in names}) == 8
+    inks = [tokens()[f"head-{i}-ink"][0] for i in range(8)]
+    assert [text.get_color() for text in names] == inks
     heights = [extent_of(text).y0 for text in names]
     np.testing.assert_array_equal(np.argsort(heights), np.argsort([v[-1] for v in lines.values()]))
     assert min(extent_of(text).x0 for text in names) > picture.axes[0].bbox.x1
 
 
 def test_names_of_lines_that_meet_are_moved_apart():
-    picture = line_chart([0, 1], {f"n{i}": np.array([i, 3.5]) for i in range(8)}, **AXES)
+    picture = figure([0, 1], {f"n{i}": np.array([i, 3.5]) for i in range(8)})
     names = [extent_of(text_of(picture, f"n{i}")) for i in range(8)]
     middle = np.mean([(box.y0 + box.y1) / 2 for box in names])
     ax = picture.axes[0]
@@ -90,14 +130,14 @@ def test_places_stay_near_the_wanted_ones(wanted, expected):
 
 def test_a_line_that_ends_early_is_named_at_its_last_value():
     lines = {"early": np.array([1, 2, np.nan]), "late": np.array([1, 1, 1.0])}
-    picture = line_chart([1, 2, 3], lines, **AXES)
+    picture = figure([1, 2, 3], lines)
     ax, box = picture.axes[0], extent_of(text_of(picture, "early"))
     assert (box.y0 + box.y1) / 2 == pytest.approx(ax.transData.transform((2, 2))[1], abs=2)
     np.testing.assert_array_equal([name.xy for name in ax.texts], [(3, 1), (2, 2)])
 
 
 def test_long_names_stand_in_a_legend():
-    picture = line_chart(POWERS, {LONG: POWERS, "b": POWERS / 2}, **AXES)
+    picture = figure(POWERS, {LONG: POWERS, "b": POWERS / 2})
     assert text_of(picture, LONG).get_window_extent().y0 > picture.axes[0].bbox.y1
     assert picture.axes[0].bbox.x1 > 0.92 * picture.bbox.x1  # the plot is as wide as it can be
     handles = picture.legends[0].get_lines()
@@ -108,7 +148,7 @@ def test_a_gap_is_a_gap_and_a_point_alone_is_marked():
     values = np.ones(101)
     values[[50, 52]] = np.nan
     values[60:] = np.nan
-    line = line_chart(np.arange(101), {"a": values}, **AXES).axes[0].lines[0]
+    line = figure(np.arange(101), {"a": values}).axes[0].lines[0]
     np.testing.assert_array_equal(line.get_ydata(), values)
     assert 51 in line.get_markevery()
     assert len(line.get_markevery()) < 22
@@ -116,8 +156,8 @@ def test_a_gap_is_a_gap_and_a_point_alone_is_marked():
 
 def test_a_line_without_values_says_so():
     picture = line_chart([1, 2], {"a": np.ones(2), "none": np.full(2, np.nan)}, **AXES)
-    assert "No values: none." in words_of(picture)
-    assert "none has no values" in picture.get_label()
+    assert "No values: none." in picture.notes
+    assert "none has no values" in picture.alt
 
 
 @pytest.mark.parametrize(
@@ -136,7 +176,7 @@ def test_a_line_without_values_says_so():
     ],
 )
 def test_ticks_are_short_and_tell_values_apart(x, is_log, expected):
-    picture = line_chart(x, {"a": np.ones(len(x))}, **AXES, log_x=is_log)
+    picture = figure(x, {"a": np.ones(len(x))}, log_x=is_log)
     assert tick_texts(picture.axes[0].xaxis) == expected
 
 
@@ -158,17 +198,47 @@ def test_ticks_are_short_and_tell_values_apart(x, is_log, expected):
     ],
 )
 def test_any_range_has_ticks_that_differ(x, values, is_log):
-    picture = line_chart(x, {"a": np.array(values)}, **AXES, log_x=is_log, log_y=is_log)
+    picture = figure(x, {"a": np.array(values)}, log_x=is_log, log_y=is_log)
     assert_nothing_overlaps(picture)
     for axis in (picture.axes[0].xaxis, picture.axes[0].yaxis)[: 1 + is_log]:
         texts = tick_texts(axis)
         assert 1 <= len(texts) == len(set(texts)) <= 12
 
 
+@pytest.mark.parametrize("limit", [PHONE, DESK])
+@pytest.mark.parametrize(
+    "lines",
+    [lines_of(8), {LONG: POWERS, "b": POWERS / 2}, {f"n{i}": np.zeros(11) for i in range(7)},
+     {"none": np.full(11, np.nan)}, {"large": 1e9 * POWERS}],
+)  # fmt: skip
+def test_nothing_overlaps_on_a_phone_and_beside_it(lines, limit):
+    drawn = figure(POWERS, lines, limit=limit)
+    assert drawn.get_size_inches()[0] * 96 == pytest.approx(limit)
+    assert_nothing_overlaps(drawn)
+
+
+def test_a_chart_has_names_for_its_colours_and_words_that_are_words():
+    picture = line_chart([1, 2], {"a": np.ones(2), "b": np.zeros(2)}, **AXES)
+    assert_readable(picture)
+    for drawing in (*picture.panels, *picture.wide):
+        svg = drawing.svg()
+        assert "var(--m-head-0)" in svg
+        assert "var(--m-head-1-ink)" in svg
+        assert ">upward</text>" in svg
+        assert "Bitstream" not in svg
+
+
+def test_a_colour_that_has_no_name_is_an_error():
+    drawn = figure([1, 2], {"a": np.ones(2)})
+    drawn.axes[0].lines[0].set_color("#123456")
+    with pytest.raises(ValueError, match="colours are those of mha_numpy.look; got #123456"):
+        drawing_of(drawn, "t", "d")
+
+
 def test_a_line_chart_in_words():
     lines = {"plain": np.array([3.1, 0.25, 1.0]), "scaled": np.array([np.nan, 2, 2.5])}
     picture = line_chart([1, 4, 1024], lines, **AXES, log_x=True)
-    assert picture.get_label() == (
+    assert picture.alt == (
         "Title. upward over across from 1 to 1,024: plain is lowest, 0.25, at 4 and highest, 3.1, "
         "at 1; scaled is lowest, 2, at 4 and highest, 2.5, at 1,024."
     )
@@ -180,62 +250,63 @@ KV = {"Llama 2 70B": 2.5, "Mistral 7B": 0.31, "Falcon 7B": 0.03125, "GPT-3": 123
 MULTI_HEAD = {"Llama 2 70B": 20, "Mistral 7B": 1.24, "GPT-3": 1234, "none": 3}
 
 
-def bars_of(picture, label):
-    """Return the bars of a kind, from top to bottom, in their places."""
-    picture.draw_without_rendering()
-    (bars,) = (bars for bars in picture.axes[0].containers if bars.get_label() == label)
-    return bars.patches
+def bars_of(drawing, kind):
+    """Return (left, top, width, height) of the bars of a kind, from top to bottom."""
+    rects = [e.attrib for e in root_of(drawing).iter() if e.attrib.get("class") == kind]
+    return [[float(rect[side]) for side in ("x", "y", "width", "height")] for rect in rects]
 
 
 def test_bars_are_as_long_as_their_numbers():
     picture = bar_chart(KV, title="KV cache", against=MULTI_HEAD)
-    others = [MULTI_HEAD.get(name, 0) for name in KV]
-    for label, numbers in (("bars", KV.values()), ("against", others)):
-        lengths = [bar.get_width() for bar in bars_of(picture, label)]
-        np.testing.assert_allclose(lengths, np.array([*numbers]) / 1234)
+    (drawing,) = picture.panels
+    room = max(bar[2] for bar in bars_of(drawing, "more"))
+    for kind, numbers in (("more", [*KV.values()]), ("less", [*MULTI_HEAD.values()])):
+        lengths = [bar[2] for bar in bars_of(drawing, kind)]
+        np.testing.assert_allclose(
+            lengths, np.maximum(1, room * np.array(numbers) / 1234), atol=0.01
+        )
 
 
 def test_bars_have_names_numbers_and_ratios():
     picture = bar_chart(
         KV, title="KV cache", unit="GB", against=MULTI_HEAD, against_label="were it multi-head"
     )
-    words = {text.get_text() for text in texts_of(picture)}
-    assert {*KV, "in GB", "were it multi-head"} <= words
-    numbers = ["2.5 (vs 20: 8x less)", "0.31 (vs 1.24: 4x less)", "0.0312",
-               "1,234 (vs 1,234: equal)", "0 (vs 3)"]  # fmt: skip
-    assert [text.get_text() for text in picture.axes[0].texts] == numbers
-    heights = [-text_of(picture, name).get_window_extent().y0 for name in KV]
-    assert heights == sorted(heights)
+    assert picture.notes == ["In GB.", "The frame behind a bar: were it multi-head."]
+    for drawing in (*picture.panels, *picture.wide):
+        assert texts_in(drawing, "i") == [*KV]
+        assert texts_in(drawing, "v") == [
+            "2.5 (vs 20: 8x less)", "0.31 (vs 1.24: 4x less)", "0.0312",
+            "1,234 (vs 1,234: equal)", "0 (vs 3)",
+        ]  # fmt: skip
+        heights = [word.y for word in words_in(drawing) if "i" in word.kinds]
+        assert heights == sorted(heights)
 
 
-def test_a_number_stands_behind_both_of_its_bars():
+def test_a_number_is_behind_both_of_its_bars():
     values, against = {"a": 19, "b": 25, "c": 2, "d": 1.0}, {"a": 20, "b": 20, "c": 20, "d": 1.001}
-    picture = bar_chart(values, title="t", against=against)
-    kinds = (picture.axes[0].texts, bars_of(picture, "bars"), bars_of(picture, "against"))
-    for text, *bars in zip(*kinds, strict=True):
-        end = max(bar.get_window_extent().x1 for bar in bars)
-        assert 0 < extent_of(text).x0 - end < 15
-    words = " ".join(text.get_text() for text in kinds[0])
+    (drawing,) = bar_chart(values, title="t", against=against).wide
+    texts = [word for word in words_in(drawing) if "v" in word.kinds]
+    for word, *bars in zip(texts, bars_of(drawing, "more"), bars_of(drawing, "less"), strict=True):
+        assert 0 < word.x - max(left + width for left, _, width, _ in bars) < 15
+    told = " ".join(word.text for word in texts)
     for ratio in ("vs 20: 1.05x less", "vs 20: 1.25x more", "vs 1: about equal"):
-        assert ratio in words
+        assert ratio in told
 
 
-def test_a_pale_bar_is_outlined_and_lies_behind():
-    picture = bar_chart({"a": 1}, title="t", against={"a": 2})
-    (pale,), (bar,) = bars_of(picture, "against"), bars_of(picture, "bars")
-    patches = picture.axes[0].patches
-    assert patches.index(pale) < patches.index(bar)
-    assert sum(pale.get_facecolor()[:3]) > 2.7
-    assert pale.get_linewidth() > 0
-    assert pale.get_height() > bar.get_height()
-    assert to_hex(bar.get_facecolor()) == PALETTE[0].lower()
+def test_what_a_bar_is_measured_against_is_a_frame_around_it():
+    (drawing,) = bar_chart({"a": 1}, title="t", against={"a": 2}).panels
+    ((frame,), (bar,)) = bars_of(drawing, "less"), bars_of(drawing, "more")
+    assert frame[1] < bar[1]
+    assert frame[1] + frame[3] > bar[1] + bar[3]
+    kinds = [e.attrib["class"] for e in root_of(drawing).iter() if "rx" in e.attrib]
+    assert kinds[-2:] == ["less", "more"]  # the bar is in front
 
 
 def test_bars_in_words():
     picture = bar_chart(
         {"GQA": 2.5, "MHA": 20}, title="Cache", unit="GB", against={"GQA": 20}, against_label="MHA"
     )
-    assert picture.get_label() == "Cache, in GB, vs MHA. GQA: 2.5 (vs 20: 8x less); MHA: 20."
+    assert picture.alt == "Cache, in GB, vs MHA. GQA: 2.5 (vs 20: 8x less); MHA: 20."
 
 
 # numbers and files
@@ -250,5 +321,6 @@ def test_numbers_have_three_digits(value, text):
     assert short_number(value).lstrip("-" * (value == 0)) == text
 
 
-def test_the_width_of_no_words_is_none():
-    assert widest([], 9) == 0 < widest(["i"], 9) < widest(["i", "mm"], 9)
+def test_texts_are_taken_to_be_rather_wider_than_narrower():
+    assert 0 == width_of("") < width_of("i") < width_of("mm")
+    assert width_of("words of a sentence") > 100

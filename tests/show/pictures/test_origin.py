@@ -2,69 +2,67 @@
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 
 from mha_numpy.core import attention_forward, merge_heads, split_heads
-from mha_numpy.show.pictures import fade, head_color, origin_film
+from mha_numpy.show.pictures import origin_film
 from mha_numpy.show.pictures.origin import PALEST
-from tests.show.pictures.helpers import ramp, texts_of, two_splits
+from tests.show.pictures.helpers import grid_of, ramp, texts_in, tokens_in, two_splits, words_in
 
 
-def labelled(panel, label):
-    return [text.get_text() for text in panel.texts if text.get_label() == label]
+def numbers_of(panel):
+    return texts_in(panel, "n")
+
+
+def marks_of(panel):
+    return [text for text in texts_in(panel, "sh") if text[0] in "bt"]
+
+
+def blocks_in(panel):
+    return [text for text in texts_in(panel, "sh") if text[0] == "["]
 
 
 def sentence_of(film, i):
-    return " ".join(labelled(film.axes[i], "sentence"))
+    return " ".join(texts_in(film.panels[i], "i"))
 
 
-def blocks_of(panel):
-    """Return the face colours of each block's cells, (rows, columns), as they lie on the page."""
-    blocks = []
-    for squares in panel.collections:
-        corners = np.array([path.vertices.min(axis=0) for path in squares.get_paths()]).round(4)
-        xs, ys = (np.unique(corners[:, i]) for i in (0, 1))
-        colors = np.empty((len(ys), len(xs)), object)
-        for (x, y), face in zip(corners, squares.get_facecolors(), strict=True):
-            colors[np.searchsorted(ys, y), np.searchsorted(xs, x)] = to_hex(face)
-        blocks.append(colors)
-    return blocks
-
-
-def color(head, token, T):
-    return to_hex(fade(head_color(head))(PALEST + (1 - PALEST) * token / (T - 1)))
+def check(panel, heads, tokens, T):
+    """Compare the cells of a panel with (rows, columns) of heads and tokens."""
+    cells = grid_of(panel)
+    assert cells["token"].tolist() == [[f"fill-{h}" for h in row] for row in heads]
+    strength = PALEST + (1 - PALEST) * np.array(tokens) / (T - 1)
+    np.testing.assert_allclose(cells["share"], strength, atol=1 / 16)
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 8), (4, 8)])
 def test_the_ramp_shows_heads_across_and_tokens_down(shape):
-    (panel,) = origin_film({"x": ramp(*shape)}, 2).axes
-    (cells,) = blocks_of(panel)
-    assert cells.tolist() == [[color(c // 4, t, 4) for c in range(8)] for t in range(4)]
-    assert labelled(panel, "number") == [str(n) for n in range(32)]
-    assert labelled(panel, "mark") == [f"t{t} h0-1" for t in range(4)]
+    (panel,) = origin_film({"x": ramp(*shape)}, 2).panels
+    check(panel, [[0] * 4 + [1] * 4] * 4, [[t] * 8 for t in range(4)], 4)
+    assert numbers_of(panel) == [str(n) for n in range(32)]
+    assert marks_of(panel) == [f"t{t} h0-1" for t in range(4)]
 
 
 def test_a_right_split_has_one_colour_in_each_block_and_a_wrong_one_has_many():
     film = origin_film(two_splits(), 2)
-    assert [panel.get_label() for panel in film.axes] == ["x", "right", "wrong"]
-    for h, cells in enumerate(blocks_of(film.axes[1])):
-        assert cells.tolist() == [[color(h, t, 4)] * 4 for t in range(4)]
-    for i, cells in enumerate(blocks_of(film.axes[2])):  # row r of block i is piece 4 * i + r
-        pieces = [divmod(4 * i + row, 2) for row in range(4)]
-        assert cells.tolist() == [[color(h, t, 4)] * 4 for t, h in pieces]
-    right, wrong = (labelled(film.axes[i], "mark") for i in (1, 2))
-    assert right == [f"t{t} h{h}" for h in range(2) for t in range(4)]
-    assert wrong == [f"t{t} h{h}" for t in range(4) for h in range(2)]
-    assert labelled(film.axes[2], "block") == ["[0, 0]", "[0, 1]"]
+    assert [panel.title for panel in film.panels] == ["x", "right", "wrong"]
+    _, right, wrong = film.panels
+    check(right, *np.repeat([[[h], [t]] for h in range(2) for t in range(4)], 4, 2)
+          .transpose(1, 0, 2).tolist(), 4)  # fmt: skip
+    # row r of block i is piece 4 * i + r
+    check(wrong, [[n % 2] * 4 for n in range(8)], [[n // 2] * 4 for n in range(8)], 4)
+    assert marks_of(right) == [f"t{t} h{h}" for h in range(2) for t in range(4)]
+    assert marks_of(wrong) == [f"t{t} h{h}" for t in range(4) for h in range(2)]
+    assert blocks_in(wrong) == ["[0, 0]", "[0, 1]"]
 
 
-def test_a_number_stands_in_its_own_cell():
-    panel = origin_film(two_splits(2), 2).axes[2]
-    numbers = [text for text in panel.texts if text.get_label() == "number"]
-    paths = [path for squares in panel.collections for path in squares.get_paths()]
-    assert [text.get_text() for text in numbers] == [str(n) for n in range(64)]
-    for text, path in zip(numbers, paths, strict=True):
-        assert path.contains_point(text.get_position())
+def test_a_number_is_in_its_own_cell():
+    panel = origin_film(two_splits(2), 2).panels[2]
+    numbers = [word for word in words_in(panel) if "n" in word.kinds]
+    assert [word.text for word in numbers] == [str(n) for n in range(64)]
+    places = {(word.x, word.y) for word in numbers}
+    assert len(places) == 64
+    cells = grid_of(panel)
+    assert cells["token"].size == 64
+    assert tokens_in(panel) == ["fill-0", "fill-1"]
 
 
 x = ramp(1, 4, 8)
@@ -111,7 +109,7 @@ SENTENCES = [
 def test_the_sentence_says_what_was_measured(first, array, sentence):
     film = origin_film({"x": first, "a": array}, 2)
     assert sentence_of(film, 1) == sentence
-    assert film.get_label().endswith(f"; a {array.shape}: {sentence}.")
+    assert film.alt.endswith(f"; a {array.shape}: {sentence}.")
 
 
 def test_many_heads_in_one_token_are_a_mix():
@@ -130,22 +128,22 @@ def test_attention_of_each_token_to_itself_keeps_the_ramp():
     film = origin_film({"x": x, "q": q, "heads": off, "merged": merge_heads(off)}, 2)
     assert sentence_of(film, 2) == sentence_of(film, 1)
     assert sentence_of(film, 3) == sentence_of(film, 0)
-    assert labelled(film.axes[2], "number") == labelled(film.axes[1], "number")
+    assert numbers_of(film.panels[2]) == numbers_of(film.panels[1])
 
 
 def test_blocks_of_the_outer_axis_begin_new_lines():
-    film = origin_film(two_splits(2, 2, 44, 11), 11)
-    texts = [text for text in film.axes[1].texts if text.get_label() == "block"]
+    panel = origin_film(two_splits(2, 2, 44, 11), 11).panels[1]
     lines = {}
-    for text in texts:
-        lines.setdefault(round(text.get_position()[1], 3), []).append(text.get_text())
+    for word in words_in(panel):
+        if word.text[0] == "[":
+            lines.setdefault(word.y, []).append(word.text)
     assert [label for line in lines.values() for label in line] == [
         f"[{b}, {h}]" for b in range(2) for h in range(11)
     ]
-    assert [len(line) for line in lines.values()] == [6, 5, 6, 5]
     assert all(len({label[:3] for label in line}) == 1 for line in lines.values())
 
 
-def test_every_head_and_the_shades_are_in_the_legend():
-    words = [text.get_text() for text in texts_of(origin_film(two_splits(), 2))]
-    assert {"head 0", "head 1", "token 0", "token 3"} <= set(words)
+def test_the_notes_say_how_to_read_it():
+    notes = " ".join(origin_film(two_splits(2), 2).notes)
+    assert "from pale (token 0) to strong (token 3)" in notes
+    assert "where its cells came from (b sequence, t token, h head)" in notes

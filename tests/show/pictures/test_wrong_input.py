@@ -11,10 +11,10 @@ from mha_numpy.errors import ConfigError, DTypeError, MaskError, ShapeError
 from mha_numpy.show.page import stepper
 from mha_numpy.show.pictures import (
     Picture,
-    animate,
     arrows,
     backward_film,
     bar_chart,
+    film,
     group_color,
     head_color,
     line_chart,
@@ -25,12 +25,12 @@ from mha_numpy.show.pictures import (
     sharing_map,
     weights_by_head,
 )
+from mha_numpy.show.scenes import story_of
 from tests.show.pictures.helpers import ramp, recorded, recorded_rank_2, steps_of
 
 NAN, INF = np.nan, np.inf
 ARROWS, BARS = partial(arrows, title="t"), partial(bar_chart, title="t")
 LINES = partial(line_chart, title="t", x_label="x", y_label="y")
-FILM = partial(animate, path="film.png")
 WEIGHTS, ROWS, KEYS = np.full((2, 2, 3, 4), 1 / 4), list("abc"), list("wxyz")
 RAMP = np.arange(32).reshape(1, 4, 8)
 HEADS = RAMP.reshape(1, 4, 2, 4).transpose(0, 2, 1, 3)
@@ -57,6 +57,13 @@ def of_size(T_q, T_k):
     return t
 
 
+def no_way_back():
+    q = np.ones((1, 1, 2, 2))
+    with trace() as t:
+        attention_forward(q, q, q)
+    return t
+
+
 def with_ramp(array):
     return {"x": RAMP, "a": array}
 
@@ -67,8 +74,9 @@ CASES = {
         (lambda: head_color(1.5), "head: expected"),
         (lambda: head_color(True), "head: expected"),
         (lambda: group_color(0, 0), "group_size: expected"),
-        (lambda: save_figure("film", "x"), "fig: expected a matplotlib Figure; got str"),
-        (lambda: save_figure(Picture(), ""), "stem: expected a path that ends in a file's name"),
+        (lambda: save_figure("film", "x"), "fig: expected a Picture of"),
+        (lambda: save_figure(Picture([], alt=""), ""),
+         "stem: expected a path that ends in a file's name"),
         (lambda: matrices({}), "arrays: expected a Mapping of at least one name to its array"),
         (lambda: matrices([EYE]), "arrays: expected a Mapping of at least one name"),
         (lambda: matrices({"a": EYE}, row_labels="abc"),
@@ -156,7 +164,6 @@ CASES = {
         (lambda: shape_film([]), "trace: expected the Trace of `with trace"),
         (lambda: shape_film(one(), backward="yes"), "backward: expected True or False"),
         (lambda: shape_film(many("x")), "at most 300 steps for one film; got 301"),
-        (lambda: shape_film(one(), columns=0), "columns: expected"),
         (lambda: shape_film(one(), note=1), "note: expected a string; got 1"),
         (lambda: backward_film(layer(2), sequence=2), "sequence: expected an index into the batch"),
         (lambda: backward_film(layer(2), sequence=-1),
@@ -169,10 +176,10 @@ CASES = {
          "reference: expected a Trace or a mapping of names to arrays; got 3"),
         (lambda: backward_film(layer(2), reference={"d_out": "text"}),
          "reference: expected d_out as an array of numbers"),
-        (lambda: FILM(one(), path="film.gif"), "path: expected a file that ends in .png; got"),
-        (lambda: FILM(Trace()), "trace: expected at least one step"),
-        (lambda: FILM(layer(2), sequence=2), "sequence: expected an index"),
-        (lambda: FILM(layer(2), tokens=list("abcd")), "tokens: expected one label for each of T_q"),
+        (lambda: film(layer(1)), "story: expected a Story of story_of(trace, ...); got"),
+        (lambda: film(story_of(no_way_back()), back=True),
+         "back: expected a trace with a backward"),
+        (lambda: matrices({"a": EYE}, head=-1), "head: expected a number from 0, or None; got -1"),
         (lambda: stepper(""), "trace: expected the Trace of `with trace"),
         (lambda: stepper(Trace()), "trace: expected at least one step; got none"),
         (lambda: stepper(of_size(33, 4)),

@@ -386,7 +386,9 @@ def test_a_known_mistake_is_named_with_its_evidence_and_a_picture():
     assert "this mistake reproduces " in verdict.remarks["evidence"]
     assert verdict.difference.expected.ndim == 2
     assert "<img" in verdict._repr_html_()
-    assert len(verdict.difference.draw().axes) == 4  # three matrices and a scale
+    assert [panel.title for panel in verdict.difference.draw().panels] == [
+        "expected", "yours", "difference",
+    ]  # fmt: skip
     assert "expected" in verdict.difference.table().to_text()
 
 

@@ -1,4 +1,4 @@
-"""No text of any picture overlaps another or is cut, and numbers fit their cells."""
+"""Every picture is readable: sizes, places, no overlap, and colours that are names."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from mha_numpy.show.pictures import (
 )
 from tests.show.pictures.helpers import (
     SENTENCE,
-    assert_nothing_overlaps,
+    assert_readable,
     ramp,
     recorded,
     recorded_rank_2,
@@ -198,21 +198,28 @@ SLOW = {
     [pytest.param(draw, id=name) for name, draw in FAST.items()]
     + [pytest.param(draw, id=name, marks=pytest.mark.slow) for name, draw in SLOW.items()],
 )
-def test_no_text_overlaps_or_is_cut(draw):
+def test_everything_is_readable(draw):
     drawn = draw()
     for picture in drawn if isinstance(drawn, list) else [drawn]:
-        assert_nothing_overlaps(picture)
-        assert picture.get_figwidth() < 13.8
+        assert_readable(picture)
 
 
-def test_the_check_sees_an_overlap():
-    for place, words in (((0.51, 0.5), "overlaps"), ((0.99, 0.05), "is cut")):
-        picture = weights_by_head(np.full((1, 2, 2), 0.5), ["a", "b"])
-        picture.text(0.5, 0.5, "one text")
-        picture.text(*place, "another")
-        with pytest.raises(AssertionError, match=words):
-            assert_nothing_overlaps(picture)
-    picture = weights_by_head(np.full((1, 1, 1), 1.0), ["a"])
-    picture.axes[0].texts[0].set_text("1.00000000")
-    with pytest.raises(AssertionError, match="wider than its cell"):
-        assert_nothing_overlaps(picture)
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (
+            lambda drawn: drawn.text(40, 40, "one text", "s") or drawn.text(42, 40, "two"),
+            "overlaps",
+        ),
+        (lambda drawn: drawn.parts.append('<text class="s" x="-9" y="40">cut</text>'), "cut"),
+        (lambda drawn: drawn.add('<rect style="fill:#123456"/>'), "123456"),
+        (lambda drawn: drawn.add('<rect fill="rgb(1, 2, 3)"/>'), "rgb"),
+        (lambda drawn: drawn.add('<rect style="fill:var(--m-head-9)"/>'), "head-9"),
+    ],
+)
+def test_the_check_sees_what_is_not(spoil, words):
+    picture = matrices({"a": np.eye(2)})
+    assert_readable(picture)
+    spoil(picture.panels[0])
+    with pytest.raises(AssertionError, match=words):
+        assert_readable(picture)

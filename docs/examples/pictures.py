@@ -1,0 +1,116 @@
+"""Draw the films and pictures of README and the docs: docs/pictures/*.svg.
+
+python docs/examples/pictures.py [NAME ...]
+
+The picture of heads needs the pretrained MiniLM (README says how to install it), the verdict those
+of tests/teach. kernel-blocks.svg was drawn once; ratios.svg is what mha-numpy bench --chart wrote.
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from mha_numpy.models import minilm_or_random
+from mha_numpy.models.analysis import attention_layers
+from mha_numpy.show.pictures import Picture, film, matrices, weights_by_head
+from mha_numpy.show.pictures.svg import MARGIN, PHONE, Drawing
+from mha_numpy.show.scenes import story_of
+from mha_numpy.show.walk import walk
+from mha_numpy.teach.diagnosis.edits import apply_edits
+from mha_numpy.teach.exercises import find_exercise, judge
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "pictures"
+TIRED = "The animal didn't cross the street because it was too tired"
+CHOSEN = 14  # of the wrong submissions
+NAMED = 0, 2  # layer and head that the text speaks of
+CELL, BETWEEN, LEFT, GROWN = 1.4, 2.6, 20, 1.7  # of the picture of heads
+
+
+def draw_film(*, back: bool = False) -> Picture:
+    """Draw the example's way through attention, or the wish's way back."""
+    seen = walk()
+    story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning, note=seen.note)
+    return film(story, back=back)
+
+
+def draw_weights() -> Picture:
+    """Draw what the trained translator looks at."""
+    seen = walk("three hundred forty-two", model="numbers")
+    return weights_by_head(
+        seen.weights, seen.tokens, seen.source_tokens, query_name=seen.query_name,
+        key_name=seen.key_name, note=seen.note,
+    )  # fmt: skip
+
+
+def draw_heads() -> Picture:
+    """Draw all heads of MiniLM on one sentence, a row for each layer."""
+    model, _ = minilm_or_random()
+    model(model.tokenizer(TIRED).ids)
+    drawn = Drawing(
+        f'72 heads of MiniLM on "{TIRED}"',
+        "A picture for each head: rows look, columns are looked at. In layer 0, head 2 looks at "
+        "the token before; many later heads look at the first token.",
+    )
+    drawn.text(MARGIN, MARGIN + 12, "12 heads in each of 6 layers", "s")
+    for number, layer in enumerate(attention_layers(model).values()):
+        weights = layer.weights[0]  # (H, T, T)
+        side = weights.shape[-1] * CELL
+        top = MARGIN + 40 + number * (side + BETWEEN)
+        drawn.text(MARGIN, top + side / 2 + 5, str(number), "s")
+        for h, head in enumerate(weights):
+            left = MARGIN + LEFT + h * (side + BETWEEN)
+            if number == 0:
+                drawn.text(left + side / 2, MARGIN + 33, str(h), "s", align="middle")
+            drawn.cells((left, top), head, "plain", (CELL, CELL), 0)
+            if (number, h) == NAMED:
+                frame = (
+                    f'x="{left - 2}" y="{top - 2}" width="{side + 4}" height="{side + 4}" rx="3"'
+                )
+                ink = f"fill:none;stroke:{drawn.color('ink')};stroke-width:2"
+                drawn.add(f'<rect style="{ink}" {frame}/>')
+    return Picture([drawn], alt=drawn.desc)
+
+
+def draw_verdict() -> Picture:
+    """Draw what a check says of a wrong submission, with the first array that differs."""
+    file = ROOT / "tests" / "teach" / "exercises" / "foreign" / "attention-backward.toml"
+    solutions = tomllib.loads(file.read_text(encoding="utf-8"))["solution"]
+    found = [
+        apply_edits(solution["code"], dict(mistake["edit"]))
+        for solution in solutions for mistake in solution.get("mistake", ())
+    ]  # fmt: skip
+    names: dict[str, object] = {"np": np}
+    exec(found[CHOSEN], names)
+    exercise = find_exercise("attention-backward")
+    verdict = judge(exercise, lambda: names[exercise.function_name])
+    assert verdict.difference is not None
+    panels = {name: getattr(verdict.difference, name) for name in ("expected", "actual")}
+    panels = {"expected": panels["expected"], "yours": panels["actual"],
+              "difference": panels["actual"] - panels["expected"]}  # fmt: skip
+    picture = matrices(panels, title=f"{verdict.title}: {verdict.difference.title}")
+    told = [f"{name}: {text}" for name, text in verdict.remarks.items()]
+    return Picture(picture.panels, title=picture.title, notes=told, alt=picture.alt)
+
+
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "film": draw_film, "film-back": lambda: draw_film(back=True), "weights": draw_weights,
+    "heads": draw_heads, "verdict": draw_verdict,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or PICTURES:
+        svg = PICTURES[name]().svg(PHONE)  # readable on a phone, and not wider
+        if name == "heads":  # it has room to grow
+            svg = re.sub(
+                r'(?<= )(width|height)="(\d+)" (?=.{,20}role|role)',
+                lambda size: f'{size[1]}="{GROWN * int(size[2]):.0f}" ',
+                svg,
+                count=2,
+            )
+        (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8", newline="\n")
+        print(f"{name}.svg")

@@ -1,0 +1,200 @@
+"""Rows and columns of cells with their words: a matrix, or the weights of a head."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_numpy.dtypes import Array
+from mha_numpy.show.pictures.labels import MINUS
+from mha_numpy.show.pictures.svg import (
+    DESK,
+    MARGIN,
+    NUMBER,
+    PHONE,
+    SMALL,
+    Drawing,
+    shortened,
+    width_of,
+)  # fmt: skip
+
+MAX_NUMBERS = 12  # rows or columns with a number in each cell
+COUNTED = 8  # places of a long axis that are numbered
+
+# units
+CELL, GAP, PLAIN, PLAIN_GAP = 40, 3, 19, 2  # a cell with a number and one without, and the gaps
+NARROW, LOW = 27, 32  # the least width and height of a cell with a number
+TALLEST, THICK = 420, 16  # cells of many rows; an array of one row or column
+WORD, LINE = 104, 18  # the longest word at a row or column; from one line of text to the next
+PITCH = 16  # from one word to the next, at least
+
+
+class Grid(NamedTuple):
+    """What is drawn of one array."""
+
+    name: str
+    desc: str
+    shares: Array  # (rows, columns), -1 to 1
+    head: int | None = None  # whose colour it has
+    numbers: Sequence[str] = ()  # of the cells, row by row; none where there are too many
+    rows: Sequence[str] | None = None  # words
+    columns: Sequence[str] | None = None
+    hidden: Array | None = None
+    broken: Array | None = None
+    blind: Array | None = None  # rows that may attend to nothing
+    facts: Sequence[str] = ()  # below, in mono
+    is_marked: bool = False  # with the head's shape
+
+    def draw(self) -> tuple[Drawing, Drawing | None]:
+        """Draw it for a phone, and once more where its numbers need more room than that."""
+        narrow = self._layout(PHONE)
+        if self.numbers and not narrow.has_numbers:
+            wide = self._layout(DESK)
+            if wide.has_numbers:
+                return self._paint(narrow), self._paint(wide)
+        return self._paint(narrow), None
+
+    def _layout(self, limit: int) -> "_Layout":
+        n_rows, n_columns = (max(1, n) for n in self.shares.shape)
+        longest = max((width_of(word, "w") for word in self.rows or ()), default=0.0)
+        is_counted = self.rows is None and n_rows > MAX_NUMBERS
+        left = min(longest, WORD) + 8 if longest else 32 * is_counted
+        room = limit - 2 * MARGIN - left
+        if self.numbers:
+            long = max(map(width_of, self.numbers, ["n"] * len(self.numbers)))
+            for size, gap, wanted in ((NUMBER, GAP, CELL), (SMALL, PLAIN_GAP, NARROW)):
+                least = max(wanted, long * size / NUMBER + (10 if wanted == CELL else 4))
+                wide = min(max(least, CELL), (room + gap) / n_columns - gap)
+                if wide >= least:
+                    high = CELL if wide >= CELL else max(LOW, wide)
+                    return _Layout(left, math.floor(wide), math.floor(high), gap, size)
+        gap = PLAIN_GAP
+        pitch = min(PLAIN + gap, room / n_columns, TALLEST / n_rows)
+        if pitch < 8:
+            gap = 1 if pitch >= 5 else 0
+        wide, high = (max(pitch - gap, THICK / n) for n in (n_columns, n_rows))
+        return _Layout(left, wide, high, gap, 0)
+
+    def _paint(self, at: "_Layout") -> Drawing:
+        drawn = Drawing(self.name, self.desc)
+        left, top = MARGIN + at.left, float(MARGIN)
+        n_rows = self.shares.shape[0]
+        if self.name:
+            if self.is_marked and self.head is not None:
+                drawn.mark(left + 6, top + 9, self.head)
+            x = left + 18 * self.is_marked
+            for i, line in enumerate(_lines(self.name, PHONE - MARGIN - x)):
+                drawn.text(x, top + 14 + LINE * i, line, "t" if self.is_marked else "m")
+            top += 24 + LINE * i
+        top = self._name_columns(drawn, at, left, top)
+        color = "plain" if self.head is None else f"head-{self.head % 8}"
+        if at.has_numbers:
+            color = "fill-x" if self.head is None else f"fill-{self.head % 8}"
+        if self.shares.size:
+            drawn.cells(
+                (left, top), self.shares, color, (at.wide, at.high), at.gap,
+                hidden=self.hidden, broken=self.broken,
+            )  # fmt: skip
+        self._name_rows(drawn, at, left, top)
+        if at.has_numbers:
+            self._write_numbers(drawn, at, left, top)
+        if self.blind is not None:
+            self._mark_blind(drawn, at, left, top)
+        below = top + n_rows * (at.high + at.gap) - at.gap
+        for i, fact in enumerate(self.facts):
+            drawn.text(left, below + 19 + LINE * i, fact, "sh")
+        return drawn
+
+    def _name_columns(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> float:
+        """Write the columns' words, turned where they do not fit; return where cells begin."""
+        pitch, n = at.wide + at.gap, self.shares.shape[1]
+        places = [left + at.wide / 2 + i * pitch for i in range(n)]
+        if self.columns is None:
+            if n > MAX_NUMBERS:
+                every = _every(n, pitch)
+                for i in range(0, n, every):
+                    drawn.text(places[i], top + 11, str(i), "s", align="middle")
+                return top + 18
+            return top
+        long = [width_of(word, "w") for word in self.columns]
+        if max(long, default=0) <= 1.1 * pitch:
+            for x, word in zip(places, self.columns, strict=True):
+                drawn.text(x, top + 14, word, "w", align="middle", room=pitch - 1)
+            return top + 22
+        high = min(WORD, max(long))
+        for i in range(0, n, math.ceil(PITCH / pitch)):
+            word = shortened(self.columns[i], WORD)
+            drawn.text(places[i] + 4.5, top + high, word, "w", is_turned=True)
+        return top + high + 8
+
+    def _name_rows(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
+        pitch, n = at.high + at.gap, self.shares.shape[0]
+        every = math.ceil(PITCH / pitch)
+        words, kind = self.rows, "w"
+        if words is None and n > MAX_NUMBERS:
+            words, kind, every = [str(i) for i in range(n)], "s", _every(n, pitch)
+        for i, word in list(enumerate(words or ()))[::every]:
+            y = top + i * pitch + at.high / 2 + 5
+            drawn.text(left - 8, y, shortened(word, WORD, kind), kind, align="end")
+
+    def _write_numbers(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
+        size = "" if at.size == NUMBER else " s3"
+        cells = zip(np.ndindex(*self.shares.shape), self.numbers, strict=True)
+        for (row, column), text in cells:
+            share = abs(float(self.shares[row, column]))
+            weight = " z" if text in ("0", "") else " b" if self.is_marked and share >= 0.1 else ""
+            x = left + column * (at.wide + at.gap) + at.wide / 2
+            y = top + row * (at.high + at.gap) + at.high / 2 + 5
+            if text:
+                drawn.text(x, y, text, f"n{size}{weight}")
+
+    def _mark_blind(self, drawn: Drawing, at: "_Layout", left: float, top: float) -> None:
+        """Write over rows that may attend to nothing, once for neighbours."""
+        assert self.blind is not None
+        across = self.shares.shape[1] * (at.wide + at.gap) - at.gap
+        text = "sees nothing" if across > 96 else "∅"
+        long = width_of(text) + 6
+        edges = np.diff(np.pad(self.blind.astype(np.int8), 1))
+        for first, past in zip(*(np.nonzero(edges == sign)[0] for sign in (1, -1)), strict=True):
+            y = top + (first + past) / 2 * (at.high + at.gap) - at.gap / 2
+            drawn.add(
+                f'<rect style="fill:{drawn.color("card")}" x="{left + (across - long) / 2:.1f}" '
+                f'y="{y - 9:.1f}" width="{long:.1f}" height="18" rx="4"/>'
+            )
+            drawn.text(left + across / 2, y + 5, text, "s", align="middle")
+
+
+class _Layout(NamedTuple):
+    left: float  # room for the rows' words
+    wide: float  # of a cell
+    high: float
+    gap: float
+    size: int  # of a number; 0: without
+
+    @property
+    def has_numbers(self) -> bool:
+        return self.size > 0
+
+
+def _every(n: int, pitch: float) -> int:
+    """Return a power of two: one place of so many is numbered."""
+    least = max(1.0, n / COUNTED, 26 / pitch)
+    return int(1 << math.ceil(math.log2(least)))
+
+
+def _lines(text: str, room: float) -> list[str]:
+    """Break a name at spaces, and where it is too long."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and width_of(longer, "m") > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return [shortened(line, room, "m") for line in lines]
+
+
+def signed(text: str) -> str:
+    """Return a number with a typographic minus."""
+    return text.replace("-", MINUS)

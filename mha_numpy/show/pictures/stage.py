@@ -1,0 +1,141 @@
+"""A scene of the story as a drawing: its title, its tables of cells, and what is said."""
+
+import math
+import re
+
+import numpy as np
+
+from mha_numpy.show.pictures.labels import MINUS
+from mha_numpy.show.pictures.svg import MARGIN, Drawing, shortened, width_of, wrapped
+from mha_numpy.show.scenes import Cell, Still, Story, Table
+
+# units
+WIDTH = 370  # of a scene
+ROW, HIGH, SIGN, BAR, GAP = 36, 32, 18, 110, 3  # a row and its cells; other columns; between cells
+LEAST_SLOPE = 0.06  # of the largest: a smaller one has no arrow
+SPOKEN = 135  # characters that are read in four seconds
+
+
+def draw_scene(shown: Still, *, words: str, is_back: bool) -> Drawing:
+    """Draw a scene, with its words below."""
+    drawn = Drawing(shown.title, words)
+    drawn.text(MARGIN, MARGIN + 16, shown.title, "t")
+    y = MARGIN + 34.0
+    columns: tuple[str, ...] = ()
+    for table in shown.tables:
+        if not table.rows:
+            drawn.text(MARGIN + 78, y + 15, table.caption, "s")
+            y += 26
+            continue
+        y = _draw_table(drawn, table, y, has_names=table.columns != columns, is_back=is_back)
+        columns = table.columns
+    y += 18
+    for line in wrapped(words, WIDTH - 2 * MARGIN, "says"):
+        drawn.text(MARGIN, y, line, "says")
+        y += 21
+    drawn.reach(WIDTH - MARGIN, 0)
+    return drawn
+
+
+def draw_names(drawn: Drawing, story: Story, number: int, y: float) -> None:
+    """Write the names of all scenes at a height, that of this one strong."""
+    x = float(MARGIN)
+    for i, scene in enumerate(story.scenes):
+        drawn.text(x, y, scene.name, "s b i" if i == number else "s")
+        long = width_of(scene.name, "s") * (1.08 if i == number else 1)
+        if i == number:
+            style = f"fill:{drawn.color('ink')}"
+            drawn.add(
+                f'<rect style="{style}" x="{x}" y="{y + 6:.1f}" width="{long:.1f}" height="3"/>'
+            )
+            drawn.reach(0, y + 9)
+        x += long + 9
+
+
+def _draw_table(drawn: Drawing, table: Table, y: float, *, has_names: bool, is_back: bool) -> float:
+    """Draw a table from y on; return where it ends."""
+    has_cells = [
+        any(isinstance(line.cells[i], Cell) for line in table.rows if not line.is_rule)
+        for i in range(len(table.columns))
+    ]
+    left = MARGIN + 78.0
+    is_bar = [any(line.cells[i] == "bar" for line in table.rows if not line.is_rule)
+              for i in range(len(table.columns))]  # fmt: skip
+    others = sum(
+        BAR if bar else SIGN for bar, cell in zip(is_bar, has_cells, strict=True) if not cell
+    )
+    room = WIDTH - MARGIN - left - others
+    wide = min(48.0, math.floor(room / max(1, sum(has_cells)) - GAP))
+    widths = [
+        wide if cell else BAR if bar else SIGN for cell, bar in zip(has_cells, is_bar, strict=True)
+    ]
+    places = left + np.cumsum([0.0, *(width + GAP for width in widths)])
+    if has_names:
+        longest = max(map(width_of, table.columns))
+        is_turned = longest > wide + 8
+        for x, width, name in zip(places.tolist(), widths, table.columns, strict=False):
+            if is_turned:
+                drawn.text(x + width / 2 + 4, y + longest, name, "s", is_turned=True)
+            else:
+                drawn.text(x + width / 2, y + 12, name, "s", align="middle")
+        y += longest + 6 if is_turned else 20
+    for line in table.rows:
+        if line.is_rule:
+            style = f"stroke:{drawn.color('edge')}"
+            drawn.add(f'<path style="{style}" d="M{left:g} {y + 2:g}H{places[-1] - GAP:g}"/>')
+            y += 6
+            continue
+        kind = "w b" if line.is_chosen else "w"
+        drawn.text(left - 8, y + (14 if line.role else 22), line.word, kind, align="end")
+        if line.role:
+            drawn.text(left - 8, y + 29, shortened(line.role, 72, "s"), "s", align="end")
+        share = 0.0
+        for x, width, cell in zip(places.tolist(), widths, line.cells, strict=False):
+            if isinstance(cell, Cell):
+                _draw_cell(drawn, cell, x, y, width, is_back=is_back)
+                share = max(0.0, cell.value)
+            elif cell == "bar":
+                style = f"fill:{drawn.color('plain')}"
+                drawn.add(
+                    f'<rect style="{style}" x="{x:g}" y="{y + 9:g}" height="14" rx="3" '
+                    f'width="{max(1, BAR * share):.1f}"/>',
+                    x + BAR, y + 23,
+                )  # fmt: skip
+            elif cell:
+                drawn.text(x + width / 2, y + 21, cell, "n")
+        y += ROW
+    return y
+
+
+def _draw_cell(
+    drawn: Drawing, cell: Cell, x: float, y: float, width: float, *, is_back: bool
+) -> None:
+    color = "fill-x" if cell.head is None else f"fill-{cell.head % 8}"
+    sign = -1 if cell.value < 0 else 1
+    drawn.cells(
+        (x, y), np.array([[sign * cell.level * (cell.value != 0)]]), color, (width, HIGH),
+        hidden=np.array([[cell.is_hidden]]),
+    )  # fmt: skip
+    has_arrow = is_back and abs(cell.lift) >= LEAST_SLOPE
+    text = cell.text if width >= 36 else re.sub(rf"^({MINUS}?)0\.", r"\1.", cell.text)
+    middle = x + width / 2
+    kind = f"n{' s3' * (width < 36)}{' z' * (cell.value == 0)}"
+    drawn.text(middle, y + (17 if has_arrow else 21), text, kind)
+    if has_arrow:
+        size = 4 + 5 * abs(cell.lift)
+        tip, foot = (y + 30 - size, y + 30) if cell.lift > 0 else (y + 30, y + 30 - size)
+        drawn.add(
+            f'<path class="slope" style="fill:{drawn.color("ink")}" '
+            f'd="M{middle:.1f} {tip:.1f}L{middle - size:.1f} {foot:.1f}h{2 * size:.1f}z"/>'
+        )
+
+
+def spoken(text: str, *, is_last: bool) -> str:
+    """Return what is read in a few seconds of what is said: from the end on in the last scene."""
+    sentences = re.split(r"(?<=[.?!”]) ", text)
+    order = sentences[::-1] if is_last else sentences
+    kept: list[str] = []
+    for sentence in order:
+        if not kept or len(" ".join([*kept, sentence])) <= SPOKEN:
+            kept.append(sentence)
+    return " ".join(sentence for sentence in sentences if sentence in kept)
