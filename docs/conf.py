@@ -41,10 +41,7 @@ html_favicon = "_static/icon.svg"
 html_css_files = ["look.css", "site.css"]
 html_js_files = ["site.js"]
 html_copy_source = False
-html_sidebars = {
-    "**": ["sidebar-nav-bs"],
-    "notebooks": ["topics"], "notebooks/*": ["topics"], "gpt": ["topics"], "gallery": ["topics"],
-}  # fmt: skip
+html_sidebars = {"**": ["sidebar-nav-bs"]}
 html_context = {"default_mode": "auto", "repository": REPOSITORY}
 html_theme_options = {
     "navbar_start": ["brand"],

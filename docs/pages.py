@@ -42,6 +42,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
             fonts = [name for name in PRELOADED if (FONTS / f"{name}.woff2").exists()]
             context.update(first_page, preloaded=fonts)
             return "landing.html"
+        if pagename.startswith("notebooks") or pagename in ("gpt", "gallery"):
+            context["sidebars"] = ["topics.html"]
         if "body" in context:
             context["body"] = pictures_inline(context["body"])
         if pagename.startswith("notebooks/"):
