@@ -192,6 +192,29 @@ origin_film({"x": x} | film, H)
 gradcheck(lambda x: split_heads(x, 2), lambda d_heads, x: (merge_heads(d_heads),), {"x": x})
 
 # %% [markdown]
+# ## Sizes that you will meet
+#
+# Here are all the shapes of a layer at two usual sizes. `MultiHeadAttention` makes the same moves as above.
+
+# %%
+from mha_numpy import MultiHeadAttention
+from mha_numpy.tables import Table
+
+big = {"D=512, H=8": (1, 10, 512, 8), "D=768, H=12": (4, 128, 768, 12)}
+found = []
+for sequences, length, width, num_heads in big.values():
+    with trace() as steps:
+        MultiHeadAttention(width, num_heads, rng=0)(np.zeros((sequences, length, width)))
+    found.append(steps)
+stages = ("q_projected", "q_by_token", "q", "weights", "heads", "heads_by_token", "merged", "out")
+rows = [[stage, *(str(steps[stage].shape) for steps in found)] for stage in stages]
+Table("", ["", *big], rows)
+
+# %% [markdown]
+# A head is 64 wide both times. With $d_h = D / H$, more heads cost no more params and no larger products, and only the
+# weights grow with H. Notebook 25 measures that. (For the second size, PyTorch's `nn.MultiheadAttention` returns weights
+# of shape (4, 128, 128), because by default it returns their mean over the heads.)
+#
 # ## Exercise: split and merge
 #
 # Write both, with `reshape` and `transpose` (or `swapaxes`) only, and run the cell with `check`. It asks one thing after

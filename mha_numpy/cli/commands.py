@@ -37,10 +37,11 @@ def _report(
 
 @command(
     "run a sentence through attention and show every step",
-    "Run a sentence through multi-head attention, forward and backward. Show every step with its "
-    "shape, show who attends to whom, and check every gradient.",
-    f"mha-numpy walk {EXAMPLE} --heads 4 --kv-heads 2 --causal",
-    option("text", "the sentence", nargs="?"),
+    "Run a sentence through multi-head attention, forward and backward. Show what each word looks "
+    "at, check every gradient, and write a page on which any number can be changed.",
+    "mha-numpy walk --open",
+    option("text", "a sentence of yours, with random vectors (default: 'The cat ate fish. It "
+        "purred.', with two heads set by hand)", nargs="?"),
     word("--model", "NAME",
         "a trained model: induction, numbers, reverse or text; minilm, a real BERT from a Python "
         "package; or a folder with a BERT, GPT-2, Llama or Mistral (default: random params)"),
@@ -48,8 +49,6 @@ def _report(
         "which layer of minilm or of a folder's model, from 0 on (default: the last)"),
     path("--params", "FILE", "params of your own for one of the first four: params.npz, written "
         "by `mha-numpy train --save`"),
-    switch("--example",
-        "'The cat ate fish. It purred.', with features that have names and heads set by hand"),
     path("--input", "FILE",
         "a .npy or .npz file with a (T, D) or (B, T, D) array, instead of a sentence", dest="file"),
     count("--heads", "H", "query heads (default 4)"),
@@ -60,7 +59,8 @@ def _report(
     option("--dtype", "float16, float32 or float64 (default)", default="float64"),
     option("--seed", "seeds the upstream gradient, and random vectors and params (default 0)",
         type=int, default=0),
-    switch("--memory", "show the memory of each step: strides, bytes, view or copy"),
+    switch("--verbose", "show every step with its shape and equation, and every gradient"),
+    switch("--memory", "the same, with the memory of each step: strides, bytes, view or copy"),
     path("--save", "DIR", "write pictures (PNG, SVG) and the trace (JSON) there"),
     path("--html", "FILE", "write a page there on which any number can be changed"),
     switch("--open", "open that page in the browser (page.html by default)"),
@@ -70,7 +70,7 @@ def _walk(options: Namespace) -> int:
     from mha_numpy.show.walk import walk
     from mha_numpy.show.walk.files import FILES, save
     from mha_numpy.show.walk.page import check_page, page_of, save_page
-    from mha_numpy.show.walk.report import WIDTH, sections
+    from mha_numpy.show.walk.report import NEXT, WIDTH, brief, sections
 
     html = options.html or (Path("page.html") if options.open else None)
     if options.save:
@@ -82,10 +82,22 @@ def _walk(options: Namespace) -> int:
     saved = save(seen, options.save) if options.save else []
     if html:
         save_page(page_of(seen), html)
-    _report(sections(seen, memory=options.memory), saved, WIDTH)
+    is_whole = options.verbose or options.memory
+    told = (
+        sections(seen, memory=options.memory) if is_whole else brief(seen, is_shaded=_can_shade())
+    )
+    _report(told, saved, WIDTH)
     if html:
         _tell_of_page(html, is_wanted=options.open)
+        print(f"there: {seen.meaning.dare}" if seen.meaning else "there: change any number")
+    print(NEXT)
     return 0 if seen.report else 1
+
+
+def _can_shade() -> bool:
+    """Whether a terminal reads, which shows shaded cells."""
+    out = sys.stdout
+    return out is not None and out.isatty() and "utf" in (out.encoding or "").lower()
 
 
 def _tell_of_page(path: Path, *, is_wanted: bool) -> None:

@@ -22,7 +22,7 @@ PHONE = {"width": 380, "height": 780}
 @pytest.fixture(scope="module")
 def example():
     """Return the page of the sentence that the walk begins with."""
-    return page_of(walk(example=True))
+    return page_of(walk())
 
 
 def in_map(name):
