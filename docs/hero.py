@@ -84,7 +84,7 @@ def verdict() -> dict[str, Any]:
 
 def code() -> list[tuple[str, str]]:
     """Return two steps forward, each with a line of its way back, as a trace has them."""
-    equations = {step.name: step.equation for step in walk(example=True).trace}
+    equations = {step.name: step.equation for step in walk().trace}
     return [tuple(f"{name} = {equations[name]}" for name in pair)
             for pair in (("scores", "d_q"), ("heads", "d_v"))]  # fmt: skip
 
