@@ -2,6 +2,9 @@
 
 The pages of docs, the notebooks with their outputs, a reference page for each package and the
 pages to play with are laid side by side in docs/_build/source. Sphinx makes a site of them.
+
+``python docs/build.py softmax notebooks/03 api play`` builds only the pages whose names begin so,
+to try something quickly; links to all others are then broken.
 """
 
 import re
@@ -12,11 +15,13 @@ from pathlib import Path
 
 from conf import REPOSITORY
 from execute import executed
+from fonts import write_fonts
 from jupyterlite import build_jupyterlite
 from reference import FIRST, write_reference
 from sphinx.cmd.build import build_main
 from tasks import write_tasks
 
+from mha_numpy.look import css_tokens
 from mha_numpy.show.page import stored_report, training_page
 from mha_numpy.show.walk import walk
 from mha_numpy.show.walk.page import page_of
@@ -25,22 +30,23 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 BUILD = DOCS / "_build"
 SOURCE, HTML = BUILD / "source", BUILD / "html"
-CONTENTS = {  # which pages stand below which; names as the navigation shows them
+STATIC = BUILD / "static"  # files of the look that are made, not written
+CONTENTS = {  # which pages are below which; names as the navigation shows them
     "index": (
-        "Notebooks <notebooks>", "The core <reading-order>", "Exercises <exercises>",
-        "Teaching <teaching>", "Gallery <gallery>", "Reference <api/index>",
-        "Speed <performance>", "Project <CONTRIBUTING>",
+        "Learn <notebooks>", "Exercises <exercises>", "Teach <teaching>", "Code <reading-order>",
+        "Reference <api/index>",
     ),
-    "notebooks": ("notebooks/*",),
+    "notebooks": ("gpt", "notebooks/*", "gallery"),
     "reading-order": (
         "glossary", "conventions", "softmax", "attention", "multi-head", "grouped", "rope",
-        "blocks",
+        "blocks", "performance", "correctness", "Contributing <CONTRIBUTING>",
     ),
     "exercises": ("tasks", "verdicts", "audit-tests", "confusion"),
     "teaching": ("coverage",),
     "performance": ("kernels",),
-    "CONTRIBUTING": ("correctness", "jupyterlite", "release", "CHANGELOG"),
+    "CONTRIBUTING": ("jupyterlite", "release", "CHANGELOG"),
 }  # fmt: skip
+ALWAYS = ("index", "glossary")  # pages that all others need
 WAY_BACK = """<script>
 if (localStorage.theme) document.documentElement.dataset.theme = localStorage.theme;
 </script>
@@ -49,20 +55,31 @@ if (localStorage.theme) document.documentElement.dataset.theme = localStorage.th
 """  # and the theme that the reader has chosen on the site
 
 
-def main() -> int:
-    """Build everything, and return Sphinx's exit code."""
-    for old in (SOURCE, HTML):
+def main(only: tuple[str, ...] = ()) -> int:
+    """Build everything, or the pages whose names begin so, and return Sphinx's exit code."""
+    for old in (SOURCE, HTML, STATIC):
         shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(DOCS, SOURCE, ignore=shutil.ignore_patterns("_*", "*.py", "examples"))
     for page in SOURCE.glob("*.md"):
+        if only and not page.stem.startswith((*ALWAYS, *only)):
+            page.unlink()
+            continue
         text = _link(page.read_text(encoding="utf-8")) + _contents(CONTENTS.get(page.stem))
         page.write_text(text, encoding="utf-8")
-    _write_notebooks(SOURCE / "notebooks")
-    write_reference(SOURCE / "api")
-    write_tasks(SOURCE / "tasks.md")
-    failed = build_main(["-q", "-W", "--keep-going", "-c", f"{DOCS}", f"{SOURCE}", f"{HTML}"])
-    _write_pages(HTML / "play")
-    build_jupyterlite(HTML / "lite")
+    _write_notebooks(SOURCE / "notebooks", only)
+    if not only or "api" in only:
+        write_reference(SOURCE / "api")
+    if not only or "tasks" in only:
+        write_tasks(SOURCE / "tasks.md")
+    STATIC.mkdir()
+    look = css_tokens() + write_fonts(STATIC, BUILD / "npm")
+    (STATIC / "look.css").write_text(look, encoding="utf-8")
+    strict = [] if only else ["-W", "--keep-going"]
+    failed = build_main(["-q", *strict, "-c", f"{DOCS}", f"{SOURCE}", f"{HTML}"])
+    if not only or "play" in only:
+        _write_pages(HTML / "play")
+    if not only or "lite" in only:
+        build_jupyterlite(HTML / "lite")
     return failed
 
 
@@ -88,10 +105,12 @@ def _link(text: str) -> str:
     return re.sub(r"\]\(((?:\.\./|examples/)[^)#]+)(#[^)]*)?\)", target, text)
 
 
-def _write_notebooks(folder: Path) -> None:
-    """Write all notebooks with their outputs."""
+def _write_notebooks(folder: Path, only: tuple[str, ...]) -> None:
+    """Write the notebooks with their outputs."""
     folder.mkdir()
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    if only:
+        notebooks = [one for one in notebooks if f"notebooks/{one.name}".startswith(only)]
     for notebook, done in zip(notebooks, executed(notebooks, BUILD / "cache"), strict=True):
         shutil.copy(done, folder / notebook.name)
 
@@ -112,4 +131,4 @@ def _write_pages(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(tuple(sys.argv[1:])))

@@ -14,8 +14,8 @@ project = "mha_numpy"
 project_copyright = author = table["authors"][0]["name"]
 language = "en"
 extensions = [
-    "myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_design",
-    "sphinxext.opengraph", "formulas", "terms",
+    "myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinxext.opengraph",
+    "formulas", "terms", "predict", "pages",
 ]  # fmt: skip
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 nb_execution_mode = "off"  # notebooks come with their outputs
@@ -36,22 +36,22 @@ ogp_social_cards = {"enable": False}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "mha_numpy"
-html_static_path = ["_static"]
+html_static_path = ["_static", "_build/static"]
 templates_path = ["_templates"]
-html_favicon = html_logo = "_static/icon.svg"
-html_css_files = ["site.css"]
+html_favicon = "_static/icon.svg"
+html_css_files = ["look.css", "site.css"]
 html_js_files = ["site.js"]
 html_copy_source = False
-html_sidebars = {"gallery": []}
-html_context = {"default_mode": "auto"}
+html_sidebars = {"**": ["sidebar-nav-bs"]}
+html_context = {"default_mode": "auto", "repository": REPOSITORY}
 html_theme_options = {
-    "logo": {"text": "mha_numpy"},
-    "icon_links": [{"name": "Source", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
-    "navbar_end": ["search-button", "theme-switcher", "navbar-icon-links"],
+    "navbar_start": ["brand"],
+    "navbar_end": ["search-button", "theme-switcher"],
     "navbar_persistent": [],
-    "header_links_before_dropdown": 8,
-    "article_header_end": ["run"],
-    "footer_start": ["copyright"],
+    "header_links_before_dropdown": 5,
+    "show_toc_level": 1,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["foot"],
     "footer_end": [],
 }
 

@@ -24,8 +24,9 @@ def executed(notebooks: list[Path], cache: Path) -> list[Path]:
     package = _digest_of_the_package()
     wanted = {path: cache / f"{path.stem}-{_digest(package, path)}.ipynb" for path in notebooks}
     cache.mkdir(parents=True, exist_ok=True)
-    for old in set(cache.iterdir()) - set(wanted.values()):
-        old.unlink()
+    for path in notebooks:
+        for old in set(cache.glob(f"{path.stem}-*")) - set(wanted.values()):
+            old.unlink()
     absent = [library for library in LIBRARIES if _version(library) == ABSENT]
     if absent:
         print(f"notebooks run without {', '.join(absent)}, and say so where they would use it")

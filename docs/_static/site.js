@@ -1,11 +1,67 @@
-// Frames and pages to play with are as dark as the page around them.
+// Frames follow the page's theme, and questions of notebooks wait for the reader's prediction.
 (() => {
   "use strict";
+  const root = document.documentElement;
+  root.classList.add("scripted");
   const tell = (frame) => {
-    const { theme } = document.documentElement.dataset;
-    frame.contentWindow?.postMessage({ mhaStepperTheme: theme }, "*");
+    frame.contentWindow?.postMessage({ mhaStepperTheme: root.dataset.theme }, "*");
   };
   const tellAll = () => document.querySelectorAll("iframe").forEach(tell);
-  new MutationObserver(tellAll).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  new MutationObserver(tellAll).observe(root, { attributeFilter: ["data-theme"] });
   addEventListener("message", ({ data }) => data?.mhaStepperHeight && tellAll());
+
+  const make = (tag, properties = {}, ...children) => {
+    const made = Object.assign(document.createElement(tag), properties);
+    made.append(...children);
+    return made;
+  };
+
+  function ask(frame, number) {
+    const quote = frame.querySelector("blockquote");
+    const { answer, within, unit = "" } = frame.dataset;
+    const form = make("form", { className: "predict-form" });
+    const said = make("p", { className: "predict-said", role: "status" });
+    const reveal = (text) => {
+      form.replaceChildren();
+      said.append(...text);
+      frame.classList.add("open");
+      said.tabIndex = -1;
+      said.focus({ preventScroll: true });
+    };
+    const list = quote.querySelector("ul, ol");
+    if (list) {
+      for (const line of list.children) {
+        const option = make("button", { type: "button", className: "predict-option" });
+        option.append(...line.cloneNode(true).childNodes);
+        const text = line.textContent.trim();
+        option.addEventListener("click", () => reveal([
+          "You chose ", make("b", {}, text), ". ",
+          ...(!answer ? ["Compare:"] : text === answer ? ["That is right."] : ["The answer is ", make("b", {}, answer), "."]),
+        ]));
+        form.append(option);
+      }
+      list.remove();
+    } else {
+      const name = `prediction-${number}`;
+      const isNumber = Boolean(within);
+      const field = make("input", { id: name, required: true, autocomplete: "off", type: "text" });
+      if (isNumber) Object.assign(field, { inputMode: "decimal", pattern: "\\s*[\u2212\\-+]?[0-9]*[.,]?[0-9]+\\s*%?\\s*", title: "a number" });
+      form.append(make("label", { htmlFor: name }, isNumber ? "Your number" : "Your guess, in a few words"), field,
+        make("button", { className: "predict-go" }, "Compare"));
+      form.addEventListener("submit", (event) => {
+        event.preventDefault();
+        const guess = make("b", {}, field.value.trim());
+        if (!isNumber) return reveal(["You wrote ", guess, ". Compare:"]);
+        const value = parseFloat(field.value.replace("\u2212", "-").replace(",", "."));
+        const off = Math.abs(value - parseFloat(answer));
+        const right = make("b", {}, answer + unit);
+        reveal(["You said ", guess, ". ", ...(off <= parseFloat(within) ? ["Yes: it is ", right, "."] : ["It is ", right, "."])]);
+      });
+    }
+    const anyway = make("button", { type: "button", className: "predict-anyway" }, "Show anyway");
+    anyway.addEventListener("click", () => reveal([]));
+    form.append(anyway);
+    quote.append(form, said);
+  }
+  addEventListener("DOMContentLoaded", () => document.querySelectorAll(".predict").forEach(ask));
 })();
