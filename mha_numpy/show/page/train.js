@@ -11,8 +11,10 @@ function startTraining(section, data, seed = 0) {
   const PASSED = { left: 42, top: 40, right: 12, size: values };
   const LEARNED = { right: 0.99, antidiagonal: 0.95 };
 
+  const level = section.matches("main") ? "h1" : "h2";  // by itself, or below the arrays
+  section.ariaLabel = "Watch a head learn";
   section.innerHTML = `
-    <h2>Watch a head learn</h2>
+    <${level}>Watch a head learn</${level}>
     <p class="train-intro">A row of ${tokens} digits comes in, and a single head has to say it backwards. Its params
     start out random. In each step it draws ${sequences} new rows and computes how wrong its answers are (the loss).
     Backward then gives the slope of the loss over each of the ${countParams()} params, and each param moves a little

@@ -163,7 +163,7 @@ def training_page() -> Stepper:
     """
     data = describe_training()
     page = document(
-        "Watch a head learn", '<section id="train"></section>\n', data,
+        "Watch a head learn", '<main id="train"></main>\n', data,
         styles=("page.css", *TRAINING_STYLES), scripts=LEARNING_SCRIPTS, start=LEARNING_START,
     )  # fmt: skip
     return Stepper(page, LEARNING_FALLBACK, len(data["trace"]["arrays"]))
