@@ -65,7 +65,14 @@ def within(visit, tmp_path):
 @pytest.fixture
 def open_page(show, drawn):
     """Return a function that opens the page of a trace."""
-    return lambda name="", page=drawn, **options: show(page, name, **options)
+
+    def opened(name="", page=drawn, **options):
+        view = show(page, name, **options)
+        if not name and view.locator("#story").is_visible():
+            view.get_by_role("button", name="All arrays").click()
+        return view
+
+    return opened
 
 
 def go(page, name):
@@ -158,9 +165,9 @@ def test_an_edit_of_a_computed_number_is_added_and_said(open_page):
 
 def test_heads_causality_and_scale_are_switched(open_page):
     page = open_page()
-    page.get_by_label("head 1").uncheck()
+    page.get_by_role("checkbox", name="head 1").uncheck()
     assert_shows_core(page, run(gate=(1.0, 0.0)))
-    page.get_by_label("head 1").check()
+    page.get_by_role("checkbox", name="head 1").check()
     page.get_by_label("causal").check()
     assert_shows_core(page, run(mask=causal_mask(3, 3)))
     page.get_by_label("causal").uncheck()
@@ -344,6 +351,19 @@ def test_all_arrays_by_the_keyboard(open_page):
     assert page.evaluate("document.activeElement.title") == found[-2]
 
 
+def test_what_does_nothing_is_not_shown_as_a_source_either(open_page):
+    page = open_page("weights")
+    words = {word for word, *_ in words_painted(page, lambda: page.keyboard.press("Escape"), 200)}
+    assert "scores" in words
+    assert "masked" not in words
+    assert "np.exp(scores)" in page.locator("#equation").inner_text()
+    part(page, "arithmetic").locator(".number").first.click()
+    assert page.locator("#name").inner_text() == "scores"
+    assert part(page, "readers").inner_text() == "It goes into weights."
+    page.get_by_label("causal").check()
+    assert part(page, "readers").inner_text() == "It goes into masked."
+
+
 def test_the_map_leaves_out_what_does_nothing_until_it_does_something(open_page):
     page = open_page()
     forward = ["x_q", *[f"{kind}_{x}" if kind else x for x in "qkv" for kind in ("w", "b", "")],
@@ -356,7 +376,7 @@ def test_the_map_leaves_out_what_does_nothing_until_it_does_something(open_page)
 
     page.get_by_label("causal").check()
     assert set(shown(page)) == {*forward, "mask", "masked"}
-    page.get_by_label("head 1").uncheck()
+    page.get_by_role("checkbox", name="head 1").uncheck()
     assert set(shown(page)) == {*forward, "mask", "masked", "head_gate", "gated"}
     changed = page.locator("#map a.changed").evaluate_all("all => all.map(({ title }) => title)")
     assert "weights" in changed
@@ -372,9 +392,9 @@ def test_the_map_leaves_out_what_does_nothing_until_it_does_something(open_page)
     }  # fmt: skip
 
 
-def test_a_number_is_reached_in_two_tabs_and_each_group_is_one(open_page):
+def test_a_number_is_a_tab_away_and_each_group_is_one(open_page):
     page = open_page()
-    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")  # from the button that opened all arrays
     page.keyboard.press("Enter")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.id") == "cells"

@@ -47,6 +47,24 @@ function openTrace(given) {
     const before = ({ reads }) => reads.map(arrayOf);
     forLoss = output ? new Set([upstream, ...reach(output, before)]) : new Set(arrays);
   }
+  // The forward array that another one repeats, number by number: x_k is x_q, a mask hides nothing.
+  const PASSING = ["where", "*", "+", "-"];
+  let known = new Map();  // until something changes
+  function repeated({ id, tree, shape, data }) {
+    if (!known.has(id)) {
+      const parts = tree?.[0] === "array" ? [tree] : PASSING.includes(tree?.[0]) ? tree.slice(1) : [];
+      known.set(id, parts.filter(([op]) => op === "array").map(([, source]) => arrays[source]).find((source) =>
+        String(source.shape) === String(shape) && data.every((value, i) => value === source.data[i])));
+    }
+    return known.get(id);
+  }
+  // What a reader is shown in an array's place: the first that has its numbers.
+  function plain(id) {
+    const before = arrays[id].pass === "backward" ? null : repeated(arrays[id]);
+    return before ? plain(before.id) : id;
+  }
+  const equationOf = ({ equation }) => equation?.replace(/\w+/g, (word) =>
+    (byName.has(word) ? arrays[plain(byName.get(word))].name : word));
   const reachedBy = (id) => reach(id, (each) => readers[each]);
 
   // An edit sets a number that nothing computes; to a computed one it adds, so that what is before
@@ -64,6 +82,7 @@ function openTrace(given) {
 
   // Compute what an edit of one array reaches, in order; everything, if none is given.
   function compute(id) {
+    known = new Map();
     const reached = id === undefined ? null : reachedBy(id);
     for (const array of arrays) if (!reached || reached.has(array.id)) computeOne(array);
   }
@@ -151,7 +170,7 @@ function openTrace(given) {
     set: (id, place, value) => setMany(id, [[place, value]]),
     hasLoss: Boolean(output),
     isEdited: () => arrays.some(({ edits }) => edits.size),
-    reachedBy,
+    reachedBy, repeated, plain, equationOf,
     story: storyAt,
   };
 }

@@ -155,8 +155,8 @@ def test_it_says_what_a_head_does_on_this_text():
     assert "first token, and 96% of weight" in say({"first": 0.96})
     weak = say({"first": 0.3}, first=0.3)
     assert "30% of its weight is on the first token, more than on any other" in weak
-    assert "Its weight is as wide as over 2.0 equal keys, 3.2 tokens away" in weak
-    assert "none of the patterns. It is as wide as over 2.0 equal keys" in say(
+    assert "Its weight spreads as if over 2.0 equal keys, 3.2 tokens away" in weak
+    assert "none of the patterns. It spreads as if over 2.0 equal keys" in say(
         {"first": 0.2}, first=0.2
     )
 

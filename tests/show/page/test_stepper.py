@@ -180,7 +180,10 @@ def test_a_page_is_small(rng, dtype):
         out = layer(rng.normal(size=(1, 16, 64)).astype(dtype), is_causal=True)
         layer.backward(rng.normal(size=out.shape).astype(dtype))
     drawn = stepper(t)
-    assert len(drawn.to_html().encode()) < (300_000 if dtype == "float64" else 260_000)
+    page = drawn.to_html()
+    data = re.search(r'id="data">(.*?)</script>', page)[1]
+    assert len(data) < (190_000 if dtype == "float64" else 145_000)
+    assert len(page.encode()) - len(data) < 170_000  # two views: the story, and all arrays
     assert len(drawn.fallback.encode()) < 60_000
 
 

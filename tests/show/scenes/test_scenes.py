@@ -91,7 +91,7 @@ def test_sentences_are_short_and_whole(any_story):
 def test_the_asker_and_the_wish_open_the_story(story):
     assert [scene.id for scene in story.scenes] == ALL
     assert still(story, "weights").text.startswith(
-        "The attention of It is 100%, and the scores divide it: cat gets 78%. fish gets 17%."
+        "The attention of It is 100%, and the scores divide it: cat gets 78%, fish gets 17%."
     )
     assert (
         "raise it by 0.1, and the goal changes by about +0.031"

@@ -41,7 +41,7 @@ def say_head(
     usual = [name for name in PATTERNS if 2 * places.get(name, 0) >= queries]
     best = max(usual, key=lambda name: scores[name])
     keys, distance = np.exp(scores["entropy"]), scores["distance"]
-    spread = f"is as wide as over {keys:.1f} equal keys, {distance:.1f} tokens away on average."
+    spread = f"spreads as if over {keys:.1f} equal keys, {distance:.1f} tokens away on average."
     if scores[best] < MUCH:
         told = f"On this text, its weight follows none of the patterns. It {spread}"
     else:

@@ -140,7 +140,8 @@ function startStory(data, page) {
       made.push(menu);
       if (mine.includes(asked)) made.push(element("p", "", element("b", "", asked.question), ` ${asked.says}`));
     }
-    const kept = box.contains(document.activeElement) ? document.activeElement : null;
+    const kept = box.dataset.of === id && box.contains(document.activeElement) ? document.activeElement : null;
+    box.dataset.of = id;
     if (kept?.type === "range") {  // it stays in the hand
       box.querySelector("output").textContent = facts.number(controls.get("scale"));
       return;

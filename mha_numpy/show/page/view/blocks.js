@@ -16,7 +16,7 @@ function operandOf(tree, trace) {
   const cells = Array.from({ length: sizeOf(shape) }, (_, place) =>
     mainCell(storyOf(tree, unflatten(place, shape), arrayOf)));
   if (!cells.length || cells.some((cell) => cell?.array !== cells[0]?.array)) return null;
-  const array = arrayOf(cells[0].array);
+  const array = arrayOf(trace.plain(cells[0].array));
   const strides = stridesOf(shape);
   const axes = shape.map((n, axis) => {
     const last = cells[(n - 1) * strides[axis]].index;

@@ -25,19 +25,19 @@ function openControls({ root, data, trace, change, setSwitch, reset, views }) {
         const later = laterKeys();
         const wasGiven = (place) => Boolean(numbers?.[place]);
         const back = later.some(wasGiven) ? wasGiven : () => true;  // other hidden keys stay hidden
-        change("causal", id, later.map((place) => [place, Number(!isOn && back(place))]));
+        change(id, later.map((place) => [place, Number(!isOn && back(place))]));
       },
     },
     scale: {
       get: () => arrayOf(options.scale).data[0],
-      set: (value) => change("scale", arrayOf(options.scale).id, [[0, value]]),
+      set: (value) => change(arrayOf(options.scale).id, [[0, value]]),
     },
     heads: {
       get: () => [...arrayOf(options.heads).data.slice(0, arrayOf(options.heads).shape.at(-1))],
       set(gates) {
         const gate = arrayOf(options.heads);
         const pairs = places(gate).map((place) => [place, Number(gates[place % gates.length])]);
-        change("heads", gate.id, pairs);
+        change(gate.id, pairs);
       },
     },
   };

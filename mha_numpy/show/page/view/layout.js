@@ -5,6 +5,7 @@
 
 const LARGEST_CELL = 54;
 const SMALL_CELLS = [2, 1, 1 / 2, 1 / 4];  // where the page is longer than the view, but no wider
+const LONGER = 2.5;  // a page may be, so that numbers can be read
 const TITLE = 22;
 const [LINE, NOTE] = [20, 18];  // of labels above columns, of notes below
 const LABELLED = 14;  // from here on, cells have words beside them
@@ -122,6 +123,7 @@ const onlyMoves = ([op, first]) => op === "array" || (MOVES.includes(op) && only
 function sceneOf(array, trace, names, sequence, head) {
   const blocks = (operand) => blocksOf(operand, names, sequence);
   const whole = (id) => blocks(operandOf(["array", id], trace));
+  const source = (id) => whole(trace.plain(id));
   const ofHead = (list) => (head === null || list.length < 2 ? list
     : [list[Math.floor(head * list.length / names.heads)]]);
   const results = whole(array.id);
@@ -132,7 +134,7 @@ function sceneOf(array, trace, names, sequence, head) {
   }
 
   if (onlyMoves(array.tree)) {
-    const from = whole(array.reads[0]).map((block) => single(block, "source"));
+    const from = source(array.reads[0]).map((block) => single(block, "source"));
     const to = results.map((block) => single(block, "result"));
     const [down, across] = [(list) => below(list), (list) => beside(list)];
     const isTurned = array.tree[0] === "transpose";
@@ -150,7 +152,7 @@ function sceneOf(array, trace, names, sequence, head) {
     : Math.floor(number * list.length / results.length) === block.number));
   const found = productIn(array.tree, array.shape);
   const operands = found && [...found.factors, ...(found.bias ? [found.bias] : [])]
-    .map((tree) => operandOf(tree, trace));
+    .map((tree) => operandOf(tree[0] === "array" ? ["array", trace.plain(tree[1])] : tree, trace));
   if (operands?.every(Boolean)) {
     const [left, above, bias] = operands.map(blocks);
     const units = ofHead(results).map((result) => product([
@@ -159,7 +161,7 @@ function sceneOf(array, trace, names, sequence, head) {
     return { kind: "product", candidates: grids(units) };
   }
 
-  const sources = array.reads.filter((id) => trace.arrays[id].shape.length).slice(0, 4).map(whole);
+  const sources = array.reads.filter((id) => trace.arrays[id].shape.length).slice(0, 4).map(source);
   const units = (all) => ofHead(results).map((result) => all([
     ...sources.flatMap((list) => partFor(list, result.number).map((block) => single(block, "source"))),
     single(result, "result"),
@@ -176,7 +178,7 @@ function sceneOf(array, trace, names, sequence, head) {
 const rooms = new Map();
 function roomOf({ array }, isShort) {
   if (!rooms.has(array.first)) rooms.set(array.first, writingOf(array, array.first).widths);
-  return rooms.get(array.first).at(isShort && !isShares(array.tree) ? -1 : Math.min(1, rooms.get(array.first).length - 1)) + 9;
+  return rooms.get(array.first).at(isShort && !isShares(array.tree) ? -1 : Math.min(1, rooms.get(array.first).length - 1)) + 6;
 }
 const isReadable = ({ boxes }, isShort = true) => boxes.every(({ block, cell }) => cell >= roomOf(block, isShort));
 
@@ -185,7 +187,7 @@ const cellOf = (found) => found.boxes[0].cell;
 // The first layout whose cells hold their numbers, if need be with one decimal, or on a longer page;
 // else one whose rows and columns have their words; otherwise the one with the largest cells.
 function fitted(candidates, width, height) {
-  const largest = [height, 2 * height].map((most) =>
+  const largest = [height, LONGER * height].map((most) =>
     candidates.map((each) => largestCells(each, width, most)).filter(Boolean));
   const [inView, longer] = largest;
   const isLabelled = (found) => cellOf(found) >= LABELLED;

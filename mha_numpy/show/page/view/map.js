@@ -2,22 +2,14 @@
 // the array's gradient. Where an array is on stage, the cards shrink to their names.
 
 const [THUMB_WIDTH, THUMB_HEIGHT, THUMB_CELL] = [100, 72, 8];  // in pixels
-const PASSING = ["where", "*", "+", "-"];
-
-// The array that another one repeats, number by number, if there is one.
-function repeatedBy({ tree, shape, data }, arrays) {
-  const parts = tree?.[0] === "array" ? [tree] : PASSING.includes(tree?.[0]) ? tree.slice(1) : [];
-  return parts.filter(([op]) => op === "array").map(([, id]) => arrays[id]).find((source) =>
-    String(source.shape) === String(shape) && data.every((value, i) => value === source.data[i]));
-}
 
 // Which arrays do nothing to the numbers they get; and, of all that hold the same numbers in one
 // shape or another, the one that is shown: that of each head, or the first.
-function rolesOf({ arrays }, isHead) {
+function rolesOf({ arrays, repeated: repeatedBy }, isHead) {
   const groups = [...arrays.keys()];
   const isIdle = arrays.map((array) => {
     const { id, tree, edits, isBool, data, reads } = array;
-    const repeated = repeatedBy(array, arrays);
+    const repeated = repeatedBy(array);
     if (repeated) groups[id] = groups[repeated.id];
     else if (tree && onlyMoves(tree) && !edits.size) groups[id] = groups[reads[0]];
     return Boolean(repeated) || (isBool && data.every(Boolean));
@@ -75,14 +67,10 @@ function drawMap({ root, trace, names, sequence, go }) {
   });
   const stop = roving(root, "a");
 
-  // The equation of a card: with names that are on the map, where the others only repeat them.
-  function equationOf({ id }, { isIdle, first, shownFor }) {
-    const { equation, pass } = view.steps ? arrays[id] : first(id);
-    if (!equation) return pass === "param" ? "param" : "input";
-    return equation.replace(/\w+/g, (word) => {
-      const named = trace.byName.get(word);
-      return named !== undefined && isIdle[named] && !view.steps ? arrays[shownFor(named)].name : word;
-    });
+  // The equation of a card: where numbers only got another shape since, that of their first.
+  function equationOf({ id, pass }, { first }) {
+    const found = trace.equationOf(view.steps ? arrays[id] : first(id));
+    return found || (pass === "param" ? "param" : "input");
   }
 
   function arrange() {

@@ -11,9 +11,7 @@ function startPage(data) {
   const indexOf = ({ id, place }) => unflatten(place, trace.arrays[id].shape);
   const placeOf = (id, index) => flatten(index, trace.arrays[id].shape);
   const blocksOfArray = (array) => blocksOf(operandOf(["array", array.id], trace), names, sequence);
-  const listeners = { go: [], edit: [], option: [], switch: [] };
   const subscribers = [];  // called after every change, with the places of each array that differ
-  const tell = (event, told) => listeners[event].forEach((call) => call(told));
 
   let current = null;  // the array on the stage
   let cell = null;  // {id, place} on the stage, of `current` or of what it is computed from
@@ -42,10 +40,7 @@ function startPage(data) {
       ...(Object.keys(data.gradients).length ? [["gradients", "show gradients"]] : []),
       ["steps", "show reshapes"],
     ].map(([name, words]) => [words, () => map.view[name], (isOn) => { map.view[name] = isOn; map.arrange(); }]),
-    change(option, id, pairs) {
-      changed(() => trace.setMany(id, pairs));
-      tell("option", { name: option, value: controls.get(option) });
-    },
+    change: (id, pairs) => changed(() => trace.setMany(id, pairs)),
   });
 
   // --- where the reader is
@@ -75,7 +70,6 @@ function startPage(data) {
     showStage(isMoving && isNew);
     showCell();
     showTable();
-    tell("go", here());
     if (isFocused) byId("cells").focus({ preventScroll: true });
     if (isPhone() && isMoving) stage.scrollTo(cell);
   }
@@ -98,14 +92,15 @@ function startPage(data) {
   }
 
   function showHeading() {
-    const { id, name, shape, axes, equation, says, tree, reads } = current;
+    const { id, name, shape, axes, says, tree, reads } = current;
+    const equation = trace.equationOf(current);
     byId("name").textContent = name;
     byId("shape").textContent = `(${shape.join(", ")})  ${axes.join(" ")}`;
     byId("equation").textContent = equation ? `= ${equation}` : "";
     byId("says").textContent = says ?? "";
     byId("twin").textContent = twinOf(current)?.name ?? "";
     byId("again").disabled = !tree;
-    map.mark(id, reads);
+    map.mark(id, reads.map(trace.plain));
     setAddress(name);
   }
 
@@ -146,7 +141,7 @@ function startPage(data) {
     const { id, place } = cell;
     const array = trace.arrays[id];
     const lit = leavesOf(trace.story(array, indexOf(cell)))
-      .map(({ array: source, index }) => ({ array: source, place: placeOf(source, index) }));
+      .map(({ array: source, index }) => ({ array: trace.plain(source), place: placeOf(source, index) }));
     stage.mark(cell, lit, stage.readersOf(id, place));
     panel.show(id, place);
     byId("panel").classList.toggle("held", isHeld);
@@ -158,10 +153,6 @@ function startPage(data) {
   function showTable() {
     if (byId("table").open) tabulate(byId("numbers"), current, blocksOfArray(current));
   }
-
-  const here = () => ({
-    array: current.name, index: cell.id === current.id ? indexOf(cell) : null,
-  });
 
   const isCell = (found) => found.id === cell.id && found.place === cell.place;
 
@@ -177,7 +168,6 @@ function startPage(data) {
     isHeld = Boolean(found) && (isEdit || !isHeld || !isCell(found));
     cell = found ?? cell;
     showCell();
-    if (found) tell("go", here());
     if (isPhone()) stage.scrollTo(cell);
     if (isEdit && found) panel.startEditing();
   }
@@ -210,13 +200,11 @@ function startPage(data) {
 
   function edit(id, place, value) {
     changed(() => trace.set(id, place, value));
-    tell("edit", { array: trace.arrays[id].name, index: indexOf({ id, place }), value });
   }
 
   function undo(id, place) {
     changed(() => trace.reset(id, place));
     if (id === undefined && controls.chosen()) setSwitch(null);
-    tell("edit", { array: id === undefined ? null : trace.arrays[id].name, index: null, value: null });
   }
 
   function setSwitch(id) {
@@ -224,7 +212,6 @@ function startPage(data) {
     showHeading();
     showStage();
     showCell(false);
-    tell("switch", id);
   }
 
   // --- the keys
@@ -256,7 +243,7 @@ function startPage(data) {
 
   const stopAtTab = roving(byId("tabs"), "button");
   listenToKeys(byId("page"), byId("cells"), {
-    ",": () => step(-1), ".": () => step(1), r: stage.replay, g: toTwin, Escape: letGo,
+    ",": () => step(-1), ".": () => step(1), r: () => stage.replay(), g: toTwin, Escape: letGo,
     Enter: panel.startEditing, "-": () => panel.turn(-0.1),
     "+": () => panel.turn(0.1), "=": () => panel.turn(0.1),
   }, walk);
@@ -265,7 +252,7 @@ function startPage(data) {
 
   byId("previous").addEventListener("click", () => step(-1));
   byId("next").addEventListener("click", () => step(1));
-  byId("again").addEventListener("click", stage.replay);
+  byId("again").addEventListener("click", () => stage.replay());
   byId("twin").addEventListener("click", toTwin);
   byId("table").addEventListener("toggle", showTable);
   byId("all").addEventListener("click", backToMap);
@@ -309,25 +296,10 @@ function startPage(data) {
   isHeld = false;
   if (!isAsked) leaveStage();
 
-  const cellOf = ({ array, index }) => {
-    const id = trace.byName.get(array);
-    return { array: id, place: placeOf(id, index) };
-  };
   return {
-    trace, here, changed, edit, undo, setSwitch, controls,
+    trace, changed, edit, undo, setSwitch, controls,
     open: go,
     change: (call) => subscribers.push(call),
     reset: () => undo(),
-    goTo(name, index) {
-      const id = trace.byName.get(name);
-      go(id, index && placeOf(id, index));
-    },
-    setOption: (name, value) => (name === "switch" ? setSwitch(value) : controls.set(name, value)),
-    option: (name) => (name === "switch" ? controls.chosen() : controls.get(name)),
-    on: (event, call) => listeners[event].push(call),
-    light(what, isOn = true) {
-      if (what instanceof Element) what.classList.toggle("lit", isOn);
-      else stage.light(isOn ? what.map(cellOf) : []);
-    },
   };
 }

@@ -89,7 +89,7 @@ function writingOf({ isBool }, numbers) {
   });
   const find = (width) => {
     const found = known.find((each) => each.width <= width);
-    return found && { write: found.write, size: Math.min(LEAST_TEXT * width / found.width, Math.max(LEAST_TEXT, 0.36 * width)) };
+    return found && { write: found.write, size: Math.min(LEAST_TEXT * width / found.width, Math.max(LEAST_TEXT, 0.32 * width)) };
   };
   find.widths = isBool ? [0] : known.map(({ width }) => width);
   return find;
@@ -156,11 +156,11 @@ const gapIn = (size) => (size >= 24 ? 3 : size > 8 ? 2 : size > 3 ? 1 : 0);
 function paintCell(ctx, colors, x, y, size, value, look) {
   const { isHidden, isBool, head, most, hasCorner } = look;
   const inner = size - gapIn(size);
-  const numbers = look.numbers(inner - 6);
+  const numbers = look.numbers(inner - 3);
   const strength = isBool ? 0.3 : Math.abs(value) / most;
   if (value === 0 || isHidden) fillBox(ctx, x, y, inner, colors.sunk);
   else fillBox(ctx, x, y, inner, colors.shade(value < 0 ? 0.25 + 0.75 * strength : strength, head, !numbers));
-  const ring = Math.min(4, Math.max(1, Math.round(inner / 7)));
+  const ring = Math.min(4, Math.max(1, Math.round(inner / 11 + 0.5)));
   if (value < 0 && !isHidden && inner > 2) fillBox(ctx, x + ring, y + ring, inner - 2 * ring, colors.card);
   if (isHidden) hatch(ctx, x, y, inner, colors.edge);
   if (hasCorner && inner > 7) {  // folded, as that of a page

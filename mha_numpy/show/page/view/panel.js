@@ -15,7 +15,8 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
   const inFull = ({ isBool, isInteger, data }, place) =>
     (isBool ? (data[place] ? "True" : "False") : (isInteger ? written : inDecimals)(data[place]));
 
-  const point = (made, { array, index }) => {
+  const point = (made, { array: given, index }) => {
+    const array = trace.plain(given);
     const cell = { array, place: flatten(index, trace.arrays[array].shape) };
     made.title = labelOf(trace.arrays[array], index);
     made.role = "link";
@@ -41,9 +42,9 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     const added = ` ${change < 0 ? "−" : "+"} ${inDecimals(Math.abs(change))} by your edit`;
     const edited = isEdited ? element("strong", "", array.isBool ? " (your edit)" : added) : "";
     if (from.array !== undefined) {
-      const source = element("span", "number", labelOf(trace.arrays[from.array], from.index));
+      const source = element("span", "number");
       point(source, from);
-      source.textContent = labelOf(trace.arrays[from.array], from.index);
+      source.textContent = source.title;
       return [element("p", "sum", source, edited, result),
         element("p", "hint", "The same number in a different place.")];
     }
@@ -54,12 +55,13 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
 
   // What reads this array next; where a number only moves, the very cell.
   function tellReaders(array, place) {
-    const readers = trace.arrays.filter((each) => each.reads.includes(array.id)).slice(0, 6);
+    const readers = trace.arrays.filter((each) => !trace.repeated(each)
+      && each.reads.map(trace.plain).includes(array.id)).slice(0, 6);
     if (!readers.length) return [];
     const links = readers.map((reader) => {
       const to = onlyMoves(reader.tree) ? [...reader.data.keys()].find((at) => {
         const from = trace.story(reader, unflatten(at, reader.shape));
-        return from.array === array.id && flatten(from.index, array.shape) === place;
+        return trace.plain(from.array) === array.id && flatten(from.index, array.shape) === place;
       }) : undefined;
       const name = to === undefined ? reader.name : labelOf(reader, unflatten(to, reader.shape));
       const link = element("button", "link", name);
@@ -129,7 +131,7 @@ function openPanel({ root, trace, names, colors, edit, undo, light, go, hold }) 
     part("words").textContent = names.inWords(array, index);
     part("arithmetic").replaceChildren(...tellArithmetic(array, index, place));
     stop();
-    part("equation").textContent = array.equation ? `${array.name} = ${array.equation}` : "";
+    part("equation").textContent = array.equation ? `${array.name} = ${trace.equationOf(array)}` : "";
     part("readers").replaceChildren(...tellReaders(array, place));
     showEditor(array, place);
     showSlope(array, place);

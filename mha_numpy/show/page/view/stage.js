@@ -28,14 +28,15 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   }
 
   function show(array, head, isMoving) {
-    state.before = new Map((state.layout?.boxes ?? []).map((each) => [each.block.key, each]));
+    const before = new Map((state.layout?.boxes ?? []).map((each) => [each.block.key, each]));
     const isNew = state.array !== array;
     Object.assign(state, { array, head, lit: [], led: [], extra: [] });
     arrange();
-    if (isNew && isMoving) replay(); else clock.stop("stage");
+    if (isNew && isMoving) replay(before); else clock.stop("stage");
   }
 
-  function replay() {
+  function replay(before = new Map()) {
+    state.before = before;
     if (wantsLessMotion()) return clock.paint();
     clock.play("stage", PANELS + CELLS[state.scene.kind]);
   }
@@ -124,7 +125,7 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   function sourceKey(array, place) {
     const arrayOf = (id) => trace.arrays[id];
     const { array: id, index } = storyOf(array.tree, unflatten(place, array.shape), arrayOf);
-    return keyOf(id, flatten(index, trace.arrays[id].shape));
+    return keyOf(trace.plain(id), flatten(index, trace.arrays[id].shape));
   }
 
   function paintMarks(boxes) {
@@ -165,12 +166,12 @@ function openStage({ canvas, trace, names, sequence, clock, onHover, onPick }) {
   // The cells of the current array that read a cell; the stories are walked once for a scene.
   function readersOf(id, place) {
     const { array } = state;
-    if (!array.tree || !array.reads.includes(id) || array.data.length > 3000) return [];
+    if (!array.tree || !array.reads.map(trace.plain).includes(id) || array.data.length > 3000) return [];
     if (!state.readers) {
       state.readers = new Map();
       for (let to = 0; to < array.data.length; to++) {
         for (const leaf of leavesOf(trace.story(array, unflatten(to, array.shape)))) {
-          const key = keyOf(leaf.array, flatten(leaf.index, trace.arrays[leaf.array].shape));
+          const key = keyOf(trace.plain(leaf.array), flatten(leaf.index, trace.arrays[leaf.array].shape));
           if (!state.readers.has(key)) state.readers.set(key, new Set());
           state.readers.get(key).add(to);
         }
