@@ -3,7 +3,8 @@
 python docs/examples/pictures.py [NAME ...]
 
 The picture of heads needs the pretrained MiniLM (README says how to install it), the verdict those
-of tests/teach. Those of the kernels were drawn once; ratios.svg is a panel of what mha-numpy bench --chart writes.
+of tests/teach. The kernels' pictures were drawn once; ratios.svg is a panel of what
+mha-numpy bench --chart writes.
 """
 
 import re
