@@ -3,7 +3,8 @@
 python docs/examples/pictures.py [NAME ...]
 
 The picture of heads needs the pretrained MiniLM (README says how to install it), the verdict those
-of tests/teach. kernel-blocks.svg was drawn once; ratios.svg is what mha-numpy bench --chart wrote.
+of tests/teach. The kernels' pictures were drawn once; ratios.svg is a panel of what
+mha-numpy bench --chart writes.
 """
 
 import re

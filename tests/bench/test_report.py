@@ -210,7 +210,7 @@ def test_chart():
     assert texts_in(torch, "i") == ["1,2,5,4", "3,4/2,1,9,8"]
     twice, half, same = bars_of(torch)
     one = twice[0]
-    assert half[1] == one == same[0] == same[1]
+    assert half[1] == pytest.approx(one, abs=0.2) == same[0] == same[1]
     assert twice[1] - one == pytest.approx(one - half[0], abs=0.2)  # logarithmic
     assert [bar[2] for bar in (twice, half)] == ["fill-0", "head-0"]
     assert "PyTorch 0.5 to 2; our loops 4 to 4" in picture.alt

@@ -129,7 +129,7 @@ def test_the_caption_of_the_picture_has_the_sizes_of_the_kernel():
     from mha_numpy.kernels.product import ROWS
     from mha_numpy.kernels.tile import BLOCK
 
-    caption = re.search(r"\(Left: [^)]*\)", KERNELS)
+    caption = re.search(r"\(First: [^)]*\)", KERNELS)
     *sizes, rows, vectors, lanes = (int(n) for n in re.findall(r"(?<!\S)\d+", caption[0]))
     assert sizes == [BLOCK, BLOCK, 3 * BLOCK]
     assert (rows, vectors, lanes) == (ROWS, AVX512.vectors, AVX512.register_bytes // 4)
