@@ -1,4 +1,4 @@
-"""What the first page shows: where both heads look in the example, and why, computed by the core."""
+"""What the first page shows: where both heads look in the example, and why, as the core computes."""
 
 from typing import Any, NamedTuple
 
@@ -55,7 +55,9 @@ def hero() -> dict[str, Any]:
     return {
         "words": words,
         "width": round(float(ends[-1]), 2),
-        "wide": _arcs([100 * (end - word["width"] / 2) for end, word in zip(ends, words)]),
+        "wide": _arcs(
+            [100 * (end - word["width"] / 2) for end, word in zip(ends, words, strict=True)]
+        ),
         "tall": _arcs([ROW * (place + 0.5) for place in range(len(words))], is_tall=True),
         "height": ROW * len(words),
         "room": ROOM,
@@ -128,7 +130,8 @@ def _head(shares: Array, asker: int, asks: str) -> Head:
 
 def _terms(scale: str, query: Array, key: Array) -> str:
     """Return how a score is computed, without what is multiplied by 0."""
-    pairs = [f"{number(a)}\N{MIDDLE DOT}{number(b)}" for a, b in zip(query, key) if a and b]
+    both = [(a, b) for a, b in zip(query, key, strict=True) if a and b]
+    pairs = [f"{number(a)}\N{MIDDLE DOT}{number(b)}" for a, b in both]
     return f"{scale} ({' + '.join(pairs) or 0}) ="
 
 

@@ -45,7 +45,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
         if pagename.startswith("notebooks") or pagename in ("gpt", "gallery"):
             context["sidebars"] = ["topics.html"]
         if "body" in context:
-            context["body"] = pictures_inline(context["body"])
+            body = context["body"].replace(' aria-label="Toggle hidden content"', "")
+            context["body"] = pictures_inline(body)  # a fold is called what it says
         if pagename.startswith("notebooks/"):
             names = [part.name for part in hour]
             name = pagename.removeprefix("notebooks/")

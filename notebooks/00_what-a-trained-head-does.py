@@ -43,6 +43,12 @@ print("it says: ", *say(digits))
 #
 # > **Predict first.** The third digit that it says is a 3. There are two 3s to look at, the first at place 0 and the
 # > second at place 9. Which bar will be the longest?
+# >
+# > - place 0
+# > - place 9
+# > - both alike
+# >
+# > <!-- answer: place 9 -->
 
 # %%
 say(digits)  # the head keeps the weights of what it has read last
@@ -83,8 +89,13 @@ weights_by_head(head.weights[0], written, read, note="Trained params.", **names)
 # A picture suggests what a head does. To test it, we switch the head off. It then hands on zeros, and everything else
 # in the model stays as it is.
 #
-# > **Predict first.** What will the model say now: the digits in their own order, in some other order, or something
-# > else?
+# > **Predict first.** What will the model say now?
+# >
+# > - the digits in their own order
+# > - the digits in some other order
+# > - something else
+# >
+# > <!-- answer: something else -->
 
 # %%
 print("it reads:        ", *digits)

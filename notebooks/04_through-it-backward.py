@@ -119,6 +119,11 @@ print("weights", weights, " out", out, " loss", 0.5 * (out - target) ** 2)
 #
 # > **Predict first.** `d_weights` is (20, 0, 10), so more weight on a key raises the loss or leaves it as it is. Should
 # > all scores become smaller?
+# >
+# > - yes
+# > - no
+# >
+# > <!-- answer: no -->
 #
 # <details><summary>Answer</summary>
 #
@@ -186,6 +191,12 @@ gradcheck(head, head_backward, inputs)
 # the measured slope with yours. It knows nothing about attention, so you can aim it at any function that you write.
 #
 # > **Predict first.** Suppose you forget to subtract the row's mean. Which of the three gradients stay right?
+# >
+# > - `d_q` and `d_k`
+# > - only `d_v`
+# > - none of them
+# >
+# > <!-- answer: only d_v -->
 
 
 # %%

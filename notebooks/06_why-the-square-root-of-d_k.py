@@ -59,7 +59,13 @@ line_chart(np.arange(60), curves, title="One head, three scales", x_label="steps
 #
 # $$\mathrm{Var}[q \cdot k] = d_k, \qquad \text{standard deviation} = \sqrt{d_k}.$$
 #
-# > **Predict first.** q and k have 64 such numbers each. What is a typical size of q · k: 1, 8 or 64?
+# > **Predict first.** q and k have 64 such numbers each. What is a typical size of q · k?
+# >
+# > - 1
+# > - 8
+# > - 64
+# >
+# > <!-- answer: 8 -->
 #
 # <details><summary>Answer</summary>
 #

@@ -94,7 +94,12 @@ bar_chart(share, title="Attention's share of all params", unit="percent")
 # the second with $T^2$. They are equal at $8BTD^2 = 4BT^2D$, which is $T = 2D$.
 #
 # > **Predict first.** GPT-2 has D = 768 and reads up to 1024 tokens. "Attention is quadratic", they
-# > say. At full length, what takes more operations: the projections, or scores and mix?
+# > say. At full length, what takes more operations?
+# >
+# > - the projections
+# > - scores and mix
+# >
+# > <!-- answer: the projections -->
 
 # %%
 gpt_2, lengths = models["gpt-2"], 2 ** np.arange(5, 15)

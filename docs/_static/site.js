@@ -25,6 +25,7 @@
       form.replaceChildren();
       said.append(...text);
       frame.classList.add("open");
+      for (const one of frame.querySelectorAll(".predict-answer > details")) one.open = true;
       said.tabIndex = -1;
       said.focus({ preventScroll: true });
     };

@@ -12,7 +12,20 @@ PAGES = sorted(
     for path in SITE.rglob("*.html")
     if is_ours(path) and "_modules" not in path.parts  # they are all alike
 )
-PHONE = {"width": 390, "height": 844}
+WIDTHS = (768, 390, 320)
+LEAST = 11  # px, of any text; indices in formulas may be smaller
+LANDING = 400_000  # bytes of the first page with all that it loads
+TOO_SMALL = """least => {
+  const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode.data.trim(), element = texts.currentNode.parentElement;
+    if (!text || !element.checkVisibility() || element.closest("math, script, style")) continue;
+    const svg = element.closest("svg"), room = svg?.viewBox.baseVal?.width;
+    const zoom = room ? svg.getBoundingClientRect().width / room : 1;
+    if (parseFloat(getComputedStyle(element).fontSize) * zoom < least) found.push(text);
+  }
+  return found;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +47,73 @@ def open_page(visit, address):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_a_phone_and_asks_no_other_host(open_page, name):
-    page = open_page(name, viewport=PHONE, color_scheme="dark")
-    width = page.evaluate("document.documentElement.scrollWidth")
-    assert width <= PHONE["width"]
+def test_a_page_fits_small_windows_and_asks_no_other_host(open_page, name):
+    page = open_page(name, color_scheme="dark")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(TOO_SMALL, LEAST) == []
 
 
-def test_the_first_page_has_a_film_and_three_doors(open_page):
-    page = open_page("index.html")
-    film = page.locator("img[src$='film.png']")
-    assert film.evaluate("image => image.complete && image.naturalWidth") > 0
-    assert film.bounding_box()["y"] < page.viewport_size["height"]
+def test_the_first_page_is_light(visit, address, browser):
+    loaded = []
+    page = browser.new_context().new_page()
+    page.on("response", lambda response: loaded.append(len(response.body())))
+    page.goto(f"{address}index.html")
+    page.wait_for_load_state("networkidle")
+    page.context.close()
+    assert len(loaded) > 4
+    assert sum(loaded) < LANDING
+    assert (SITE / "_static/landing.js").stat().st_size < 15_000
+
+
+def test_the_first_page_shows_where_it_looks_without_a_script(open_page):
+    page = open_page("index.html", java_script_enabled=False)
+    assert page.locator(".word[aria-checked=true]").inner_text() == "It"
+    assert "It looks at cat (78%) and fish (17%)." in page.locator(".answers").inner_text()
     assert page.locator(".doors a").count() == 3
+    assert page.locator(".hour li").count() == 6
+
+
+def test_a_word_is_chosen_by_click_and_by_key_and_the_fish_comes_alive(open_page):
+    page = open_page("index.html")
+    answers = page.locator(".answers")
+    page.get_by_role("radio", name="ate").click()
+    assert "ate looks at cat (44%) and fish (44%)." in answers.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.innerText").startswith("fish")
+    assert "fish looks at ate (94%)." in answers.inner_text()
+    page.get_by_role("switch").check()
+    assert "It looks at cat (48%) and fish (48%)." in answers.inner_text()
+    page.get_by_role("switch").uncheck()
+    assert "It looks at cat (78%) and fish (17%)." in answers.inner_text()
+
+
+def test_an_answer_waits_for_a_prediction_that_is_compared_with_it(open_page):
+    page = open_page("notebooks/00_what-a-trained-head-does.html")
+    first, second, _ = page.locator(".predict").all()
+    answer = first.locator(".predict-answer details")
+    assert not answer.is_visible()
+    assert not first.locator(".cell_output").is_visible()
+    assert first.locator(".cell_input").is_visible()
+    first.get_by_role("button", name="place 0").press("Enter")
+    assert (
+        "You chose place 0. The answer is place 9." in first.locator(".predict-said").inner_text()
+    )
+    assert answer.is_visible()
+    assert first.locator(".cell_output").is_visible()
+    second.get_by_role("button", name="Show anyway").click()
+    assert second.locator(".cell_output").is_visible()
+    page = open_page("notebooks/03_many-heads.html")
+    first = page.locator(".predict").first
+    first.get_by_role("textbox").fill("40")
+    first.get_by_role("textbox").press("Enter")
+    assert "You said 40. It is 89%." in first.locator(".predict-said").inner_text()
+
+
+def test_without_a_script_no_answer_is_hidden(open_page):
+    page = open_page("notebooks/00_what-a-trained-head-does.html", java_script_enabled=False)
+    assert page.locator(".predict .cell_output").first.is_visible()
 
 
 def test_a_number_is_changed_two_clicks_from_the_first_page(open_page):
@@ -66,10 +134,10 @@ def test_the_theme_reaches_pictures_and_frames(open_page):
         page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
         page.wait_for_timeout(300)
         assert frame.get_attribute("data-theme") == theme
-        is_inverted = page.locator("img[src$='weights.png']").evaluate(
-            "image => getComputedStyle(image).filter.includes('invert')"
+        filters = page.evaluate(
+            "[...document.querySelectorAll('img, svg')].map(e => getComputedStyle(e).filter)"
         )
-        assert is_inverted == (theme == "dark")
+        assert set(filters) == {"none"}
 
 
 def test_search_and_terms_lead_to_the_glossary(open_page):
