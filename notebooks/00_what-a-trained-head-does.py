@@ -39,7 +39,7 @@ print("it says: ", *say(digits))
 # ## Where it looks while it writes one digit
 #
 # The model has one *head*, the part that looks. For each digit that the model writes, the head decides how much to take
-# from each digit that it has read. These shares are the *attention weights*, and they add up to 1.
+# from each digit that was read. These shares are the *attention weights*, and they add up to 1.
 #
 # > **Predict first.** The third digit that it writes is a 3. There are two 3s to look at, one at place 0 and one at
 # > place 9. Which bar will be the longest?
@@ -80,8 +80,8 @@ weights_by_head(head.weights[0], written, read, note="Trained params.", **names)
 #
 # ## Switch the head off
 #
-# A picture suggests what a head does. To test it, we switch the head off. It then passes on only zeros, and everything
-# else in the model stays as it is.
+# A picture suggests what a head does. To test that, we switch the head off. It then passes on only zeros, and
+# everything else in the model stays as it is.
 #
 # > **Predict first.** What will the model write now: the digits in their own order, in some other order, or something
 # > else?
