@@ -97,7 +97,7 @@ matrices(arrays, row_labels=tokens, shared=False, title="Rows are tokens; in the
 #
 # ## An output is a mean
 #
-# > **Predict first.** What does each row of the weights sum to? Does each column, too?
+# > **Predict first.** What does each row of the weights sum to? Do the columns sum to the same?
 
 # %%
 sums = {"sum of each row": weights.sum(axis=1), "sum of each column": weights.sum(axis=0)}
@@ -219,7 +219,7 @@ matrices({"weights of 'it'": np.stack(rows)}, row_labels=labels, column_labels=s
 # ## Asking both questions at once
 #
 # The third row is a compromise. Asked for separately, each noun gets almost half, and the trait almost everything.
-# Asked for together, all three get a third. In a head each token has **one row**, which sums to 1, so every further
+# Asked for together, they get a third each. In a head each token has **one row**, which sums to 1, so every further
 # question takes weight from the others. Notebook 03 fixes this: with two heads, the same token has two rows. (To
 # *choose* the animal, a second layer has to use what the first one found. Notebook 20 has two such layers.)
 #
