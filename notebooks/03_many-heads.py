@@ -66,7 +66,7 @@ for one_row in (False, True):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 89% instead of more than 99%. The params are the same. Only the weights had to agree.
+# 89% instead of more than 99%. The params are the same. Only the weights were forced to agree.
 #
 # </details>
 #
@@ -134,7 +134,7 @@ matrices({'the row of "it"': rows}, row_labels=[*jobs, "all in one head"], colum
 # $$\mathrm{head}_h = \mathrm{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d_h}}\Big)\, v_h, \qquad
 # \mathrm{out} = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\, w_o$$
 #
-# Here are 3 tokens of width D = 8, and H = 2 heads of width $d_h = D / H = 4$, all in small random integers.
+# Here are 3 tokens of width D = 8, and H = 2 heads of width $d_h = D / H = 4$, all of small random integers.
 
 # %%
 B, T, D, H, d_h = 1, 3, 8, 2, 4
@@ -154,8 +154,8 @@ matrices(parts | {"out": from_list[0]}, title="Random params: two heads, one aft
 # ## H narrow projections are one wide one
 #
 # Multiplying `x` by `w_q` is called a *projection*. Each column of the result depends on only one column of `w_q`. So
-# `x @ w_q[:, 0:4]` and `x @ w_q[:, 4:8]` are the two halves of `x @ w_q`. One big `w_q` really is H heads, because head
-# h owns a block of its **columns**. A single wide product serves them all, and they run in parallel.
+# `x @ w_q[:, 0:4]` and `x @ w_q[:, 4:8]` are the two halves of `x @ w_q`. One big `w_q` is really H narrow ones,
+# because head h owns a block of its **columns**. A single wide product serves them all, and they run in parallel.
 
 # %%
 wide = x @ w_q
@@ -194,8 +194,8 @@ compare(from_list, out, name="the list of heads against all at once")
 #
 # </details>
 #
-# This page walks through all seven shapes. Click into it, use the arrow keys, and point at any cell to see where it
-# came from.
+# The page below walks through all seven shapes. Click into it, use the arrow keys, and point at any cell to see where
+# it came from.
 
 # %%
 stepper(t)
@@ -204,7 +204,7 @@ stepper(t)
 # ## Why the transpose
 #
 # Step 3 moves the head axis before the token axis. `@` multiplies the last two axes, so these have to be tokens and
-# features; then each head works on its own matrix. But why not `x.reshape(B, H, T, d_h)` at once? That has the right
+# features; then each head works on its own matrix. But why not `x.reshape(B, H, T, d_h)` directly? That has the right
 # shape too. Let's number the cells of three tokens, and look.
 
 # %%
