@@ -183,7 +183,7 @@ inputs = {"q": rng.normal(size=(4, 3)), "k": rng.normal(size=(5, 3)), "v": rng.n
 gradcheck(head, head_backward, inputs)
 
 # %% [markdown]
-# `gradcheck` does what we did with the number of `w_v`. It moves each number a little, by two methods, runs `head`
+# `gradcheck` does what we did with the number of `w_v`. It moves each number a little (by two methods), runs `head`
 # again, and compares the measured slope with yours. Nothing in it is about attention, so you can use it on any function
 # that you write.
 #
@@ -240,11 +240,11 @@ np.array_equal(merge_heads(split_heads(x[None], 2)), x[None])
 # %% [markdown]
 # ## Exercise: one input, three branches (after the hour, 15 minutes)
 #
-# Go from the gradients of q, k and v to the gradient of x, with H heads. Each of the three has the shape (B, H, T, d).
-# The check compares numbers first, and then moves each number of `x`.
+# Go from the gradients of q, k and v to the gradient of x, with H heads. The check compares numbers first, and then
+# moves each number of `x`.
 #
-# To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped, in which half of softmax's backward
-# is missing.
+# To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped: half of softmax's backward is
+# missing.
 
 
 # %% tags=["exercise"]
