@@ -114,8 +114,7 @@ print("six digits:           ", *model(digits[:, :6]).argmax(axis=-1)[0])
 #
 # The weights say where the head reads. What it brings back goes through `w_v`, `w_o` and the *unembedding*, which turns
 # a vector into ten *logits*, one for each digit. The largest one wins. All three are matrix products, so we can
-# multiply them out. A second path goes past the head, because the embedding of each place's own digit is added to the
-# result.
+# multiply them out. A second path goes past the head, because each place's own embedding is added to the result.
 
 # %%
 to_logits = model.unembedding.params["w"]
@@ -160,10 +159,10 @@ w_q[...] = learned_w_q
 matrices({"-d_scores": -t["d_scores"].sum(axis=0)[0]}, title="What the loss asks for, w_q erased")
 
 # %% [markdown]
-# There is the diagonal, before any weight shows it. Notebook 04 explains why. The right answer at place 0 is the digit
-# of place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax passes this
-# slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes longer, because
-# `w_k`, `w_v` and `w_o` have to be learned too.)
+# There is the diagonal, before any weight shows it. With notebook 04 you can say why. The right answer at place 0 is
+# the digit of place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax
+# passes this slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes
+# longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
 #
 # ## The same numbers in PyTorch
 #
@@ -256,7 +255,7 @@ check("museum-softmax-axis", my_attention)
 # | output | `weights @ v` | a mean of values: it blends, it does not count |
 # | many heads | split after the projection, merge, `@ w_o` | several rows of weights for one token |
 # | backward | the same lines in reverse | how the loss changes with each number |
-# | learning | `w -= rate * d_w` | a score grows where a larger share lowers the loss |
+# | learning | `w -= rate * d_w` | `rate` is the step size; a score grows where a larger share lowers the loss |
 #
 # - A picture of weights shows where a head reads. What comes of that depends on the values, `w_o` and everything after
 #   them.
