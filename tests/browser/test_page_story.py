@@ -242,7 +242,7 @@ def test_what_belongs_to_a_scene_is_switched_there(open_story):
     assert "its row says alive 0, food 0" in page.locator("#story-says").inner_text()
     go(page, "roles/It/0")
     page.locator("#story-options").get_by_label("What if ...?").select_option("cut-first")
-    assert "Why are heads cut" in page.locator("#story-options").inner_text()
+    assert "Why split into heads" in page.locator("#story-options").inner_text()
 
 
 def test_all_arrays_are_a_click_away_and_have_addresses(open_story):
