@@ -83,7 +83,7 @@ SCENES = (
             ("unlike", "On top you see what the model says at each place, here what it reads."),
         ),
         (
-            ("x", "The wish is back at the first numbers. Of {word}, these matter most: {d_x}."),
+            ("x", "The wish has reached the first numbers. For {word}, these matter most: {d_x}."),
             ("!x", "The wish doesn't reach {word}: no number of its row has a slope."),
             ("", "The same sums give a slope to each number of `w_q`, `w_k`, `w_v` and `w_o`. A "
              "small step moves `w_q` and `w_k` along theirs. Training repeats this many times."),
@@ -97,17 +97,18 @@ SCENES = (
         ("q", "k", "v"),
         (
             ("example", "In head {head}, {word} asks: \u201c{question}\u201d As numbers, it *asks* "
-             "for {q}. To be found by others, it *offers* {k}. To those who look, it *gives* {v}."),
+             "for {q}. To be found by others, it *offers* {k}. To words that look at it, it "
+             "*gives* {v}."),
             ("plain !cross", "What {word} *asks* for is its query, `q`. What it *offers*, so that "
-             "others find it, is its key, `k`. What it *gives* to them is its value, `v`."),
-            ("plain cross", "The query of {word}, `q`, is what it *asks* for. {best}, which it looks "
-             "at most, *offers* a key, `k`, and *gives* a value, `v`."),
+             "others find it, is its key, `k`. What it *gives* is its value, `v`."),
+            ("plain cross", "The query of {word}, `q`, is what it *asks* for. {best}, which it "
+             "looks at most, *offers* a key, `k`, and *gives* a value, `v`."),
             ("plain", "Each of these rows has {width} numbers in this head."),
         ),
         (
             ("q", "What {word} asks for has these slopes: {d_q}."),
-            ("q", "A plus says that it should ask for more of it, a minus for less. Nobody wrote "
-             "this down: it follows from the wish, four steps back."),
+            ("q", "A plus means that it should ask for more of it, a minus for less. We didn't "
+             "write this rule: it follows from the wish, four steps back."),
             ("head !q kv", "What {word} asks for doesn't matter to a wish about {asker}. But "
              "{asker} looks at {word}, so the two other rows have slopes: what it offers {d_k}, "
              "what it gives {d_v}."),
@@ -131,23 +132,23 @@ SCENES = (
     Scene(
         "scores", "Compare", "Asking meets offering", "Which scores should rise?", ("scores",),
         (
-            ("", "The top row is what {word} asks for, the rows below are what each word offers. "
-             "Multiply down, add across, times {scale}: that is a *score*, and says how well the "
+            ("", "The top row is what {word} asks for; below it is what each word offers. Multiply "
+             "down, add across, then multiply by {scale}. The result is a *score*: how well the "
              "two fit."),
-            ("two !tie", "{best} fits best, with {best.score}; {next} is next, with {next.score}."),
+            ("two !tie", "{best} fits best ({best.score}), then {next} ({next.score})."),
             ("two tie", "{best} and {next} fit equally well, with {best.score}."),
             ("hides", "Hatched words are hidden from {word} and don't count."),
         ),
         (
             ("scores", "The score of {gain} has the slope {gain.score}: raise it by 0.1, and the "
-             "goal changes by about {gain.tenth}. That is all a *gradient* of a score says. The "
-             "one of {loss} is {loss.score}. A score is asked times offered, so both sides get "
-             "arrows as well."),
+             "goal changes by about {gain.tenth}. This slope is the *gradient* of the score, and "
+             "it says no more than that. For {loss} it is {loss.score}. A score is made of two "
+             "rows, so what is asked and what is offered get arrows, too."),
             ("heads !scores", "There are no arrows on these scores: each word that counts here "
              "helps as much as the others."),
             ("head !heads", "The wish is about the new row of {asker}, and where {word} looks "
-             "doesn't change it. So these scores have no arrows. Those on the offers come from "
-             "{asker}, who looks at them too."),
+             "doesn't change it. So these scores have no arrows. Those on the offers are there "
+             "because {asker} looks at these words, too."),
             ELSEWHERE,
         ),
         one=(
@@ -168,8 +169,8 @@ SCENES = (
             ("two", "The attention of {word} is 100%, and the scores divide it: {best} gets "
              "{best.share}, {next} gets {next.share}."),
             ("!two", "There is only {best}, so it gets {best.share}."),
-            ("", "Each share is a *weight*: how much {word} takes from that word. A score that is "
-             "1 higher makes its share about 2.7 times as large beside the others."),
+            ("", "Each share is a *weight*: how much {word} takes from that word. Raise a "
+             "score by 1, and its share grows about 2.7-fold compared with the others."),
         ),
         (
             ("scores", "Shares add up to 100%: if one grows, others shrink. So a score should rise "
@@ -193,14 +194,15 @@ SCENES = (
     Scene(
         "mix", "Mix", "Take a share of each", "From whom should it take more?", ("heads",),
         (
-            ("", "Each word gives its row times its share, and {word} receives the sum."),
-            ("example", "It receives {heads}."),
-            ("", "The largest part is {best.share} of the row of {best}."),
+            ("example", "Each word's row is multiplied by its share, and {word} receives the sum: "
+             "{heads}."),
+            ("plain", "Each word's row is multiplied by its share, and {word} receives the sum."),
+            ("", "The largest part, {best.share}, comes from {best}."),
         ),
         (
-            ("heads", "Through `w_o`, the wish arrives at what {word} receives: {d_heads}. So a "
-             "larger share helps most from {helper} ({helper.share}), and least from {hinderer} "
-             "({hinderer.share})."),
+            ("heads", "The wish goes back through `w_o` to what {word} receives: {d_heads}. So "
+             "taking more from {helper} helps most ({helper.share}), and taking more from "
+             "{hinderer} helps least ({hinderer.share})."),
             ("heads example", "A slope of +1 says: 0.01 more, and the goal grows by 0.01."),
             ("head !heads", "The wish is about {asker}, and what {word} receives doesn't change "
              "the new row of {asker}. Arrows remain on what words give, because {asker} takes "
@@ -221,11 +223,12 @@ SCENES = (
     Scene(
         "join", "Join", "All heads make one new row", "Start with a wish", ("out",),
         (
-            ("!single", "Head {other} looked at the same time: there {word} takes most from "
-             "{other.best} ({other.share}). The rows of all heads go side by side through `w_o`."),
-            ("single", "What {word} received goes through `w_o`."),
-            ("", "The result is the new row of {word}."),
-            ("example asker", "It only stood in for something; now its row says {wished}."),
+            ("!single", "Head {other} looks at the same time; there, {word} takes most from "
+             "{other.best} ({other.share}). The rows of all heads, side by side, go through `w_o` "
+             "and become the new row of {word}."),
+            ("single", "What {word} received goes through `w_o` and becomes its new row."),
+            ("example asker", "Before, {word} only stood in for something. Now its row says "
+             "{wished}."),
             ("example !asker", "It says {out}."),
         ),
         (

@@ -93,8 +93,8 @@ def still(
     >>> seen = walk()
     >>> story = story_of(seen.trace, tokens=seen.tokens, meaning=seen.meaning)
     >>> still(story, "mix").text
-    'Each word gives its row times its share, and It receives the sum. It receives thing 0.97, \
-alive 0.78, food 0.17. The largest part is 78% of the row of cat.'
+    "Each word's row is multiplied by its share, and It receives the sum: thing 0.97, alive 0.78, \
+food 0.17. The largest part, 78%, comes from cat."
     """
     named = {each.id: each for each in story.scenes}
     told = named[check_choice("scene", scene, named)]

@@ -140,13 +140,13 @@ function openScene({ root, trace, facts, choose, change, undo }) {
         pulled: hasArrow, down: slope < 0,
       };
       for (const [kind, is] of Object.entries(kinds)) button.classList.toggle(kind, Boolean(is));
-      const isTight = button.offsetWidth < 46;
+      const isTight = button.offsetWidth < 46 && !button.closest(".lines, .mute")?.closest(".strips, .mute");
       const text = isHidden ? "" : written(value, isTight);
       button.firstChild.textContent = text;
       button.classList.toggle("wide", text.length > 4);
       const wish = hasArrow ? (slope > 0 ? ", should rise" : ", should fall") : "";
       const place = facts.place(cell).map(([, text]) => text).join("");
-      button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : facts.number(value)}${wish}`);
+      button.setAttribute("aria-label", `${place}: ${isHidden ? "hidden" : text}${wish}`);
     }
     for (const bar of root.querySelectorAll(".bar")) {
       const { id, place, head } = cells.get(bar.dataset.of);
