@@ -139,5 +139,9 @@ def test_what_an_untrusted_notebook_shows(lab, open_notebook):
     assert "trust this notebook to step through" in table.inner_text()
     assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
     outputs.nth(1).scroll_into_view_if_needed()
-    assert outputs.nth(1).locator("img").evaluate("image => image.naturalWidth") > 300
+    images = outputs.nth(1).locator("img")
+    widths = images.evaluate_all("images => images.map(image => [image.naturalWidth, image.width])")
+    assert len(widths) == 2
+    assert all(natural == shown > 200 for natural, shown in widths)
+    assert "Rows: queries. Columns: keys." in outputs.nth(1).inner_text()
     assert outputs.nth(2).locator("tr").count() == 1 + len(t)

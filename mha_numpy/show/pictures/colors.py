@@ -1,13 +1,7 @@
 """One look for one thing: every head's colour."""
 
-from functools import cache
-from typing import TYPE_CHECKING
-
 from mha_numpy.checks import check_count
 from mha_numpy.look import PALETTE
-
-if TYPE_CHECKING:
-    from matplotlib.colors import LinearSegmentedColormap
 
 
 def head_color(head: int) -> str:
@@ -59,27 +53,3 @@ def group_color(kv_head: int, group_size: int) -> str:
     """
     first = check_count("kv_head", kv_head, least=0) * check_count("group_size", group_size)
     return head_color(first)
-
-
-@cache
-def fade(color: str) -> "LinearSegmentedColormap":
-    """Return the colormap that leads from white (0) to a colour (1).
-
-    Parameters
-    ----------
-    color : str
-        "#rrggbb", as from `head_color`.
-
-    Returns
-    -------
-    LinearSegmentedColormap
-
-    Examples
-    --------
-    >>> from matplotlib.colors import to_hex
-    >>> to_hex(fade(head_color(0))(0.0)), to_hex(fade(head_color(0))(1.0))
-    ('#ffffff', '#0072b2')
-    """
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list(f"white to {color}", ["#ffffff", color])

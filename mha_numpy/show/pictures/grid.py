@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from mha_numpy.dtypes import Array
-from mha_numpy.show.pictures.labels import MINUS
 from mha_numpy.show.pictures.svg import (
     DESK,
     MARGIN,
@@ -193,8 +192,3 @@ def _lines(text: str, room: float) -> list[str]:
         else:
             lines[-1] = longer
     return [shortened(line, room, "m") for line in lines]
-
-
-def signed(text: str) -> str:
-    """Return a number with a typographic minus."""
-    return text.replace("-", MINUS)
