@@ -2,7 +2,8 @@
 # # 18 · Positions
 #
 # This model reads twelve digits and says them backwards. It learned to do so with a single head.
-# (It was trained with `mha-numpy train reverse`; its params ship with the package.) Here it works:
+# (It was trained with `mha-numpy train reverse`; its params ship with the package.) Here it is at
+# work:
 
 # %%
 import numpy as np
@@ -34,8 +35,8 @@ model.positions.params["table"][:] = 0
 draw_reversal("Trained, then its positions were set to zero.")
 
 # %% [markdown]
-# Now the weights are spread over all places, and most answers are wrong. Equal digits even get
-# equal rows. Attention by itself doesn't know about order, so we have to put order in.
+# Now the weights spread over all places, most answers are wrong, and equal digits even get equal
+# rows. Attention by itself doesn't know about order, so we have to put order in.
 #
 # **What you can do afterwards:** you can put order into the tokens or into the scores, and you can
 # compute the gradient of each.
@@ -60,13 +61,13 @@ matrices({"dog bites man": out, "man bites dog": swapped}, row_labels=["1st", "2
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. The same three rows come out in a different order, so nothing after this layer can know who
+# No. The same three rows come out in a different order, so nothing after this layer can tell who
 # bit whom.
 #
 # </details>
 #
-# The same is true for any permutation $\Pi$ of the rows of $x$. The scores become $\Pi S \Pi^\top$;
-# softmax works row by row, so the weights become $\Pi P \Pi^\top$; and $\Pi^\top \Pi = 1$ in
+# The same is true for any permutation $\Pi$ of the rows of $x$. The scores become $\Pi S \Pi^\top$.
+# Softmax works row by row, so the weights become $\Pi P \Pi^\top$. And because $\Pi^\top \Pi = 1$,
 #
 # $$(\Pi P \Pi^\top)(\Pi V) = \Pi\,(P V).$$
 #
@@ -102,8 +103,8 @@ matrices({"one layer": difference(1), "two layers": difference(2)}, row_labels=s
 #
 # ## Add it to the tokens: sinusoids
 #
-# We give position $t$ a vector made of D/2 clock hands, each with its own speed. Hand $i$ turns by
-# $\theta_i$ from one token to the next:
+# We give position $t$ a vector made of D/2 clock hands, each with its own speed. From one token to
+# the next, hand $i$ turns by $\theta_i$:
 #
 # $$p_{t,\,2i} = \sin(t\,\theta_i), \qquad p_{t,\,2i+1} = \cos(t\,\theta_i), \qquad
 # \theta_i = 10000^{-2i/D}$$
@@ -123,10 +124,10 @@ matrices({"positions": P}, row_labels=[f"t={t}" for t in range(10)], column_labe
 #
 # </details>
 #
-# **A shift is a rotation of each pair.** $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and $\cos(a
-# + b) = \cos a \cos b - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a 2 x 2
-# matrix, and that matrix depends only on the shift $s$, not on $t$. Put together, the pairs give
-# one large matrix:
+# **A shift is a rotation of each pair.** $\sin(a + b) = \sin a \cos b + \cos a \sin b$, and
+# $\cos(a + b) = \cos a \cos b - \sin a \sin b$. So the pair at $t + s$ is the pair at $t$ times a 2
+# x 2 matrix that depends only on the shift $s$, not on $t$. Put together, the pairs give one large
+# matrix:
 
 
 # %%
@@ -144,7 +145,7 @@ matrices({"turn(3)": turn(3, D)}, row_labels=clock, column_labels=clock)
 
 # %% [markdown]
 # **Dot products depend on the distance**, since $\sin a \sin b + \cos a \cos b = \cos(a - b)$. But
-# attention doesn't compare $p_t$ with $p_u$ directly, because each passes through a learned map
+# attention doesn't compare $p_t$ with $p_u$ directly, because each goes through a learned map
 # first.
 #
 # > **Predict first.** $P P^\top$ is constant along each diagonal. Is $(P W_Q)(P W_K)^\top$ constant
@@ -177,8 +178,8 @@ matrices(parts | {"their sum": sum(parts.values()), "scores": (x + p3) @ M @ (x 
 # ### Backward of an addition
 #
 # The gradient of `x + P` passes through to `x` unchanged. Sinusoids are constants, so they need no
-# gradient. A *learned* table, such as the one in our model, does: every sequence of the batch has
-# used it, so its gradient is the sum over the batch.
+# gradient. A *learned* table, such as the one in our model, does, and because every sequence of the
+# batch uses it, its gradient is the sum over the batch.
 #
 # $$\bar x = \overline{\mathrm{out}}, \qquad \bar P_t = \sum_b \overline{\mathrm{out}}_{b,t}$$
 #
@@ -212,8 +213,8 @@ matrices({"d_table": add_table_backward(np.ones((3, 4, 5)), tokens, table)[1]})
 # </details>
 #
 # Positions that never occur in training are never learned, and beyond its last row the table has
-# nothing to offer. So a learned table limits how long a text a model can read: 512 tokens for BERT,
-# 1024 for GPT-2.
+# nothing to offer. So a learned table limits the length of text that a model can read: 512 tokens
+# for BERT, 1024 for GPT-2.
 #
 # ## Add it to the scores: ALiBi
 #
@@ -259,8 +260,8 @@ matrices(
 # %% [markdown]
 # ## All three on equal tokens
 #
-# If **all tokens are the same**, whatever isn't uniform comes from positions. (For RoPE, the third
-# way, see notebook 19.)
+# If **all tokens are the same**, anything that isn't uniform comes from positions. (For RoPE, the
+# third way, see notebook 19.)
 #
 # > **Predict first.** One of the three falls steadily with distance; two rise again. At which
 # > distance, and why there?
@@ -317,9 +318,9 @@ weights_by_head(cache.weights, text, head_names=["previous", "same", "next"])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At their own token. The weights of a row have to sum to 1, and the nearest position wins. In a
-# causal model the next token is hidden, so "next" looks at its own token as well. A next-token head
-# needs attention that looks both ways, as in BERT.
+# They look at their own token, because a row's weights have to sum to 1 and the nearest position
+# wins. In a causal model the next token is hidden, so "next" looks at its own token as well. A
+# next-token head needs attention that looks both ways, as in BERT.
 #
 # </details>
 #
@@ -327,7 +328,7 @@ weights_by_head(cache.weights, text, head_names=["previous", "same", "next"])
 #
 # A learned table of positions is an embedding whose ids are the positions. If two short texts share
 # one row of the batch, positions start again in the middle, so one id occurs twice. Write the
-# backward for any ids. It works for positions and for words.
+# backward for any ids, so that it works for positions and for words.
 #
 # To practise more, try `museum-token-twice` and `museum-cached-mask` in `mha-numpy exercises`. Both
 # are bugs that shipped.
@@ -348,7 +349,7 @@ check("embedding-backward", my_embedding_backward)
 # %% [markdown]
 # ## Summary
 #
-# You can now explain the failure at the beginning: without its table, the model could not tell one
+# You can now explain the failure at the beginning. Without its table, the model could not tell one
 # place from another.
 #
 # - Without positions, attention permutes its outputs with its inputs. A causal mask breaks that, a

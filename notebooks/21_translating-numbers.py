@@ -24,7 +24,7 @@ for n in (45, 17, 245, 90_021):
     print(f"{' '.join(english(n)):27} {say(grown.model, ' '.join(english(n))):40} {n:>6}")
 
 # %% [markdown]
-# German puts the units before the tens, *fünf und vierzig* for forty-five. (German writes it as one word; here we keep
+# German puts the units before the tens: forty-five is *fünf und vierzig*. (German writes it as one word; here we keep
 # the parts apart.) In 245, *five* and *forty* trade places, and between them comes an *und* that has no English
 # counterpart. So the words cross, and to write the next word the decoder often has to jump to a different place in the
 # source. No rule in the model says where. How does it know?
@@ -45,9 +45,9 @@ for n in (45, 17, 245, 90_021):
 #            └────── keys, values ────► cross-attention ───► feed-forward ───► the next word
 # ```
 #
-# The encoder reads the source once. The decoder reads the words written so far, and each of its places reads the
-# source through cross-attention. In training, all places are asked at once: the decoder reads the *right* words,
-# shifted by one place, and at each place has to say the next one. This is called *teacher forcing*.
+# The encoder reads the source once. The decoder reads the words written so far, and each of its places reads the source
+# through cross-attention. In training, all places answer at once. The decoder reads the *right* words, shifted by one
+# place, and has to say the next one at each place. This is called *teacher forcing*.
 #
 # Below are the two self-attentions of the trained model. In the encoder every word sees every word. In the decoder a
 # word sees itself and the words before it.
@@ -64,7 +64,7 @@ display(weights_by_head(encoder.weights, english(245), note="Encoder, trained.")
 weights_by_head(decoder.weights, reads, visible=causal_mask(6), note="Decoder, trained.")
 
 # %% [markdown]
-# Several numbers make a batch, and the shorter ones are padded:
+# Several numbers make a batch, in which the shorter ones are padded:
 
 # %%
 (source, target), targets = task.batch_of([45, 245])
@@ -75,13 +75,13 @@ print("says    ", [GERMAN[i] for i in targets[1]])
 matrices({"source: what may be seen": source != 0}, row_labels=["45", "245"])
 
 # %% [markdown]
-# In the source, the padding has id 0, and a mask hides it from every query. In the targets it is `IGNORED`, -100:
-# nothing is asked at these places, so nothing may be learned there. The exercise below is about that.
+# In the source, the padding has id 0, and a mask hides it from every query. In the targets it is `IGNORED`, -100: the
+# model isn't asked anything at these places, so it must not learn anything there. The exercise below is about that.
 #
 # ## A hundred steps
 #
-# The model has one encoder block and one decoder block, with two heads in each attention. The whole training takes 750
-# steps; we run 100 of them, in about 8 seconds.
+# The model has one encoder block and one decoder block, with two heads in each attention. Its whole training takes 750
+# steps. We run 100 of them, in about 8 seconds.
 #
 # > **Predict first.** There are 35 German words. What is the loss of a model that finds them all equally likely?
 #
@@ -101,7 +101,7 @@ title = "The loss of the first 100 steps, mean of 5"
 line_chart(np.arange(5, 101, 5), {"loss": losses}, title=title, x_label="steps", y_label="nats")
 
 # %% [markdown]
-# The remaining steps were run beforehand: the params shipped with the package come from `mha-numpy train numbers`.
+# We ran the remaining steps beforehand: the params that ship with the package come from `mha-numpy train numbers`.
 #
 # ## Where it looks while it writes
 #
@@ -110,7 +110,7 @@ line_chart(np.arange(5, 101, 5), {"loss": losses}, title=title, x_label="steps",
 #
 # <details><summary>Answer</summary>
 #
-# The row *fünf* looks at *five*, and the row *vierzig* looks back at *forty*, so the cross is there. *Und* has no
+# The row *fünf* looks at *five*, and the row *vierzig* looks back at *forty*, which makes the cross. *Und* has no
 # English counterpart, so the task leaves open where it looks. The same is true for *<end>*.
 # </details>
 
@@ -143,8 +143,8 @@ weights_by_head(means, words, english(245), head_names=list(ages), note=note)
 # ## Measured, not shown
 #
 # One picture proves nothing. So we take 2,000 numbers that training never drew, because every 89th number was *held
-# out*. A number counts as right only if all its words are right. Among the numbers with a crossing, *units look at
-# units* counts those where the step that writes the units puts more weight on the units than on the tens.
+# out*. A number counts as right only if all its words are right. Some numbers have a crossing. Of these, *units look at
+# units* counts those in which the step that writes the units puts more weight on the units than on the tens.
 
 # %%
 from mha_numpy.models.train import IGNORED
@@ -167,8 +167,8 @@ matrices({"share of 2,000 numbers": shares}, row_labels=list(ages), column_label
 
 # %% [markdown]
 # Look at the first row before you admire the last. With random params, the decoder often looks at the right one of two
-# words by chance, and a share only means something next to what chance gives. But the last row answers our question:
-# nothing but the loss taught the decoder to look at the right words.
+# words by chance, and a share only means something next to what chance gives. But the last row answers our question.
+# Nothing but the loss taught the decoder to look at the right words.
 #
 # And what does the trained model get wrong?
 
@@ -182,18 +182,18 @@ for text in ("five forty", "hundred hundred hundred", "seven and seven and seven
     print(f"{text:26} {say(grown.model, text)}")
 
 # %% [markdown]
-# Where it goes wrong, it confuses *ein* and *eins*. That is the one word here whose German form depends on the next
-# word. And it always answers, even if there is no number to read. It has learned which words follow which, but not
-# what a number is.
+# Where it goes wrong, it confuses *ein* and *eins*, the one word here whose German form depends on the next word. And
+# it always answers, even if there is no number to read. It has learned which words follow which, but not what a number
+# is.
 #
 # ## Greedy, and with beams
 #
-# While it writes, the decoder reads its *own* words. A wrong word stays where it is, and all later words depend on it.
-# Greedy writing takes the likeliest word at each step. A *beam search* keeps a few of the likeliest beginnings, so it
-# can find a likelier sequence even if the first word was not the likeliest.
+# While it writes, the decoder reads its *own* words. A wrong word can't be taken back, and all later words depend on
+# it. Greedy writing takes the likeliest word at each step. A *beam search* keeps a few of the likeliest beginnings, so
+# it can find a likelier sequence even if the first word was not the likeliest.
 #
-# Here is the model after 100 steps. Each row is named after the word just read, and shows how likely each next word
-# is.
+# Here is the model after 100 steps. Each row is named after the word that the decoder has just read, and shows how
+# likely each next word is.
 
 # %%
 from mha_numpy.core import softmax_forward
@@ -210,8 +210,8 @@ matrices({"p(next word)": probs[:, likely]}, row_labels=rows, column_labels=colu
 #
 # <details><summary>Answer</summary>
 #
-# On these 40 numbers, neither gains. The shipped model is sure and right, so both ways agree. For the younger one, a
-# likelier sequence is no closer to the truth, because beams search for what the *model* finds likely.
+# On these 40 numbers, neither gains. The shipped model is sure and right, so both ways of writing agree. For the
+# younger one, a likelier sequence is no closer to the truth, because beams search for what the *model* finds likely.
 # </details>
 
 # %%
@@ -231,15 +231,15 @@ matrices({"right to the end": shares}, row_labels=rows, column_labels=["greedy",
 # %% [markdown]
 # ## Which heads are needed
 #
-# Each of the three attentions has two heads. We cut each head by 0, and then each pair.
+# Each of the three attentions has two heads. We multiply each head by 0 to cut it, and then each pair of heads.
 #
 # > **Predict first.** Without both heads of cross-attention, the decoder knows nothing about the source. How many
 # > numbers will it get right? And how many without only one of them?
 #
 # <details><summary>Answer</summary>
 #
-# Without both, none. Cutting either of the two costs little, because in this model both do much the same. Cutting
-# self-attention costs less: the words of a number come in a fixed order, and most numbers work without it.
+# Without both, it gets none right. Cutting either of the two costs little, because in this model both do much the same
+# job. Cutting self-attention costs less: the words of a number come in a fixed order, and most numbers work without it.
 # </details>
 
 # %%
@@ -262,7 +262,7 @@ matrices({"right without": found}, row_labels=list(layers), column_labels=column
 # ## Exercise: back through cross-entropy
 #
 # Backward begins at the logits. Their gradient is the softmax minus the target. Here some targets are ignored, like
-# padding: they must give no gradient, and they don't count in the mean. The check compares numbers, then
+# padding, so they must not cause any gradient, and they don't count in the mean. The check compares numbers, then
 # differentiates the loss numerically.
 #
 # To practise more, try these in `mha-numpy exercises`: `cross-entropy`, the loss itself; `museum-mean-of-means`, a bug

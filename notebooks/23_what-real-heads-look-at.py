@@ -33,7 +33,7 @@ weights_by_head(shown, names, head_names=titles, note=note)
 # %% [markdown]
 # Head 0.2 (layer 0, head 2) always looks at the token before. Head 1.8 likes the token after. In head 2.7 nearly all
 # tokens look at `[CLS]`, a mark that begins every text (`[SEP]` ends it). And in head 3.1 "it" looks at "animal". So
-# are the textbooks right? Be careful: we picked these four out of 72. Now you measure all of them.
+# are the textbooks right? Be careful: we picked these four out of 72. Let's measure all of them.
 #
 # **What you can do afterwards:** you can measure where the heads of a real model look, compare it with what they take
 # from there, test a name for a head with a control, and say what follows from one text and what does not.
@@ -47,11 +47,11 @@ weights_by_head(shown, names, head_names=titles, note=note)
 # first one (`[CLS]`), to copies of the token, and to delimiters (here the full stop and `[SEP]`).
 #
 # > **Predict first.** Introductory texts list positional heads, delimiter heads, and more. How many of the 72 heads
-# > give more than half of their weight to the token before? To the one after? To the first? To the delimiters?
+# > give more than half of their weight to the token before, to the one after, to the first, and to the delimiters?
 #
 # <details><summary>Answer</summary>
 #
-# One, one, 27, and none.
+# One head to the token before, one to the one after, 27 to the first, and none to the delimiters.
 # </details>
 
 # %%
@@ -79,7 +79,7 @@ matrices(spread, **labels, shared=False, title=f"How far, and how widely. {note}
 #
 # ## A sink
 #
-# The strongest panel is the one for the first token. Here are its numbers, layer by layer:
+# The panel for the first token is the strongest. Here are its numbers, layer by layer:
 
 # %%
 even = 1 / len(names)
@@ -129,8 +129,8 @@ pair = np.stack([weights[3, 1], shares[3, 1]])
 weights_by_head(pair, names, head_names=["weights", "shares of what is taken"], note=note_31)
 
 # %% [markdown]
-# On the left you see a sink with a few spots. On the right the sink has faded, and what's left are the spots that head
-# 3.1 works with.
+# On the left you see a sink with a few spots. On the right the sink has faded, and only the spots that head 3.1 works
+# with are left.
 #
 # ## Where does "it" look?
 #
@@ -162,8 +162,8 @@ print({name: f"{each.mean():.3f}" for name, each in of_it.items()})
 matrices(of_it, **labels, title=f'Weight of "it" on animal and street. {note}')
 
 # %% [markdown]
-# In head 5.11, too, "it" looks at "animal", whatever the last word is. So are these two coreference heads? One text
-# and one pair of words are no test. Let's take four words that fit animals, four that fit streets, and a second
+# In head 5.11, too, "it" looks at "animal", whatever the last word is. So are these two coreference heads? One text and
+# one pair of words can't settle that. Let's take four words that fit animals, four that fit streets, and a second
 # sentence in which the two nouns trade places. And let's ask a question that is often forgotten: do *all other* tokens
 # look at "animal" as well?
 
@@ -184,11 +184,11 @@ for i, h in ((3, 1), (5, 11)):
 
 # %% [markdown]
 # - In head 3.1, "it" gives the animal more weight with each of the four animal words than with any of the four street
-#   words. The same is true in the second sentence, apart from "long", and there the street comes out ahead twice.
-#   Other tokens give "animal" only 0.11. So on these texts, the weight depends on the pronoun *and* on what the
-#   sentence says about it.
-# - In head 5.11 the last word matters little, and all other tokens look at "animal" as well, with 0.40. Nothing makes
-#   this a coreference head; on this text it looks at "animal" from everywhere.
+#   words. The same is true in the second sentence, apart from "long", and there the street comes out ahead twice. Other
+#   tokens give "animal" only 0.11. So on these texts, the weight depends on the pronoun *and* on what the sentence says
+#   about it.
+# - In head 5.11 the last word matters little, and all other tokens look at "animal" as well, with 0.40. Nothing here
+#   makes it a coreference head, because on this text it looks at "animal" from everywhere.
 #
 # ## "Bank" by the river, and by other things
 #
@@ -213,8 +213,8 @@ matrices({"weight": table}, row_labels=places, column_labels=columns, title=titl
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In layer 0. Heads 0.4 and 0.10 give "river" 0.68 and 0.56, and "money" 0.06 and 0.07. No head of a later layer gives
-# "river" more than 0.16.
+# It looks at "river" in layer 0. Heads 0.4 and 0.10 give "river" 0.68 and 0.56, and "money" 0.06 and 0.07. No head of a
+# later layer gives "river" more than 0.16.
 # </details>
 #
 # In head 0.4 the words about water get 0.32 or more, and the others 0.11 or less; money gets a little in head 2.5. A
@@ -252,7 +252,7 @@ weights_by_head(np.stack([weights[each] for each in best]), names, head_names=ti
 #
 # ## Exercise: what a head takes
 #
-# Write the lengths that made the sink fade.
+# Compute the lengths that made the sink fade.
 
 
 # %% tags=["exercise"]
@@ -283,8 +283,8 @@ check("weights-times-norm", my_weights_times_norm)
 #   at the animal. Only a control tells the two apart.
 # - "Bank" meets "river" in layer 0, word by word.
 #
-# **In the code:** `mha_numpy/models/analysis/patterns.py`, `weights_times_norm` in `mha_numpy/models/analysis/importance.py`,
-# `mha_numpy/models/bert.py`.
+# **In the code:** `mha_numpy/models/analysis/patterns.py`, `weights_times_norm` in
+# `mha_numpy/models/analysis/importance.py`, `mha_numpy/models/bert.py`.
 #
 # **Reference:** Reimers and Gurevych 2019, *Sentence-BERT*, and Wang et al. 2020, *MiniLM*, for the model; Clark et al.
 # 2019, *What Does BERT Look At?*; Kobayashi et al. 2020, *Attention is Not Only a Weight*; Xiao et al. 2023, *Efficient

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 28 · Wrong, or half right
 #
-# "Each weight says how important a token is." The head below gives the first token nine times the weight of the second.
-# All of its output comes from the second.
+# "Each weight says how important a token is." The head below gives the first token nine times the weight of the second,
+# yet all of its output comes from the second.
 
 # %%
 import numpy as np
@@ -14,18 +14,18 @@ values = np.array([[0.0, 0.0], [5.0, -5.0]])
 matrices({"weights": weights, "values": values, "weights @ values": weights @ values}, shared=False)
 
 # %% [markdown]
-# Claims like this are copied from text to text. Some are wrong, others are half right.
+# Claims like this are copied from text to text. Some of them are wrong, and others are half right.
 #
 # **What you can do afterwards:** you can correct fifteen of these claims, and for any other you can find the
 # computation that would prove it false. The exercise is one of them, as code that shipped.
 #
-# > **Predict first.** Each time, say what is wrong before you open the correction. So what is wrong with the sentence
-# > above?
+# > **Predict first.** Each time, say what is wrong before you open the correction. To begin with: what is wrong with
+# > the sentence at the top?
 #
 # <details><summary>Answer</summary>
 #
-# A weight multiplies a value. The weight shows where a head reads, but the value there may be 0. The next section says
-# more.
+# A weight multiplies a value. The weight shows where a head reads, but the value there may be 0, as the next section
+# explains.
 # </details>
 #
 # Unless we say otherwise, params are random.
@@ -36,7 +36,7 @@ matrices({"weights": weights, "values": values, "weights @ values": weights @ va
 #
 # A key with weight 0.9 adds nothing if its value is 0 (or `w_o` maps it to 0), as in the picture. And in a deep model,
 # a token's own vector also flows past attention, on the residual path. So weights show where a head reads, not why.
-# Next to them, show weight times length of the value (notebook 20).
+# Next to them, show each weight times the length of its value (notebook 20).
 # </details>
 #
 # ## "Scaling prevents exploding gradients"
@@ -68,7 +68,7 @@ matrices({"|d_q|": np.stack(list(norms.values()))[:, :16]}, row_labels=list(norm
 #
 # <details><summary>Correction</summary>
 #
-# Products and params stay the same. There are $H T^2$ weights, so memory and softmax cost H times as much (notebook
+# Products and params stay the same, but there are $H T^2$ weights, so memory and softmax cost H times as much (notebook
 # 29, question 6). And "$O(n^2 d)$" leaves out the projections, $O(n d^2)$, which take more for a short sequence. Below
 # are GPT-2's operations.
 # </details>
@@ -116,8 +116,8 @@ matrices({"head 0": narrow[0][0], "head 1": narrow[1][0], "x @ w_q": wide[0]})
 #
 # <details><summary>Correction</summary>
 #
-# It is (T_q, d_v), a row per query with a mean of values in it. That d_v equals d_k is only a choice. Below there are
-# 5 queries, 7 keys, d_k = 3, d_v = 4.
+# It is (T_q, d_v), one row per query, and each row is a mean of values. That d_v equals d_k is only a choice. The cell
+# below has 5 queries, 7 keys, d_k = 3 and d_v = 4.
 # </details>
 
 # %%
@@ -130,10 +130,10 @@ attention_forward(np.ones((5, 3)), np.ones((7, 3)), np.ones((7, 4)))[0].shape
 #
 # <details><summary>Correction</summary>
 #
-# A head has one *distribution* per token. But the distribution depends on the token's content, so different tokens can
+# A head has one *distribution* per token, but that distribution depends on the token's content, so different tokens can
 # follow different relations in the same head. Below is one head made by hand: "it" reads the noun that it stands for,
-# "sat" its subject, and "soft" the noun that it describes. What a head can't do is follow two relations for *one*
-# token and keep them apart.
+# "sat" its subject, and "soft" the noun that it describes. What a head can't do is follow two relations for *one* token
+# and keep them apart.
 # </details>
 
 # %%
@@ -174,9 +174,9 @@ print(sum(a.size for a in w.values()), "params gated,", sum(a.size for a in kept
 compare(cut, gated, name="cut against gated")
 
 # %% [markdown]
-# How many can go in a model that you can measure yourself? We cut the heads of a **trained** model (`mha-numpy train
-# induction`) one after another, least important first, by Michel's measure, $|d\_gate|$. The picture shows the share
-# of right answers.
+# How many heads can go in a model that you can measure yourself? We cut the heads of a **trained** model
+# (`mha-numpy train induction`) one after another, least important first, by Michel's measure, $|d\_gate|$. The picture
+# shows the share of right answers.
 
 # %%
 from mha_numpy.models.analysis import head_importance, least_important_first, pruning_curve
@@ -218,8 +218,8 @@ matrices({"heads": heads}, row_labels=list(named), column_labels=["H", "H_kv"])
 #
 # <details><summary>Correction</summary>
 #
-# This is nearly right, except for a row that may attend to nothing: it becomes a mean over everything hidden, but
-# should be 0. Use -inf, and decide such rows from the mask (notebook 08). In float16, -1e9 doesn't even exist. And
+# This is nearly right. The exception is a row that may attend to nothing, which becomes a mean over everything hidden
+# but should be 0. Use -inf, and decide such rows from the mask (notebook 08). In float16, -1e9 doesn't even exist. And
 # first find out whether 1 means *may attend* or *blocked* (notebook 27).
 # </details>
 
@@ -279,9 +279,9 @@ check("museum-nan-row", my_softmax)
 # - Before you repeat a claim about attention, ask which computation would prove it false, and run that.
 # - Most of these claims confuse two things that often coincide: d_k and d_v, params and weights, effect and cost, a
 #   model and its relatives.
-# - A measurement after training, on one task, is true for that task.
+# - A measurement after training, on one task, is evidence about that task only.
 #
-# **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Sanh et al. 2019, *DistilBERT*; Jain and
-# Wallace 2019, *Attention is not Explanation*, and Wiegreffe and Pinter 2019, *Attention is not not Explanation*.
+# **Reference:** Michel et al. 2019, *Are Sixteen Heads Really Better than One?*; Sanh et al. 2019, *DistilBERT*; Jain
+# and Wallace 2019, *Attention is not Explanation*, and Wiegreffe and Pinter 2019, *Attention is not not Explanation*.
 #
 # **Next:** [29, the oral exam](29_oral-exam.ipynb).

@@ -261,7 +261,7 @@ def test_train_prints_what_was_measured_and_saves_params_and_pictures(tmp_path, 
     assert {path.name for path in tmp_path.iterdir()} == set(report.FILES)
     again = program(*train)
     assert again.code == 2
-    assert "already holds params.npz; add --force" in again.err
+    assert "already has params.npz; add --force" in again.err
 
 
 def test_help_and_version(program):
@@ -290,7 +290,7 @@ def test_ctrl_c_ends_a_training_with_a_checkpoint_from_which_it_goes_on(tmp_path
     _, errors = training.communicate(timeout=60)
     assert training.returncode == 130
     assert "stopped after step" in errors
-    assert f"the same command goes on from {checkpoint}" in errors
+    assert f"run the same command to continue from {checkpoint}" in errors
 
 
 @pytest.mark.slow
@@ -397,7 +397,7 @@ def test_heads_says_what_is_wrong(tmp_path, program):
     assert "--force" in taken.err
     assert note.read_text(encoding="utf-8") == "mine"
     absent = program("heads", tmp_path, "a cat", "--out", tmp_path / "heads.html")
-    assert "config.json: expected a file" in absent.err
+    assert "config.json: expected a readable file: No such file" in absent.err
 
 
 def test_heads_reads_a_language_model_in_words_of_its_own(tmp_path, program):
