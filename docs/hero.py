@@ -1,4 +1,4 @@
-"""What the first page shows: where both heads look in the example, and why, as the core computes."""
+"""What the first page shows: where both heads of the example look, and why, from the core."""
 
 from typing import Any, NamedTuple
 

@@ -43,7 +43,8 @@ def write_reference(folder: Path) -> None:
         sections = [_section(package, module) for module in _modules(package, FIRST[name])]
         page = "\n\n".join([f"# mha_numpy.{name}", about, *sections])
         (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    index = INDEX.format(rows="\n".join(rows), names="\n".join(FIRST))
+    names = "\n".join(f"{name} <{name}>" for name in FIRST)
+    index = INDEX.format(rows="\n".join(rows), names=names)
     (folder / "index.md").write_text(index, encoding="utf-8")
 
 
@@ -68,7 +69,9 @@ def _section(package: ModuleType, home: str) -> str:
     names = [name for name in package.__all__ if _home(package, name) == home]
     names.sort(key=lambda name: _place(getattr(package, name)))
     about = (module.__doc__ or "").splitlines()[0]
-    parts = [f"## {home.rpartition('.')[2]}", f"```{{eval-rst}}\n{about}\n```"]
+    listed = [f"* :py:obj:`~{package.__name__}.{name}`" for name in names]
+    top = "\n".join([about, "", *listed])
+    parts = [f"## {home.rpartition('.')[2]}", f"```{{eval-rst}}\n{top}\n```"]
     parts += [f"```python\n{inspect.getsource(step)}```" for step in steps]
     parts += [_directive(f"{package.__name__}.{name}", getattr(package, name)) for name in names]
     return "\n\n".join(parts)

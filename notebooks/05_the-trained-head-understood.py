@@ -55,8 +55,13 @@ weights_by_head(np.stack(pictures), read[::-1], read, head_names=names, note=not
 # Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. Queries
 # and keys are made from their sum. So the score of place i with place j has four parts:
 #
-# $$(e_i + p_i)\,w_q \cdot (e_j + p_j)\,w_k \;=\; \text{place with place} + \text{place with digit} + \text{digit with place} +
-# \text{digit with digit}$$
+# $$\begin{aligned}
+# (e_i + p_i)\,w_q \cdot (e_j + p_j)\,w_k
+# = \;&\text{place with place} \\
+# + \;&\text{place with digit} \\
+# + \;&\text{digit with place} \\
+# + \;&\text{digit with digit}
+# \end{aligned}$$
 #
 # > **Predict first.** Which part makes the diagonal? Would the head look elsewhere if all digits were equal?
 

@@ -108,7 +108,7 @@ def test_an_answer_waits_for_a_prediction_that_is_compared_with_it(open_page):
     first = page.locator(".predict").first
     first.get_by_role("textbox").fill("40")
     first.get_by_role("textbox").press("Enter")
-    assert "You said 40. It is 89%." in first.locator(".predict-said").inner_text()
+    assert "You said 40. It is 89." in first.locator(".predict-said").inner_text()
 
 
 def test_without_a_script_no_answer_is_hidden(open_page):

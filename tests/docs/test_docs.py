@@ -36,7 +36,7 @@ def blocks(page, *, of_torch=False):
 
 WITHOUT_EXAMPLES = (
     "glossary", "coverage", "confusion", "verdicts", "CONTRIBUTING", "CHANGELOG", "correctness",
-    "notebooks", "index", "gallery", "jupyterlite", "release",
+    "notebooks", "index", "gallery", "gpt", "jupyterlite", "release",
 )  # fmt: skip
 
 
