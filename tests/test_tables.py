@@ -1,8 +1,7 @@
-import numpy as np
 import pytest
 
 from mha_numpy.look import PALETTE
-from mha_numpy.tables import Table, shaded, show
+from mha_numpy.tables import Table, show
 
 TABLE = Table(
     "T [1]", ["#", "name", "equation"], [["1", "a", "b @ c"], ["2", "long", "<d>"]], frozenset({1})
@@ -73,32 +72,6 @@ def test_heads_that_do_not_fit_stand_in_tables_of_their_own():
     assert table.to_text(width=18).endswith("0  key 4\n1  key 5")
     assert table.to_text(width=1).count("\n\n") == 4  # a head each, though it is too wide
     assert "\n\n" not in table.to_text(width=41)
-
-
-WEIGHTS = shaded("", ["It"], ["cat", "fish", "purred"], np.array([[0.78, 0.2, 0.02]]), head=1)
-
-
-def test_weights_are_shaded_where_a_terminal_can(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    monkeypatch.setenv("COLUMNS", "40")
-    shades = []
-    for ground in ("15;0", "0;15", ""):  # light on dark, dark on light, not known: dark
-        monkeypatch.setenv("COLORFGBG", ground)
-        show(WEIGHTS)
-        output = capsys.readouterr().out
-        assert output.count("48;2;") == 2  # .02 is left as it is
-        shades.append(output.split("48;2;")[1].split("m")[0])
-    assert shades[0] == shades[2] == "125;71;32"
-    assert shades[1] == "245;177;133"
-    monkeypatch.setenv("NO_COLOR", "1")
-    show(WEIGHTS)
-    assert "48;" not in capsys.readouterr().out
-
-
-def test_weights_elsewhere_are_numbers():
-    assert WEIGHTS.to_text().splitlines()[-1] == "It   .78     .20     .02"
-    assert WEIGHTS.to_html().count("background-color:rgba(213,94,0,") == 3
 
 
 def test_html_has_no_colours_of_its_own_but_those_of_heads():
