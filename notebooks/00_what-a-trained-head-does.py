@@ -3,8 +3,8 @@
 #
 # *About 10 minutes, with the exercise.*
 #
-# This small model has learned to say twelve digits backwards. Run the two cells to see it work. Then put in your own
-# twelve digits, and run the second one again.
+# This small model has learned to say twelve digits backwards. Run the two cells to see it work. Then put your own
+# twelve digits into the second cell, and run it again.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -28,8 +28,8 @@ print("it reads:", *digits)
 print("it says: ", *say(digits))
 
 # %% [markdown]
-# Nothing in its code says "backwards". With different numbers inside, the same code could copy the digits instead. So
-# how does it know where to look?
+# Nothing in its code says "backwards". With different numbers inside (its *params*), the same code could copy the
+# digits instead. So how does it know where to look?
 #
 # **What you can do afterwards:** you can read a picture of attention weights, and find out what a head is good for by
 # switching it off.
@@ -38,11 +38,11 @@ print("it says: ", *say(digits))
 #
 # ## Where it looks while it writes one digit
 #
-# The model has one *head*. At each place where it has to write, the head takes a share from every digit that was read.
-# These shares are the *attention weights*. They add up to 1.
+# The model has one *head*, the part that looks. For each digit that the model writes, the head decides how much to take
+# from each digit that was read. These shares are the *attention weights*, and they add up to 1.
 #
-# > **Predict first.** The third digit that it says is a 3. There are two 3s to look at, the first at place 0 and the
-# > second at place 9. Which bar will be the longest?
+# > **Predict first.** The third digit that it writes is a 3. There are two 3s to look at, one at place 0 and one at
+# > place 9. Which bar will be the longest?
 
 # %%
 say(digits)  # the head keeps the weights of what it has read last
@@ -54,15 +54,15 @@ bar_chart(bars, title="Where it looks while it writes the third digit (trained)"
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The bar of place 9, the third from the end. It takes almost everything, and the other 3 gets next to nothing. So the
-# head doesn't search for *a 3*. It goes to *a place*.
+# The bar of place 9, the third from the end. It gets almost everything, and the other 3 next to nothing. So the head
+# doesn't search for *a 3*. It goes to *a place*.
 #
 # </details>
 #
 # ## All rows in one picture
 #
-# We can draw each bar chart as a row of cells, in which a darker cell is a larger share. Then all twelve fit into one
-# picture. A row is a digit that the model writes, and a column is a digit that it reads.
+# We can draw each bar chart as a row of cells, where a darker cell means a larger share. Then all twelve fit into one
+# picture. Each row, or *query*, is a digit that the model writes. Each column, or *key*, is a digit that it reads.
 #
 # > **Predict first.** What pattern will the dark cells make?
 
@@ -80,10 +80,10 @@ weights_by_head(head.weights[0], written, read, note="Trained params.", **names)
 #
 # ## Switch the head off
 #
-# A picture suggests what a head does. To test it, we switch the head off. It then hands on zeros, and everything else
-# in the model stays as it is.
+# A picture suggests what a head does. To test that, we switch the head off. It then passes on only zeros, and
+# everything else in the model stays as it is.
 #
-# > **Predict first.** What will the model say now: the digits in their own order, in some other order, or something
+# > **Predict first.** What will the model write now: the digits in their own order, in some other order, or something
 # > else?
 
 # %%
@@ -101,16 +101,16 @@ bar_chart(right, title="Digits that are right, in 500 new rows", unit="percent")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Something else. It says a 7 and a 0, which weren't there to read, and only 11% of its digits are right, hardly better
-# than guessing. The head was the only way from one place to another. Without it each place sees nothing but its own
+# Something else. It writes a 7 and a 0, which it never read, and in 500 new rows only 11% of its digits are right,
+# hardly better than guessing. The head was the only connection between places. Without it, each place sees only its own
 # digit.
 #
 # </details>
 #
 # ## Before it was trained
 #
-# We didn't put that diagonal into the model. Here is the head before training, when its *params*, the numbers inside
-# it, were random, and after it.
+# We didn't put that diagonal into the model. Here is the head before and after training. At first all its params were
+# random.
 
 # %%
 from mha_numpy.models import AttentionOnlyLM
@@ -127,8 +127,8 @@ weights_by_head(both, written, read, note="One head, before and after training."
 #
 # ## When a cut changes nothing
 #
-# Does something always break? A second model has learned to translate numbers from English into German, and it reads
-# the English words with **two** heads. German puts the units before the tens, so *forty-five* becomes *fünf und
+# Does a cut always break something? A second model has learned to translate numbers from English into German, and it
+# reads the English words with **two** heads. German puts the units before the tens, so *forty-five* becomes *fünf und
 # vierzig*, "five and forty".
 
 # %%
@@ -144,8 +144,8 @@ words, names = [*german(245), "<end>"], {"query_name": "it writes", "key_name": 
 weights_by_head(two_heads.weights[0], words, english(245), note="Trained params.", **names)
 
 # %% [markdown]
-# While it writes *fünf*, each head looks mostly at *five*. For *vierzig* each goes back to *forty*. What if one of them
-# is missing?
+# While it writes *fünf*, each head looks mostly at *five*. For *vierzig*, each goes back to *forty*. What if we switch
+# one of them off?
 
 # %%
 cuts = {"with both heads": [], "without head 0": [0], "without head 1": [1], "without both": [0, 1]}
@@ -155,9 +155,9 @@ for name, heads in cuts.items():
     print(f"{name:16}", *task.words(ids, GERMAN)[:-1])
 
 # %% [markdown]
-# Either head is enough for this number. Without both, the model still writes good German, but it's a different number,
-# because nothing in it comes from the English words any more. So a cut that changes nothing doesn't show that a head
-# does nothing. Another head may do the same job.
+# Either head is enough for this number. With both off, the model still writes good German, but it's a different number,
+# because nothing comes from the English words any more. So a cut that changes nothing doesn't show that a head does
+# nothing. Another head may do the same job.
 #
 # All of this is about two tasks and two training runs. In large models most heads do several things.
 #
@@ -169,10 +169,10 @@ for name, heads in cuts.items():
 # | notebook | minutes | what it answers | what it leaves open |
 # |---|---|---|---|
 # | 00 What a trained head does | 10 | What does a head do? | Where do the weights come from? |
-# | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | Every word asks, not only one. |
-# | [02 One head](02_one-head.ipynb) | 8 | How are all rows computed at once? | A word has only one row. |
-# | [03 Many heads](03_many-heads.ipynb) | 10 | How does a word get several rows? | Who chooses the numbers in the params? |
-# | [04 Through it backward](04_through-it-backward.ipynb) | 9 | How does a loss reach every param? | Does that really make such a diagonal? |
+# | [01 One query](01_one-query.ipynb) | 11 | How is one row computed? | What if every word asks? |
+# | [02 One head](02_one-head.ipynb) | 8 | How are all rows computed at once? | What if a word needs several rows? |
+# | [03 Many heads](03_many-heads.ipynb) | 10 | How does a word get several rows? | Who chooses the params? |
+# | [04 Through it backward](04_through-it-backward.ipynb) | 9 | How does training find good params? | How did it know where to look? |
 # | [05 The trained head, understood](05_the-trained-head-understood.ipynb) | 9 | Why does our head look where it looks? | |
 #
 # After the hour, [all the other notebooks](https://mha-numpy.github.io/mha-numpy/notebooks.html) are open to you: masks
@@ -180,9 +180,8 @@ for name, heads in cuts.items():
 #
 # ## Exercise: where does each query look? (3 minutes)
 #
-# In these pictures a row is called a *query*, and a column is called a *key*. Write the function that reads such a
-# picture: for each row of each head it returns the number of the column with the largest weight. One line is enough,
-# and if there's a mistake in it, the check names it.
+# Write a function that reads such a picture: for each row (query) of each head, it returns the number of the column
+# (key) with the largest weight. One line is enough, and if there's a mistake in it, the check names it.
 
 
 # %% tags=["exercise"]
@@ -202,10 +201,10 @@ check("strongest-keys", my_strongest_keys)
 # %% [markdown]
 # ## Summary
 #
-# - At each place where something is written, a head decides how much it takes from each place that is read.
+# - For each digit or word that the model writes, a head decides how much to take from each one that it reads.
 # - These shares are the attention weights. A row is a query, a column is a key, and each row sums to 1.
 # - Switching a head off shows what the rest can do without it. If nothing breaks, another head may do the same job.
-# - The patterns are learned. With random params there are none.
+# - The diagonal is learned. With random params there was none.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*; Bahdanau et al. 2015, *Neural Machine Translation by
 # Jointly Learning to Align and Translate*, whose figure 3 is the first such picture.

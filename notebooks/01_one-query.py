@@ -3,9 +3,9 @@
 #
 # *About 11 minutes, with the exercise.*
 #
-# When the translator of notebook 00 writes *vierzig*, its head 0 gives 98% of the weight to *forty*. This picture shows
-# all that the head has to go by: one vector for the word that it writes, the **query**, and one vector for each word
-# that it reads, the **keys**.
+# When the translator in notebook 00 writes *vierzig*, its head 0 gives 98% of the weight to *forty*. This picture shows
+# everything that the head has to go by: one vector for the word that the model writes, the **query**, and one for each
+# word that it reads, the **keys**.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -43,16 +43,18 @@ prices = {"apple": 3.0, "lemon": 5.0, "melon": 8.0}
 print(prices.get("nectarine"))
 
 # %% [markdown]
-# You would guess. A nectarine is a little like an apple and much like a melon, so its price is probably closer to the
-# melon's. Attention guesses in the same way: every key answers, and a key that fits better counts more.
+# No key is equal, so you would have to guess. A nectarine is a little like an apple and a lot like a melon, so its
+# price is probably closer to the melon's. Attention guesses in the same way. Every key answers, and one that fits
+# better counts more.
 #
 # ## By hand
 #
-# Describe each fruit by four numbers: sweet, sour, juicy, crisp. The nectarine is the query, the other fruits are the
-# keys, and their prices are the values. You need three steps.
+# Describe each fruit by four numbers: how sweet, sour, juicy and crisp it is. The nectarine, (2, 1, 2, 0), is the
+# query. The other fruits are the keys, with (1, 0, 1, 2) for the apple, and their prices are the values. You need three
+# steps.
 #
 # **1. Scores.** The dot product measures how well a query fits a key. We divide it by $\sqrt{d_k}$, where $d_k$ is the
-# number of entries of a key, so here by $\sqrt 4 = 2$. (Notebook 06 shows why.)
+# number of entries in a key, so here by $\sqrt 4 = 2$. (Notebook 06 shows why.)
 #
 # $$s_j = \frac{q \cdot k_j}{\sqrt{d_k}} \qquad \text{apple: } \frac{2 \cdot 1 + 1 \cdot 0 + 2 \cdot 1 + 0 \cdot 2}{2} = 2$$
 #
@@ -60,7 +62,7 @@ print(prices.get("nectarine"))
 #
 # $$w_j = \frac{e^{s_j}}{\sum_l e^{s_l}}$$
 #
-# **3. Mean.** The answer is the mean of the values, each counted by its weight: $\sum_j w_j v_j$.
+# **3. Mean.** The answer is the weighted mean of the values: $\sum_j w_j v_j$.
 #
 # > **Predict first.** The lemon scores 1 and the melon 3. With $e^1 \approx 2.7$, $e^2 \approx 7.4$ and
 # > $e^3 \approx 20.1$, what is the weight of the melon, and what is the price?
@@ -87,14 +89,14 @@ matrices(steps, column_labels=fruits, shared=False)
 # </details>
 #
 # Those three lines are attention for one query. From here on, only the numbers change. (Try it: a query of zeros gives
-# you the plain mean of the prices, and `10 * nectarine` gives you the price of the melon.)
+# the plain mean of the prices, and `10 * nectarine` gives the price of the melon.)
 #
 # ## Words as vectors that we can read
 #
 # > The bank by the river had willow trees
 #
 # A *bank* can be a place for money or the side of a river. You can tell which from the other words. To let a head do
-# the same, we describe each word by five numbers. These aren't learned; we made them up.
+# the same, we describe each word by five numbers, its row of `x`. These aren't learned; we made them up.
 
 # %%
 features = ["nature", "finance", "open", "noun", "article"]
@@ -112,7 +114,7 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 # %% [markdown]
 # ## Three roles of one token
 #
-# In a sentence every word, or *token*, plays all three roles. It has one vector for each role, made by its own matrix:
+# In a sentence every word, or *token*, plays all three roles. A separate matrix makes its vector for each role:
 #
 # $$q = x\,w_q, \qquad k = x\,w_k, \qquad v = x\,w_v$$
 #
@@ -125,10 +127,10 @@ matrices({"x": x}, row_labels=tokens, column_labels=features)
 #
 # | column | `w_q`: who asks | `w_k`: who answers |
 # |---|---|---|
-# | a hint? | a word that is open | a word with a topic that is not open |
+# | a hint? | a word that is open | a word that has a topic and is not open |
 # | a noun? | an article | a noun |
 #
-# The value hands over the first three numbers: nature, finance, and whether the word is open.
+# As its value, a word hands over its first three numbers: nature, finance, open.
 
 # %%
 w_q = np.array([[0, 0], [0, 0], [5, 0], [0, 0], [0, 5]])  # a row for each feature
@@ -159,7 +161,7 @@ matrices(arrays, column_labels=tokens, shared=False)
 #
 # </details>
 #
-# The mean of the values by these weights is what "bank" receives. It is no longer half nature and half finance:
+# "Bank" receives the weighted mean of the values. It is no longer half nature and half finance:
 
 # %%
 rows = np.stack([v[1], bank_weights @ v])
@@ -168,7 +170,7 @@ matrices({"bank": rows}, row_labels=["before", "after"], column_labels=features[
 # %% [markdown]
 # ## The trained head
 #
-# Now the same two lines on the numbers from the top. The last panel is what the model itself computed.
+# Now run the same two lines on the numbers from the top. The last panel shows what the model itself computed.
 
 # %%
 trained_scores = word_keys @ vierzig / np.sqrt(16)
@@ -180,15 +182,15 @@ arrays |= {"the model's weights": by_the_model}
 matrices(arrays, column_labels=words, title="The row 'vierzig'", shared=False)
 
 # %% [markdown]
-# The row of the picture in notebook 00 is no mystery any more: a dot product with each key, then a softmax. So far only
+# The row *vierzig* of notebook 00 is no longer a mystery. It's a dot product with each key, then a softmax. So far only
 # *one* token has asked. In a sentence every token asks, and the next notebook computes all the rows at once.
 #
 # ## Exercise: one query (5 minutes)
 #
 # Write the three steps as a function. One of the check's inputs has scores in the thousands, where `np.exp` overflows.
-# Subtract the largest score from all of them first. All powers then shrink by the same factor, so no weight changes.
+# So first subtract the largest score from all of them. All powers then shrink by the same factor, so no weight changes.
 #
-# To practise more: `softmax` in `mha-numpy exercises` is the second step for whole matrices.
+# To practise more: the command `mha-numpy exercises` has `softmax`, the second step for whole matrices.
 
 
 # %% tags=["exercise"]
@@ -209,8 +211,8 @@ check("one-query", my_one_query)
 # ## Summary
 #
 # - A *score* is the dot product of a query and a key, divided by $\sqrt{d_k}$.
-# - Softmax turns the scores into *weights*. None is negative, and they sum to 1.
-# - The result is the mean of the *values* by these weights.
+# - Softmax turns the scores into *weights*, shares that sum to 1.
+# - The result is the weighted mean of the *values*.
 # - Every token has all three vectors: what it looks for, how it is found, and what it hands over.
 #
 # **In the code:** steps 1, 4 and 6 of `attention_steps` in `mha_numpy/core/attention.py`.

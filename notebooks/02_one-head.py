@@ -4,8 +4,7 @@
 # *About 8 minutes. The exercise is for after the hour.*
 #
 # In notebook 01 a single word asked: "bank", in "The bank by the river had willow trees". The other words have queries
-# too. We could go through them one after the other, but we can also ask all of them at once. A line of matrix products
-# computes every row of this picture.
+# too, and they can all ask at once. A single line of matrix products computes every row of this picture.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -48,8 +47,7 @@ weights_by_head(cache.weights[None], tokens, note="One head, with params that we
 #
 # ## All queries at once
 #
-# First we do it as in notebook 01, in a loop over the queries. Then we do the same with matrix products. Both ways give
-# the same numbers:
+# First we loop over the queries, as in notebook 01. Then one line of matrix products computes the same numbers:
 #
 # $$\text{out} = \mathrm{softmax}\left(\frac{q\,k^\top}{\sqrt{d_k}}\right) v$$
 
@@ -69,7 +67,7 @@ compare({"out": at_once}, {"out": one_by_one})
 # > **Predict first.** There are T = 8 tokens, D = 5 features, d_k = 2 and d_v = 3. What are the shapes of `q`, of the
 # > scores, of the weights and of the output?
 #
-# `trace` records each step with its shape.
+# `trace` records each step with its shape. (Skip the columns about memory.)
 
 # %%
 with trace() as t:
@@ -94,12 +92,12 @@ matrices(arrays, row_labels=tokens, shared=False, title="Rows are tokens; in the
 #
 # - "bank" asks for a hint, and looks at *river*, *willow* and *trees*;
 # - "The" and "the" ask for a noun, and look at *bank*, *river* and *trees*;
-# - "by" and the others ask for nothing. All their scores are 0, so they take the plain mean of everything, because a
-#   softmax can't say "nobody".
+# - "by" and the others ask for nothing. All their scores are 0. A softmax can't say "nobody", so they take the plain
+#   mean of everything.
 #
 # ## An output is a mean
 #
-# > **Predict first.** What do the rows of the weights sum to? And the columns?
+# > **Predict first.** What does each row of the weights sum to? Do the columns sum to the same?
 
 # %%
 sums = {"sum of each row": weights.sum(axis=1), "sum of each column": weights.sum(axis=0)}
@@ -118,10 +116,14 @@ matrices(sums, column_labels=tokens)
 #
 # ## New neighbours, new meaning
 #
-# Keep "bank" and the params, and change only the words around it. Two sentences of the same length make a batch, so `x`
-# becomes [B, T, D]. The same line computes an output of shape [B, T, d_v].
+# Keep "bank" and the params, and change only three neighbours:
 #
-# > **Predict first.** Which way does "bank" lean in the second sentence? Which weights in its row change?
+# > The bank by the market had cheap loans
+#
+# Two sentences of the same length make a *batch*, so `x` becomes [B, T, D], with B = 2. The same line computes an
+# output of shape [B, T, d_v].
+#
+# > **Predict first.** Which way does "bank" lean in this sentence? Which weights in its row change?
 
 # %%
 meaning |= {"market": (0, 1, 0, 1, 0), "cheap": (0, 1, 0, 0, 0), "loans": (0, 1, 0, 1, 0)}
@@ -172,8 +174,8 @@ matrices(rows, row_labels=labels, column_labels=features[:3])
 # ## What weights show, and what they don't
 #
 # The weights show exactly how the output of this head is mixed from its values. They don't show what arrives. Token j
-# contributes its weight times its value, $w_j v_j$, and a value can be 0. Watch what happens if "by" has a key that
-# answers every hint:
+# contributes its weight times its value, $w_j v_j$, and a value can be 0. Watch what happens if "by", whose value is 0,
+# answers the call for a hint loudest:
 
 # %%
 loud = k.copy()
@@ -185,16 +187,16 @@ rows = {"weight": heard, "length of weight times value": arrives}
 matrices(rows, column_labels=tokens, title="What 'bank' receives when 'by' is loud")
 
 # %% [markdown]
-# "By" takes most of the weight and hands over nothing. In this way a head *can* say "nobody". (Clark et al. 2019 suggest
-# that heads of BERT use a separator token for it.) And the output isn't the end: other heads and later layers change
-# it. So a picture of weights shows where a head reads, but not why, and not what becomes of it.
+# "By" takes most of the weight and hands over nothing. In this way a head *can* say "nobody". (Clark et al. 2019
+# suggest that heads of BERT use a separator token for this.) And the output isn't the end, because other heads and
+# later layers change it. So a picture of weights shows where a head reads, but not why, and not what becomes of it.
 #
 # ## Two candidates for "it"
 #
 # > The animal didn't cross the street because it was too tired
 #
 # "It" is the animal. If the last word were *wide*, it would be the street. To find out, a reader needs two things: the
-# nouns, and the last word. We let "it" ask for both, with one head. Again we made up the params.
+# nouns, and the last word, a trait. We let "it" ask for both with one head, again with params that we made up.
 
 # %%
 story = tokenize("The animal didn't cross the street because it was too tired")
@@ -216,16 +218,16 @@ matrices({"weights of 'it'": np.stack(rows)}, row_labels=labels, column_labels=s
 # %% [markdown]
 # ## Asking both questions at once
 #
-# The third row is a compromise. The two nouns had almost a half each and the trait had almost everything, but together
-# they get a third each. In a head each token has **one row**, which sums to 1, so every further question takes weight
-# from the others. Notebook 03 fixes this: with two heads, the same token has two rows. (To *choose* the animal, a
-# second layer has to use what the first one found. Notebook 20 has two such layers.)
+# The third row is a compromise. Asked for separately, each noun gets almost half, and the trait almost everything.
+# Asked for together, they get a third each. In a head each token has **one row**, which sums to 1, so every further
+# question takes weight from the others. Notebook 03 fixes this: with two heads, the same token has two rows. (To
+# *choose* the animal, a second layer has to use what the first one found. Notebook 20 has two such layers.)
 #
 # ## Exercise: one head (after the hour, 10 minutes)
 #
-# Write attention for a single head. There may be more keys than queries, and some scores are in the thousands, so
-# subtract the maximum of each row. The check first asks for two things that you know: each output lies between the
-# values, and reversing keys and values together changes nothing.
+# Write attention for a single head. There may be more keys than queries, and some scores are in the thousands, so first
+# subtract the maximum of each row. The check starts with two facts that you know: each output lies between the values,
+# and reversing keys and values together changes nothing.
 #
 # To practise more: `softmax` in `mha-numpy exercises`, with a mask.
 

@@ -3,8 +3,8 @@
 #
 # *About 10 minutes. The exercise is for after the hour.*
 #
-# A head gives each token one row of weights. Does a token need more than one? We ask a trained model that has four
-# heads in each layer.
+# A head gives each token one row of weights. Does a token need more than one? Let's ask a trained model that has two
+# layers, with four heads in each.
 #
 # **What you can do afterwards:** you can write multi-head attention in plain NumPy, and say at each step which shape an
 # array has, and why.
@@ -19,8 +19,9 @@ from mha_numpy.show.pictures import matrices, origin_film, weights_by_head
 # %% [markdown]
 # ## What if four heads share one row?
 #
-# The model *induction* was trained to continue letters that come back: it reads a b c d a b c, and says d. Here are the
-# four heads of its first layer. The last panel is not a head. It is the mean of the four.
+# The model *induction* was trained to continue sequences that come back: it reads a b c d a b c, and says d. Here are
+# the four heads of its first layer. (A token sees only itself and earlier ones, so the top right is 0.) The last panel
+# isn't a head but the mean of the four.
 
 # %%
 trained = load_trained("induction")
@@ -34,10 +35,10 @@ by = "Trained: mha-numpy train induction, seed 0."
 weights_by_head(panels, letters, head_names=names, note=by)
 
 # %% [markdown]
-# Head 0 looks at the letter before, and nowhere else. In the mean, its clear look is blurred.
+# Head 0 looks at the letter before, and nowhere else. The mean blurs this.
 #
-# > **Predict first.** Now we force all heads of a layer to use the mean of their weights, in both layers. How many
-# > answers stay right?
+# > **Predict first.** Now we force all heads of a layer to use the mean of their weights, in both layers. How many of
+# > 100 answers stay right?
 
 
 # %%
@@ -65,14 +66,16 @@ for one_row in (False, True):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 89% instead of more than 99%. All params are the same. Only the weights had to agree.
+# 89% instead of more than 99%. The params are the same. Only the weights were forced to agree.
 #
 # </details>
 #
-# So *this* model makes use of its separate rows. It was trained with them, so we can't tell from here how well a model
-# with a single row would have learned the task.
+# So *this* model uses its separate rows. It was trained with them, so we can't tell from here how well a model with a
+# single row would have learned the task.
 #
 # ## Four relations in one sentence
+#
+# > The cat sat on the mat because it was soft.
 #
 # Why would a token want several rows? Because words can be related in several ways:
 #
@@ -83,8 +86,8 @@ for one_row in (False, True):
 # | coreference | it | mat | a pronoun and its noun |
 # | semantic | soft | mat | a property and its owner |
 #
-# We write one head for each by hand; **nothing here is trained**. A word without such a partner asks for nothing, so it
-# looks everywhere alike.
+# We write a head for each relation by hand; **nothing here is trained**. A word without a partner asks for nothing, so
+# it looks everywhere equally.
 
 # %%
 tokens = ["The", "cat", "sat", "on", "the", "mat", "because", "it", "was", "soft", "."]
@@ -120,18 +123,18 @@ matrices({'the row of "it"': rows}, row_labels=[*jobs, "all in one head"], colum
 #
 # </details>
 #
-# This head returns the mean of three values. You can't tell from this mean which word was the verb and which one the
-# noun. Several heads keep the answers apart, because each has its own columns in the output.
+# This head returns the mean of three values. You can't tell from this mean which word was the verb and which the noun.
+# Several heads keep the answers apart, because each has its own columns in the output.
 #
 # ## A list of heads
 #
-# So we take several heads. Each has its own three params, reads the whole `x`, and returns $d_h$ numbers per token. We
-# put their results side by side, and a last product with `w_o` mixes them:
+# So we take several heads. Each has its own `w_q`, `w_k` and `w_v`, reads the whole `x`, and returns $d_h$ numbers per
+# token. We put their results side by side, and a last product with `w_o` mixes them:
 #
 # $$\mathrm{head}_h = \mathrm{softmax}\!\Big(\frac{q_h k_h^\top}{\sqrt{d_h}}\Big)\, v_h, \qquad
 # \mathrm{out} = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_H)\, w_o$$
 #
-# Here are 3 tokens of width D = 8, and H = 2 heads of width $d_h = D / H = 4$, all in small random integers.
+# Here are 3 tokens of width D = 8, and H = 2 heads of width $d_h = D / H = 4$, all of small random integers.
 
 # %%
 B, T, D, H, d_h = 1, 3, 8, 2, 4
@@ -150,9 +153,9 @@ matrices(parts | {"out": from_list[0]}, title="Random params: two heads, one aft
 # %% [markdown]
 # ## H narrow projections are one wide one
 #
-# A column of a product depends on only one column of the right factor. So `x @ w_q[:, 0:4]` and `x @ w_q[:, 4:8]` are
-# the two halves of `x @ w_q`. One big `w_q` really is H heads, because head h owns a block of its **columns**. A single
-# wide product serves them all, and they run in parallel.
+# Multiplying `x` by `w_q` is called a *projection*. Each column of the result depends on only one column of `w_q`. So
+# `x @ w_q[:, 0:4]` and `x @ w_q[:, 4:8]` are the two halves of `x @ w_q`. One big `w_q` is really H narrow ones,
+# because head h owns a block of its **columns**. A single wide product serves them all, and they run in parallel.
 
 # %%
 wide = x @ w_q
@@ -191,8 +194,8 @@ compare(from_list, out, name="the list of heads against all at once")
 #
 # </details>
 #
-# On this page you can walk through all seven. Click into it, use the arrow keys, and point at any cell to see where it
-# came from.
+# The page below walks through all seven shapes. Click into it, use the arrow keys, and point at any cell to see where
+# it came from.
 
 # %%
 stepper(t)
@@ -201,7 +204,7 @@ stepper(t)
 # ## Why the transpose
 #
 # Step 3 moves the head axis before the token axis. `@` multiplies the last two axes, so these have to be tokens and
-# features; then each head works on its own matrix. But why not `x.reshape(B, H, T, d_h)` at once? That has the right
+# features; then each head works on its own matrix. But why not `x.reshape(B, H, T, d_h)` directly? That has the right
 # shape too. Let's number the cells of three tokens, and look.
 
 # %%
@@ -214,9 +217,9 @@ stages = {
 origin_film(stages, H)
 
 # %% [markdown]
-# `reshape` never moves a number. It only cuts the same sequence of numbers in different places. Without the transpose,
-# head 0 gets all of token 0 and half of token 1, as if they were three tokens, and no error is raised. Notebook 09
-# shows the same in memory.
+# `reshape` never moves a number. It only divides the same sequence of numbers differently. Without the transpose, head
+# 0 gets all of token 0 and half of token 1, as if they were three tokens, and no error is raised. Notebook 09 shows
+# this in memory.
 #
 # ## Why heads are split after the projection
 #
@@ -234,12 +237,12 @@ matrices({"w_q": w_q, "used, if x is split first": w_q * own_block}, title="Rand
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All those that carry a feature into another head: half of `w_q` with two heads, three quarters with four.
+# All those that carry a feature to a different head: half of `w_q` with two heads, three quarters with four.
 #
 # </details>
 #
 # If we split after the projection, each head reads **all** D features, and `w_q` decides which $d_h$ mixtures of them
-# it works with: its *subspace*. Does a trained model use this? We delete from the trained `w_q`, `w_k` and `w_v`
+# it works with: its *subspace*. Does a trained model use this freedom? We erase from the trained `w_q`, `w_k` and `w_v`
 # everything that splitting first would never use.
 
 # %%
@@ -256,8 +259,9 @@ for name, layer in zip(("first layer ", "second layer"), model.attentions, stric
 #
 # ## Exercise: multi-head attention (after the hour, 20 minutes)
 #
-# Write the forward pass in a few lines, with `split_heads`, `merge_heads` and `attention_forward`. This time there are
-# biases. H·$d_k$ and H·$d_v$ needn't be D, and a mask says which keys a query may see; pass it on as `mask=mask`.
+# Write the forward pass in a few lines, with `split_heads`, `merge_heads` and `attention_forward`. This time each
+# projection adds a vector, its *bias*. H·$d_k$ and H·$d_v$ needn't be D, and a mask says which keys a query may see;
+# pass it on as `mask=mask`.
 #
 # To practise more: `museum-merge` in `mha-numpy exercises`, a bug that shipped.
 
@@ -292,11 +296,11 @@ check("multi-head", my_multi_head)
 # - The split comes after the projection, so that each head reads all features.
 # - The transpose gives each head all tokens. Without it the shape is right and the numbers are wrong.
 #
-# One question is still open, because the params here are random. How does a model find good ones? It needs to know for
-# each number which way the loss falls.
+# One question is still open. Our params here were random, so how does a model find good ones? It needs to know whether
+# to make each number larger or smaller.
 #
 # **In the code:** `mha_numpy/core/multihead.py`, with `multihead_params.py` and `shapes.py` next to it. Derivation:
-# docs/multi-head.md. What a single head is worth, and what happens without it: notebook 10.
+# docs/multi-head.md. What a single head is worth: notebook 10.
 #
 # **Reference:** Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.2.
 #

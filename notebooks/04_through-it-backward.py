@@ -3,11 +3,11 @@
 #
 # *About 9 minutes. The exercise is for after the hour.*
 #
-# So far the params of our heads were made up, random, or already trained. Here a head finds its own. It needs to know
-# one thing about each of its numbers: if this number grows, does the loss rise or fall?
+# So far the params of our heads have been made up, random, or already trained. Here a head learns its own. It needs to
+# know one thing about each of its numbers: if this number grows, does the loss rise or fall?
 #
-# **What you can do afterwards:** you can say what a gradient means, carry one backward through a head by hand, and check
-# your own backward against numbers computed without it.
+# **What you can do afterwards:** you can say what a gradient means, do one backward pass through a head by hand, and
+# check your own backward pass against numbers computed without it.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -21,8 +21,8 @@ from mha_numpy.show.pictures import line_chart, matrices, weights_by_head
 # ## Forty small steps
 #
 # The task is *reverse*, from notebook 00. The model has one head and 5,120 params, all of them random at first. The
-# *loss* is one number that says how wrong its answers are. In each step every param moves a little **against its
-# slope**.
+# *loss*, measured in nats, is one number that says how wrong its answers are. In each step every param moves a little
+# the way that lowers the loss, **against its slope**.
 
 # %%
 recipe = RECIPES["reverse"]
@@ -51,10 +51,10 @@ display(weights_by_head(np.concatenate(seen), read[::-1], read, head_names=names
 line_chart(np.arange(40), {"loss": losses}, title="The loss", x_label="steps", y_label="nats")
 
 # %% [markdown]
-# The head has learned to look at the digit on the other side. No rule in the model says so. Each step only went a
-# little downhill.
+# The head has learned to look at the mirrored place. No rule in the model says so. Each step only went a little
+# downhill.
 #
-# You can watch it happen: press **Start**, and a head of this kind learns in front of you. **Forget** draws new random
+# Now watch it happen. Press **Start**, and a head of this kind learns before your eyes. **Forget** draws new random
 # params.
 
 # %%
@@ -63,8 +63,8 @@ training_page()
 # %% [markdown]
 # ## A gradient is a slope
 #
-# Take a single number, one of `w_v`, in a new model with random params. We change only this number, and compute the
-# loss each time. The slope of this curve at the number's present value is its **gradient**.
+# Take a single number of `w_v` in a new model with random params. We change only this number, and draw the loss as a
+# curve. The slope of the curve at the number's present value is its **gradient**.
 
 # %%
 model = recipe.make_model(task, backend="numpy", rng=0)
@@ -83,10 +83,10 @@ line_chart(moves, lines, title=title, x_label="change of the number", y_label="n
 
 # %% [markdown]
 # For a small change, curve and tangent agree, so a positive slope says "make this number smaller". For a large change
-# they part, which is why training takes many small steps.
+# they separate, which is why training takes many small steps.
 #
-# > **Predict first.** You could find each slope by trying it out, at the cost of one forward pass. How many passes would
-# > one step of this model take? And one step of a model with a billion params?
+# > **Predict first.** You could find each slope by trying it out, at the cost of one *forward pass* from the digits to
+# > the loss. How many passes would one step of this model take? And one step of a model with a billion params?
 #
 # <details><summary>Answer</summary>
 #
@@ -97,10 +97,10 @@ line_chart(moves, lines, title=title, x_label="change of the number", y_label="n
 #
 # ## Backward by hand
 #
-# How? It goes through the computation from the end, and asks at each station how much the loss grows if *this* number
+# How? It works through the computation from the end, and asks at each step how much the loss grows if *this* number
 # grows a little. We write `d_a` for the gradient of `a`, which has the shape of `a`.
 #
-# Here is one query with three keys, in numbers that you can handle in your head.
+# Here is one query with three keys, with numbers that you can handle in your head.
 
 # %%
 scores = np.log([5.0, 3.0, 2.0])
@@ -110,12 +110,13 @@ out, target = weights @ v, 4.0
 print("weights", weights, " out", out, " loss", 0.5 * (out - target) ** 2)
 
 # %% [markdown]
-# Now back, one line for each line of forward:
+# Now we go back, one line for each line of the forward pass:
 #
 # - `loss = ½ (out - target)²`, so `d_out = out - target = 2`.
 # - `out = 0.5·10 + 0.3·0 + 0.2·5`. If the first weight grows by a little, `out` grows by 10 times that, and the loss by
-#   2·10. So **`d_weights` is `d_out` times the value**, and the other way round, **`d_v` is `d_out` times the weight**.
-# - Softmax computes the weights, and they are *shares*. If one grows, the others shrink.
+#   2·10 times that. So **`d_weights` is `d_out` times the value**, and in the same way, **`d_v` is `d_out` times the
+#   weight**.
+# - Softmax turns scores into *shares*. If one grows, the others shrink.
 #
 # > **Predict first.** `d_weights` is (20, 0, 10), so more weight on a key raises the loss or leaves it as it is. Should
 # > all scores become smaller?
@@ -123,11 +124,11 @@ print("weights", weights, " out", out, " loss", 0.5 * (out - target) ** 2)
 # <details><summary>Answer</summary>
 #
 # No. Lowering all scores equally changes no weight. What counts is whether a key is better or worse than the average of
-# its row. The average of (20, 0, 10), by the weights, is 10 + 0 + 2 = 12.
+# its row. The weighted average of (20, 0, 10) is 10 + 0 + 2 = 12.
 #
 # </details>
 #
-# So we subtract the row's mean, and the rest is multiplied by the share:
+# So we subtract the row's mean, and multiply the rest by the share (derived in notebook 11):
 #
 # $$d\_scores_j = w_j \,\big(d\_weights_j - \textstyle\sum_l w_l\, d\_weights_l\big)$$
 
@@ -145,8 +146,8 @@ matrices(
 )
 
 # %% [markdown]
-# The last row, 0.5·8 = 4, 0.3·(-12) = -3.6 and 0.2·(-2) = -0.4, sums to 0, because what one share gains, others lose.
-# Key 0 pulls `out` away from the target, so its score has to fall. Is that true? Raise it by 0.01 and see.
+# The last row, 0.5·8 = 4, 0.3·(-12) = -3.6 and 0.2·(-2) = -0.4, sums to 0, because raising all scores equally changes
+# nothing. Key 0 pulls `out` away from the target, so its score has to fall. Is that true? Raise it by 0.01 and see.
 
 # %%
 moved, _ = softmax_forward(scores + np.array([0.01, 0, 0]))
@@ -156,8 +157,8 @@ print(f"0.01 * 4 is 0.04, and the loss really changes by {change:.4f}")
 # %% [markdown]
 # ## Your own backward, checked
 #
-# Two stations are left. A score is a product, $q_i \cdot k_j / \sqrt{d_k}$, and its slope by one factor is the other
-# factor. And since every query uses a key, the key's gradient is a *sum* over the queries. That's all:
+# Two steps are left. A score is a product, $q_i \cdot k_j / \sqrt{d_k}$, so its slope in one factor is the other factor
+# over $\sqrt{d_k}$. And since every query uses the same keys, a key's gradient is a *sum* over the queries. That's all:
 
 
 # %%
@@ -182,8 +183,9 @@ inputs = {"q": rng.normal(size=(4, 3)), "k": rng.normal(size=(5, 3)), "v": rng.n
 gradcheck(head, head_backward, inputs)
 
 # %% [markdown]
-# `gradcheck` does what we did with the number of `w_v`. It moves each number a little, runs `head` again, and compares
-# the measured slope with yours. It knows nothing about attention, so you can aim it at any function that you write.
+# `gradcheck` does what we did with the number of `w_v`. It moves each number a little (by two methods), runs `head`
+# again, and compares the measured slope with yours. Nothing in it is about attention, so you can use it on any function
+# that you write.
 #
 # > **Predict first.** Suppose you forget to subtract the row's mean. Which of the three gradients stay right?
 
@@ -200,16 +202,16 @@ gradcheck(head, without_mean, inputs)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only `d_v`, because it doesn't come through softmax. This mistake is common, and training may even go on with it for a
-# while.
+# Only `d_v`, because it doesn't come through softmax. This mistake is common, and training may even make progress with
+# it for a while.
 #
 # </details>
 #
 # ## One x, used three times
 #
-# In self-attention q, k and v come from the same `x`. If a number of `x` grows, the loss reacts in three ways at once,
-# and small reactions add up. A product passes a gradient back by its other factor, here by `w_q` with rows and columns
-# exchanged: `d_q @ w_q.T`.
+# In *self-attention* q, k and v come from the same `x`. If a number of `x` grows, the loss reacts in three ways at
+# once, and small reactions add up. A product passes a gradient back through its other factor, here the transposed
+# `w_q`: `d_q @ w_q.T`.
 
 # %%
 T, D, d = 3, 4, 2
@@ -229,8 +231,8 @@ display(matrices(ways | {"d_x": d_x}, title="Random params: three ways, and thei
 gradcheck(lambda x: self_attention(x)[0], lambda d_out, x: (d_x,), {"x": x}, d_out=d_out)
 
 # %% [markdown]
-# And with H heads? `split_heads` only moves numbers, so backward only moves their gradients home, and `merge_heads` does
-# that:
+# And with H heads? `split_heads` only moves numbers, so the backward pass only moves their gradients back, and
+# `merge_heads` does that:
 
 # %%
 np.array_equal(merge_heads(split_heads(x[None], 2)), x[None])
@@ -238,11 +240,11 @@ np.array_equal(merge_heads(split_heads(x[None], 2)), x[None])
 # %% [markdown]
 # ## Exercise: one input, three branches (after the hour, 15 minutes)
 #
-# Go from the gradients of q, k and v to the gradient of x, with H heads. Each of the three has the shape (B, H, T, d).
-# The check compares numbers first, and then moves each number of `x`.
+# Go from the gradients of q, k and v to the gradient of x, with H heads. The check compares numbers first, and then
+# moves each number of `x`.
 #
-# To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped, in which half of softmax's backward
-# is missing.
+# To practise more: `museum-jacobian` in `mha-numpy exercises`, a bug that shipped: half of softmax's backward is
+# missing.
 
 
 # %% tags=["exercise"]
@@ -266,15 +268,15 @@ check("input-gradient", my_input_gradient)
 # ## Summary
 #
 # - A gradient is a slope: 0.1 more of this number changes the loss by about 0.1 times its gradient.
-# - Backward goes through forward's lines from last to first. It passes a slope on by the other factor of a product, and
-#   adds up where a number was used several times.
+# - The backward pass goes through the forward lines from last to first. A product passes a slope on through its other
+#   factor, and slopes add up where a number was used several times.
 # - Weights are shares. So softmax's backward subtracts the row's mean, and the gradients of a row of scores sum to 0.
-# - Training repeats this, with one small step against all slopes each time. Forty steps taught a head to reverse.
+# - Training repeats this, each time with one small step against all slopes. Forty steps taught a head to reverse.
 #
-# The full derivations come later: softmax in notebook 11, attention with masks in 12, the layer with all its params in
-# 14.
+# One question is still open: how did the slopes know where the diagonal belongs? (Full derivations: softmax in notebook
+# 11, attention with masks in 12, the layer with all its params in 14.)
 #
-# **In the code:** `mha_numpy/core/attention.py`, where the lines of backward are next to those of forward.
+# **In the code:** `mha_numpy/core/attention.py`, where the backward lines are next to the forward lines.
 #
 # **Reference:** Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 6.5.
 #

@@ -3,8 +3,8 @@
 #
 # *About 9 minutes. The exercise is for after the hour.*
 #
-# Here is the head of notebook 00 again, which says twelve digits backwards. First we erase its `w_q`. Every query is
-# then 0, and the head looks everywhere alike. After that we let the gradient of notebook 04 take **one** step.
+# Here is the head of notebook 00 again, which says twelve digits backwards. First we erase its `w_q`, so every query is
+# 0 and the head looks everywhere equally. Then `w_q` takes **one** step against its gradient, as in notebook 04.
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -52,8 +52,8 @@ weights_by_head(np.stack(pictures), read[::-1], read, head_names=names, note=not
 #
 # ## Why it looks there
 #
-# Each place starts with two vectors, both set by training: $e$ for its digit and $p$ for its place. Queries and keys are
-# made from their sum. So the score of place i with place j has four parts:
+# Each place starts with two learned vectors: $e$, the *embedding* of its digit, and $p$, for the place itself. Queries
+# and keys are made from their sum. So the score of place i with place j has four parts:
 #
 # $$(e_i + p_i)\,w_q \cdot (e_j + p_j)\,w_k \;=\; \text{place with place} + \text{place with digit} + \text{digit with place} +
 # \text{digit with digit}$$
@@ -77,8 +77,8 @@ matrices(parts, title="The four parts of a score (rows: queries, columns: keys; 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# *Place with place*. Its other diagonal contains the largest score of every row, from 8 to 16, and the three parts with
-# digits are small. So the head asks by place, and twelve equal digits give the same diagonal.
+# *Place with place*. The diagonal of notebook 00 contains the largest score of every row, from 8 to 16, and the three
+# parts with digits are small. So the head asks by place, and twelve equal digits give the same diagonal.
 #
 # </details>
 #
@@ -87,7 +87,7 @@ matrices(parts, title="The four parts of a score (rows: queries, columns: keys; 
 #
 # ## Two tests
 #
-# An explanation has to survive a test. If the head asks by place, it must go wrong when places mean something else.
+# An explanation has to survive a test. If the head asks by place, it must go wrong when we change the places.
 #
 # > **Predict first.** We swap the vectors of places 0 and 1. Which answers change? And what happens if the model reads six
 # > digits instead of twelve?
@@ -102,9 +102,9 @@ print("six digits:           ", *model(digits[:, :6]).argmax(axis=-1)[0])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The first two answers swap, because their queries did. So do the last two, because the keys of places 0 and 1 did. With
-# six digits most answers are wrong: place 0 still asks for place 11, which isn't there. The model has learned twelve
-# places, not the idea of reversing.
+# The first two answers swap, because their queries did. So do the last two, because the keys of places 0 and 1 swapped
+# too. With six digits most answers are wrong, because place 0 still asks for place 11, which isn't there. The model has
+# learned twelve places, not the idea of reversing.
 #
 # </details>
 #
@@ -112,9 +112,9 @@ print("six digits:           ", *model(digits[:, :6]).argmax(axis=-1)[0])
 #
 # ## What it hands over
 #
-# The weights say where the head reads. What it brings from there goes through `w_v`, `w_o` and the unembedding, which
-# turns a vector into ten *logits*, one score for each digit. All three are matrix products, so we can multiply them
-# out. A second way leads past the head, because each place's own digit is added to the result.
+# The weights say where the head reads. What it brings back goes through `w_v`, `w_o` and the *unembedding*, which turns
+# a vector into ten *logits*, one for each digit. The largest one wins. All three are matrix products, so we can
+# multiply them out. A second path goes past the head, because each place's own embedding is added to the result.
 
 # %%
 to_logits = model.unembedding.params["w"]
@@ -125,10 +125,10 @@ matrices(ways, title="Row: the digit. Column: the logit that it raises or lowers
 
 # %% [markdown]
 # Through the head every digit raises its own logit, by 13 to 28. Past the head the numbers are small. So two pictures
-# are the whole model. *Place with place* says where to read, and *through the head* writes down what is there.
+# sum up the whole model. *Place with place* says where to read, and *through the head* writes down what is there.
 #
-# > **Predict first.** In notebook 00 we switched this head off, and 3 1 4 1 5 9 2 6 5 3 5 8 became 1 9 2 9 0 5 7 2 0 1 0 2.
-# > Where did that come from?
+# > **Predict first.** In notebook 00 we switched this head off, and 3 1 4 1 5 9 2 6 5 3 5 8 became 1 9 2 9 0 5 7 2 0 1
+# > 0 2. Where did these digits come from?
 
 # %%
 with cut_heads(head, 0):
@@ -138,8 +138,8 @@ print("largest logit past the head:", *past_head.argmax(axis=1)[digits[0]])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# From the way past the head. There a 3 raises the logit of 1 most, a 1 that of 9, and so on, the same at every place.
-# Training never needed this path to work by itself.
+# They come from the path past the head. There a 3 raises the logit of 1 most, a 1 raises that of 9, and so on, the same
+# at every place. Training never needed this path to work by itself.
 #
 # </details>
 #
@@ -147,8 +147,9 @@ print("largest logit past the head:", *past_head.argmax(axis=1)[digits[0]])
 #
 # ## How the gradient knew
 #
-# Back to the surprise. With `w_q` erased all weights are equal, but the rest of the model is still trained. Here is minus
-# the gradient of the scores, added up over the batch. Where it is positive, a larger score lowers the loss.
+# Back to the surprise. With `w_q` erased all weights are equal, but the rest of the model is still trained. Here is the
+# gradient of the scores, with its sign flipped, added up over the batch. Where this is positive, a larger score lowers
+# the loss.
 
 # %%
 w_q[...] = 0
@@ -158,10 +159,10 @@ w_q[...] = learned_w_q
 matrices({"-d_scores": -t["d_scores"].sum(axis=0)[0]}, title="What the loss asks for, w_q erased")
 
 # %% [markdown]
-# There is the diagonal, before any weight shows it. Notebook 04 explains it: the right answer at place 0 is the digit of
-# place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax passes this on to
-# the score, the score to the query, and the query to `w_q`. (From random params it takes longer, because `w_k`, `w_v`
-# and `w_o` have to be learned too.)
+# There is the diagonal, before any weight shows it. With notebook 04 you can say why. The right answer at place 0 is
+# the digit of place 11. The value from there raises the right logit, so more weight on it lowers the loss. Softmax
+# passes this slope on to the score, the score to the query, and the query to `w_q`. (From random params it takes
+# longer, because `w_k`, `w_v` and `w_o` have to be learned too.)
 #
 # ## The same numbers in PyTorch
 #
@@ -188,8 +189,8 @@ else:
     print("PyTorch is not installed here, so these lines did not run: pip install torch")
 
 # %% [markdown]
-# You know every line. Embedding and positions, three projections, attention, `w_o`, and the *residual* `x + ...`, which
-# is the way past the head.
+# You know every line: embedding and positions, three projections, attention, `w_o`, and the *residual* `x + ...`, which
+# is the path past the head.
 #
 # ## Where this is in a GPT
 #
@@ -209,17 +210,17 @@ else:
 # | norm | gives each token mean 0 and variance 1 | `layers/norms.py` |
 # | attention | many heads; a token sees only itself and the tokens before it | notebook [03](03_many-heads.ipynb); [08](08_masks.ipynb) for the mask |
 # | add | the residual, `x + layer(norm(x))` | `layers/residual.py` |
-# | feed-forward | two products with an activation in between, for each token separately | notebook [10](10_cutting-heads.ipynb); `layers/feed_forward.py` |
-# | logits | score every possible next token | here; notebook [22](22_a-text-of-your-own.ipynb) |
+# | feed-forward | two products with a nonlinear *activation* in between, for each token separately | notebook [10](10_cutting-heads.ipynb); `layers/feed_forward.py` |
+# | logits | one score for every possible next token | here; notebook [22](22_a-text-of-your-own.ipynb) |
 #
 # The files are in `mha_numpy`, where `models/transformer_lm.py` puts the parts together. Notebook 22 trains such a model.
 #
 # ## Exercise: a head with a bug (after the hour, 10 minutes)
 #
-# This code shipped in a well-known collection. Nothing failed: the model trained, and it drew good images. You know what
-# a head has to do. Find the line and fix it.
+# This bug shipped in a well-known collection of models. Nothing failed: the model trained, and it drew good images. You
+# know what a head has to do, so find the wrong line and fix it.
 #
-# To practise more: the other exhibits of the museum in `mha-numpy exercises`, such as `museum-merge`.
+# To practise more: the museum in `mha-numpy exercises` has other bugs that shipped, such as `museum-merge`.
 
 
 # %% tags=["exercise"]
@@ -254,14 +255,15 @@ check("museum-softmax-axis", my_attention)
 # | output | `weights @ v` | a mean of values: it blends, it does not count |
 # | many heads | split after the projection, merge, `@ w_o` | several rows of weights for one token |
 # | backward | the same lines in reverse | how the loss changes with each number |
-# | learning | `w -= rate * d_w` | a score grows where a larger share lowers the loss |
+# | learning | `w -= rate * d_w` | `rate` is the step size; a score grows where a larger share lowers the loss |
 #
-# - A picture of weights shows where a head reads. The values, `w_o` and everything after it decide what comes of it.
+# - A picture of weights shows where a head reads. What comes of that depends on the values, `w_o` and everything after
+#   them.
 # - Open the params, explain, then test the explanation: swap something, and see whether the answer follows.
 # - All of this is about these small models. In large ones most heads do several things.
 #
-# **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*, for the two ways to the logits;
-# Jain and Wallace 2019, *Attention is not Explanation*.
+# **Reference:** Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*, for the two paths to the
+# logits; Jain and Wallace 2019, *Attention is not Explanation*.
 #
 # **Next:** wherever you like. Deeper: [06, why the square root of d_k](06_why-the-square-root-of-d_k.ipynb). Variants:
 # [15, cross-attention](15_cross-attention.ipynb). Learning: [20, induction heads
